@@ -1,0 +1,26 @@
+"""MRAG-RL: retrieval-augmented generation over partitioned memories, with trained selectors.
+
+Importing this package is light; the rooms (``mrag_rl.encoders``, ``mrag_rl.memory``, ...) load what they need.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mrag_rl.selector import Selector
+
+__version__ = "0.1.0"
+__all__ = ["Selector", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Selector":
+        from mrag_rl.selector import Selector
+
+        return Selector
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), "Selector"])

@@ -1,0 +1,195 @@
+"""The records that users bring, one JSON object a line, and their loaders.
+
+- pairs: ``{"id", "source", "target", "labels"?: [str], "metadata"?: {}}``
+- documents: ``{"id", "text", "title"?, "category"?, "metadata"?}``
+- queries: ``{"id", "text", "relevant"?: [document id], "questions"?: [str], "metadata"?}``
+
+A bad line is an ``InputError`` of the form ``FILE:LINE: what is wrong; how to mend it``, and nothing is half-loaded.
+Other keys are kept under ``metadata``, unless they look like a misspelt key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from mrag_rl.errors import InputError
+from mrag_rl.io import StrPath, read_jsonl, write_jsonl
+
+
+@dataclass(frozen=True, slots=True)
+class TextPair:
+    """A memory, or a query with its reference: source text and target text, with 0..n labels."""
+
+    id: str
+    source: str
+    target: str
+    labels: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A passage to retrieve."""
+
+    id: str
+    text: str
+    title: str = ""
+    category: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A retrieval query, with the ids of its relevant documents and questions about it where they are known."""
+
+    id: str
+    text: str
+    relevant: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def load_pairs(path: StrPath) -> list[TextPair]:
+    """The pairs of a JSONL file, in file order. Raises InputError naming file and line."""
+    return [
+        TextPair(
+            id=row.identifier(),
+            source=row.text("source"),
+            target=row.text("target"),
+            labels=row.strings("labels"),
+            metadata=row.metadata(),
+        )
+        for row in _rows(path, ("id", "source", "target", "labels", "metadata"), "pair")
+    ]
+
+
+def load_documents(path: StrPath) -> list[Document]:
+    """The documents of a JSONL file, in file order. Raises InputError naming file and line."""
+    return [
+        Document(
+            id=row.identifier(),
+            text=row.text("text"),
+            title=row.optional_text("title"),
+            category=row.optional_text("category"),
+            metadata=row.metadata(),
+        )
+        for row in _rows(path, ("id", "text", "title", "category", "metadata"), "document")
+    ]
+
+
+def load_queries(path: StrPath) -> list[Query]:
+    """The queries of a JSONL file, in file order. Raises InputError naming file and line."""
+    return [
+        Query(
+            id=row.identifier(),
+            text=row.text("text"),
+            relevant=row.strings("relevant"),
+            questions=row.strings("questions"),
+            metadata=row.metadata(),
+        )
+        for row in _rows(path, ("id", "text", "relevant", "questions", "metadata"), "query")
+    ]
+
+
+def save_pairs(path: StrPath, pairs: Iterable[TextPair]) -> None:
+    """Write pairs as JSONL, atomically; ``load_pairs`` reads them back equal. Empty labels and metadata are left out."""
+    write_jsonl(path, ({key: value for key, value in asdict(pair).items() if value not in ((), {})} for pair in pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One line of a file, whose values are read with an error that names the line."""
+
+    where: str
+    values: dict[str, Any]
+    keys: tuple[str, ...]
+
+    def error(self, problem: str) -> InputError:
+        return InputError(f"{self.where}: {problem}")
+
+    def identifier(self) -> str:
+        value = self.values.get("id")
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+        return self.text("id")
+
+    def text(self, key: str) -> str:
+        if key not in self.values:
+            raise self.error(f'no "{key}"; every line needs "{key}" (a string)')
+        value = self.values[key]
+        if not isinstance(value, str):
+            raise self.error(f'"{key}" is {_kind(value)}; give a string')
+        if not value.strip():
+            raise self.error(f'"{key}" is empty; give some text or remove the line')
+        return value
+
+    def optional_text(self, key: str) -> str:
+        value = self.values.get(key)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise self.error(f'"{key}" is {_kind(value)}; give a string or leave it out')
+        return value
+
+    def strings(self, key: str) -> tuple[str, ...]:
+        value = self.values.get(key)
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            raise self.error(f'"{key}" is {_kind(value)}; give a list of strings')
+        for item in value:
+            if not isinstance(item, str) or not item.strip():
+                raise self.error(f'"{key}" holds {_kind(item)}; give a list of non-empty strings')
+        return tuple(value)
+
+    def metadata(self) -> dict[str, Any]:
+        value = self.values.get("metadata")
+        if value is not None and not isinstance(value, dict):
+            raise self.error(f'"metadata" is {_kind(value)}; give an object like {{"key": "value"}}')
+        extra = {}
+        for key in self.values:
+            if key in self.keys:
+                continue
+            near = difflib.get_close_matches(key.lower(), self.keys, n=1, cutoff=0.75)
+            if near:
+                raise self.error(f'unknown key "{key}"; did you mean "{near[0]}"? (other keys go under "metadata")')
+            extra[key] = self.values[key]
+        return extra | (value or {})
+
+
+def _rows(path: StrPath, keys: tuple[str, ...], noun: str) -> Iterator[_Row]:
+    """The validated objects of a file; ids are unique and there is at least one. Raises InputError."""
+    name = os.fspath(path)
+    first_line: dict[str, int] = {}
+    for line, value in read_jsonl(path):
+        if not isinstance(value, dict):
+            raise InputError(f'{name}:{line}: {_kind(value)}, not an object; write {{"id": ..., ...}} on each line')
+        row = _Row(f"{name}:{line}", value, keys)
+        # A misspelt key explains a missing one, so it is looked for first.
+        row.metadata()
+        identifier = row.identifier()
+        if identifier in first_line:
+            raise row.error(
+                f'duplicate id "{identifier}" (first on line {first_line[identifier]}); give each {noun} its own id'
+            )
+        first_line[identifier] = line
+        yield row
+    if not first_line:
+        raise InputError(f"{name}: no {noun} in the file; write one JSON object on each line")
+
+
+def _kind(value: Any) -> str:
+    """What a JSON value is, in words."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, (int, float)):
+        return "a number"
+    if isinstance(value, str):
+        return "a string" if value.strip() else "an empty string"
+    return "a list" if isinstance(value, list) else "an object"

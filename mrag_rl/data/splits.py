@@ -1,0 +1,95 @@
+"""Splitting pairs into a database and training, development and test queries that share no event."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mrag_rl.data.records import TextPair
+from mrag_rl.errors import InputError
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The memories, and the queries for training the agents, for choosing a checkpoint, and for the closing evaluation."""
+
+    database: list[TextPair]
+    train: list[TextPair]
+    dev: list[TextPair]
+    test: list[TextPair]
+
+
+def split_pairs(
+    pairs: Sequence[TextPair],
+    *,
+    train: float = 0.1,
+    dev: float = 0.1,
+    test: float = 0.1,
+    group: str | None = None,
+    seed: int,
+) -> Splits:
+    """Split ``pairs`` at random; what is left after the three fractions is the database.
+
+    ``group`` is a regular expression searched for in each id, whose first group (or whole match) names the event or the
+    dialogue: pairs of the same name never lie in two parts, so fractions hold in groups and only roughly in pairs.
+    Each part keeps the order of ``pairs``. The same pairs, arguments and seed give the same split.
+
+    Raises InputError on a fraction outside (0, 1), fractions that leave no database, a broken or unmatched ``group``,
+    and a part that would be empty.
+    """
+    fractions = {"test": test, "dev": dev, "train": train}
+    for name, fraction in fractions.items():
+        if not 0 < fraction < 1:
+            raise InputError(f"split fraction {name}={fraction} is outside (0, 1); give a share such as 0.1")
+    if sum(fractions.values()) >= 1:
+        raise InputError(
+            f"split fractions train={train}, dev={dev}, test={test} leave no database; make them sum to less than 1"
+        )
+    members: dict[str, list[int]] = {}
+    for index, name in enumerate(_group_names(pairs, group)):
+        members.setdefault(name, []).append(index)
+    groups = list(members.values())
+    order = np.random.default_rng(seed).permutation(len(groups))
+    parts: dict[str, list[TextPair]] = {}
+    start = 0
+    for part, fraction in fractions.items():
+        stop = start + max(1, round(fraction * len(groups)))
+        parts[part] = _take(pairs, groups, order[start:stop])
+        start = stop
+    parts["database"] = _take(pairs, groups, order[start:])
+    empty = [part for part, taken in parts.items() if not taken]
+    if empty:
+        noun = "pairs" if group is None else "groups of pairs"
+        raise InputError(
+            f"{len(groups)} {noun} leave the part {empty[0]} empty; bring more pairs or change the fractions"
+        )
+    return Splits(**parts)
+
+
+def _group_names(pairs: Sequence[TextPair], group: str | None) -> list[str]:
+    if group is None:
+        return [pair.id for pair in pairs]
+    try:
+        pattern = re.compile(group)
+    except re.error as error:
+        raise InputError(f"group {group!r} is not a regular expression ({error}); try '^([^.]+)'") from error
+    names = []
+    for pair in pairs:
+        match = pattern.search(pair.id)
+        if match is None:
+            raise InputError(f"group {group!r} does not match the id {pair.id!r}; make it match every id")
+        name = match.group(1) if pattern.groups else match.group(0)
+        # An optional first group that took no part in the match names nothing.
+        if name is None:
+            raise InputError(
+                f"group {group!r} matches the id {pair.id!r} without its first group; make that group match"
+            )
+        names.append(name)
+    return names
+
+
+def _take(pairs: Sequence[TextPair], groups: list[list[int]], chosen: np.ndarray) -> list[TextPair]:
+    return [pairs[index] for index in sorted(index for g in chosen for index in groups[g])]

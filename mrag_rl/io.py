@@ -1,0 +1,204 @@
+"""Files: atomic writes, JSON and JSONL that name the line at fault, hashes.
+
+Every write goes to a temporary sibling first and is then renamed over the target, so a reader (or a run resumed after
+``kill -9``) finds the old content or the new, never half of either.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mrag_rl.errors import InputError
+
+StrPath = str | os.PathLike[str]
+
+_MENDS = {
+    errno.ENOSPC: "the disk is full; free some space and run it again (a run goes on with --resume)",
+    errno.EDQUOT: "the disk quota is used up; free some space and run it again (a run goes on with --resume)",
+    errno.EROFS: "the folder is read-only; choose another one with --runs",
+    errno.EACCES: "permission denied; make the folder writable or choose another one",
+    errno.EPERM: "operation not permitted; make the folder writable or choose another one",
+}
+
+
+def describe_os_error(error: OSError, path: StrPath | None = None) -> InputError:
+    """The one-line ``InputError`` for a failed write (full disk, read-only folder, no permission...), naming the path.
+
+    ``path`` is used when the error itself names none.
+    """
+    where = error.filename if error.filename is not None else path
+    mend = _MENDS.get(error.errno or 0, error.strerror or str(error) or type(error).__name__)
+    return InputError(f"cannot write {os.fspath(where)}: {mend}" if where is not None else f"cannot write: {mend}")
+
+
+def atomic_write_bytes(path: StrPath, data: bytes) -> None:
+    """Write ``data`` to ``path`` so that the file holds the old bytes or the new ones at every moment. Raises OSError."""
+    path = Path(path)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as error:
+        _unlink(temporary)
+        # The temporary name means nothing to a user; the error names the file that was wanted.
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    except BaseException:
+        _unlink(temporary)
+        raise
+    _sync_directory(path.parent)
+
+
+def atomic_write_text(path: StrPath, text: str) -> None:
+    """``atomic_write_bytes`` of ``text`` in UTF-8."""
+    atomic_write_bytes(path, text.encode("utf-8"))
+
+
+def write_json(path: StrPath, obj: Any) -> None:
+    """Write ``obj`` as indented UTF-8 JSON, atomically. NaN and infinities are refused (ValueError): JSON has none."""
+    atomic_write_text(path, json.dumps(obj, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: StrPath) -> Any:
+    """The JSON value in ``path``. Raises InputError naming the file, and the line where it is broken."""
+    text = read_text(path)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{os.fspath(path)}:{error.lineno}: not valid JSON ({error.msg}); mend that line") from error
+
+
+def write_jsonl(path: StrPath, objects: Iterable[Any]) -> None:
+    """Write one compact JSON value a line, atomically."""
+    atomic_write_text(path, "".join(json.dumps(o, ensure_ascii=False, allow_nan=False) + "\n" for o in objects))
+
+
+def read_jsonl(path: StrPath) -> list[tuple[int, Any]]:
+    """The values in a JSONL file with their line numbers (from 1); blank lines are passed over.
+
+    Raises InputError naming file and line of the first line that is not JSON.
+    """
+    rows = []
+    # Not splitlines(): it also breaks at U+2028 and its like, which JSON allows inside a string.
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            rows.append((number, json.loads(line)))
+        except json.JSONDecodeError as error:
+            raise InputError(
+                f"{os.fspath(path)}:{number}: not valid JSON ({error.msg} at column {error.colno}); write one JSON object on each line"
+            ) from error
+    return rows
+
+
+def read_text(path: StrPath) -> str:
+    """The UTF-8 text in ``path`` (a byte order mark is dropped). Raises InputError if missing, a folder, or not UTF-8."""
+    try:
+        return Path(path).read_bytes().decode("utf-8-sig")
+    except FileNotFoundError as error:
+        raise InputError(f"{os.fspath(path)}: no such file; check the path") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{os.fspath(path)}: is a folder; give the path of a file") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise InputError(f"{os.fspath(path)}:{line}: not UTF-8 text; save the file as UTF-8") from error
+    except OSError as error:
+        raise InputError(
+            f"{os.fspath(path)}: cannot be read ({error.strerror}); check the path and its permissions"
+        ) from error
+
+
+def file_sha256(path: StrPath) -> str:
+    """Hex SHA-256 of a file's bytes. Raises OSError."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def atomic_directory(path: StrPath) -> Iterator[Path]:
+    """Write a folder as a whole: yields an empty temporary sibling, renamed to ``path`` when the block ends well.
+
+    A folder already at ``path`` is replaced (moved aside, then removed); when the block raises, it stays untouched.
+    A folder cannot be swapped in one system call, so after a kill between the two renames the old one is found at
+    ``.NAME.old`` beside it; ``recover_directory`` puts it back.
+    """
+    path = Path(path)
+    recover_directory(path)
+    try:
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    try:
+        yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                with open(file, "rb") as handle:
+                    os.fsync(handle.fileno())
+        os.chmod(temporary, 0o777 & ~_umask())
+        _sync_directory(temporary)
+        aside = _aside(path)
+        if path.exists():
+            os.rename(path, aside)
+        os.rename(temporary, path)
+        _sync_directory(path.parent)
+        shutil.rmtree(aside, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        recover_directory(path)
+        raise
+
+
+def recover_directory(path: StrPath) -> None:
+    """Undo an ``atomic_directory`` that was killed half-way: put the old folder back, or drop it if the new one is in place."""
+    path = Path(path)
+    aside = _aside(path)
+    if not aside.exists():
+        return
+    if path.exists():
+        shutil.rmtree(aside, ignore_errors=True)
+    else:
+        os.rename(aside, path)
+
+
+def _aside(path: Path) -> Path:
+    return path.parent / f".{path.name}.old"
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def _sync_directory(path: Path) -> None:
+    """Make a rename durable. Some file systems refuse to sync a folder; the rename itself has happened all the same."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
