@@ -1,0 +1,256 @@
+"""The trained selector: from similarity states to partitions, with NumPy alone.
+
+This is what a run leaves behind for others to use: Agent-S's greedy policy (M-RAG, Section 3.2) with the state
+normalisation it was trained under. It imports no reinforcement-learning library and no PyTorch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mrag_rl.errors import InputError
+from mrag_rl.io import file_sha256, read_json
+
+FORMAT_VERSION = 1
+WEIGHTS_FILE = "model.safetensors"
+CONFIG_FILE = "config.json"
+ONNX_FILE = "model.onnx"
+_BLOCK = 4096  # states per block: the normalised block and the hidden layer stay in the processor's cache
+_PICKLE_ENDINGS = {".pkl", ".pickle", ".pt", ".pth", ".bin", ".zip", ".joblib", ".ckpt"}
+
+
+@dataclass(frozen=True)
+class StateNormalizer:
+    """Standardises raw similarity states (M partitions, H heads) for the Q-network.
+
+    With `center`, the mean over partitions of each (query, head) is taken off first: how near a query lies to the
+    database as a whole says nothing about which partition is best. Then every entry is standardised by the training
+    states' mean and standard deviation.
+
+    Attributes:
+        mean: (M, H) float32, mean of the (centred) training states.
+        scale: (M, H) float32, their standard deviation, 1 where it is almost zero.
+        center: whether the mean over partitions is taken off first.
+    """
+
+    mean: np.ndarray
+    scale: np.ndarray
+    center: bool = True
+
+    @classmethod
+    def fit(cls, states: np.ndarray, *, center: bool = True) -> StateNormalizer:
+        """Fit on training states (B, M, H)."""
+        values = _as_states(states).astype(np.float64)
+        if center:
+            values = values - values.mean(axis=1, keepdims=True)
+        scale = values.std(axis=0)
+        scale[scale < 1e-6] = 1.0
+        return cls(values.mean(axis=0).astype(np.float32), scale.astype(np.float32), center)
+
+    @property
+    def dimension(self) -> int:
+        """M * H, the width of a normalised state."""
+        return int(self.mean.size)
+
+    def __call__(self, states: np.ndarray) -> np.ndarray:
+        """Normalise raw states (B, M, H) to (B, M*H) float32.
+
+        Raises:
+            InputError: the states are not (B, M, H) with this normaliser's M and H.
+        """
+        values = _as_states(states)
+        if values.shape[1:] != self.mean.shape:
+            partitions, heads = self.mean.shape
+            raise InputError(
+                f"states of shape {tuple(values.shape)} do not fit (B, {partitions}, {heads}): "
+                "pass one row per query, one column per partition and head"
+            )
+        if self.center:
+            values = values - values.mean(axis=1, keepdims=True)
+        return ((values - self.mean) / self.scale).reshape(len(values), -1)
+
+
+@dataclass(frozen=True)
+class SelectorInfo:
+    """What a selector was trained on and for; stored in its `config.json`.
+
+    Attributes:
+        state: "per_head", "single" or "peeking" (Eq. 1).
+        partition_names: M names, in the order of the selector's outputs.
+        task: "summarization", "translation" or "dialogue".
+        metric: the metric the reward was measured in, e.g. "rouge1".
+        encoder: name of the encoder that made the embeddings.
+        encoder_fingerprint: SHA-256 that identifies its weights, layer and pooling.
+        encoder_layer: the attention layer the per-head vectors come from, -1 for the last.
+        encoder_pooling: how a head's token vectors became one, None for the encoder's own default.
+        versions: package name to version, as trained.
+    """
+
+    state: str
+    partition_names: tuple[str, ...]
+    task: str
+    metric: str
+    encoder: str
+    encoder_fingerprint: str
+    encoder_layer: int = -1
+    encoder_pooling: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Selector:
+    """Agent-S's greedy policy: q = W2 tanh(W1 z + b1) + b2 over normalised states z.
+
+    Attributes:
+        w1: (hidden, M*H) float32. b1: (hidden,). w2: (M, hidden). b2: (M,).
+        normalizer: the state normalisation it was trained under.
+        info: what it was trained on and for.
+    """
+
+    w1: np.ndarray
+    b1: np.ndarray
+    w2: np.ndarray
+    b2: np.ndarray
+    normalizer: StateNormalizer
+    info: SelectorInfo
+
+    @property
+    def partitions(self) -> int:
+        """M, the number of partitions it chooses among."""
+        return int(self.w2.shape[0])
+
+    @property
+    def heads(self) -> int:
+        """H, the number of similarities per partition in a state."""
+        return int(self.normalizer.mean.shape[1])
+
+    @property
+    def head_weights(self) -> np.ndarray:
+        """(H,) float: mean absolute first-layer weight per head, how much the choice listens to each head."""
+        hidden = len(self.b1)
+        return np.abs(self.w1).reshape(hidden, self.partitions, self.heads).mean(axis=(0, 1))
+
+    def q_values(self, states: np.ndarray) -> np.ndarray:
+        """Expected reward of each partition, (B, M) float32, from raw similarities (B, M, H).
+
+        Raises:
+            InputError: wrong shape, or a value that is not a finite number.
+        """
+        values = _as_states(states)
+        out = np.empty((len(values), self.partitions), dtype=np.float32)
+        for start in range(0, len(values), _BLOCK):
+            hidden = self.normalizer(values[start : start + _BLOCK]) @ self.w1.T
+            hidden += self.b1
+            np.tanh(hidden, out=hidden)
+            out[start : start + _BLOCK] = hidden @ self.w2.T
+        out += self.b2
+        if not np.isfinite(out).all():
+            raise InputError("states hold values that are not finite numbers: pass cosine similarities in -1..1")
+        return out
+
+    def select(self, states: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
+        """The best partition per query, (B,) int64, from raw similarities (B, M, H).
+
+        Args:
+            states: (B, M, H) best cosine similarity in each partition, per head.
+            allowed: (M,) or (B, M) bool, the partitions that may be read; None allows all. A query that may read
+                nothing gets -1.
+
+        Raises:
+            InputError: wrong shape of `states` or `allowed`.
+        """
+        values = self.q_values(states)
+        if allowed is None:
+            return values.argmax(axis=1)
+        mask = np.asarray(allowed)
+        if mask.dtype != np.bool_ or mask.shape not in {values.shape, values.shape[1:]}:
+            raise InputError(
+                f"allowed has shape {mask.shape} and type {mask.dtype}: pass booleans of shape "
+                f"({self.partitions},) or ({len(values)}, {self.partitions})"
+            )
+        mask = np.broadcast_to(mask, values.shape)
+        return np.where(mask.any(axis=1), np.where(mask, values, -np.inf).argmax(axis=1), -1)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Selector:
+        """Load an exported selector, checking the SHA-256 of its weights.
+
+        Raises:
+            InputError: the folder or a file in it is missing, is a pickle or an archive, or has the wrong hash.
+        """
+        from safetensors.numpy import load as load_tensors
+
+        path = Path(folder)
+        _refuse_pickles(path)
+        config = read_json(path / CONFIG_FILE)
+        if not isinstance(config, dict) or config.get("format_version") != FORMAT_VERSION:
+            found = config.get("format_version") if isinstance(config, dict) else None
+            raise InputError(
+                f"{path / CONFIG_FILE}: selector format version {found}, this library reads {FORMAT_VERSION}: "
+                "export the selector again with this version"
+            )
+        for name, expected in config["sha256"].items():
+            if not (path / name).is_file():
+                raise InputError(f"{path / name}: missing: export the selector again or copy the whole folder")
+            found = file_sha256(path / name)
+            if found != expected:
+                raise InputError(
+                    f"{path / name}: SHA-256 is {found[:12]}…, {CONFIG_FILE} says {expected[:12]}…: "
+                    "the file was changed or damaged; fetch it again"
+                )
+        tensors = load_tensors((path / WEIGHTS_FILE).read_bytes())
+        normalizer = StateNormalizer(tensors["mean"], tensors["scale"], bool(config["center"]))
+        names = {item for item in SelectorInfo.__dataclass_fields__ if item in config}
+        fields: dict[str, Any] = {item: config[item] for item in names}
+        fields["partition_names"] = tuple(fields["partition_names"])
+        return cls(tensors["w1"], tensors["b1"], tensors["w2"], tensors["b2"], normalizer, SelectorInfo(**fields))
+
+
+def config_of(selector: Selector, sha256: Mapping[str, str]) -> dict[str, Any]:
+    """The contents of `config.json` for a selector whose files have these SHA-256 sums."""
+    return {
+        "format_version": FORMAT_VERSION,
+        **json.loads(json.dumps(asdict(selector.info))),
+        "partitions": selector.partitions,
+        "heads": selector.heads,
+        "state_layout": ["partition", "head"],
+        "center": selector.normalizer.center,
+        "head_weights": [round(float(weight), 6) for weight in selector.head_weights],
+        "sha256": dict(sha256),
+    }
+
+
+def _as_states(states: np.ndarray) -> np.ndarray:
+    values = np.asarray(states, dtype=np.float32)
+    if values.ndim != 3:
+        raise InputError(f"states have shape {values.shape}: pass (B, M, H), one row per query")
+    return values
+
+
+def _refuse_pickles(path: Path) -> None:
+    """Refuse pickles and archives by name and by content: loading one could run its author's code."""
+    if not path.exists():
+        raise InputError(f"{path}: no such selector folder: give the folder that holds {CONFIG_FILE}")
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    for file in files:
+        if not file.is_file():
+            continue
+        with file.open("rb") as stream:
+            head = stream.read(4)
+        if (
+            file.suffix.lower() in _PICKLE_ENDINGS
+            or head[:1] == b"\x80"
+            and head[1:2] <= b"\x05"
+            or head == b"PK\x03\x04"
+        ):
+            raise InputError(
+                f"{file}: a pickle or archive, which could run code when loaded: use an exported selector ({WEIGHTS_FILE})"
+            )
+    if not path.is_dir():
+        raise InputError(f"{path}: a file, not a selector folder: give the folder that holds {CONFIG_FILE}")

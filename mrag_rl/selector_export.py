@@ -1,0 +1,114 @@
+"""Writing a selector folder: safetensors weights, `config.json`, an ONNX graph and a README card."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from mrag_rl.io import atomic_directory, file_sha256
+from mrag_rl.selector import CONFIG_FILE, ONNX_FILE, WEIGHTS_FILE, Selector, SelectorInfo, StateNormalizer, config_of
+
+_OPSET = 17
+_IR_VERSION = 8  # what opset 17 shipped with, so that older ONNX runtimes read the file too
+
+
+def export_selector(
+    folder: str | Path, *, weights: dict[str, np.ndarray], normalizer: StateNormalizer, info: SelectorInfo
+) -> Selector:
+    """Write Agent-S's network and all that is needed to use it, atomically; returns the selector.
+
+    Args:
+        folder: where to write; it must not exist.
+        weights: "w1" (hidden, M*H), "b1" (hidden,), "w2" (M, hidden), "b2" (M,).
+        normalizer: the state normalisation the network was trained under.
+        info: what it was trained on and for.
+    """
+    from safetensors.numpy import save_file
+
+    arrays = {name: np.ascontiguousarray(weights[name], dtype=np.float32) for name in ("w1", "b1", "w2", "b2")}
+    selector = Selector(**arrays, normalizer=normalizer, info=info)
+    with atomic_directory(folder) as target:
+        arrays["mean"] = np.ascontiguousarray(normalizer.mean)
+        arrays["scale"] = np.ascontiguousarray(normalizer.scale)
+        save_file(arrays, target / WEIGHTS_FILE)
+        (target / ONNX_FILE).write_bytes(onnx_bytes(selector))
+        hashes = {name: file_sha256(target / name) for name in (WEIGHTS_FILE, ONNX_FILE)}
+        config = config_of(selector, hashes)
+        (target / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        (target / "README.md").write_text(card(selector), encoding="utf-8")
+    return selector
+
+
+def onnx_bytes(selector: Selector) -> bytes:
+    """The selector as an ONNX graph: "states" (B, M, H) float32 raw similarities to "q_values" (B, M)."""
+    from onnx import TensorProto, checker, helper, numpy_helper
+
+    normalizer = selector.normalizer
+    shape = ["batch", selector.partitions, selector.heads]
+    constants = {
+        "mean": normalizer.mean[None],
+        "scale": normalizer.scale[None],
+        "w1": selector.w1,
+        "b1": selector.b1,
+        "w2": selector.w2,
+        "b2": selector.b2,
+    }
+    nodes = []
+    current = "states"
+    if normalizer.center:
+        nodes.append(helper.make_node("ReduceMean", [current], ["level"], axes=[1], keepdims=1))
+        nodes.append(helper.make_node("Sub", [current, "level"], ["centred"]))
+        current = "centred"
+    nodes += [
+        helper.make_node("Sub", [current, "mean"], ["shifted"]),
+        helper.make_node("Div", ["shifted", "scale"], ["scaled"]),
+        helper.make_node("Flatten", ["scaled"], ["z"], axis=1),
+        helper.make_node("Gemm", ["z", "w1", "b1"], ["hidden"], transB=1),
+        helper.make_node("Tanh", ["hidden"], ["activation"]),
+        helper.make_node("Gemm", ["activation", "w2", "b2"], ["q_values"], transB=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "selector",
+        [helper.make_tensor_value_info("states", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("q_values", TensorProto.FLOAT, ["batch", selector.partitions])],
+        [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], producer_name="mrag_rl")
+    model.ir_version = _IR_VERSION
+    checker.check_model(model)
+    return model.SerializeToString(deterministic=True)
+
+
+def card(selector: Selector) -> str:
+    """The README card of an exported selector, Markdown."""
+    info = selector.info
+    heads = ", ".join(f"{index}: {weight:.3f}" for index, weight in enumerate(selector.head_weights))
+    names = ", ".join(f"`{name}`" for name in info.partition_names)
+    return f"""# Partition selector
+
+Chooses which of {selector.partitions} partitions of a memory database to retrieve from, for {info.task}; trained with
+M-RAG's Agent-S on rewards measured in `{info.metric}`.
+
+| | |
+|---|---|
+| Partitions | {names} |
+| State | `{info.state}`: (B, {selector.partitions}, {selector.heads}), best cosine similarity per partition and head |
+| Encoder | `{info.encoder}`, layer {info.encoder_layer}, fingerprint `{info.encoder_fingerprint[:16]}` |
+| Network | {selector.w1.shape[1]} inputs, {len(selector.b1)} tanh units, {selector.partitions} outputs |
+| Mean absolute weight per head | {heads} |
+
+```python
+from mrag_rl import Selector
+
+selector = Selector.load("selector")          # checks the SHA-256; needs NumPy and safetensors only
+partitions = selector.select(states)           # (B,) partition ids
+partitions = selector.select(states, allowed)  # allowed: (M,) or (B, M) bool; -1 where nothing may be read
+```
+
+`model.onnx` maps `states` to `q_values`, normalisation included; the greatest value is the choice.
+
+It is fitted to one database, one encoder and one language model: with another of any of these, train again.
+"""
