@@ -10,8 +10,8 @@ import errno
 import hashlib
 import json
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,22 +41,21 @@ def describe_os_error(error: OSError, path: StrPath | None = None) -> InputError
 
 
 def atomic_write_bytes(path: StrPath, data: bytes) -> None:
-    """Write ``data`` to ``path`` so that the file holds the old bytes or the new ones at every moment. Raises OSError."""
+    """Write ``data`` to ``path`` so that at every moment the file holds the old bytes or the new ones. Raises OSError."""
     path = Path(path)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    temporary = _temporary_sibling(path)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with open(temporary, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except OSError as error:
-        _unlink(temporary)
+        temporary.unlink(missing_ok=True)
         # The temporary name means nothing to a user; the error names the file that was wanted.
         raise OSError(error.errno, error.strerror, str(path)) from error
     except BaseException:
-        _unlink(temporary)
+        temporary.unlink(missing_ok=True)
         raise
     _sync_directory(path.parent)
 
@@ -98,14 +97,13 @@ def read_jsonl(path: StrPath) -> list[tuple[int, Any]]:
         try:
             rows.append((number, json.loads(line)))
         except json.JSONDecodeError as error:
-            raise InputError(
-                f"{os.fspath(path)}:{number}: not valid JSON ({error.msg} at column {error.colno}); write one JSON object on each line"
-            ) from error
+            problem = f"not valid JSON ({error.msg} at column {error.colno})"
+            raise InputError(f"{os.fspath(path)}:{number}: {problem}; write one JSON object on each line") from error
     return rows
 
 
 def read_text(path: StrPath) -> str:
-    """The UTF-8 text in ``path`` (a byte order mark is dropped). Raises InputError if missing, a folder, or not UTF-8."""
+    """The UTF-8 text in ``path`` (less a byte order mark). Raises InputError if missing, a folder, or not UTF-8."""
     try:
         return Path(path).read_bytes().decode("utf-8-sig")
     except FileNotFoundError as error:
@@ -137,8 +135,9 @@ def atomic_directory(path: StrPath) -> Iterator[Path]:
     """
     path = Path(path)
     recover_directory(path)
+    temporary = _temporary_sibling(path)
     try:
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
+        temporary.mkdir()
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
     try:
@@ -147,7 +146,6 @@ def atomic_directory(path: StrPath) -> Iterator[Path]:
             if file.is_file():
                 with open(file, "rb") as handle:
                     os.fsync(handle.fileno())
-        os.chmod(temporary, 0o777 & ~_umask())
         _sync_directory(temporary)
         aside = _aside(path)
         if path.exists():
@@ -162,7 +160,7 @@ def atomic_directory(path: StrPath) -> Iterator[Path]:
 
 
 def recover_directory(path: StrPath) -> None:
-    """Undo an ``atomic_directory`` that was killed half-way: put the old folder back, or drop it if the new one is in place."""
+    """Undo a killed ``atomic_directory``: put the old folder back, or drop it where the new one is in place."""
     path = Path(path)
     aside = _aside(path)
     if not aside.exists():
@@ -177,17 +175,8 @@ def _aside(path: Path) -> Path:
     return path.parent / f".{path.name}.old"
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass
+def _temporary_sibling(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
 def _sync_directory(path: Path) -> None:

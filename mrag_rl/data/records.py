@@ -60,7 +60,7 @@ def load_pairs(path: StrPath) -> list[TextPair]:
             id=row.identifier(),
             source=row.text("source"),
             target=row.text("target"),
-            labels=row.strings("labels"),
+            labels=row.names("labels"),
             metadata=row.metadata(),
         )
         for row in _rows(path, ("id", "source", "target", "labels", "metadata"), "pair")
@@ -87,8 +87,8 @@ def load_queries(path: StrPath) -> list[Query]:
         Query(
             id=row.identifier(),
             text=row.text("text"),
-            relevant=row.strings("relevant"),
-            questions=row.strings("questions"),
+            relevant=row.names("relevant"),
+            questions=tuple(question for question in row.strings("questions") if question.strip()),
             metadata=row.metadata(),
         )
         for row in _rows(path, ("id", "text", "relevant", "questions", "metadata"), "query")
@@ -96,7 +96,7 @@ def load_queries(path: StrPath) -> list[Query]:
 
 
 def save_pairs(path: StrPath, pairs: Iterable[TextPair]) -> None:
-    """Write pairs as JSONL, atomically; ``load_pairs`` reads them back equal. Empty labels and metadata are left out."""
+    """Write pairs as JSONL, atomically; ``load_pairs`` reads them back equal. Empty labels, metadata are left out."""
     write_jsonl(path, ({key: value for key, value in asdict(pair).items() if value not in ((), {})} for pair in pairs))
 
 
@@ -142,9 +142,15 @@ class _Row:
         if not isinstance(value, list):
             raise self.error(f'"{key}" is {_kind(value)}; give a list of strings')
         for item in value:
-            if not isinstance(item, str) or not item.strip():
-                raise self.error(f'"{key}" holds {_kind(item)}; give a list of non-empty strings')
+            if not isinstance(item, str):
+                raise self.error(f'"{key}" holds {_kind(item)}; give a list of strings')
         return tuple(value)
+
+    def names(self, key: str) -> tuple[str, ...]:
+        names = self.strings(key)
+        if not all(name.strip() for name in names):
+            raise self.error(f'"{key}" holds an empty string; name it or take it out')
+        return names
 
     def metadata(self) -> dict[str, Any]:
         value = self.values.get("metadata")

@@ -14,7 +14,7 @@ from mrag_rl.errors import InputError
 
 @dataclass(frozen=True)
 class Splits:
-    """The memories, and the queries for training the agents, for choosing a checkpoint, and for the closing evaluation."""
+    """The memories, and the queries to train the agents, to choose a checkpoint, and for the closing evaluation."""
 
     database: list[TextPair]
     train: list[TextPair]
