@@ -239,18 +239,18 @@ def _refuse_pickles(path: Path) -> None:
         raise InputError(f"{path}: no such selector folder: give the folder that holds {CONFIG_FILE}")
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     for file in files:
-        if not file.is_file():
-            continue
-        with file.open("rb") as stream:
-            head = stream.read(4)
-        if (
-            file.suffix.lower() in _PICKLE_ENDINGS
-            or head[:1] == b"\x80"
-            and head[1:2] <= b"\x05"
-            or head == b"PK\x03\x04"
-        ):
+        if file.is_file() and (file.suffix.lower() in _PICKLE_ENDINGS or _is_pickle_or_archive(file)):
             raise InputError(
-                f"{file}: a pickle or archive, which could run code when loaded: use an exported selector ({WEIGHTS_FILE})"
+                f"{file}: a pickle or archive, which could run code when loaded: "
+                f"use an exported selector ({WEIGHTS_FILE})"
             )
     if not path.is_dir():
         raise InputError(f"{path}: a file, not a selector folder: give the folder that holds {CONFIG_FILE}")
+
+
+def _is_pickle_or_archive(file: Path) -> bool:
+    with file.open("rb") as stream:
+        head = stream.read(9)
+    if head[8:] == b"{":  # a safetensors header, whose length may begin as a pickle does
+        return False
+    return head[:4] == b"PK\x03\x04" or (head[:1] == b"\x80" and head[1:2] <= b"\x05")

@@ -46,7 +46,7 @@ def onnx_bytes(selector: Selector) -> bytes:
     from onnx import TensorProto, checker, helper, numpy_helper
 
     normalizer = selector.normalizer
-    shape = ["batch", selector.partitions, selector.heads]
+    shape: list[str | int | None] = ["batch", selector.partitions, selector.heads]
     constants = {
         "mean": normalizer.mean[None],
         "scale": normalizer.scale[None],

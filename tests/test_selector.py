@@ -1,0 +1,176 @@
+"""The exported selector: same choices everywhere, and nothing unsafe is loaded."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mrag_rl.errors import InputError
+from mrag_rl.selector import Selector, SelectorInfo, StateNormalizer
+from mrag_rl.selector_export import export_selector
+
+M, H, HIDDEN = 4, 12, 25
+
+
+def make_states(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(-1, 1, (count, M, H)).astype(np.float32)
+
+
+def make_weights(seed: int = 1) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    shapes = {"w1": (HIDDEN, M * H), "b1": (HIDDEN,), "w2": (M, HIDDEN), "b2": (M,)}
+    return {name: rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+INFO = SelectorInfo(
+    state="per_head",
+    partition_names=("arts", "business", "science", "sport"),
+    task="summarization",
+    metric="rouge1",
+    encoder="all-MiniLM-L6-v2",
+    encoder_fingerprint="f" * 64,
+    versions={"numpy": np.__version__},
+)
+
+
+@pytest.fixture(params=[True, False], ids=["centred", "plain"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    normalizer = StateNormalizer.fit(make_states(500), center=request.param)
+    export_selector(tmp_path / "selector", weights=make_weights(), normalizer=normalizer, info=INFO)
+    return tmp_path / "selector"
+
+
+def test_normalised_training_states_have_mean_zero_and_deviation_one() -> None:
+    states = make_states(2000)
+    states[:, 2, 5] = 0.25  # a constant entry must not blow up
+    z = StateNormalizer.fit(states, center=False)(states)
+    assert z.shape == (2000, M * H) and z.dtype == np.float32
+    np.testing.assert_allclose(z.mean(axis=0), 0, atol=1e-4)
+    deviations = np.delete(z.std(axis=0), 2 * H + 5)
+    np.testing.assert_allclose(deviations, 1, atol=1e-4)
+    assert np.isfinite(z).all()
+
+
+def test_centring_ignores_how_near_a_query_lies_to_the_database_as_a_whole() -> None:
+    states = make_states(100)
+    normalizer = StateNormalizer.fit(states, center=True)
+    shifted = states + np.random.default_rng(2).normal(size=(100, 1, H)).astype(np.float32)
+    np.testing.assert_allclose(normalizer(shifted), normalizer(states), atol=1e-4)
+
+
+def test_loaded_selector_equals_pytorch(folder: Path) -> None:
+    import torch
+
+    selector, states, weights = Selector.load(folder), make_states(5000, 3), make_weights()
+    z = torch.from_numpy(selector.normalizer(states))
+    tensors = {name: torch.from_numpy(value) for name, value in weights.items()}
+    hidden = torch.tanh(z @ tensors["w1"].T + tensors["b1"])
+    expected = (hidden @ tensors["w2"].T + tensors["b2"]).numpy()
+    np.testing.assert_allclose(selector.q_values(states), expected, atol=1e-5)
+    assert selector.info == INFO
+
+
+def test_onnx_equals_pytorch_within_1e_5(folder: Path) -> None:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+    states = make_states(300, 4)
+    (values,) = session.run(["q_values"], {"states": states})
+    np.testing.assert_allclose(values, Selector.load(folder).q_values(states), atol=1e-5)
+
+
+def test_only_allowed_partitions_are_chosen(folder: Path) -> None:
+    selector, states = Selector.load(folder), make_states(200, 5)
+    allowed = np.random.default_rng(6).random((200, M)) < 0.5
+    chosen = selector.select(states, allowed)
+    empty = ~allowed.any(axis=1)
+    assert empty.any() and (chosen[empty] == -1).all()
+    assert allowed[np.arange(200)[~empty], chosen[~empty]].all()
+    values = np.where(allowed, selector.q_values(states), -np.inf)
+    assert (values.max(axis=1)[~empty] == values[np.arange(200), chosen][~empty]).all()
+
+
+def test_nothing_allowed_reads_nothing(folder: Path) -> None:
+    selector = Selector.load(folder)
+    assert (selector.select(make_states(7), np.zeros(M, dtype=bool)) == -1).all()
+    assert selector.select(make_states(0)).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("states", "allowed", "words"),
+    [
+        (np.zeros((3, M)), None, "(B, M, H)"),
+        (np.zeros((3, M + 1, H)), None, "do not fit"),
+        (np.full((3, M, H), np.nan), None, "finite"),
+        (np.zeros((3, M, H)), np.array([0, 1]), "allowed"),
+        (np.zeros((3, M, H)), np.ones((3, M + 1), dtype=bool), "allowed"),
+    ],
+)
+def test_wrong_shapes_are_named(folder: Path, states: np.ndarray, allowed: np.ndarray | None, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Selector.load(folder).select(states, allowed)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_head_weights_tell_which_head_matters(tmp_path: Path) -> None:
+    weights = make_weights()
+    weights["w1"].reshape(HIDDEN, M, H)[:, :, 7] += 3
+    normalizer = StateNormalizer.fit(make_states(50))
+    export_selector(tmp_path / "s", weights=weights, normalizer=normalizer, info=INFO)
+    config = json.loads((tmp_path / "s" / "config.json").read_text())
+    assert int(np.argmax(config["head_weights"])) == 7 and len(config["head_weights"]) == H
+
+
+def test_changed_weights_are_refused_by_name(folder: Path) -> None:
+    data = bytearray((folder / "model.safetensors").read_bytes())
+    data[-1] ^= 1
+    (folder / "model.safetensors").write_bytes(data)
+    with pytest.raises(InputError, match=r"model\.safetensors.*SHA-256"):
+        Selector.load(folder)
+
+
+@pytest.mark.parametrize("name", ["policy.pkl", "policy.pt", "best.zip", "notes.txt"])
+def test_a_pickle_is_refused_by_name(folder: Path, name: str) -> None:
+    (folder / name).write_bytes(pickle.dumps({"w1": 1}))
+    with pytest.raises(InputError, match=name):
+        Selector.load(folder)
+    with pytest.raises(InputError, match=name):
+        Selector.load(folder / name)
+
+
+def test_missing_folder_and_missing_file_are_named(folder: Path) -> None:
+    with pytest.raises(InputError, match="nowhere"):
+        Selector.load(folder / "nowhere")
+    (folder / "model.onnx").unlink()
+    with pytest.raises(InputError, match=r"model\.onnx.*missing"):
+        Selector.load(folder)
+
+
+def test_the_same_weights_export_to_the_same_bytes(tmp_path: Path) -> None:
+    normalizer = StateNormalizer.fit(make_states(50))
+    for name in ("a", "b"):
+        export_selector(tmp_path / name, weights=make_weights(), normalizer=normalizer, info=INFO)
+    for file in sorted((tmp_path / "a").iterdir()):
+        assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes(), file.name
+
+
+def test_loads_in_a_fresh_process_without_the_training_libraries(folder: Path) -> None:
+    program = (
+        "import sys\n"
+        "for name in ('gymnasium', 'stable_baselines3', 'torch', 'onnx', 'envs', 'agents'):\n"
+        "    sys.modules[name] = None\n"
+        "import numpy as np\n"
+        "from mrag_rl import Selector\n"
+        f"states = np.random.default_rng(9).uniform(-1, 1, (20, {M}, {H})).astype(np.float32)\n"
+        f"print(Selector.load({str(folder)!r}).select(states).tolist())\n"
+    )
+    root = Path(__file__).resolve().parents[1]
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=root)
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout) == Selector.load(folder).select(make_states(20, 9)).tolist()
