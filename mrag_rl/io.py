@@ -41,7 +41,7 @@ def describe_os_error(error: OSError, path: StrPath | None = None) -> InputError
 
 
 def atomic_write_bytes(path: StrPath, data: bytes) -> None:
-    """Write ``data`` to ``path`` so that at every moment the file holds the old bytes or the new ones. Raises OSError."""
+    """Write ``data`` to ``path`` so that the file always holds the old bytes or the new ones. Raises OSError."""
     path = Path(path)
     temporary = _temporary_sibling(path)
     try:
