@@ -1,0 +1,1 @@
+"""Generation: prompts, LLM backends, sampling and the generation cache."""

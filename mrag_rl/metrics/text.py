@@ -1,0 +1,200 @@
+"""Text metrics: ROUGE, BLEU, dialogue BLEU-n and Distinct-n, per sentence (rewards) and per corpus (reports)."""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import scipy.sparse
+from nltk.stem.porter import PorterStemmer
+from rouge_score import rouge_scorer
+from rouge_score import tokenize as rouge_tokenize
+from sacrebleu.metrics import BLEU
+
+from mrag_rl.errors import InputError
+
+REPORTED: dict[str, tuple[str, ...]] = {
+    "summarization": ("rouge1", "rouge2", "rougeL"),
+    "translation": ("bleu",),
+    "dialogue": ("bleu1", "bleu2", "distinct1", "distinct2"),
+}
+"""The metrics that each task's tables report (papers/004, Tables 1-3)."""
+
+TARGET: dict[str, str] = {"summarization": "rouge1", "translation": "bleu", "dialogue": "bleu1"}
+"""The metric that each task's reward is measured in: the paper's delta."""
+
+
+class Metric(ABC):
+    """A metric of hypotheses against references, one reference each.
+
+    Attributes:
+        name: What tables and configurations call it.
+        unit: The range of `corpus` and `resampled`; `scores` lie in 0..1.
+    """
+
+    name: str
+    unit: str = "0-100"
+
+    @abstractmethod
+    def scores(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+        """Sentence-level scores (N,) float64 in 0..1."""
+
+    @abstractmethod
+    def resampled(self, hypotheses: Sequence[str], references: Sequence[str], counts: np.ndarray) -> np.ndarray:
+        """The corpus scores (R,) of R bootstrap resamples; `counts` (R, N) says how often each draws each pair."""
+
+    def corpus(self, hypotheses: Sequence[str], references: Sequence[str]) -> float:
+        """The score of all pairs together, 0..100."""
+        return float(self.resampled(hypotheses, references, np.ones((1, len(hypotheses)), dtype=np.int64))[0])
+
+
+class Rouge(Metric):
+    """ROUGE F1 by rouge-score with Porter stemming, as the papers report it; the corpus score is the mean.
+
+    The numbers are rouge-score's own. Only its tokenisation is remembered, text by text and stem by stem, because
+    stemming is nine tenths of its time.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._scorer = rouge_scorer.RougeScorer([name], tokenizer=_RougeTokenizer())
+
+    def scores(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+        pairs = zip(hypotheses, references, strict=True)
+        return np.array([self._scorer.score(ref, hyp)[self.name].fmeasure for hyp, ref in pairs], dtype=np.float64)
+
+    def resampled(self, hypotheses: Sequence[str], references: Sequence[str], counts: np.ndarray) -> np.ndarray:
+        return 100.0 * (counts @ self.scores(hypotheses, references)) / counts.sum(axis=1)
+
+
+class _RougeTokenizer:
+    """rouge-score's tokenizer, remembering stems and texts."""
+
+    def tokenize(self, text: str) -> list[str]:
+        return _rouge_tokens(text)
+
+
+class _Stemmer:
+    stem = staticmethod(lru_cache(maxsize=1 << 17)(PorterStemmer().stem))
+
+
+@lru_cache(maxsize=1 << 15)
+def _rouge_tokens(text: str) -> list[str]:
+    return rouge_tokenize.tokenize(text, _Stemmer)
+
+
+class SacreBleu(Metric):
+    """BLEU by sacrebleu (13a tokens, exponential smoothing); by sentence its `sentence_bleu` (effective order)."""
+
+    name = "bleu"
+
+    def __init__(self) -> None:
+        self._bleu = BLEU(effective_order=True)
+
+    def scores(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+        pairs = zip(hypotheses, references, strict=True)
+        return np.array([self._bleu.sentence_score(hyp, [ref]).score / 100 for hyp, ref in pairs], dtype=np.float64)
+
+    def resampled(self, hypotheses: Sequence[str], references: Sequence[str], counts: np.ndarray) -> np.ndarray:
+        rows = []
+        for hyp, ref in zip(hypotheses, references, strict=True):
+            score = self._bleu.sentence_score(hyp, [ref])
+            rows.append([*score.counts, *score.totals, score.sys_len, score.ref_len])
+        sums = counts @ np.array(rows, dtype=np.int64).reshape(-1, 10)
+        return np.array(
+            [
+                BLEU.compute_bleu(row[:4], row[4:8], row[8], row[9], smooth_method="exp", effective_order=False).score
+                for row in sums.tolist()
+            ]
+        )
+
+
+class DialogueBleu(Metric):
+    """BLEU-n as dialogue papers compute it: cumulative 1..n with equal weights, on white-space tokens.
+
+    The same as NLTK's `corpus_bleu` with `SmoothingFunction(epsilon=1e-12).method1`: an order without matches counts
+    `epsilon`, and a corpus without a single matching word scores 0.
+    """
+
+    epsilon = 1e-12
+
+    def __init__(self, order: int) -> None:
+        self.name = f"bleu{order}"
+        self.order = order
+
+    def scores(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+        return self._bleu(self._statistics(hypotheses, references))
+
+    def resampled(self, hypotheses: Sequence[str], references: Sequence[str], counts: np.ndarray) -> np.ndarray:
+        return 100.0 * self._bleu(counts @ self._statistics(hypotheses, references))
+
+    def _statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+        """(N, 2n + 2): matches of each order, n-grams of each order, hypothesis and reference length."""
+        rows = []
+        for hyp, ref in zip(hypotheses, references, strict=True):
+            words, expected = hyp.split(), ref.split()
+            matches, totals = [], []
+            for n in range(1, self.order + 1):
+                grams = Counter(_ngrams(words, n))
+                matches.append((grams & Counter(_ngrams(expected, n))).total())
+                totals.append(max(1, grams.total()))  # NLTK counts at least one n-gram a sentence
+            rows.append([*matches, *totals, len(words), len(expected)])
+        return np.array(rows, dtype=np.int64).reshape(-1, 2 * self.order + 2)
+
+    def _bleu(self, statistics: np.ndarray) -> np.ndarray:
+        n = self.order
+        matches, totals = statistics[:, :n].astype(np.float64), statistics[:, n : 2 * n]
+        length, expected = statistics[:, 2 * n], statistics[:, 2 * n + 1]
+        precision = np.where(matches > 0, matches, self.epsilon) / totals
+        brevity = np.exp(np.minimum(0.0, 1.0 - expected / np.maximum(length, 1)))
+        return np.where(matches[:, 0] > 0, brevity * np.exp(np.log(precision).mean(axis=1)), 0.0)
+
+
+class Distinct(Metric):
+    """Distinct-n (Li et al. 2016): unique n-grams over all n-grams of the whole output; references play no part."""
+
+    def __init__(self, order: int) -> None:
+        self.name = f"distinct{order}"
+        self.order = order
+
+    def scores(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+        grams = [_ngrams(hyp.split(), self.order) for hyp in hypotheses]
+        return np.array([len(set(row)) / len(row) if row else 0.0 for row in grams], dtype=np.float64)
+
+    def resampled(self, hypotheses: Sequence[str], references: Sequence[str], counts: np.ndarray) -> np.ndarray:
+        vocabulary: dict[tuple[str, ...], int] = {}
+        columns: list[int] = []
+        starts = [0]
+        for hyp in hypotheses:
+            columns += [vocabulary.setdefault(gram, len(vocabulary)) for gram in _ngrams(hyp.split(), self.order)]
+            starts.append(len(columns))
+        totals = counts @ np.diff(starts)
+        # A text that holds an n-gram twice has it twice in its row; below only non-zero counts.
+        holds = scipy.sparse.csr_array(
+            (np.ones(len(columns), dtype=np.int64), columns, starts), shape=(len(hypotheses), len(vocabulary))
+        )
+        unique = np.array([np.count_nonzero(holds.T @ row) for row in counts])
+        return 100.0 * unique / np.maximum(totals, 1)
+
+
+def _ngrams(words: list[str], n: int) -> list[tuple[str, ...]]:
+    return list(zip(*(words[i:] for i in range(n)), strict=False))
+
+
+def get_metric(name: str) -> Metric:
+    """The metric of that name: rouge1 rouge2 rougeL bleu bleu1 bleu2 distinct1 distinct2.
+
+    Raises:
+        InputError: There is no such metric.
+    """
+    if name in ("rouge1", "rouge2", "rougeL"):
+        return Rouge(name)
+    if name == "bleu":
+        return SacreBleu()
+    if name in ("bleu1", "bleu2"):
+        return DialogueBleu(int(name[-1]))
+    if name in ("distinct1", "distinct2"):
+        return Distinct(int(name[-1]))
+    known = "rouge1, rouge2, rougeL, bleu, bleu1, bleu2, distinct1, distinct2"
+    raise InputError(f"metric {name!r} is unknown; choose one of {known}")
