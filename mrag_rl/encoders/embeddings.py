@@ -1,0 +1,55 @@
+"""The vectors of many texts."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from mrag_rl.errors import InputError
+from mrag_rl.io import atomic_write_bytes
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Vectors of N texts, float32, one row a text.
+
+    standard: (N, d), unit rows. heads: (N, H, d_h), unit rows per head.
+    """
+
+    standard: np.ndarray
+    heads: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.standard)
+
+    def __getitem__(self, rows: slice | Sequence[int] | np.ndarray) -> Embeddings:
+        """The chosen rows (a slice, indices or a boolean mask), as Embeddings."""
+        return Embeddings(self.standard[rows], self.heads[rows])
+
+    @staticmethod
+    def concatenate(parts: Sequence[Embeddings]) -> Embeddings:
+        """The rows of all parts (at least one), in order."""
+        return Embeddings(np.concatenate([p.standard for p in parts]), np.concatenate([p.heads for p in parts]))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write one npz file (no pickle), atomically. Raises OSError."""
+        buffer = io.BytesIO()
+        np.savez(buffer, standard=self.standard, heads=self.heads)
+        atomic_write_bytes(path, buffer.getvalue())
+
+    @staticmethod
+    def load(path: str | PathLike[str]) -> Embeddings:
+        """Read what ``save`` wrote. Raises InputError when the file is missing or is not such a file."""
+        if not Path(path).is_file():
+            raise InputError(f"{path}: no such embeddings file; write it with Embeddings.save")
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                return Embeddings(arrays["standard"], arrays["heads"])
+        except (ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+            raise InputError(f"{path}: not an embeddings file; write it with Embeddings.save") from error
