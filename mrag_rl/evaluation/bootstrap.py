@@ -1,0 +1,97 @@
+"""95% bootstrap intervals for systems and for the differences between them.
+
+One set of resamples of the test set serves every system and metric, so differences are paired: a resample draws the
+same queries for both systems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from mrag_rl.metrics.text import Metric, get_metric
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A corpus score (or a difference of two) in 0..100 with its 95% percentile interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """A system's corpus score in one metric, 0..100, and the same of every resample, `draws` (R,)."""
+
+    value: float
+    draws: np.ndarray
+
+    def interval(self) -> Interval:
+        """The 95% percentile interval."""
+        return _interval(self.value, self.draws)
+
+    def minus(self, other: Score) -> Interval:
+        """The paired 95% interval of this score minus another from the same resamples."""
+        return _interval(self.value - other.value, self.draws - other.draws)
+
+
+def resample_counts(size: int, *, resamples: int, seed: int) -> np.ndarray:
+    """How often each of `size` test pairs is drawn in each resample with replacement, (R, N) int64."""
+    return np.random.default_rng(seed).multinomial(size, np.full(size, 1 / size), size=resamples)
+
+
+def score(metric: Metric, hypotheses: Sequence[str], references: Sequence[str], counts: np.ndarray) -> Score:
+    """Corpus score and its bootstrap draws.
+
+    Distinct-n counts each n-gram once, so a resample, which holds some answers twice and misses others, scores lower
+    than the test set does: its draws are shifted to have the test set's own score as their mean.
+    """
+    value = metric.corpus(hypotheses, references)
+    draws = metric.resampled(hypotheses, references, counts)
+    if metric.name.startswith("distinct"):
+        draws = draws + (value - draws.mean())
+    return Score(value, draws)
+
+
+def score_systems(
+    hypotheses: Mapping[str, Sequence[str]],
+    references: Sequence[str],
+    metrics: Sequence[str],
+    *,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> dict[str, dict[str, Score]]:
+    """Every system's score in every metric, by system name and metric name, on the same resamples.
+
+    Args:
+        hypotheses: system name to its N answers. references: the N references.
+        metrics: names that `get_metric` knows.
+        resamples: R, bootstrap resamples. seed: of the resamples.
+    """
+    counts = resample_counts(len(references), resamples=resamples, seed=seed)
+    instances = {name: get_metric(name) for name in metrics}
+    return {
+        system: {name: score(metric, answers, references, counts) for name, metric in instances.items()}
+        for system, answers in hypotheses.items()
+    }
+
+
+def oracle_gap_captured(m_rag: float, naive: float, oracle: float) -> float | None:
+    """The share of the way from `naive` to the best partition in hindsight that `m_rag` goes; None if there is no gap."""
+    gap = oracle - naive
+    return (m_rag - naive) / gap if gap > 0 else None
+
+
+def as_json(interval: Interval, *, value_name: str = "value") -> dict[str, float]:
+    """{"value", "low", "high"} rounded to four decimals."""
+    rounded = {name: round(number, 4) for name, number in asdict(interval).items()}
+    return {value_name: rounded["value"], "low": rounded["low"], "high": rounded["high"]}
+
+
+def _interval(value: float, draws: np.ndarray) -> Interval:
+    low, high = np.percentile(draws, [2.5, 97.5])
+    return Interval(float(value), float(low), float(high))

@@ -1,0 +1,96 @@
+"""Plots of a run, each as PNG and SVG with its numbers beside it as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrag_rl.io import atomic_write_bytes, atomic_write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def learning_curves(
+    folder: Path, name: str, series: Mapping[str, Sequence[tuple[float, float]]], *, xlabel: str
+) -> None:
+    """One panel per series of (x, y) points, over the same x axis: rewards, losses, validation score."""
+    figure = _figure(6.4, 1.9 * len(series))
+    axes = np.atleast_1d(figure.subplots(len(series), 1, sharex=True))
+    for axis, (label, points) in zip(axes, series.items(), strict=True):
+        x, y = np.array(points, dtype=float).reshape(-1, 2).T
+        axis.plot(x, y, marker="o" if len(x) < 25 else None, markersize=3, linewidth=1.2)
+        axis.set_ylabel(label)
+        axis.grid(alpha=0.3)
+    axes[-1].set_xlabel(xlabel)
+    rows = [(label, x, y) for label, points in series.items() for x, y in points]
+    _save(figure, folder, name, ("series", xlabel, "value"), rows)
+
+
+def label_by_partition(
+    folder: Path, name: str, counts: np.ndarray, labels: Sequence[str], partitions: Sequence[str]
+) -> None:
+    """A heat map of how many queries of each label (a desk) were sent to each partition; `counts` (L, M)."""
+    figure = _figure(1.8 + 0.9 * len(partitions), 1.4 + 0.55 * len(labels))
+    axis = figure.subplots()
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    axis.set_xticks(range(len(partitions)), partitions, rotation=30, ha="right")
+    axis.set_yticks(range(len(labels)), labels)
+    axis.set_xlabel("partition chosen")
+    axis.set_ylabel("label of the query")
+    for row in range(len(labels)):
+        for column in range(len(partitions)):
+            colour = "white" if shares[row, column] > 0.5 else "black"
+            axis.text(column, row, str(int(counts[row, column])), ha="center", va="center", color=colour)
+    rows = [(label, *map(int, counts[index])) for index, label in enumerate(labels)]
+    _save(figure, folder, name, ("label", *partitions), rows)
+
+
+def value_by_partition(
+    folder: Path, name: str, values: Sequence[np.ndarray], partitions: Sequence[str], *, ylabel: str
+) -> None:
+    """Mean and 95% normal interval of a value (the reward) in each partition; `values` holds M arrays."""
+    means = [float(part.mean()) if len(part) else 0.0 for part in values]
+    errors = [1.96 * float(part.std()) / max(len(part), 1) ** 0.5 for part in values]
+    figure = _figure(1.8 + 0.9 * len(partitions), 3.2)
+    axis = figure.subplots()
+    axis.bar(range(len(partitions)), means, yerr=errors, capsize=3, color="tab:blue", alpha=0.8)
+    axis.axhline(0, color="black", linewidth=0.8)
+    ticks = [f"{partition}\n({len(part)})" for partition, part in zip(partitions, values, strict=True)]
+    axis.set_xticks(range(len(partitions)), ticks)
+    axis.set_ylabel(ylabel)
+    rows = [
+        (partition, len(part), mean, error)
+        for partition, part, mean, error in zip(partitions, values, means, errors, strict=True)
+    ]
+    _save(figure, folder, name, ("partition", "count", "mean", "half_width_95"), rows)
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _save(figure: Figure, folder: Path, name: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    import matplotlib
+
+    folder.mkdir(parents=True, exist_ok=True)
+    # A fixed salt and no date: the same numbers give the same file.
+    with matplotlib.rc_context({"svg.hashsalt": "mrag_rl"}):
+        for ending, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=ending, dpi=150, metadata=metadata)
+            atomic_write_bytes(folder / f"{name}.{ending}", buffer.getvalue())
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    atomic_write_text(folder / f"{name}.csv", text.getvalue())
