@@ -1,13 +1,12 @@
 """Systems on a test set: scores with intervals, `results.json`, tables and plots."""
 
 from mrag_rl.evaluation.bootstrap import Interval, Score, score_systems
-from mrag_rl.evaluation.results import config_sha256, results, versions
+from mrag_rl.evaluation.results import results, versions
 from mrag_rl.evaluation.tables import results_page, results_table
 
 __all__ = [
     "Interval",
     "Score",
-    "config_sha256",
     "results",
     "results_page",
     "results_table",

@@ -81,7 +81,7 @@ def score_systems(
 
 
 def oracle_gap_captured(m_rag: float, naive: float, oracle: float) -> float | None:
-    """The share of the way from `naive` to the best partition in hindsight that `m_rag` goes; None if there is no gap."""
+    """The share of the way from `naive` to the best partition in hindsight that `m_rag` goes; None without a gap."""
     gap = oracle - naive
     return (m_rag - naive) / gap if gap > 0 else None
 

@@ -57,7 +57,7 @@ def value_by_partition(
 ) -> None:
     """Mean and 95% normal interval of a value (the reward) in each partition; `values` holds M arrays."""
     means = [float(part.mean()) if len(part) else 0.0 for part in values]
-    errors = [1.96 * float(part.std()) / max(len(part), 1) ** 0.5 for part in values]
+    errors = [1.96 * float(part.std()) / len(part) ** 0.5 if len(part) else 0.0 for part in values]
     figure = _figure(1.8 + 0.9 * len(partitions), 3.2)
     axis = figure.subplots()
     axis.bar(range(len(partitions)), means, yerr=errors, capsize=3, color="tab:blue", alpha=0.8)

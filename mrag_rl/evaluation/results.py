@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
-import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from mrag_rl import __version__
@@ -87,9 +85,3 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
-
-
-def config_sha256(config: Mapping[str, Any], leave_out: Sequence[str] = ("name",)) -> str:
-    """SHA-256 of a resolved configuration; the run's name is left out, since it changes no result."""
-    kept = {key: value for key, value in config.items() if key not in leave_out}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
