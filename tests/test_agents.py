@@ -1,0 +1,123 @@
+"""The agents: can they learn to choose, does their randomness stay theirs, do they continue bit by bit?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from agents.checkpoint import load_arrays, save_arrays
+from agents.dqn import DQNAgent, DQNConfig
+from agents.heuristics import Agent, GreedyCandidate, LinUCB, NearestPartition, RandomPartition
+
+ARMS = 4
+FAST = DQNConfig(learning_starts=32, batch_size=32, gradient_steps=1)
+
+
+def bandit(rng: np.random.Generator, size: int) -> np.ndarray:
+    """States whose best action is the index of the largest feature."""
+    return rng.normal(size=(size, ARMS)).astype(np.float32)
+
+
+def play(agent: Agent, batches: int, *, slots: int = 64, seed: int = 0) -> float:
+    """Train on the bandit; the greedy accuracy on 500 new states."""
+    rng = np.random.default_rng(seed)
+    for batch in range(batches):
+        states = bandit(rng, slots)
+        actions = agent.act(states, agent.exploration(batch / batches))
+        rewards = (actions == states.argmax(axis=1)).astype(np.float64)
+        agent.remember(states, actions, rewards, states, np.ones(slots, bool))
+        agent.learn(slots)
+    tests = bandit(rng, 500)
+    return float((agent.act(tests) == tests.argmax(axis=1)).mean())
+
+
+def test_the_dqn_learns_to_pick_the_largest_feature() -> None:
+    assert play(DQNAgent(ARMS, ARMS, FAST, seed=0), 50) > 0.9
+
+
+def test_lin_ucb_learns_it_too_and_random_does_not() -> None:
+    assert play(LinUCB(ARMS, ARMS), 50) > 0.85
+    assert play(RandomPartition(ARMS, seed=0), 5) < 0.4
+
+
+def test_discounting_reaches_back_through_an_episode() -> None:
+    """Two steps; only the second pays. The first state's value is the discounted reward."""
+    agent = DQNAgent(2, 2, DQNConfig(gamma=0.5, learning_starts=1, batch_size=32, target_update_interval=20), seed=0)
+    first, second = np.array([[1.0, 0.0]], np.float32), np.array([[0.0, 1.0]], np.float32)
+    for action in (0, 1):
+        agent.remember(first, np.array([action]), np.array([0.0]), second, np.array([False]))
+        agent.remember(second, np.array([action]), np.array([1.0]), first, np.array([True]))
+    agent.learn(1500)
+    np.testing.assert_allclose(agent.q_values(first), 0.5, atol=0.05)
+    np.testing.assert_allclose(agent.q_values(second), 1.0, atol=0.05)
+
+
+def test_each_slot_tosses_its_own_coin() -> None:
+    agent = DQNAgent(ARMS, ARMS, FAST, seed=0)
+    states = np.zeros((4000, ARMS), np.float32)
+    greedy = agent.act(states)
+    explored = agent.act(states, epsilon=0.4) != greedy
+    assert explored.mean() == pytest.approx(0.4 * (ARMS - 1) / ARMS, abs=0.03)
+
+
+def test_only_allowed_actions_are_taken() -> None:
+    states = bandit(np.random.default_rng(0), 200)
+    allowed = np.array([False, True, False, True])
+    agents: list[Agent] = [
+        DQNAgent(ARMS, ARMS, FAST, seed=0),
+        RandomPartition(ARMS, seed=0),
+        NearestPartition(ARMS),
+        GreedyCandidate(),
+        LinUCB(ARMS, ARMS),
+    ]
+    for agent in agents:
+        assert set(agent.act(states, epsilon=1.0, allowed=allowed)) <= {1, 3}
+
+
+def test_global_generators_are_neither_read_nor_advanced() -> None:
+    def weights(seed: int) -> np.ndarray:
+        np.random.seed(seed)
+        torch.manual_seed(seed)
+        agent = DQNAgent(ARMS, ARMS, FAST, seed=7)
+        play(agent, 3)
+        return agent.weights()["w1"]
+
+    np.testing.assert_array_equal(weights(1), weights(2))
+    numpy_state, torch_state = np.random.get_state(legacy=False)["state"]["key"].copy(), torch.get_rng_state()
+    play(DQNAgent(ARMS, ARMS, FAST, seed=7), 2)
+    np.testing.assert_array_equal(np.random.get_state(legacy=False)["state"]["key"], numpy_state)
+    assert torch.equal(torch.get_rng_state(), torch_state)
+
+
+def test_weights_are_the_network() -> None:
+    agent = DQNAgent(6, ARMS, FAST, seed=0)
+    states = np.random.default_rng(0).normal(size=(10, 6)).astype(np.float32)
+    w = agent.weights()
+    by_hand = np.tanh(states @ w["w1"].T + w["b1"]) @ w["w2"].T + w["b2"]
+    np.testing.assert_allclose(agent.q_values(states), by_hand, atol=1e-6)
+    assert w["w1"].shape == (FAST.hidden, 6)
+
+
+@pytest.mark.parametrize("kind", ["dqn", "dqn_wrapped_buffer", "linucb", "random"])
+def test_a_stored_agent_continues_bit_by_bit(kind: str, tmp_path) -> None:
+    def make() -> Agent:
+        small = DQNConfig(learning_starts=32, batch_size=32, buffer_size=100, target_update_interval=50)
+        return {
+            "dqn": lambda: DQNAgent(ARMS, ARMS, FAST, seed=3),
+            "dqn_wrapped_buffer": lambda: DQNAgent(ARMS, ARMS, small, seed=3),
+            "linucb": lambda: LinUCB(ARMS, ARMS),
+            "random": lambda: RandomPartition(ARMS, seed=3),
+        }[kind]()
+
+    agent = make()
+    play(agent, 4, seed=1)
+    save_arrays(tmp_path / "agent.safetensors", agent.state_dict())
+    resumed = make()
+    resumed.load_state_dict(load_arrays(tmp_path / "agent.safetensors"))
+    play(agent, 4, seed=2)
+    play(resumed, 4, seed=2)
+    first, second = agent.state_dict(), resumed.state_dict()
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
