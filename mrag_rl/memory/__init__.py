@@ -1,0 +1,6 @@
+"""The memory database: records, vectors, partitions and every version of every target."""
+
+from mrag_rl.memory.database import MemoryDatabase
+from mrag_rl.memory.records import Hits, Memory, Version
+
+__all__ = ["Hits", "Memory", "MemoryDatabase", "Version"]

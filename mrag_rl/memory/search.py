@@ -1,0 +1,136 @@
+"""Exact search over unit vectors that are kept in partition order. Pure mathematics: no files, no texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse
+
+NOTHING = -1.0
+"""The similarity reported for a partition that holds nothing, or that may not be read: the lowest a cosine can be."""
+
+_BLOCK_QUERIES = 256
+_BLOCK_ROWS = 2048  # 256 queries x 2048 rows of float32 similarities: 2 MB, which stays in a core's cache
+
+
+@dataclass(frozen=True)
+class PartitionOrder:
+    """An order of N memories in which those that live in exactly the same partitions stand together.
+
+    Such a run is a segment. Every memory stands in one segment, a partition is a union of segments: so a memory that
+    lives in several partitions is stored and compared once.
+    """
+
+    memories: np.ndarray
+    """(N,) the memory at each position; within a segment ascending."""
+    positions: np.ndarray
+    """(N,) the position of each memory."""
+    starts: np.ndarray
+    """(S,) the first position of each segment."""
+    segments: tuple[np.ndarray, ...]
+    """M arrays: the segments that make up each partition; empty for an empty partition."""
+
+    @classmethod
+    def of(cls, membership: scipy.sparse.csr_array) -> PartitionOrder:
+        """The order for a boolean (N, M) membership."""
+        dense = membership.toarray().astype(bool)
+        signatures, segment_of = np.unique(np.packbits(dense, axis=1), axis=0, return_inverse=True)
+        segment_of = segment_of.reshape(-1)
+        memories = np.argsort(segment_of, kind="stable")
+        positions = np.empty_like(memories)
+        positions[memories] = np.arange(len(memories))
+        starts = np.searchsorted(segment_of[memories], np.arange(len(signatures)))
+        in_partition = np.unpackbits(signatures, axis=1, count=dense.shape[1]).astype(bool)
+        segments = tuple(np.flatnonzero(column) for column in in_partition.T)
+        return cls(memories, positions, starts, segments)
+
+    def partition_positions(self, partition: int) -> np.ndarray:
+        """The ascending positions of one partition's memories."""
+        ends = np.append(self.starts[1:], len(self.memories))
+        runs = [np.arange(self.starts[s], ends[s]) for s in self.segments[partition]]
+        return np.concatenate(runs) if runs else np.empty(0, dtype=np.int64)
+
+
+def best_in_partitions(queries: np.ndarray, keys: np.ndarray, order: PartitionOrder) -> np.ndarray:
+    """The best cosine similarity in each partition, per head (M-RAG, Eq. 1, in each head's own space).
+
+    ``queries`` (B, H, d) and ``keys`` (H, N, d), both unit vectors, the keys in ``order``. Returns (B, M, H) float32;
+    an empty partition has -1. Works in blocks: beyond the result it holds a few megabytes, whatever B and N are.
+    """
+    heads, rows, _ = keys.shape
+    states = np.full((len(queries), len(order.segments), heads), NOTHING, dtype=np.float32)
+    for first in range(0, len(queries), _BLOCK_QUERIES):
+        batch = slice(first, first + _BLOCK_QUERIES)
+        for head in range(heads):
+            query = np.ascontiguousarray(queries[batch, head])
+            best = np.full((len(query), len(order.starts)), NOTHING, dtype=np.float32)
+            for start in range(0, rows, _BLOCK_ROWS):
+                stop = min(start + _BLOCK_ROWS, rows)
+                low = int(np.searchsorted(order.starts, start, side="right")) - 1
+                high = int(np.searchsorted(order.starts, stop, side="left"))
+                similarities = query @ keys[head, start:stop].T
+                inside = np.maximum(order.starts[low:high] - start, 0)
+                part = np.maximum.reduceat(similarities, inside, axis=1)
+                np.maximum(best[:, low:high], part, out=best[:, low:high])
+            for partition, segments in enumerate(order.segments):
+                if len(segments):
+                    states[batch, partition, head] = best[:, segments].max(axis=1)
+    return states
+
+
+def nearest(
+    queries: np.ndarray, keys: np.ndarray, positions: np.ndarray, memories: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k most similar of some keys: indices (B, k) int64 and cosine similarities (B, k) float32, best first.
+
+    ``queries`` (B, d), ``keys`` (N, d) unit vectors, ``positions`` (n,) ascending: the keys to look at, ``memories``
+    (N,) the memory at each position. Ties go to the lower memory index. -1 and -1.0 fill up where fewer than k can be
+    read.
+
+    The batched product in float32 only shortlists, with a margin wider than its rounding error; the shortlist is scored
+    again, one row at a time in float64. So the result does not depend on which other queries are in the batch.
+    """
+    indices = np.full((len(queries), k), -1, dtype=np.int64)
+    scores = np.full((len(queries), k), NOTHING, dtype=np.float32)
+    for first in range(0, len(queries), _BLOCK_QUERIES):
+        batch = slice(first, first + _BLOCK_QUERIES)
+        query, position = _shortlist(queries[batch], keys, positions, k)
+        score = _rescore(queries[batch], keys, query, position)
+        memory = memories[position]
+        ranked = np.lexsort((memory, -score, query))
+        query, memory, score = query[ranked], memory[ranked], score[ranked]
+        rank = np.arange(len(query)) - np.searchsorted(query, query)
+        kept = rank < k
+        indices[batch][query[kept], rank[kept]] = memory[kept]
+        scores[batch][query[kept], rank[kept]] = score[kept]
+    return indices, scores
+
+
+def _shortlist(queries: np.ndarray, keys: np.ndarray, positions: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """(query, position) pairs that hold each query's k best and everything that ties with them."""
+    margin = 2 * keys.shape[1] * np.finfo(np.float32).eps
+    threshold = np.full(len(queries), -np.inf, dtype=np.float32)
+    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    for start in range(0, len(positions), _BLOCK_ROWS):
+        block = positions[start : start + _BLOCK_ROWS]
+        consecutive = block[-1] - block[0] + 1 == len(block)  # a view, where indexing would copy
+        similarities = queries @ keys[slice(block[0], block[-1] + 1) if consecutive else block].T
+        if len(block) >= k:
+            kth = similarities.max(axis=1) if k == 1 else np.partition(similarities, -k, axis=1)[:, -k]
+            threshold = np.maximum(threshold, kth - margin)
+        query, column = np.nonzero(similarities >= threshold[:, None])
+        found.append((query, block[column], similarities[query, column]))
+    if not found:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    query, position, similarity = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    kept = similarity >= threshold[query]
+    return query[kept], position[kept]
+
+
+def _rescore(queries: np.ndarray, keys: np.ndarray, query: np.ndarray, position: np.ndarray) -> np.ndarray:
+    scores = np.empty(len(query))
+    for start in range(0, len(query), _BLOCK_ROWS):
+        pair = slice(start, start + _BLOCK_ROWS)
+        scores[pair] = (queries[query[pair]].astype(np.float64) * keys[position[pair]]).sum(axis=1)
+    return scores

@@ -1,0 +1,266 @@
+"""Records, memberships and versions in one SQLite file. Nothing here knows of vectors beyond storing their bytes.
+
+The file is in write-ahead-log mode: a transaction is whole or absent after ``kill -9``, and other processes can read
+meanwhile. History is append-only; only ``rollback`` takes versions away, to return to an earlier training step.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+import scipy.sparse
+
+from mrag_rl.errors import InputError
+from mrag_rl.io import describe_os_error
+from mrag_rl.memory.records import Memory, Version
+
+if TYPE_CHECKING:
+    from mrag_rl.data.records import TextPair
+
+_FORMAT = 1
+_SCHEMA = f"""
+PRAGMA journal_mode = WAL;
+PRAGMA user_version = {_FORMAT};
+BEGIN;
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE memories (
+    memory INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, source TEXT NOT NULL,
+    labels TEXT NOT NULL, metadata TEXT NOT NULL
+);
+CREATE TABLE partitions (partition INTEGER PRIMARY KEY, name TEXT NOT NULL);
+CREATE TABLE memberships (
+    memory INTEGER NOT NULL, partition INTEGER NOT NULL, PRIMARY KEY (memory, partition)
+) WITHOUT ROWID;
+CREATE TABLE versions (
+    memory INTEGER NOT NULL, version INTEGER NOT NULL, target TEXT NOT NULL, step INTEGER NOT NULL, note TEXT NOT NULL,
+    pair_heads BLOB,
+    PRIMARY KEY (memory, version)
+);
+CREATE INDEX versions_by_step ON versions (step);
+"""
+_CURRENT = "(memory, version) IN (SELECT memory, MAX(version) FROM versions GROUP BY memory)"
+_GIVEN = "memory IN (SELECT value FROM json_each(?))"
+
+
+@contextmanager
+def reported_writes(path: Path) -> Iterator[None]:
+    """Turn a failed write into an InputError that names ``path``."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise InputError(f"cannot write {path}: {_mend(error)}") from error
+    except OSError as error:
+        # NumPy reports a short write without an errno: the disk is full.
+        raise describe_os_error(OSError(error.errno or errno.ENOSPC, error.strerror), path) from error
+
+
+def _mend(error: sqlite3.Error) -> str:
+    name = getattr(error, "sqlite_errorname", "")
+    if name == "SQLITE_FULL" or name.startswith("SQLITE_IOERR"):
+        return f"{error}; free some space on the disk (or check it) and run it again"
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+        return f"{error}; make the folder writable or copy the database to a writable one"
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return "another process is writing to it; wait for that to end"
+    if isinstance(error, sqlite3.IntegrityError):
+        return f"another process has refined it since it was opened ({error}); open it again"
+    return f"{error}; restore the database from a copy"
+
+
+class RecordStore:
+    """The open SQLite file of one memory database."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        pairs: Sequence[TextPair],
+        membership: scipy.sparse.csr_array,
+        names: Sequence[str],
+        facts: dict[str, str],
+    ) -> None:
+        """Write a new file. Raises sqlite3.Error."""
+        connection = sqlite3.connect(path, isolation_level=None)
+        try:
+            connection.executescript(_SCHEMA)
+            connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
+            connection.executemany("INSERT INTO partitions VALUES (?, ?)", enumerate(names))
+            connection.executemany(
+                "INSERT INTO memories VALUES (?, ?, ?, ?, ?)",
+                ((i, p.id, p.source, _json(list(p.labels)), _json(dict(p.metadata))) for i, p in enumerate(pairs)),
+            )
+            rows, columns = membership.nonzero()
+            members = sorted(zip(rows.tolist(), columns.tolist(), strict=True))
+            connection.executemany("INSERT INTO memberships VALUES (?, ?)", members)
+            connection.executemany(
+                "INSERT INTO versions VALUES (?, 0, ?, 0, 'original', NULL)",
+                ((i, p.target) for i, p in enumerate(pairs)),
+            )
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+
+    @classmethod
+    def open(cls, path: Path) -> RecordStore:
+        """Open a file and check it. Raises InputError where it is not one of ours, or damaged."""
+        log = path.with_name(path.name + "-wal")
+        # SQLite must write beside a write-ahead-log file even to read it, unless told that nothing will change.
+        settled = not os.access(path.parent, os.W_OK) and not (log.exists() and log.stat().st_size)
+        try:
+            connection = sqlite3.connect(
+                f"file:{quote(str(path))}?{'immutable=1' if settled else 'mode=rw'}",
+                uri=True,
+                isolation_level=None,
+                timeout=30,
+            )
+            try:
+                (form,) = connection.execute("PRAGMA user_version").fetchone()
+                (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+                connection.execute("PRAGMA synchronous = NORMAL")
+            except sqlite3.Error:
+                connection.close()
+                raise
+        except sqlite3.Error as error:
+            raise InputError(f"{path}: not a readable memory database ({error}); restore it from a copy") from error
+        if state != "ok":
+            connection.close()
+            raise InputError(f"{path}: the database is damaged ({state}); restore it from a copy")
+        if form != _FORMAT:
+            connection.close()
+            raise InputError(f"{path}: memory database format {form}, this version reads {_FORMAT}; create it again")
+        return cls(path, connection)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def facts(self) -> dict[str, str]:
+        return dict(self._connection.execute("SELECT name, value FROM facts"))
+
+    def names(self) -> list[str]:
+        return [name for (name,) in self._connection.execute("SELECT name FROM partitions ORDER BY partition")]
+
+    def membership(self, memories: int, partitions: int) -> scipy.sparse.csr_array:
+        """The boolean (memories, partitions) membership."""
+        rows = self._connection.execute("SELECT memory, partition FROM memberships").fetchall()
+        pairs = np.array(rows, dtype=np.int64)
+        values = np.ones(len(pairs), dtype=bool)
+        return scipy.sparse.csr_array((values, (pairs[:, 0], pairs[:, 1])), shape=(memories, partitions))
+
+    def current(self) -> tuple[list[str], np.ndarray]:
+        """The current target and the current version number (N,) of every memory."""
+        sql = f"SELECT target, version FROM versions WHERE {_CURRENT} ORDER BY memory"
+        rows = self._connection.execute(sql).fetchall()
+        return [target for target, _ in rows], np.array([version for _, version in rows], dtype=np.int64)
+
+    def originals(self, indices: Sequence[int]) -> list[str]:
+        """The targets as they were first stored."""
+        sql = f"SELECT memory, target FROM versions WHERE version = 0 AND {_GIVEN}"
+        found = dict(self._connection.execute(sql, (json.dumps(list(indices)),)))
+        return [found[i] for i in indices]
+
+    def current_pair_heads(self) -> list[tuple[int, bytes]]:
+        """(memory, float32 bytes) of every memory whose current version is not the original."""
+        sql = f"SELECT memory, pair_heads FROM versions WHERE version > 0 AND {_CURRENT}"
+        return self._connection.execute(sql).fetchall()
+
+    def records(self, indices: Sequence[int]) -> list[Memory]:
+        """Memories with their current targets, in the order asked for."""
+        sql = f"""
+            SELECT memory, id, source, target, labels, version, metadata FROM memories JOIN versions USING (memory)
+            WHERE {_GIVEN} AND version = (SELECT MAX(version) FROM versions v WHERE v.memory = memories.memory)
+        """
+        found = {
+            row[0]: Memory(row[0], row[1], row[2], row[3], tuple(json.loads(row[4])), row[5], json.loads(row[6]))
+            for row in self._connection.execute(sql, (json.dumps(list(indices)),))
+        }
+        return [found[i] for i in indices]
+
+    def history(self, index: int) -> list[Version]:
+        sql = "SELECT version, target, step, note FROM versions WHERE memory = ? ORDER BY version"
+        return [Version(*row) for row in self._connection.execute(sql, (index,))]
+
+    def version(self, index: int, version: int) -> tuple[str, bytes | None] | None:
+        """(target, float32 bytes of its pair vectors) of one version; None where there is no such version."""
+        sql = "SELECT target, pair_heads FROM versions WHERE memory = ? AND version = ?"
+        return self._connection.execute(sql, (index, version)).fetchone()
+
+    def counts_refined(self) -> int:
+        sql = f"""
+            SELECT COUNT(*) FROM versions JOIN (SELECT memory, target AS original FROM versions WHERE version = 0)
+            USING (memory) WHERE {_CURRENT} AND target <> original
+        """
+        return self._connection.execute(sql).fetchone()[0]
+
+    def last_step(self) -> int:
+        return self._connection.execute("SELECT COALESCE(MAX(step), -1) FROM versions WHERE version > 0").fetchone()[0]
+
+    def append(self, rows: Sequence[tuple[int, int, str, int, str, bytes | None]]) -> None:
+        """Write new versions (memory, version, target, step, note, pair vectors), all or none. Raises InputError."""
+        with self._transaction():
+            self._connection.executemany("INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+    def rollback(self, step: int) -> int:
+        """Drop every version but the originals written at a later step; returns how many. Raises InputError."""
+        with self._transaction():
+            return self._connection.execute("DELETE FROM versions WHERE version > 0 AND step > ?", (step,)).rowcount
+
+    def sync(self) -> None:
+        """Move the log into the database file and flush it, so that what is written survives a power cut too."""
+        with reported_writes(self.path):
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def backup(self, path: Path) -> None:
+        """A consistent copy in a new file. Raises sqlite3.Error."""
+        copy = sqlite3.connect(path)
+        try:
+            self._connection.backup(copy)
+        finally:
+            copy.close()
+
+    def digest(self) -> str:
+        """SHA-256 over everything but the vectors, row by row in a fixed order."""
+        tables = (
+            "SELECT name, value FROM facts ORDER BY name",
+            "SELECT partition, name FROM partitions ORDER BY partition",
+            "SELECT memory, id, source, labels, metadata FROM memories ORDER BY memory",
+            "SELECT memory, partition FROM memberships ORDER BY memory, partition",
+            "SELECT memory, version, target, step, note FROM versions ORDER BY memory, version",
+        )
+        digest = hashlib.sha256()
+        for table in tables:
+            digest.update(table.encode())
+            for row in self._connection.execute(table):
+                digest.update(_json(row).encode() + b"\n")
+        return digest.hexdigest()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with reported_writes(self.path):
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                # SQLite has undone some failures by itself; what is still open is undone here.
+                if self._connection.in_transaction:
+                    with suppress(sqlite3.Error):
+                        self._connection.execute("ROLLBACK")
+                raise
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
