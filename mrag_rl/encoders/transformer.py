@@ -46,7 +46,7 @@ class TransformerEncoder:
         max_length: int,
         layer: int = -1,
         pooling: Pooling | None = None,
-        batch_tokens: int = 2048,
+        batch_tokens: int = 1024,
     ) -> None:
         """``weights_hash`` goes into the fingerprint; the rest as in ``load``. Raises InputError as ``load``."""
         if batch_tokens < 1:
@@ -78,7 +78,7 @@ class TransformerEncoder:
         layer: int = -1,
         pooling: Pooling | None = None,
         device: str = "cpu",
-        batch_tokens: int = 2048,
+        batch_tokens: int = 1024,
         dtype: Literal["float32", "bfloat16"] = "float32",
     ) -> TransformerEncoder:
         """Load a model by name (offline package, local folder or hub, in this order).
@@ -155,7 +155,7 @@ class TransformerEncoder:
     def _forward(
         self, texts: Sequence[str], *, progress: bool
     ) -> Iterator[tuple[np.ndarray, torch.Tensor, torch.Tensor]]:
-        """Run the model over batches of like length: indices into texts (B,), last hidden state (B, L, d), lengths (B,)."""
+        """Run batches of like length: indices into texts (B,), last hidden state (B, L, d), lengths (B,)."""
         if not texts:
             return
         tokens = self._tokenizer(list(texts), truncation=True, max_length=self.max_length)["input_ids"]
