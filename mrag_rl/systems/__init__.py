@@ -1,0 +1,24 @@
+"""Whole RAG systems behind one interface: texts and their embeddings in, answers out."""
+
+from mrag_rl.systems.base import Answer, System, Writer
+from mrag_rl.systems.partitioned import (
+    OraclePartition,
+    PartitionSystem,
+    learned_partition,
+    nearest_partition,
+    random_partition,
+)
+from mrag_rl.systems.unpartitioned import NoRetrieval, WholeDatabase
+
+__all__ = [
+    "Answer",
+    "NoRetrieval",
+    "OraclePartition",
+    "PartitionSystem",
+    "System",
+    "WholeDatabase",
+    "Writer",
+    "learned_partition",
+    "nearest_partition",
+    "random_partition",
+]
