@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mrag_rl.data.records import TextPair
+from mrag_rl.data.records import TextPair, load_pairs
 from mrag_rl.errors import InputError
+from mrag_rl.io import StrPath
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,22 @@ def split_pairs(
         raise InputError(
             f"{len(groups)} {noun} leave the part {empty[0]} empty; bring more pairs or change the fractions"
         )
+    return Splits(**parts)
+
+
+def load_splits(*, database: StrPath, train: StrPath, dev: StrPath, test: StrPath) -> Splits:
+    """Four files of pairs, split already. Raises InputError on a bad line, and on an id that two files share."""
+    paths = {"database": database, "train": train, "dev": dev, "test": test}
+    parts = {part: load_pairs(path) for part, path in paths.items()}
+    owner: dict[str, str] = {}
+    for part, pairs in parts.items():
+        for pair in pairs:
+            if pair.id in owner:
+                other = os.fspath(paths[owner[pair.id]])
+                raise InputError(
+                    f'{os.fspath(paths[part])}: id "{pair.id}" is in {other} too; keep each pair in one part only'
+                )
+        owner |= dict.fromkeys((pair.id for pair in pairs), part)
     return Splits(**parts)
 
 

@@ -1,0 +1,69 @@
+# make quickstart and make test need Python 3.11+, git and make; everything else is installed into .venv.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV ?= .venv
+RUN ?= quickstart
+WORKERS ?= 2
+BIN := $(VENV)/bin
+EXTRAS := offline,train,export
+
+# One thread a worker: more only contend for the same cores.
+TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
+
+.DEFAULT_GOAL := help
+.PHONY: help quickstart test lint type format bench constraints clean
+
+help:  ## list these targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/make \1\t\2/' | expand -t 20
+
+quickstart: $(VENV)/.installed  ## train both agents on the bundled world; the table at the end says what each part is worth
+	@if [ -f runs/$(RUN)/results.json ]; then \
+		cat runs/$(RUN)/*.md; \
+		echo; \
+		echo "runs/$(RUN) is finished. Train anew beside it: make quickstart RUN=another"; \
+	elif [ -f runs/$(RUN)/config.yaml ]; then \
+		$(BIN)/python train.py --resume runs/$(RUN); \
+	else \
+		$(BIN)/python train.py --config configs/quickstart.yaml --name $(RUN); \
+	fi
+
+test: $(VENV)/.installed-dev  ## run the tests
+	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(WORKERS) tests
+
+lint: $(VENV)/.installed-dev  ## check style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.installed-dev  ## rewrite files in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+type: $(VENV)/.installed-dev  ## check types
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed  ## run every benchmark (long)
+	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+constraints: $(VENV)/.installed-dev  ## write the installed versions to constraints.txt
+	@{ sed -n '/^#/p' constraints.txt; \
+	   $(BIN)/pip freeze --all --exclude pip --exclude setuptools --exclude-editable | grep -v '@' | sed 's/+cpu$$//'; \
+	 } > constraints.txt.new && mv constraints.txt.new constraints.txt
+
+clean:  ## remove .venv, caches and builds; runs are kept
+	rm -rf $(VENV) build dist ./*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "error: $(PYTHON) is older than Python 3.11 or not there; name a newer one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+# PyTorch first and by itself, so that pip takes the build that this machine's index offers for the pinned version.
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)" -c constraints.txt
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS),dev]'
+	@touch $@

@@ -1,0 +1,147 @@
+"""The configuration: read, overridden, checked, hashed."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from mrag_rl.config import (
+    BUNDLED_LLM,
+    Config,
+    config_sha256,
+    config_to_dict,
+    config_to_yaml,
+    load_config,
+    parse_train_arguments,
+)
+from mrag_rl.errors import InputError
+
+CONFIGS = sorted((Path(__file__).parents[1] / "configs").rglob("*.yaml"))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "c.yaml"
+    path.write_text("name: c\nagent_s:\n  learning_rate: 1e-2\n")
+    return path
+
+
+def test_the_file_fills_in_over_the_defaults_and_the_command_line_over_the_file(file: Path) -> None:
+    config = load_config(file, ["--agent_s.hidden", "8", "--evaluation.systems", "[naive, m_rag]", "--metric=bleu"])
+    assert (config.agent_s.learning_rate, config.agent_s.hidden, config.agent_r.hidden) == (0.01, 8, 25)
+    assert config.evaluation.systems == ("naive", "m_rag")
+    assert config.metric == "bleu"
+    assert config.data.world
+    assert config.llm.path == str(BUNDLED_LLM)
+
+
+def test_the_written_form_reads_back_equal(file: Path, tmp_path: Path) -> None:
+    config = load_config(file, ["--evaluation.systems", "[naive]", "--state", "single", "--data.world_seed", "7"])
+    (tmp_path / "again.yaml").write_text(config_to_yaml(config))
+    assert load_config(tmp_path / "again.yaml") == config
+
+
+def test_the_hash_follows_every_setting_but_the_name() -> None:
+    config = Config("a")
+    assert config_sha256(config) == config_sha256(Config("b"))
+    assert config_sha256(config) != config_sha256(Config("a", seed=1))
+    deep = dataclasses.replace(config, agent_r=dataclasses.replace(config.agent_r, gamma=0.9))
+    assert config_sha256(config) != config_sha256(deep)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_the_configurations_that_come_with_it_load(path: Path) -> None:
+    assert load_config(path).name == path.stem
+
+
+def test_help_lists_every_setting_with_its_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        parse_train_arguments(["--help"])
+    assert exit_.value.code == 0
+    text = capsys.readouterr().out
+
+    def keys(values: dict, prefix: str = "") -> list[str]:
+        return [
+            key
+            for name, value in values.items()
+            for key in (keys(value, f"{prefix}{name}.") if isinstance(value, dict) else [f"{prefix}{name}"])
+        ]
+
+    assert [key for key in keys(config_to_dict(Config("a"))) if f"--{key} " not in text] == []
+    assert "Units of the hidden layer" in text
+
+
+def test_a_new_run_and_a_resumed_one(file: Path, tmp_path: Path) -> None:
+    new = parse_train_arguments(["--config", str(file), "--runs", str(tmp_path), "--seed", "5"])
+    assert (new.config.seed, new.runs, new.resume) == (5, tmp_path, None)
+    folder = tmp_path / "c"
+    folder.mkdir()
+    (folder / "config.yaml").write_text(config_to_yaml(new.config))
+    resumed = parse_train_arguments(["--resume", str(folder)])
+    assert (resumed.config, resumed.runs, resumed.resume) == (new.config, tmp_path, folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "name: c\nagent_s: {learning_rat: 1}",
+            r"unknown key agent_s\.learning_rat; did you mean agent_s\.learning_rate",
+        ),
+        ("name: c\nslots: 3", r"unknown key slots; did you mean training\.slots"),
+        ("name: c\nsede: 3", "unknown key sede; did you mean seed"),
+        ("name: c\ntraining: 3", "training is a group; its settings are rounds, slots"),
+        ("name: c\ntraining:", "training has no settings under it"),
+        ("name: c\nseed: [", r"c\.yaml:2: not valid YAML"),
+        ("- name", "not a mapping"),
+        ("seed: 1", "name is missing"),
+        ("name: c\nseed: x", "seed is x; it must be a whole number"),
+        ("name: c\ntask: qa", "task is qa; it must be one of summarization"),
+        ("name: c\npartitioning: {partitions: 0}", r"partitioning\.partitions is 0; it must be 1 or more"),
+        ("name: c\nrefinement: {candidates: 0}", r"refinement\.candidates is 0"),
+        ("name: c\nrefinement: {temperature: .nan}", r"refinement\.temperature is nan"),
+        ("name: c\nagent_s: {gamma: 2}", r"agent_s\.gamma is 2\.0; it must lie between 0 and 1"),
+        ("name: c\nagent_s: {learning_rate: 0}", r"agent_s\.learning_rate is 0\.0; it must be more than 0"),
+        ("name: ../c", "makes no folder name"),
+        ("name: c\nencoder: {sha256: abc}", r"encoder\.sha256 is not a SHA-256"),
+        ("name: c\ndata: {pairs: nope.jsonl}", r"nope\.jsonl: no such file"),
+        ("name: c\ndata: {pairs: a, files: {train: b}}", "both set"),
+        ("name: c\ndata: {files: {train: b}}", r"data\.files\.database is missing"),
+        ("name: c\ndata: {group: x}", r"data\.group is set without data\.pairs"),
+        ("name: c\ndata: {fractions: {train: 0.9}}", "leave no database"),
+    ],
+)
+def test_a_bad_file_is_one_line_that_says_how_to_mend_it(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(InputError, match=says) as caught:
+        load_config(tmp_path / "c.yaml")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "give --config FILE"),
+        (["--config"], "--config needs a value"),
+        (["--config", "nope.yaml"], "nope.yaml: no such file"),
+        (
+            ["--config", "FILE", "--agent_s.hiden", "3"],
+            r"unknown option --agent_s\.hiden; did you mean --agent_s\.hidden",
+        ),
+        (["--config", "FILE", "--slots=3"], r"unknown option --slots; did you mean --training\.slots"),
+        (["--confg", "FILE"], "did you mean --config"),
+        (["--config", "FILE", "--training.slots", "1.5"], r"training\.slots is 1\.5; it must be a whole number"),
+        (["--config", "FILE", "--seed"], "--seed"),
+        (["--config", "FILE", "seed"], "unexpected argument seed"),
+        (["--resume", "nope"], "nope: no such run folder"),
+        (["--resume", "FOLDER"], "no config.yaml in it"),
+        (["--resume", "FOLDER", "--seed", "1"], "leave out --seed"),
+    ],
+)
+def test_a_bad_command_line_is_one_line_that_says_how_to_mend_it(file: Path, arguments: list[str], says: str) -> None:
+    arguments = [{"FILE": str(file), "FOLDER": str(file.parent)}.get(a, a) for a in arguments]
+    with pytest.raises(InputError, match=says) as caught:
+        parse_train_arguments(arguments)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,123 @@
+"""Files: atomic, and broken ones named by line."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from mrag_rl import io
+from mrag_rl.errors import InputError
+
+
+def test_a_written_file_replaces_the_old_one_and_leaves_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    io.write_json(path, {"old": True})
+    io.write_json(path, {"ü": [1, 2.5, None]})
+    assert io.read_json(path) == {"ü": [1, 2.5, None]}
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_a_failed_write_keeps_the_old_file_and_names_the_wanted_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.txt"
+    io.atomic_write_text(path, "old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError) as caught:
+        io.atomic_write_text(path, "new")
+    monkeypatch.undo()
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.txt"]
+    line = str(io.describe_os_error(caught.value))
+    assert str(path) in line and "full" in line and "\n" not in line
+
+
+def test_json_without_a_value_for_nan_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError):
+        io.write_json(tmp_path / "a.json", {"x": float("nan")})
+    assert not os.listdir(tmp_path)
+
+
+def test_broken_json_is_named_by_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"a": 1,\n "b" 2}')
+    with pytest.raises(InputError, match=r"a\.json:2: not valid JSON"):
+        io.read_json(path)
+    path.write_text('{"a": 1}\n\n{"a": }\n')
+    with pytest.raises(InputError, match=r"a\.json:3: not valid JSON"):
+        io.read_jsonl(path)
+
+
+def test_jsonl_keeps_line_numbers_and_unusual_line_separators(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    io.write_jsonl(path, [{"a": "x\u2028y"}, [1]])
+    path.write_text("\ufeff\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    assert io.read_jsonl(path) == [(2, {"a": "x\u2028y"}), (3, [1])]
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda path: None, "no such file"),
+        (lambda path: path.mkdir(), "is a folder"),
+        (lambda path: path.write_bytes(b"one\ntw\xff"), ":2: not UTF-8"),
+    ],
+)
+def test_an_unreadable_file_says_why(tmp_path: Path, make, says: str) -> None:
+    make(tmp_path / "a")
+    with pytest.raises(InputError, match=says):
+        io.read_text(tmp_path / "a")
+
+
+def test_sha256_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    assert io.file_sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_a_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    for names in (("a", "b"), ("c",)):
+        with io.atomic_directory(tmp_path / "f") as folder:
+            for name in names:
+                (folder / name).write_text(name)
+    assert os.listdir(tmp_path / "f") == ["c"]
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_a_folder_whose_writing_fails_stays_as_it_was(tmp_path: Path) -> None:
+    with io.atomic_directory(tmp_path / "f") as folder:
+        (folder / "a").write_text("old")
+    with pytest.raises(RuntimeError), io.atomic_directory(tmp_path / "f") as folder:
+        (folder / "a").write_text("new")
+        raise RuntimeError
+    assert (tmp_path / "f" / "a").read_text() == "old"
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_a_folder_killed_between_its_two_renames_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with io.atomic_directory(tmp_path / "f") as folder:
+        (folder / "a").write_text("old")
+    rename = os.rename
+
+    class Killed(BaseException):
+        pass
+
+    def killed_after_the_first(source: str, target: str) -> None:
+        rename(source, target)
+        raise Killed
+
+    monkeypatch.setattr(os, "rename", killed_after_the_first)
+    monkeypatch.setattr(io, "recover_directory", lambda path: None)
+    with pytest.raises(Killed), io.atomic_directory(tmp_path / "f") as folder:
+        (folder / "a").write_text("new")
+    monkeypatch.undo()
+    assert not (tmp_path / "f").exists()
+    io.recover_directory(tmp_path / "f")
+    assert (tmp_path / "f" / "a").read_text() == "old"
+    assert os.listdir(tmp_path) == ["f"]

@@ -1,0 +1,137 @@
+"""Pairs, documents and queries: loading, bad lines, splits."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mrag_rl.data import TextPair, load_documents, load_pairs, load_queries, save_pairs, split_pairs
+from mrag_rl.data.splits import Splits, load_splits
+from mrag_rl.errors import InputError
+
+PARTS = ("database", "train", "dev", "test")
+some_text = st.text(min_size=1).filter(str.strip).filter(lambda text: text.encode("utf-8", "ignore").decode() == text)
+
+
+@given(st.lists(st.builds(TextPair, some_text, some_text, some_text, st.lists(some_text, max_size=2).map(tuple),
+                          st.dictionaries(some_text, st.integers() | some_text, max_size=2)),
+                min_size=1, max_size=5, unique_by=lambda pair: pair.id))  # fmt: skip
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_saved_pairs_load_back_equal(tmp_path: Path, pairs: list[TextPair]) -> None:
+    save_pairs(tmp_path / "pairs.jsonl", pairs)
+    assert load_pairs(tmp_path / "pairs.jsonl") == pairs
+
+
+GOOD = '{"id": "1", "source": "s", "target": "t"}'
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('{"id": "2", "source": "s", "target": }', "not valid JSON"),
+        ("[1]", "a list, not an object"),
+        ('{"source": "s", "target": "t"}', 'no "id"'),
+        ('{"id": "2", "source": "s"}', 'no "target"'),
+        ('{"id": "2", "source": "s", "target": " "}', '"target" is empty'),
+        ('{"id": "2", "source": null, "target": "t"}', '"source" is null; give a string'),
+        ('{"id": "1", "source": "s", "target": "t"}', r'duplicate id "1" \(first on line 1\)'),
+        ('{"id": true, "source": "s", "target": "t"}', '"id" is true or false'),
+        ('{"id": "2", "source": "s", "target": "t", "labels": "a"}', '"labels" is a string; give a list'),
+        ('{"id": "2", "source": "s", "target": "t", "labels": [1]}', '"labels" holds a number'),
+        ('{"id": "2", "source": "s", "target": "t", "labels": [""]}', '"labels" holds an empty string'),
+        ('{"id": "2", "source": "s", "target": "t", "metadata": []}', '"metadata" is a list'),
+        ('{"id": "2", "source": "s", "tagret": "t"}', 'unknown key "tagret"; did you mean "target"'),
+        ('{"id": "2", "source": "s", "target": "t", "label": ["a"]}', 'did you mean "labels"'),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, line: str, says: str) -> None:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(f"{GOOD}\n\n{line}\n")
+    with pytest.raises(InputError, match=rf"pairs\.jsonl:3: .*{says}") as caught:
+        load_pairs(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_without_pairs_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pairs.jsonl").write_text("\n")
+    with pytest.raises(InputError, match="no pair in the file"):
+        load_pairs(tmp_path / "pairs.jsonl")
+
+
+def test_other_keys_are_kept_as_metadata_and_whole_numbers_make_ids(tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text('{"id": 7, "text": "t", "filter": {"a": 1}, "questions": ["q", ""]}')
+    (query,) = load_queries(tmp_path / "q.jsonl")
+    assert (query.id, query.metadata, query.questions) == ("7", {"filter": {"a": 1}}, ("q",))
+
+
+def test_documents_load_with_their_defaults(tmp_path: Path) -> None:
+    (tmp_path / "d.jsonl").write_text(
+        '{"id": "a", "text": "t"}\n{"id": "b", "text": "u", "category": "c", "title": "T"}'
+    )
+    first, second = load_documents(tmp_path / "d.jsonl")
+    assert (first.title, first.category) == ("", "")
+    assert (second.title, second.category) == ("T", "c")
+
+
+def dialogues(count: int, turns: int) -> list[TextPair]:
+    return [TextPair(f"{d}.{turn}", "s", "t") for d in range(count) for turn in range(turns)]
+
+
+def ids(splits: Splits) -> dict[str, list[str]]:
+    return {part: [pair.id for pair in getattr(splits, part)] for part in PARTS}
+
+
+def test_a_split_uses_every_pair_once_and_follows_the_seed() -> None:
+    pairs = dialogues(50, 1)
+    parts = ids(split_pairs(pairs, train=0.2, dev=0.1, test=0.1, seed=3))
+    assert {part: len(found) for part, found in parts.items()} == {"database": 30, "train": 10, "dev": 5, "test": 5}
+    assert sorted(identifier for found in parts.values() for identifier in found) == sorted(pair.id for pair in pairs)
+    assert parts == ids(split_pairs(pairs, train=0.2, dev=0.1, test=0.1, seed=3))
+    assert parts != ids(split_pairs(pairs, train=0.2, dev=0.1, test=0.1, seed=4))
+
+
+def test_more_training_queries_do_not_change_the_test_set() -> None:
+    pairs = dialogues(50, 1)
+    small, large = (ids(split_pairs(pairs, train=share, seed=0)) for share in (0.1, 0.5))
+    assert small["test"] == large["test"]
+    assert small["dev"] == large["dev"]
+
+
+@given(st.integers(0, 1000), st.integers(6, 30), st.integers(1, 5))
+@settings(max_examples=30, deadline=None)
+def test_the_turns_of_a_dialogue_never_straddle_parts(seed: int, count: int, turns: int) -> None:
+    parts = ids(split_pairs(dialogues(count, turns), group=r"^([^.]+)\.", seed=seed))
+    owners = [{identifier.split(".")[0] for identifier in found} for found in parts.values()]
+    assert sum(map(len, owners)) == count
+    assert len(set.union(*owners)) == count
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"train": 0.0}, "train=0.0 is outside"),
+        ({"test": 1.5}, "test=1.5 is outside"),
+        ({"train": 0.5, "dev": 0.3, "test": 0.2}, "leave no database"),
+        ({"group": "("}, "not a regular expression"),
+        ({"group": "x"}, "does not match the id '0.0'"),
+        ({"group": "(x)?0"}, "without its first group"),
+        ({"group": r"\d\.(\d)"}, "leave the part .* empty"),
+    ],
+)
+def test_a_split_that_cannot_be_made_says_why(arguments: dict, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        split_pairs(dialogues(4, 2), seed=0, **arguments)
+
+
+def test_files_already_split_are_loaded_and_may_not_share_an_id(tmp_path: Path) -> None:
+    for part in PARTS:
+        save_pairs(tmp_path / part, [TextPair(part, "s", "t")])
+    paths = {part: tmp_path / part for part in PARTS}
+    assert ids(load_splits(**paths)) == {part: [part] for part in PARTS}
+    save_pairs(tmp_path / "test", [TextPair("train", "s", "t")])
+    with pytest.raises(InputError, match=f'{os.fspath(tmp_path / "test")}.*"train".*{os.fspath(tmp_path / "train")}'):
+        load_splits(**paths)
