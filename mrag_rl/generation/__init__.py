@@ -1,1 +1,7 @@
 """Generation: prompts, LLM backends, sampling and the generation cache."""
+
+from mrag_rl.generation.cache import CachedLLM
+from mrag_rl.generation.llm import LLM, Usage
+from mrag_rl.generation.prompts import TEMPLATES, Prompt, messages, render
+
+__all__ = ["LLM", "TEMPLATES", "CachedLLM", "Prompt", "Usage", "messages", "render"]

@@ -1,0 +1,67 @@
+"""What every LLM backend offers: texts for prompts, a fingerprint, and counters."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mrag_rl.generation.prompts import Prompt
+
+
+@dataclass
+class Usage:
+    """Counters of one LLM, growing call by call.
+
+    Attributes:
+        prompts: Prompts asked for, those answered from a cache included.
+        generated_tokens: Tokens decoded, stop tokens included.
+        cache_hits: Prompts answered wholly from a cache.
+        batches: Batches that the model ran.
+        seconds: Wall-clock time inside the model's `generate`.
+    """
+
+    prompts: int = 0
+    generated_tokens: int = 0
+    cache_hits: int = 0
+    batches: int = 0
+    seconds: float = 0.0
+
+
+class LLM(Protocol):
+    """A frozen language model; generation is a function of the arguments alone, never of the batch or earlier calls.
+
+    Attributes:
+        fingerprint: A digest of all that the texts depend on besides the arguments: weights, tokenizer, precision.
+        usage: Counters.
+    """
+
+    fingerprint: str
+    usage: Usage
+
+    def generate(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        samples: int = 1,
+        temperature: float = 0.0,
+        seeds: int | Sequence[int] = 0,
+        max_new_tokens: int = 64,
+    ) -> list[list[str]]:
+        """`samples` texts for each prompt, in order.
+
+        Args:
+            prompts: What to answer.
+            samples: Texts per prompt. Sample `i` does not depend on how many there are.
+            temperature: 0 for greedy decoding, whose samples are copies; otherwise what the logits are divided by.
+            seeds: One seed for all prompts or one per prompt.
+            max_new_tokens: The longest completion, in tokens.
+        """
+        ...
+
+
+def one_seed_per_prompt(seeds: int | Sequence[int], prompts: int) -> list[int]:
+    """The `seeds` argument of `generate` as a list, one per prompt."""
+    if isinstance(seeds, int):
+        return [seeds] * prompts
+    if len(seeds) != prompts:
+        raise ValueError(f"{len(seeds)} seeds for {prompts} prompts; give one seed, or one per prompt")
+    return [int(seed) for seed in seeds]

@@ -1,0 +1,332 @@
+"""Decoder-only models of the transformers library as an `LLM`."""
+
+import hashlib
+import inspect
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from mrag_rl.errors import InputError
+from mrag_rl.generation.kv_cache import growing_cache
+from mrag_rl.generation.llm import Usage, one_seed_per_prompt
+from mrag_rl.generation.prompts import TEMPLATES, Prompt, messages, render, shorten
+from mrag_rl.generation.sampling import gumbel_noise, row_key
+
+_FINGERPRINTED = ("*.safetensors", "*.json", "*.model", "*.jinja", "*.txt")
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True)
+class _Request:
+    """One distinct prompt, tokenised, with the noise keys of every completion wanted of it."""
+
+    tokens: list[int]
+    keys: list[int]
+
+
+class TransformersLLM:
+    """A decoder-only transformers model that decodes many prompts at once.
+
+    Texts are a function of (weights, prompt, seed, sample index, temperature): greedy decoding over logits to which
+    counter-based Gumbel noise was added (`sampling.py`). A completion ends at the end-of-sequence token, and, for
+    models without a chat template, at the first newline.
+
+    Speed comes from prompts sorted by length and batched to a token budget, one prefill for all samples of a prompt, a
+    cache that grows in place, logits of the last position only, and finished rows leaving the batch.
+
+    Attributes:
+        fingerprint: sha256 over the weights, tokenizer and configuration files, precision and quantization.
+        usage: Counters.
+    """
+
+    def __init__(
+        self,
+        model: transformers.PreTrainedModel,
+        tokenizer: transformers.PreTrainedTokenizerBase,
+        *,
+        fingerprint: str,
+        batch_tokens: int = 16384,
+    ) -> None:
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.fingerprint = fingerprint
+        self.batch_tokens = batch_tokens
+        self.usage = Usage()
+        self._chat = bool(tokenizer.chat_template)
+        self._parameters = set(inspect.signature(model.forward).parameters)
+        self._vocabulary = int(model.get_output_embeddings().weight.shape[0])
+        self._stops = _stop_tokens(model, tokenizer, self._vocabulary, newline=not self._chat)
+        config = model.config.get_text_config(decoder=True)
+        self._context = int(getattr(config, "max_position_embeddings", None) or 2**31)
+
+    @classmethod
+    def load(
+        cls,
+        name_or_path: str | Path,
+        *,
+        dtype: str = "float32",
+        device: str = "cpu",
+        quantization: str | None = None,
+        batch_tokens: int = 16384,
+        revision: str | None = None,
+    ) -> "TransformersLLM":
+        """The model in a folder or on the hub, from safetensors only.
+
+        Args:
+            name_or_path: A folder with `config.json`, tokenizer and `.safetensors` weights, or a hub name.
+            dtype: float32, bfloat16 or float16.
+            device: A torch device.
+            quantization: None, or "nf4" for 4-bit weights (needs bitsandbytes).
+            batch_tokens: Upper bound of rows x (longest prompt + new tokens) in a batch.
+            revision: Branch, tag or commit on the hub.
+
+        Raises:
+            InputError: There is no usable model there.
+        """
+        if dtype not in _DTYPES:
+            raise InputError(f"dtype {dtype!r} is unknown; choose one of {', '.join(_DTYPES)}")
+        if quantization not in (None, "nf4"):
+            raise InputError(f"quantization {quantization!r} is unknown; choose nf4, or null for none")
+        folder = _locate(str(name_or_path), revision)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            model = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=_DTYPES[dtype], use_safetensors=True, local_files_only=True, attn_implementation="sdpa"
+            )
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise InputError(f"cannot load the LLM at {name_or_path}: {reason}; give a decoder-only model") from error
+        fingerprint = _fingerprint(folder, f"{dtype} {quantization}")
+        return cls(model.to(torch.device(device)), tokenizer, fingerprint=fingerprint, batch_tokens=batch_tokens)
+
+    def generate(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        samples: int = 1,
+        temperature: float = 0.0,
+        seeds: int | Sequence[int] = 0,
+        max_new_tokens: int = 64,
+    ) -> list[list[str]]:
+        """`samples` texts for each prompt; see `LLM.generate`.
+
+        Raises:
+            InputError: A prompt does not fit the model's context or the device's memory even by itself.
+        """
+        started = time.perf_counter()
+        row_seeds = one_seed_per_prompt(seeds, len(prompts))
+        greedy = temperature == 0
+        texts = [self.render(prompt) for prompt in prompts]
+        tokens = dict(zip(texts, self._tokenize(prompts, texts, max_new_tokens), strict=True))
+
+        # Each distinct prompt is prefilled once, whatever the number of its completions.
+        keys: dict[str, dict[int, None]] = {text: {} for text in tokens}
+        wanted: list[list[int]] = []
+        for text, seed in zip(texts, row_seeds, strict=True):
+            row = [0] if greedy else [row_key(seed, text, sample) for sample in range(samples)]
+            keys[text].update(dict.fromkeys(row))
+            wanted.append(row)
+        requests = {text: _Request(tokens[text], list(row)) for text, row in keys.items()}
+        completions: dict[str, dict[int, str]] = {}
+        order = sorted(requests, key=lambda text: -len(requests[text].tokens))
+        for batch in self._batches(order, requests, max_new_tokens):
+            answers = self._complete([requests[text] for text in batch], temperature, max_new_tokens)
+            for text, answer in zip(batch, answers, strict=True):
+                completions[text] = dict(zip(requests[text].keys, answer, strict=True))
+
+        self.usage.prompts += len(prompts)
+        self.usage.seconds += time.perf_counter() - started
+        repeat = samples if greedy else 1
+        return [[completions[text][key] for key in row] * repeat for text, row in zip(texts, wanted, strict=True)]
+
+    def render(self, prompt: Prompt) -> str:
+        """The prompt as this model reads it: in its chat template if it has one, else plain."""
+        if not self._chat:
+            return render(prompt)
+        return str(self.tokenizer.apply_chat_template(messages(prompt), tokenize=False, add_generation_prompt=True))
+
+    def _tokenize(self, prompts: Sequence[Prompt], texts: list[str], max_new_tokens: int) -> list[list[int]]:
+        limit = self._context - max_new_tokens
+        rows = self._token_ids(texts)
+        for i, row in enumerate(rows):
+            if len(row) > limit:
+                fitted = shorten(prompts[i], lambda prompt: len(self._token_ids([self.render(prompt)])[0]), limit)
+                rows[i] = self._token_ids([self.render(fitted)])[0]
+                if len(rows[i]) > limit:
+                    raise InputError(
+                        f"a prompt of {len(rows[i])} tokens leaves no room for {max_new_tokens} new ones in the LLM's "
+                        f"context of {self._context}; lower max_new_tokens or shorten the memories' targets"
+                    )
+        return rows
+
+    def _token_ids(self, texts: list[str]) -> list[list[int]]:
+        # A rendered chat template holds its special tokens already.
+        return self.tokenizer(texts, add_special_tokens=not self._chat, verbose=False)["input_ids"] if texts else []
+
+    def _batches(self, order: list[str], requests: dict[str, _Request], max_new_tokens: int) -> list[list[str]]:
+        """Consecutive runs of `order` (longest first) of at most `batch_tokens` tokens, at least one prompt each."""
+        batches: list[list[str]] = []
+        width = rows = 0
+        for text in order:
+            request = requests[text]
+            if not batches or (rows + len(request.keys)) * width > self.batch_tokens:
+                batches.append([])
+                width, rows = len(request.tokens) + max_new_tokens, 0
+            batches[-1].append(text)
+            rows += len(request.keys)
+        return batches
+
+    def _complete(self, requests: list[_Request], temperature: float, max_new_tokens: int) -> list[list[str]]:
+        """The texts of each request, halving the batch as often as memory runs out."""
+        try:
+            rows = self._decode(requests, temperature, max_new_tokens)
+        except (torch.OutOfMemoryError, RuntimeError, MemoryError) as error:
+            if not _out_of_memory(error):
+                raise
+            if len(requests) > 1:
+                half = len(requests) // 2
+                halves = (requests[:half], requests[half:])
+            elif len(requests[0].keys) > 1:
+                (only,) = requests
+                half = len(only.keys) // 2
+                first, second = (
+                    self._complete([_Request(only.tokens, keys)], temperature, max_new_tokens)
+                    for keys in (only.keys[:half], only.keys[half:])
+                )
+                return [first[0] + second[0]]
+            else:
+                raise InputError(
+                    f"one prompt of {len(requests[0].tokens)} tokens does not fit the memory of {self.model.device}; "
+                    "use a smaller LLM, a smaller dtype or quantization"
+                ) from error
+            return [row for part in halves for row in self._complete(part, temperature, max_new_tokens)]
+        self.usage.batches += 1
+        self.usage.generated_tokens += sum(len(row) for row in rows)
+        texts = iter(self.tokenizer.batch_decode(rows, skip_special_tokens=True))
+        return [[self._clean(next(texts)) for _ in request.keys] for request in requests]
+
+    def _clean(self, text: str) -> str:
+        return (text if self._chat else text.split("\n", 1)[0]).strip()
+
+    @torch.inference_mode()
+    def _decode(self, requests: list[_Request], temperature: float, max_new_tokens: int) -> list[list[int]]:
+        """The token ids of every completion (stop token included), request by request."""
+        device = self.model.device
+        width = max(len(request.tokens) for request in requests)
+        lengths = torch.tensor([len(request.tokens) for request in requests], device=device)
+        # Left padding, so that every row's next token goes to the same cache column.
+        ids = torch.tensor([[0] * (width - len(r.tokens)) + r.tokens for r in requests], device=device)
+        columns = torch.arange(width + max_new_tokens, device=device)
+        mask = (columns >= (width - lengths)[:, None]).long()
+        positions = (columns[:width] - (width - lengths)[:, None]).clamp(min=0)
+        cache = growing_cache(self.model.config, width + max_new_tokens)
+        logits = self._forward(ids, mask[:, :width], positions, cache)
+
+        repeats = torch.tensor([len(request.keys) for request in requests], device=device)
+        keys = np.array([key for request in requests for key in request.keys], dtype=np.uint64)
+        rows = len(keys)
+        if rows > len(requests):
+            source = torch.arange(len(requests), device=device).repeat_interleave(repeats)
+            cache.reorder_cache(source)  # type: ignore[arg-type]
+            logits, mask, lengths = logits[source], mask[source], lengths[source]
+
+        out = torch.zeros((rows, max_new_tokens), dtype=torch.long, device=device)
+        counts = torch.full((rows,), max_new_tokens, device=device)
+        where = torch.arange(rows, device=device)  # The row of `out` that each row of the batch writes
+        alive = torch.ones(rows, dtype=torch.bool, device=device)
+        for step in range(max_new_tokens):
+            token = self._choose(logits, keys, step, temperature)
+            out[where, step] = token
+            ended = self._stops[token] & alive
+            if ended.any():
+                counts[where[ended]] = step + 1
+                alive &= ~ended
+                left = int(alive.sum())
+                if left == 0:
+                    break
+                # Dropping rows copies the cache, so a batch waits until a quarter of it has finished.
+                if left <= 0.75 * len(alive):
+                    keep = alive.nonzero()[:, 0]
+                    cache.reorder_cache(keep)  # type: ignore[arg-type]
+                    token, mask, lengths, where, alive = (x[keep] for x in (token, mask, lengths, where, alive))
+                    keys = keys[keep.cpu().numpy()]
+            if step + 1 < max_new_tokens:
+                end = width + step + 1
+                logits = self._forward(token[:, None], mask[:, :end], (lengths + step)[:, None], cache)
+        ids_out, counts_out = out.tolist(), counts.tolist()
+        return [row[:count] for row, count in zip(ids_out, counts_out, strict=True)]
+
+    def _forward(
+        self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: transformers.Cache
+    ) -> torch.Tensor:
+        """The logits (B, vocabulary) float32 that follow the last column of `ids` (B, L)."""
+        optional: dict[str, Any] = {"position_ids": positions, "logits_to_keep": 1}
+        extra = {name: value for name, value in optional.items() if name in self._parameters}
+        out = self.model(input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=True, **extra)
+        return out.logits[:, -1].float()
+
+    def _choose(self, logits: torch.Tensor, keys: np.ndarray, step: int, temperature: float) -> torch.Tensor:
+        if temperature == 0:
+            return logits.argmax(dim=-1)
+        noise = gumbel_noise(keys, step, logits.shape[1], logits.device)
+        return noise.add_(logits, alpha=1 / temperature).argmax(dim=-1)
+
+
+def _stop_tokens(
+    model: transformers.PreTrainedModel,
+    tokenizer: transformers.PreTrainedTokenizerBase,
+    vocabulary: int,
+    *,
+    newline: bool,
+) -> torch.Tensor:
+    """(vocabulary,) bool: the tokens that end a completion."""
+    stops = torch.zeros(vocabulary, dtype=torch.bool)
+    ends = model.generation_config.eos_token_id if model.generation_config is not None else None
+    for end in [*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id]:
+        if end is not None:
+            stops[end] = True
+    if newline:
+        known = min(vocabulary, len(tokenizer))
+        stops[:known] |= torch.tensor(["\n" in text for text in tokenizer.batch_decode([[i] for i in range(known)])])
+    return stops.to(model.device)
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    # The CPU allocator raises a plain RuntimeError.
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+
+
+def _locate(name: str, revision: str | None) -> Path:
+    """The local folder of a model, fetched from the hub unless it is there."""
+    folder = Path(name)
+    if not folder.is_dir():
+        from huggingface_hub import snapshot_download
+
+        try:
+            folder = Path(snapshot_download(name, revision=revision, allow_patterns=list(_FINGERPRINTED)))
+        except Exception as error:  # The hub client raises a dozen unrelated kinds; to the user they are one
+            raise InputError(
+                f"no LLM at {name}: there is no such folder and the hub gave none; give a folder with config.json and "
+                ".safetensors weights, or a hub name"
+            ) from error
+    for pattern, what in (("config.json", "config.json"), ("*.safetensors", ".safetensors weights")):
+        if not any(folder.glob(pattern)):
+            raise InputError(f"no LLM at {name}: the folder has no {what}; give a folder that save_pretrained wrote")
+    return folder
+
+
+def _fingerprint(folder: Path, precision: str) -> str:
+    digest = hashlib.sha256(f"{precision}\n{TEMPLATES}\n".encode())
+    for path in sorted({path for pattern in _FINGERPRINTED for path in folder.glob(pattern)}):
+        digest.update(f"{path.name}\n".encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()

@@ -1,0 +1,163 @@
+"""The generation cache answers what was computed before, and only that, and survives crowds and damage."""
+
+import multiprocessing
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from mrag_rl.errors import InputError
+from mrag_rl.generation import Prompt, Usage
+from mrag_rl.generation.cache import CachedLLM
+from mrag_rl.generation.llm import one_seed_per_prompt
+
+
+class EchoLLM:
+    """A deterministic stand-in that says what it was asked, so that a wrong cache row shows in the text."""
+
+    def __init__(self, fingerprint: str = "echo") -> None:
+        self.fingerprint = fingerprint
+        self.usage = Usage()
+        self.asked: list[int] = []
+
+    def generate(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        samples: int = 1,
+        temperature: float = 0.0,
+        seeds: int | Sequence[int] = 0,
+        max_new_tokens: int = 64,
+    ) -> list[list[str]]:
+        self.asked.append(len(prompts))
+        self.usage.prompts += len(prompts)
+        self.usage.generated_tokens += len(prompts) * samples
+        return [
+            [f"{self.fingerprint} {prompt} {i} {temperature} {seed} {max_new_tokens}" for i in range(samples)]
+            for prompt, seed in zip(prompts, one_seed_per_prompt(seeds, len(prompts)), strict=True)
+        ]
+
+
+def prompts_of(names: Sequence[object]) -> list[Prompt]:
+    return [Prompt("dialogue", f"text {name} ü") for name in names]
+
+
+def test_what_was_computed_is_not_computed_again(tmp_path: Path) -> None:
+    llm = EchoLLM()
+    cached = CachedLLM(llm, tmp_path / "cache.sqlite")
+    first = cached.generate(prompts_of("abc"), samples=2, temperature=1.0, seeds=[1, 2, 3])
+    assert first == EchoLLM().generate(prompts_of("abc"), samples=2, temperature=1.0, seeds=[1, 2, 3])
+    again = cached.generate(prompts_of("cba"), samples=2, temperature=1.0, seeds=[3, 2, 1])
+    assert again == first[::-1] and llm.asked == [3]
+    cached.close()
+    with CachedLLM(llm, tmp_path / "cache.sqlite") as reopened:
+        mixed = reopened.generate(prompts_of("axb"), samples=2, temperature=1.0, seeds=[1, 9, 2])
+    assert mixed[0] == first[0] and mixed[2] == first[1] and "text x" in mixed[1][0] and llm.asked == [3, 1]
+    assert llm.usage.prompts == 9 and llm.usage.cache_hits == 5 and llm.usage.generated_tokens == 8
+
+
+def test_every_argument_is_part_of_the_key(tmp_path: Path) -> None:
+    llm = EchoLLM()
+    cached = CachedLLM(llm, tmp_path / "cache.sqlite")
+    base = {"samples": 1, "temperature": 1.0, "seeds": 0, "max_new_tokens": 8}
+    for change in ({}, {"temperature": 0.5}, {"seeds": 1}, {"max_new_tokens": 9}, {"samples": 3}):
+        arguments = base | change
+        assert cached.generate(prompts_of("a"), **arguments) == EchoLLM().generate(prompts_of("a"), **arguments)
+    assert llm.asked == [1] * 5
+    other = CachedLLM(EchoLLM("other"), tmp_path / "cache.sqlite")
+    assert other.generate(prompts_of("a"), **base)[0][0].startswith("other")
+    demonstrated = [Prompt("dialogue", "text a ü", (("s", "t"),))]
+    assert cached.generate(demonstrated, **base) == EchoLLM().generate(demonstrated, **base)
+
+
+def test_greedy_texts_are_shared_by_all_seeds_and_samples(tmp_path: Path) -> None:
+    llm = EchoLLM()
+    cached = CachedLLM(llm, tmp_path / "cache.sqlite")
+    first = cached.generate(prompts_of("ab"), samples=3, seeds=5)
+    assert [len(set(row)) for row in first] == [1, 1] and len(first[0]) == 3
+    assert cached.generate(prompts_of("ab"), seeds=[8, 9]) == [row[:1] for row in first]
+    assert llm.asked == [2]
+
+
+def test_identical_prompts_in_a_call_are_computed_once(tmp_path: Path) -> None:
+    llm = EchoLLM()
+    cached = CachedLLM(llm, tmp_path / "cache.sqlite")
+    texts = cached.generate(prompts_of("aaba"), temperature=1.0, seeds=[0, 0, 0, 1])
+    assert texts[0] == texts[1] != texts[3] and llm.asked == [3]
+    assert llm.usage.prompts == 4 and llm.usage.cache_hits == 0
+
+
+def test_more_than_one_select_full_of_keys(tmp_path: Path) -> None:
+    llm = EchoLLM()
+    cached = CachedLLM(llm, tmp_path / "cache.sqlite")
+    prompts = prompts_of(range(1201))
+    first = cached.generate(prompts)
+    assert cached.generate(prompts) == first and llm.asked == [1201] and len({row[0] for row in first}) == 1201
+
+
+def write_some(path: Path, start: int) -> None:
+    with CachedLLM(EchoLLM(), path) as cached:
+        for i in range(start, start + 60):
+            cached.generate(prompts_of([i, i + 1, i + 2]), samples=2, temperature=1.0)
+
+
+def test_two_processes_write_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=write_some, args=(path, start)) for start in (0, 30)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    llm = EchoLLM()
+    texts = CachedLLM(llm, path).generate(prompts_of(range(92)), samples=2, temperature=1.0)
+    assert llm.asked == [] and texts == EchoLLM().generate(prompts_of(range(92)), samples=2, temperature=1.0)
+
+
+def test_the_text_stored_first_is_what_both_processes_return(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+
+    class Overtaken(EchoLLM):
+        def generate(self, prompts: Sequence[Prompt], **arguments: object) -> list[list[str]]:  # type: ignore[override]
+            with CachedLLM(EchoLLM(), path) as other:
+                stored = other.generate(prompts, **arguments)  # type: ignore[arg-type]
+            assert stored != [["late"]]
+            return [["late"] for _ in prompts]
+
+    assert CachedLLM(Overtaken(), path).generate(prompts_of("a")) == EchoLLM().generate(prompts_of("a"))
+
+
+def test_a_failing_llm_leaves_nothing_behind(tmp_path: Path) -> None:
+    class Failing(EchoLLM):
+        def generate(self, prompts: Sequence[Prompt], **arguments: object) -> list[list[str]]:  # type: ignore[override]
+            raise KeyboardInterrupt
+
+    path = tmp_path / "cache.sqlite"
+    with pytest.raises(KeyboardInterrupt):
+        CachedLLM(Failing(), path).generate(prompts_of("ab"))
+    assert sqlite3.connect(path).execute("SELECT count(*) FROM texts").fetchone() == (0,)
+
+
+def test_a_damaged_cache_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    path.write_bytes(b"this is no database " * 100)
+    with pytest.raises(InputError, match=r"generation cache .*cache.sqlite: .*delete the file"):
+        CachedLLM(EchoLLM(), path)
+    other = tmp_path / "other.sqlite"
+    sqlite3.connect(other).execute("CREATE TABLE texts (something)").connection.close()
+    with pytest.raises(InputError, match=r"other\.sqlite"):
+        CachedLLM(EchoLLM(), other)
+
+
+def test_damage_found_later_is_named_too(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    with CachedLLM(EchoLLM(), path) as cached:
+        cached.generate(prompts_of(range(300)))
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (size - 4096))
+    with pytest.raises(InputError, match=r"cache\.sqlite"):
+        CachedLLM(EchoLLM(), path).generate(prompts_of(range(300)))

@@ -1,0 +1,310 @@
+"""Generation is a function of its arguments, for any decoder-only model, and samples by the model's probabilities."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
+
+from mrag_rl.errors import InputError
+from mrag_rl.generation import Prompt, messages, render
+from mrag_rl.generation.prompts import shorten
+from mrag_rl.generation.sampling import gumbel_noise, row_key
+from mrag_rl.generation.transformers_llm import TransformersLLM
+
+LINES = [
+    "Article: the minister of trade met the harbour council on Monday to talk about fishing quotas.",
+    "Summary: the council and the minister agree on quotas, says the trade desk.",
+    "Dialogue: hello, how are you? I am fine, and what about your new house near the lake?\nReply: it is lovely.",
+    "English: the parliament shall adopt the regulation. German: das Parlament nimmt die Verordnung an.",
+]
+WORDS = " ".join(LINES).split()
+
+
+def small_tokenizer() -> PreTrainedTokenizerFast:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=["<s>", "</s>"], initial_alphabet=alphabet)
+    tokenizer.train_from_iterator(LINES, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
+
+
+def small_model(architecture: str, vocabulary: int) -> PreTrainedModel:
+    """A randomly initialised model whose weights are large enough that its probabilities differ."""
+    torch.manual_seed(0)
+    shape = {
+        "vocab_size": vocabulary,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+        "pad_token_id": 1,
+        "initializer_range": 0.2,
+    }
+    llama = {**shape, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    llama |= {"intermediate_size": 64, "max_position_embeddings": 512, "tie_word_embeddings": True}
+    if architecture == "llama":
+        return LlamaForCausalLM(LlamaConfig(**llama))
+    if architecture == "mistral":
+        return MistralForCausalLM(MistralConfig(**llama, sliding_window=16))
+    if architecture == "mixtral":
+        return MixtralForCausalLM(MixtralConfig(**llama, num_local_experts=4, sliding_window=None))
+    return GPT2LMHeadModel(GPT2Config(**shape, n_embd=32, n_layer=2, n_head=4, n_positions=512))
+
+
+ARCHITECTURES = ["llama", "gpt2", "mistral", "mixtral"]
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("llms")
+    tokenizer = small_tokenizer()
+    for name in ARCHITECTURES:
+        small_model(name, len(tokenizer)).save_pretrained(root / name)
+        tokenizer.save_pretrained(root / name)
+    return {name: root / name for name in ARCHITECTURES}
+
+
+@pytest.fixture(scope="session")
+def llama(folders: dict[str, Path]) -> TransformersLLM:
+    return TransformersLLM.load(folders["llama"])
+
+
+def some_prompts(count: int, seed: int = 0) -> list[Prompt]:
+    rng = np.random.default_rng(seed)
+
+    def text(low: int, high: int) -> str:
+        return " ".join(rng.choice(WORDS, rng.integers(low, high)))
+
+    return [
+        Prompt("summarization", text(2, 30), ((text(2, 20), text(2, 6)),) if rng.random() < 0.5 else ())
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_text_does_not_depend_on_the_batch(folders: dict[str, Path], architecture: str, temperature: float) -> None:
+    llm = TransformersLLM.load(folders[architecture])
+    prompts = some_prompts(9)
+    seeds = list(range(9))
+    together = llm.generate(prompts, samples=3, temperature=temperature, seeds=seeds, max_new_tokens=12)
+    alone = [
+        llm.generate([prompt], samples=3, temperature=temperature, seeds=[seed], max_new_tokens=12)[0]
+        for prompt, seed in zip(prompts, seeds, strict=True)
+    ]
+    assert together == alone
+    order = np.random.default_rng(1).permutation(9)
+    shuffled = llm.generate(
+        [prompts[i] for i in order],
+        samples=3,
+        temperature=temperature,
+        seeds=[seeds[i] for i in order],
+        max_new_tokens=12,
+    )
+    assert shuffled == [together[i] for i in order]
+    llm.batch_tokens = 100
+    assert llm.generate(prompts, samples=3, temperature=temperature, seeds=seeds, max_new_tokens=12) == together
+    fewer = llm.generate(prompts, samples=1, temperature=temperature, seeds=seeds, max_new_tokens=12)
+    assert fewer == [row[:1] for row in together]
+    assert len({text for row in together for text in row}) > (6 if temperature == 0 else 20)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_greedy_decoding_is_the_librarys(folders: dict[str, Path], architecture: str) -> None:
+    llm = TransformersLLM.load(folders[architecture])
+    for prompt in some_prompts(4, seed=3):
+        ids = llm.tokenizer(render(prompt), return_tensors="pt")
+        out = llm.model.generate(**ids, max_new_tokens=10, do_sample=False, pad_token_id=1)[
+            0, ids["input_ids"].shape[1] :
+        ]
+        expected = llm.tokenizer.decode(out, skip_special_tokens=True).split("\n")[0].strip()
+        assert llm.generate([prompt], max_new_tokens=10) == [[expected]]
+
+
+def test_greedy_samples_are_copies_and_ignore_the_seed(llama: TransformersLLM) -> None:
+    prompts = some_prompts(3)
+    first = llama.generate(prompts, samples=2, seeds=1, max_new_tokens=8)
+    assert all(a == b for a, b in first)
+    assert llama.generate(prompts, samples=2, seeds=2, max_new_tokens=8) == first
+
+
+def test_sampled_tokens_follow_the_models_probabilities(llama: TransformersLLM) -> None:
+    prompt, temperature, draws = some_prompts(1)[0], 1.3, 3000
+    ids = llama.tokenizer(render(prompt), return_tensors="pt")["input_ids"]
+    with torch.inference_mode():
+        logits = llama.model(ids).logits[0, -1].double()
+    probabilities = torch.softmax(logits / temperature, 0).numpy()
+    for by_seed in (False, True):
+        if by_seed:
+            keys = [row_key(seed, render(prompt), 0) for seed in range(draws)]
+        else:
+            keys = [row_key(0, render(prompt), sample) for sample in range(draws)]
+        noise = gumbel_noise(np.array(keys, dtype=np.uint64), 0, len(probabilities))
+        counts = np.bincount((logits / temperature + noise).argmax(1).numpy(), minlength=len(probabilities))
+        assert chi_square(counts, probabilities * draws) > 1e-4
+
+
+def chi_square(counts: np.ndarray, expected: np.ndarray, least: float = 5.0) -> float:
+    """The p-value, with all cells expected fewer than `least` times pooled into one."""
+    rare = expected < least
+    observed = [*counts[~rare], counts[rare].sum()]
+    wanted = [*expected[~rare], expected[rare].sum()]
+    return float(scipy.stats.chisquare(observed, wanted).pvalue)
+
+
+def test_second_tokens_follow_the_models_probabilities(llama: TransformersLLM) -> None:
+    # Over whole completions: the joint frequency of the two first tokens, against the model's own.
+    prompt = Prompt("translation", "the parliament")
+    texts = llama.generate([prompt], samples=2000, temperature=0.7, max_new_tokens=2)[0]
+    ids = llama.tokenizer(render(prompt), return_tensors="pt")["input_ids"]
+    with torch.inference_mode():
+        first = torch.softmax(llama.model(ids).logits[0, -1].double() / 0.7, 0)
+        both = torch.cat([ids.expand(len(first), -1), torch.arange(len(first))[:, None]], 1)
+        second = torch.softmax(llama.model(both).logits[:, -1].double() / 0.7, 1)
+    joint: dict[str, float] = {}
+    for i in range(len(first)):
+        for j in (second[i] * first[i] > 1e-6).nonzero()[:, 0].tolist() if not llama._stops[i] else [None]:
+            text = llama.tokenizer.decode([i] if j is None else [i, j], skip_special_tokens=True).split("\n")[0].strip()
+            joint[text] = joint.get(text, 0.0) + float(first[i] if j is None else first[i] * second[i, j])
+    assert sum(joint.values()) > 0.95
+    names = list(joint)
+    counts = np.array([texts.count(name) for name in names] + [sum(text not in joint for text in texts)])
+    expected = np.array([joint[name] for name in names] + [1 - sum(joint.values())]) * len(texts)
+    assert chi_square(counts, expected) > 1e-4
+
+
+def test_noise_is_gumbel_and_uncorrelated() -> None:
+    keys = np.array(
+        [row_key(seed, text, sample) for seed in (0, 1) for text in "ab" for sample in range(16)], np.uint64
+    )
+    noise = torch.stack([gumbel_noise(keys, step, 500) for step in range(4)]).numpy()
+    assert scipy.stats.kstest(noise.ravel(), "gumbel_r").pvalue > 1e-4
+    flat = noise.reshape(4 * len(keys), 500)
+    correlations = np.corrcoef(flat)[np.triu_indices(len(flat), 1)]
+    assert np.abs(correlations).max() < 5.5 / np.sqrt(500)
+    assert np.abs(np.corrcoef(flat.T)[np.triu_indices(500, 1)]).max() < 5.5 / np.sqrt(len(flat))
+    assert len(np.unique(flat)) > 0.99 * flat.size
+
+
+def test_noise_reaches_far_into_the_winning_tail() -> None:
+    keys = np.arange(200, dtype=np.uint64)
+    top = gumbel_noise(keys, 0, 50_000).flatten().topk(1000).values.double().numpy()
+    # The exceedances of a Gumbel's tail over a high threshold are exponential.
+    assert scipy.stats.kstest(top - top.min(), "expon").pvalue > 1e-4
+    assert top.max() > 14
+
+
+def test_plain_prompts_have_the_trained_form() -> None:
+    prompt = Prompt("dialogue", "how\nare you?", (("hi", "hello"), ("a", "b")))
+    assert render(prompt) == "Dialogue: hi\nReply: hello\n\nDialogue: a\nReply: b\n\nDialogue: how\nare you?\nReply:"
+    assert render(Prompt("summarization", "x")) == "Article: x\nSummary:"
+    assert render(Prompt("translation", "x")) == "English: x\nGerman:"
+
+
+def test_chat_turns_alternate_and_carry_one_instruction() -> None:
+    turns = messages(Prompt("summarization", "x", (("s", "t"),)))
+    assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
+    assert turns[0]["content"].endswith("\n\nArticle: s") and turns[0]["content"].startswith("Summarize")
+    assert [turn["content"] for turn in turns[1:]] == ["t", "Article: x"]
+
+
+def test_a_chat_template_is_used_where_the_model_has_one(folders: dict[str, Path], tmp_path: Path) -> None:
+    tokenizer = small_tokenizer()
+    tokenizer.chat_template = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}[assistant]"
+    small_model("llama", len(tokenizer)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    llm = TransformersLLM.load(tmp_path)
+    prompt = Prompt("translation", "the house")
+    assert llm.render(prompt).startswith("[user] Translate") and llm.render(prompt).endswith("[assistant]")
+    assert llm.fingerprint != TransformersLLM.load(folders["llama"]).fingerprint
+    ids = llm.tokenizer(llm.render(prompt), return_tensors="pt")
+    out = llm.model.generate(**ids, max_new_tokens=20, do_sample=False, pad_token_id=1)[0, ids["input_ids"].shape[1] :]
+    assert llm.generate([prompt], max_new_tokens=20) == [[llm.tokenizer.decode(out, skip_special_tokens=True).strip()]]
+
+
+def test_an_overlong_prompt_is_shortened_at_its_sources() -> None:
+    prompt = Prompt("summarization", "q " * 50 + "END", (("s " * 100, "target stays"), ("brief", "kept")))
+    short = shorten(prompt, lambda p: len(render(p).split()), 60)
+    assert len(render(short).split()) in (59, 60)
+    assert short.demonstrations[0][1] == "target stays" and short.demonstrations[1] == ("brief", "kept")
+    assert short.query.startswith("q q") and "END" not in short.query
+    dialogue = Prompt("dialogue", "old " * 50 + "END")
+    assert shorten(dialogue, lambda p: len(render(p).split()), 10).query.endswith("old END")
+    assert shorten(prompt, lambda p: len(render(p).split()), 1000) is prompt
+
+
+def test_prompts_beyond_the_context_still_get_an_answer(llama: TransformersLLM) -> None:
+    long = Prompt("summarization", "harbour council " * 600, (("minister " * 600, "the trade desk"),))
+    assert len(llama.generate([long, *some_prompts(2)], samples=1, max_new_tokens=8)) == 3
+    with pytest.raises(InputError, match="context of 512"):
+        llama.generate([Prompt("summarization", "x", (("s", "target " * 600),))], max_new_tokens=8)
+
+
+def test_running_out_of_memory_halves_the_batch(folders: dict[str, Path]) -> None:
+    llm = TransformersLLM.load(folders["llama"])
+    prompts = some_prompts(8)
+    expected = llm.generate(prompts, samples=4, temperature=1.0, max_new_tokens=6)
+    forward, limit = llm.model.forward, 5
+
+    def small_memory(input_ids: torch.Tensor, **kwargs: object) -> object:
+        if len(input_ids) > limit:
+            raise torch.OutOfMemoryError("not enough memory")
+        return forward(input_ids=input_ids, **kwargs)
+
+    llm.model.forward = small_memory  # type: ignore[assignment]
+    assert llm.generate(prompts, samples=4, temperature=1.0, max_new_tokens=6) == expected
+    limit = 0
+    with pytest.raises(InputError, match="does not fit the memory"):
+        llm.generate(prompts, max_new_tokens=6)
+
+
+def test_identical_prompts_are_computed_once_and_counted(folders: dict[str, Path]) -> None:
+    llm = TransformersLLM.load(folders["llama"])
+    prompt = some_prompts(1)[0]
+    (one,) = llm.generate([prompt], samples=2, temperature=1.0, max_new_tokens=6)
+    tokens = llm.usage.generated_tokens
+    assert 2 <= tokens <= 12 and llm.usage.prompts == 1 and llm.usage.batches == 1 and llm.usage.seconds > 0
+    assert llm.generate([prompt] * 5, samples=2, temperature=1.0, max_new_tokens=6) == [one] * 5
+    assert llm.usage.generated_tokens == 2 * tokens and llm.usage.prompts == 6
+    assert llm.generate([]) == []
+
+
+def test_the_fingerprint_follows_weights_and_precision(folders: dict[str, Path], llama: TransformersLLM) -> None:
+    assert TransformersLLM.load(folders["llama"]).fingerprint == llama.fingerprint
+    others = [TransformersLLM.load(folders["gpt2"]), TransformersLLM.load(folders["llama"], dtype="bfloat16")]
+    assert len({llama.fingerprint, *(llm.fingerprint for llm in others)}) == 3
+    assert others[1].generate(some_prompts(2), samples=2, temperature=1.0, max_new_tokens=4)
+
+
+def test_what_is_no_llm_is_refused_by_name(folders: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no LLM at /nowhere/llm"):
+        TransformersLLM.load("/nowhere/llm")
+    with pytest.raises(InputError, match=r"has no config\.json"):
+        TransformersLLM.load(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
+    with pytest.raises(InputError, match=r"no \.safetensors weights"):
+        TransformersLLM.load(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"not tensors")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    with pytest.raises(InputError, match="cannot load the LLM") as caught:
+        TransformersLLM.load(tmp_path)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match="dtype 'int3'"):
+        TransformersLLM.load(folders["llama"], dtype="int3")
