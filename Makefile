@@ -56,7 +56,8 @@ clean:  ## remove .venv, caches and builds; runs are kept
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "error: $(PYTHON) is older than Python 3.11 or not there; name a newer one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
-	$(PYTHON) -m venv $(VENV)
+	@echo "Setting up $(VENV) (once; a few minutes)"
+	@$(PYTHON) -m venv $(VENV)
 
 # PyTorch first and by itself, so that pip takes the build that this machine's index offers for the pinned version.
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
