@@ -1,0 +1,83 @@
+"""Spectral clustering of an HNSW graph (M-RAG, Section 3.1, strategy 3: a navigable graph, partitioned)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import faiss
+import numpy as np
+import scipy.sparse as sparse
+from scipy.sparse.linalg import eigsh
+
+from mrag_rl.partitioning.kmeans import fit_centroids, nearest_centroid
+
+LINKS = 16  # HNSW's M: a node has up to 2 * LINKS neighbours in the base layer
+CONSTRUCTION = 40  # HNSW's efConstruction
+NEIGHBOURS = 10  # that vote on a new vector's cluster
+DENSE = 500  # up to so many vectors all eigenvectors are computed: Lanczos needs more room than a small matrix has
+
+
+def hnsw_base_layer(vectors: np.ndarray) -> sparse.csr_array:
+    """The base layer of an HNSW index over unit vectors (N, d) as a symmetric graph (N, N) float64, weighted by cosine.
+
+    Malkov and Yashunin 2018. Built on one thread: with more, FAISS links differently from run to run.
+    """
+    index = faiss.IndexHNSWFlat(vectors.shape[1], LINKS, faiss.METRIC_INNER_PRODUCT)
+    index.hnsw.efConstruction = CONSTRUCTION
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        index.add(np.ascontiguousarray(vectors, np.float32))
+    finally:
+        faiss.omp_set_num_threads(threads)
+    hnsw: Any = index.hnsw
+    # A node's lists lie one layer after another, the base layer's first; free places hold -1.
+    starts = faiss.vector_to_array(hnsw.offsets)[:-1].astype(np.int64)
+    width = hnsw.cum_nb_neighbors(1)
+    neighbours = faiss.vector_to_array(hnsw.neighbors)[starts[:, None] + np.arange(width)]
+    linked = neighbours >= 0
+    rows = np.repeat(np.arange(len(vectors)), linked.sum(1))
+    columns = neighbours[linked].astype(np.int64)
+    # Links between unlike vectors (kept for navigation) count little, but keep the graph in one piece.
+    weights = np.maximum(_row_products(vectors, rows, columns), 1e-3)
+    graph = sparse.csr_array((weights, (rows, columns)), shape=(len(vectors),) * 2)
+    return graph.maximum(graph.T).tocsr()
+
+
+def spectral_clusters(graph: sparse.csr_array, clusters: int, *, seed: int) -> np.ndarray:
+    """Cluster (N,) of each node of a symmetric graph (N, N): k-means on the rows, scaled to unit length, of the first
+    eigenvectors of the normalised Laplacian (Ng, Jordan and Weiss 2002).
+    """
+    nodes = graph.shape[0]
+    degrees = np.asarray(graph.sum(axis=1)).ravel()
+    scale = sparse.diags_array(1 / np.sqrt(np.where(degrees > 0, degrees, 1)))
+    # The Laplacian's smallest eigenvectors are the largest of I - L, which Lanczos finds faster.
+    affinity = (scale @ graph @ scale).tocsr()
+    if nodes <= max(DENSE, 5 * clusters):
+        vectors = np.linalg.eigh(affinity.toarray())[1][:, -clusters:]
+    else:
+        # A basis well over twice as large: eigenvalues of well-separated clusters lie close together, and are missed.
+        start = np.random.default_rng(seed).standard_normal(nodes)
+        _, vectors = eigsh(affinity, k=clusters, ncv=max(4 * clusters, 40), which="LA", tol=1e-4, v0=start)
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    rows = np.ascontiguousarray(vectors / np.where(norms > 0, norms, 1), np.float32)
+    return nearest_centroid(rows, fit_centroids(rows, clusters, seed=seed))
+
+
+def vote(vectors: np.ndarray, known: np.ndarray, clusters_of_known: np.ndarray, clusters: int) -> np.ndarray:
+    """Cluster (n,) of each unit vector (n, d): the one most of its nearest known vectors (N, d) are in, each vote
+    weighted by its cosine. A known vector keeps its own cluster.
+    """
+    k = min(NEIGHBOURS, len(known))
+    cosines, nearest = faiss.knn(np.ascontiguousarray(vectors, np.float32), known, k, faiss.METRIC_INNER_PRODUCT)
+    votes = np.zeros((len(vectors), clusters))
+    np.add.at(votes, (np.arange(len(vectors))[:, None], clusters_of_known[nearest]), np.maximum(cosines, 1e-6))
+    return np.where(cosines[:, 0] > 1 - 1e-6, clusters_of_known[nearest[:, 0]], votes.argmax(1))
+
+
+def _row_products(vectors: np.ndarray, rows: np.ndarray, columns: np.ndarray, block: int = 100_000) -> np.ndarray:
+    products = np.empty(len(rows))
+    for start in range(0, len(rows), block):
+        part = slice(start, start + block)
+        products[part] = np.einsum("ij,ij->i", vectors[rows[part]], vectors[columns[part]])
+    return products
