@@ -392,7 +392,7 @@ class MemoryDatabase:
         path = self.folder / _VECTORS[kind]
         try:
             vectors = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (OSError, EOFError, ValueError) as error:
             raise InputError(f"{path}: not readable as vectors ({error}); restore the database from a copy") from error
         if len(vectors) != len(self):
             raise InputError(f"{path}: {len(vectors)} vectors for {len(self)} memories; restore it from a copy")

@@ -138,7 +138,7 @@ class RecordStore:
             raise InputError(f"{path}: not a readable memory database ({error}); restore it from a copy") from error
         if state != "ok":
             connection.close()
-            raise InputError(f"{path}: the database is damaged ({state}); restore it from a copy")
+            raise InputError(f"{path}: the database is damaged ({' '.join(state.split())}); restore it from a copy")
         if form != _FORMAT:
             connection.close()
             raise InputError(f"{path}: memory database format {form}, this version reads {_FORMAT}; create it again")

@@ -1,0 +1,413 @@
+"""The memory database: exact search, versions, snapshots, and what it refuses."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mrag_rl.data.records import TextPair
+from mrag_rl.encoders import Embeddings
+from mrag_rl.errors import InputError
+from mrag_rl.memory import MemoryDatabase, Version
+from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
+from mrag_rl.partitioning import fit_partitioning
+
+HEADS, DIMENSION, HEAD_DIMENSION = 3, 16, 5
+DESKS = ("arts", "money", "sport")
+
+
+def units(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    vectors = rng.standard_normal(shape).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def embeddings(seed: int, count: int) -> Embeddings:
+    rng = np.random.default_rng(seed)
+    return Embeddings(units(rng, count, DIMENSION), units(rng, count, HEADS, HEAD_DIMENSION))
+
+
+def desks_of(index: int) -> tuple[str, ...]:
+    return DESKS if index % 7 == 0 else (DESKS[index % 3],)
+
+
+def make(folder: Path, count: int = 40, *, peeking: bool = False, vectors: Embeddings | None = None) -> MemoryDatabase:
+    pairs = [TextPair(f"id{i}", f"source {i}", f"target {i}", desks_of(i), {"flaw": "", "n": i}) for i in range(count)]
+    vectors = vectors or embeddings(1, count)
+    partitioning = fit_partitioning("category", vectors.standard, labels=[p.labels for p in pairs], seed=0)
+    pair_vectors = embeddings(2, count) if peeking else None
+    return MemoryDatabase.create(
+        folder, pairs, vectors, partitioning, encoder_fingerprint="abc", pair_embeddings=pair_vectors
+    )
+
+
+def members(count: int) -> list[list[int]]:
+    return [[i for i in range(count) if desk in desks_of(i)] for desk in DESKS]
+
+
+def states_by_double_loop(queries: np.ndarray, keys: np.ndarray, partitions: list[list[int]]) -> np.ndarray:
+    """Queries (B, H, d), keys (N, H, d): one dot product at a time."""
+    states = np.full((len(queries), len(partitions), queries.shape[1]), -1.0)
+    for b, query in enumerate(queries.astype(np.float64)):
+        for m, rows in enumerate(partitions):
+            for i in rows:
+                for h in range(queries.shape[1]):
+                    states[b, m, h] = max(states[b, m, h], float(query[h] @ keys[i, h].astype(np.float64)))
+    return states
+
+
+def ranking_by_double_loop(query: np.ndarray, keys: np.ndarray, rows: list[int], k: int) -> list[int]:
+    scored = sorted((-float((query.astype(np.float64) * keys[i]).sum()), i) for i in rows)
+    return ([i for _, i in scored] + [-1] * k)[:k]
+
+
+# -- search ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["per_head", "single", "peeking"])
+def test_states_equal_a_double_loop_with_memories_in_several_partitions(tmp_path: Path, kind: str) -> None:
+    query = embeddings(3, 6)
+    with make(tmp_path / "db", peeking=True) as db:
+        states = db.states(query, kind)
+        stored = {
+            "per_head": embeddings(1, 40).heads,
+            "single": embeddings(1, 40).standard[:, None],
+            "peeking": embeddings(2, 40).heads,
+        }[kind]
+        asked = query.standard[:, None] if kind == "single" else query.heads
+        assert states.dtype == np.float32
+        np.testing.assert_allclose(states, states_by_double_loop(asked, stored, members(40)), atol=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 60), st.integers(1, 9), st.integers(1, 4), st.floats(0.0, 1.0), st.integers(0, 2**31))
+def test_any_membership_is_searched_exactly(count: int, partitions: int, k: int, density: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    dense = rng.random((count, partitions)) < density  # some partitions empty, some memories in none or in many
+    order = PartitionOrder.of(scipy.sparse.csr_array(dense))
+    rows = [np.flatnonzero(column).tolist() for column in dense.T]
+    vectors = units(rng, max(1, count // 2), 2, 4)[rng.integers(max(1, count // 2), size=count)]  # many exact ties
+    queries = units(rng, 2, 2, 4)
+    keys = np.ascontiguousarray(vectors[order.memories].transpose(1, 0, 2))
+    states = best_in_partitions(queries, keys, order)
+    np.testing.assert_allclose(states, states_by_double_loop(queries, vectors, rows), atol=1e-6)
+    for m in range(partitions):
+        found, scores = nearest(queries[:, 0], keys[0], order.partition_positions(m), order.memories, k)
+        for b, query in enumerate(queries[:, 0]):
+            assert found[b].tolist() == ranking_by_double_loop(query, vectors[:, 0], rows[m], k)
+            assert (scores[b, len(rows[m]) :] == -1.0).all()
+
+
+def test_search_is_exact_across_blocks() -> None:
+    rng = np.random.default_rng(4)
+    dense = rng.random((5000, 3)) < 0.4
+    dense[:, 0] |= ~dense.any(axis=1)
+    order = PartitionOrder.of(scipy.sparse.csr_array(dense))
+    vectors, queries = units(rng, 5000, 2, 8), units(rng, 300, 2, 8)
+    keys = np.ascontiguousarray(vectors[order.memories].transpose(1, 0, 2))
+    states = best_in_partitions(queries, keys, order)
+    rows = [np.flatnonzero(column).tolist() for column in dense.T]
+    some = [0, 255, 256, 299]
+    np.testing.assert_allclose(states[some], states_by_double_loop(queries[some], vectors, rows), atol=1e-6)
+    for m in range(3):
+        found, _ = nearest(queries[:, 0], keys[0], order.partition_positions(m), order.memories, 5)
+        for b in some:
+            assert found[b].tolist() == ranking_by_double_loop(queries[b, 0], vectors[:, 0], rows[m], 5)
+
+
+def test_states_hold_a_few_megabytes_whatever_the_database_holds() -> None:
+    rng = np.random.default_rng(5)
+    dense = np.zeros((30_000, 4), dtype=bool)
+    dense[np.arange(30_000), rng.integers(4, size=30_000)] = True
+    order = PartitionOrder.of(scipy.sparse.csr_array(dense))
+    keys, queries = units(rng, 2, 30_000, 8), units(rng, 512, 2, 8)
+    tracemalloc.start()
+    best_in_partitions(queries, keys, order)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8e6  # all similarities of one head would be 61 MB
+
+
+@pytest.mark.parametrize("k", [1, 4, 100])
+def test_retrieval_ranks_like_a_double_loop(tmp_path: Path, k: int) -> None:
+    query, keys, desks = embeddings(3, 9), embeddings(1, 40).standard, members(40)
+    within = np.arange(40) % 5 != 0
+    partitions = np.array([0, 1, 2, 2, 1, 0, -1, 1, 0])
+    with make(tmp_path / "db") as db:
+        chosen = db.retrieve(query, partitions, k=k)
+        whole = db.retrieve(query, None, k=k)
+        narrowed = db.retrieve(query, partitions, k=k, allowed=[0, 2], within=within)
+        union = db.retrieve(query, None, k=k, allowed=[0, 2], within=within)
+    readable = [i for i in range(40) if within[i]]
+    for b, partition in enumerate(partitions):
+        vector = query.standard[b]
+        rows = desks[partition] if partition >= 0 else []
+        open_rows = [i for i in rows if within[i]] if partition in (0, 2) else []
+        either = [i for i in readable if i in desks[0] or i in desks[2]]
+        assert chosen.indices[b].tolist() == ranking_by_double_loop(vector, keys, rows, k)
+        assert whole.indices[b].tolist() == ranking_by_double_loop(vector, keys, list(range(40)), k)
+        assert narrowed.indices[b].tolist() == ranking_by_double_loop(vector, keys, open_rows, k)
+        assert union.indices[b].tolist() == ranking_by_double_loop(vector, keys, either, k)
+    found = whole.indices >= 0
+    cosines = np.einsum("bd,bkd->bk", query.standard, keys[whole.indices])
+    np.testing.assert_allclose(whole.scores[found], cosines[found], atol=1e-6)
+    assert (whole.scores[~found] == -1.0).all()
+
+
+def test_an_empty_set_of_allowed_partitions_reads_nothing(tmp_path: Path) -> None:
+    query = embeddings(3, 4)
+    with make(tmp_path / "db", peeking=True) as db:
+        for partitions in (None, np.array([0, 1, 2, 0])):
+            hits = db.retrieve(query, partitions, k=2, allowed=[])
+            assert (hits.indices == -1).all()
+            assert (hits.scores == -1.0).all()
+        for kind in ("per_head", "single", "peeking"):
+            assert (db.states(query, kind, allowed=[]) == -1.0).all()
+        states, free = db.states(query, allowed=[1]), db.states(query)
+        assert (states[:, [0, 2]] == -1.0).all()
+        np.testing.assert_array_equal(states[:, 1], free[:, 1])
+
+
+def test_a_memory_in_several_partitions_is_read_through_any_allowed_one(tmp_path: Path) -> None:
+    vectors = embeddings(1, 40)
+    query = vectors[[7, 8]]  # memory 7 lives in all three partitions, memory 8 in "sport" alone
+    with make(tmp_path / "db") as db:
+        assert db.names == list(DESKS)
+        for partition in range(3):
+            assert db.retrieve(query, None, allowed=[partition]).indices[0, 0] == 7
+        assert db.retrieve(query, None, allowed=[2]).indices[1, 0] == 8
+        assert db.retrieve(query, None, allowed=[0, 1]).indices[1, 0] != 8
+
+
+def test_ties_go_to_the_lower_index_however_the_rows_are_stored(tmp_path: Path) -> None:
+    one = embeddings(1, 1)
+    vectors = Embeddings(np.repeat(one.standard, 3000, axis=0), np.repeat(one.heads, 3000, axis=0))
+    with make(tmp_path / "db", 3000, vectors=vectors) as db:
+        assert db.retrieve(embeddings(3, 5), None, k=4).indices.tolist() == [[0, 1, 2, 3]] * 5
+        assert db.retrieve(embeddings(3, 1), np.array([1]), k=4).indices.tolist() == [[0, 1, 4, 7]]
+
+
+def test_what_is_retrieved_does_not_depend_on_the_rest_of_the_batch(tmp_path: Path) -> None:
+    query = embeddings(3, 70)
+    with make(tmp_path / "db") as db:
+        together = db.retrieve(query, None, k=3)
+        for b in range(70):
+            alone = db.retrieve(query[b : b + 1], None, k=3)
+            np.testing.assert_array_equal(alone.indices[0], together.indices[b])
+            np.testing.assert_array_equal(alone.scores[0], together.scores[b])
+
+
+# -- versions ----------------------------------------------------------------------------------------------------------
+
+
+def test_records_come_back_as_they_were_given(tmp_path: Path) -> None:
+    make(tmp_path / "db").close()
+    with MemoryDatabase.open(tmp_path / "db") as db:
+        assert (len(db), db.partitions, db.heads, db.encoder_fingerprint) == (40, 3, HEADS, "abc")
+        last, first = db.records(np.array([14, 3]))
+        assert (last.index, last.id, last.source, last.target) == (14, "id14", "source 14", "target 14")
+        assert (last.labels, first.labels, first.version, first.metadata) == (DESKS, ("arts",), 0, {"flaw": "", "n": 3})
+        assert db.records([]) == []
+        assert db.partitioning.names == list(DESKS)
+
+
+def test_refining_keeps_every_version_and_reverting_adds_one(tmp_path: Path) -> None:
+    with make(tmp_path / "db") as db:
+        db.refine([3, 5, 3], ["better", "other", "best"], step=0, note="episode")
+        db.revert(3, 1, step=2)
+        expected = [
+            Version(0, "target 3", 0, "original"),
+            Version(1, "better", 0, "episode"),
+            Version(2, "best", 0, "episode"),
+            Version(3, "better", 2, "reverted to version 1"),
+        ]
+        assert db.history(3) == expected
+        assert db.targets([5, 3, 4]) == ["other", "better", "target 4"]
+        assert db.original_targets([5, 3, 4]) == ["target 5", "target 3", "target 4"]
+        assert db.counts_refined() == 2
+        db.revert([3, 5], step=2, note="worse")
+        assert db.counts_refined() == 0
+        assert db.last_step == 2
+    with MemoryDatabase.open(tmp_path / "db") as db:
+        assert db.history(3) == [*expected, Version(4, "target 3", 2, "worse")]
+        assert db.targets([3, 5]) == ["target 3", "target 5"]
+        assert db.records([3])[0].version == 4
+
+
+def drive(db: MemoryDatabase, steps: range) -> None:
+    """A deterministic stretch of training: refinements, and a revert every third step."""
+    for step in steps:
+        rng = np.random.default_rng(step)
+        indices = rng.integers(len(db), size=6)
+        vectors = embeddings(100 + step, 6) if db.has_pairs else None
+        db.refine(indices, [f"{step}/{i}" for i in indices], step=step, note=f"batch {step}", pair_embeddings=vectors)
+        if step % 3 == 2:
+            db.revert(np.unique(indices), step=step, note="consolidation")
+
+
+@pytest.mark.parametrize("peeking", [False, True])
+def test_a_run_rolled_back_and_resumed_equals_one_never_interrupted(tmp_path: Path, peeking: bool) -> None:
+    query = embeddings(3, 4)
+    with make(tmp_path / "whole", peeking=peeking) as whole, make(tmp_path / "cut", peeking=peeking) as cut:
+        drive(whole, range(5))
+        halfway = whole.digest()
+        drive(whole, range(5, 9))
+        drive(cut, range(7))
+        assert cut.rollback(4) > 0
+        assert cut.last_step == 4
+        assert cut.digest() == halfway
+    with MemoryDatabase.open(tmp_path / "cut") as cut, MemoryDatabase.open(tmp_path / "whole") as whole:
+        drive(cut, range(5, 9))
+        assert cut.digest() == whole.digest()
+        assert cut.targets(range(40)) == whole.targets(range(40))
+        assert cut.rollback(8) == 0
+        if peeking:
+            np.testing.assert_array_equal(cut.states(query, "peeking"), whole.states(query, "peeking"))
+        cut.rollback(-1)
+        assert cut.counts_refined() == 0
+        with make(tmp_path / "new", peeking=peeking) as new:
+            assert cut.digest() == new.digest()
+
+
+def test_the_peeking_state_follows_refine_revert_rollback_and_reopening(tmp_path: Path) -> None:
+    new, query = embeddings(50, 2), embeddings(3, 5)
+
+    def expected(replaced: dict[int, np.ndarray]) -> np.ndarray:
+        stored = embeddings(2, 40).heads
+        for index, row in replaced.items():
+            stored[index] = row
+        return states_by_double_loop(query.heads, stored, members(40))
+
+    with make(tmp_path / "db", peeking=True) as db:
+        np.testing.assert_allclose(db.states(query, "peeking"), expected({}), atol=1e-6)
+        db.refine([7, 9], ["a", "b"], step=0, pair_embeddings=new)
+        refined = expected({7: new.heads[0], 9: new.heads[1]})
+        assert not np.allclose(refined, expected({}))
+        np.testing.assert_allclose(db.states(query, "peeking"), refined, atol=1e-6)
+        db.revert(7, step=1)
+        np.testing.assert_allclose(db.states(query, "peeking"), expected({9: new.heads[1]}), atol=1e-6)
+        db.revert(7, 1, step=2)
+        np.testing.assert_allclose(db.states(query, "peeking"), refined, atol=1e-6)
+        db.copy_to(tmp_path / "copy")
+        db.rollback(1)
+        np.testing.assert_allclose(db.states(query, "peeking"), expected({9: new.heads[1]}), atol=1e-6)
+    for folder, replaced in (("db", {9: new.heads[1]}), ("copy", {7: new.heads[0], 9: new.heads[1]})):
+        with MemoryDatabase.open(tmp_path / folder) as db:
+            np.testing.assert_allclose(db.states(query, "peeking"), expected(replaced), atol=1e-6)
+
+
+def test_the_digest_tells_contents_apart(tmp_path: Path) -> None:
+    with make(tmp_path / "a") as a, make(tmp_path / "b") as b, make(tmp_path / "fewer", 39) as fewer:
+        assert a.digest() == b.digest()
+        assert a.digest() != fewer.digest()
+        a.refine([1], ["x"], step=0)
+        b.refine([1], ["x"], step=1)
+        assert a.digest() != b.digest()  # the step a version was written at is part of the history
+
+
+def test_a_copy_is_whole_and_stays_as_it_was(tmp_path: Path) -> None:
+    with make(tmp_path / "db", peeking=True) as db:
+        drive(db, range(3))
+        digest = db.digest()
+        db.copy_to(tmp_path / "copy")
+        drive(db, range(3, 5))
+        with MemoryDatabase.open(tmp_path / "copy") as copy:
+            assert copy.digest() == digest
+            assert copy.partitioning.names == db.names
+            copy.refine([0], ["only here"], step=9, pair_embeddings=embeddings(4, 1))
+        assert db.targets([0]) != ["only here"]
+        db.copy_to(tmp_path / "copy")  # a snapshot replaces the one before
+        with MemoryDatabase.open(tmp_path / "copy") as copy:
+            assert copy.digest() == db.digest()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "db"]
+
+
+def test_two_writers_cannot_lose_each_others_versions(tmp_path: Path) -> None:
+    with make(tmp_path / "db") as db, MemoryDatabase.open(tmp_path / "db") as other:
+        db.refine([1], ["first"], step=0)
+        with pytest.raises(InputError, match="another process has refined it"):
+            other.refine([0, 1], ["second", "second"], step=0)
+        assert other.targets([0, 1]) == ["target 0", "target 1"]
+        assert [version.target for version in db.history(1)] == ["target 1", "first"]
+        assert len(db.history(0)) == 1
+
+
+# -- what it refuses ---------------------------------------------------------------------------------------------------
+
+
+def one_line(action: Callable[[], object], *words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        action()
+    line = str(caught.value)
+    assert "\n" not in line
+    for word in words:
+        assert word in line
+
+
+def test_bad_requests_are_named_in_one_line_and_change_nothing(tmp_path: Path) -> None:
+    query = embeddings(3, 2)
+    with make(tmp_path / "db") as db, make(tmp_path / "peeking", peeking=True) as peeking:
+        before = db.digest(), peeking.digest()
+        db.refine([], [], step=0)
+        assert db.last_step == -1
+        one_line(lambda: db.records([40]), "no memory 40", "39")
+        one_line(lambda: db.targets([-1]), "no memory -1")
+        one_line(lambda: db.refine([0, 99], ["a", "b"], step=0), "no memory 99")
+        one_line(lambda: db.refine([0, 1], ["a"], step=0), "one each")
+        one_line(lambda: db.refine([0], ["a"], step=-1), "step -1")
+        one_line(lambda: db.revert(2, 5, step=0), "memory 2", "version 5")
+        one_line(lambda: db.retrieve(query, None, k=0), "k is 0")
+        one_line(lambda: db.retrieve(query, np.array([0, 3])), "no partition 3")
+        one_line(lambda: db.states(query, allowed=[-1]), "no partition -1")
+        one_line(lambda: db.states(query, "peeking"), "pair_embeddings")
+        one_line(lambda: peeking.refine([0], ["a"], step=0), "pair_embeddings")
+        one_line(lambda: db.copy_to(tmp_path), str(tmp_path))
+        one_line(lambda: db.copy_to(tmp_path / "db"), "choose another folder")
+        assert (db.digest(), peeking.digest()) == before
+        db.refine([0], ["a"], step=5)
+        one_line(lambda: db.refine([1], ["b"], step=4), "step 4", "rollback(4)")
+
+
+def test_what_cannot_be_created_leaves_nothing_behind(tmp_path: Path) -> None:
+    vectors = embeddings(1, 2)
+    partitioning = fit_partitioning("category", vectors.standard, labels=[("a",), ("b",)], seed=0)
+
+    def create(name: str, ids: list[str]) -> MemoryDatabase:
+        pairs = [TextPair(i, "s", "t") for i in ids]
+        return MemoryDatabase.create(tmp_path / name, pairs, vectors, partitioning, encoder_fingerprint="")
+
+    one_line(lambda: create("db", ["x", "x"]), "'x'", "unique")
+    one_line(lambda: create("db", []), "no pairs")
+    one_line(lambda: create("db", ["x", "y", "z"]), "[2, 3]")
+    one_line(lambda: create("missing/db", ["x", "y"]), str(tmp_path / "missing" / "db"))
+    assert list(tmp_path.iterdir()) == []
+    create("db", ["x", "y"]).close()
+    one_line(lambda: create("db", ["x", "y"]), str(tmp_path / "db"), "exists")
+
+
+def test_damaged_databases_are_refused_by_name(tmp_path: Path) -> None:
+    one_line(lambda: MemoryDatabase.open(tmp_path / "none"), str(tmp_path / "none"), "memories.sqlite")
+    for name, damage in {
+        "memories.sqlite": lambda data: data[:4096] + b"\xff" * 4096 + data[8192:],
+        "standard.npy": lambda data: data[:-1],
+        "heads.npy": lambda data: b"",
+    }.items():
+        make(tmp_path / name).close()
+        file = tmp_path / name / name
+        file.write_bytes(damage(file.read_bytes()))
+        one_line(lambda file=file: MemoryDatabase.open(file.parent), str(file), "copy")
+    make(tmp_path / "text").close()
+    (tmp_path / "text" / "memories.sqlite").write_text(
+        "not a database, but long enough to look like a file of some kind"
+    )
+    one_line(lambda: MemoryDatabase.open(tmp_path / "text"), str(tmp_path / "text"))
+    make(tmp_path / "mixed").close()
+    make(tmp_path / "shorter", 39).close()
+    (tmp_path / "shorter" / "heads.npy").replace(tmp_path / "mixed" / "heads.npy")
+    one_line(lambda: MemoryDatabase.open(tmp_path / "mixed"), "39 vectors for 40 memories")

@@ -1,0 +1,274 @@
+"""The memory database against kill -9, full disks and folders that cannot be written: real processes, real files.
+
+The processes are forked: a fresh interpreter would spend seconds on imports for milliseconds of work.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mrag_rl.data.records import TextPair
+from mrag_rl.encoders import Embeddings
+from mrag_rl.errors import InputError
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.partitioning import fit_partitioning
+
+BATCH = 8
+MEMORIES = 50
+SKIPPED = 77
+
+
+def unit_embeddings(seed: int, count: int) -> Embeddings:
+    rng = np.random.default_rng(seed)
+    standard, heads = rng.standard_normal((count, 16)), rng.standard_normal((count, 3, 5))
+    standard /= np.linalg.norm(standard, axis=-1, keepdims=True)
+    heads /= np.linalg.norm(heads, axis=-1, keepdims=True)
+    return Embeddings(standard.astype(np.float32), heads.astype(np.float32))
+
+
+def make(folder: Path, count: int = MEMORIES) -> MemoryDatabase:
+    pairs = [TextPair(f"id{i}", f"source {i}", f"target {i}", ("a", "b")[: 1 + i % 2]) for i in range(count)]
+    vectors = unit_embeddings(1, count)
+    partitioning = fit_partitioning("category", vectors.standard, labels=[p.labels for p in pairs], seed=0)
+    pair_vectors = unit_embeddings(2, count)
+    return MemoryDatabase.create(
+        folder, pairs, vectors, partitioning, encoder_fingerprint="abc", pair_embeddings=pair_vectors
+    )
+
+
+def refine_batch(db: MemoryDatabase, step: int) -> None:
+    indices = np.random.default_rng(step).integers(len(db), size=BATCH)
+    targets = [f"{step} {i} " + "words " * 200 for i in indices]
+    db.refine(indices, targets, step=step, note=str(step), pair_embeddings=unit_embeddings(step, BATCH))
+
+
+def check_versions(db: MemoryDatabase) -> None:
+    """Every version is whole: each step wrote its full batch, versions count up, and the last one is current."""
+    histories = [db.history(index) for index in range(len(db))]
+    for index, history in enumerate(histories):
+        assert [version.version for version in history] == list(range(len(history)))
+        assert history[0].target == f"target {index}"
+    assert db.targets(range(len(db))) == [history[-1].target for history in histories]
+    sizes = Counter(version.step for history in histories for version in history[1:])
+    assert sizes == dict.fromkeys(range(db.last_step + 1), BATCH)
+
+
+def fork(action: Callable[[int], None]) -> tuple[int, int]:
+    """Run ``action(pipe)`` in a child process; returns its process id and the reading end of the pipe."""
+    reading, writing = os.pipe()
+    process = os.fork()
+    if process:
+        os.close(writing)
+        return process, reading
+    try:
+        action(writing)
+    except BaseException:
+        os.write(writing, traceback.format_exc().encode())
+        os._exit(1)
+    os._exit(0)
+
+
+def in_child(action: Callable[[], None]) -> None:
+    """Run ``action`` in a child process, whose limits, user and mounts are its own."""
+    process, reading = fork(lambda pipe: action())
+    with os.fdopen(reading) as pipe:
+        output = pipe.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    if status == SKIPPED:
+        pytest.skip("not possible on this machine")
+    assert status == 0, output
+
+
+def killed_at_random(action: Callable[[int], None], seconds: float) -> list[int]:
+    """Let ``action`` report once, work on for a while, kill -9 it; returns all that it had reported as done."""
+    process, reading = fork(action)
+    with os.fdopen(reading) as pipe:
+        first = pipe.readline()
+        time.sleep(seconds)
+        os.kill(process, signal.SIGKILL)
+        lines = [first, *pipe.readlines()]
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL, lines
+    return [int(line) for line in lines if line.endswith("\n")]
+
+
+# -- kill -9 -----------------------------------------------------------------------------------------------------------
+
+
+def test_after_kill_9_every_refinement_is_whole_or_absent_and_none_reported_is_lost(tmp_path: Path) -> None:
+    folder = tmp_path / "db"
+    make(folder).close()
+
+    def refine_for_ever(pipe: int) -> None:
+        with MemoryDatabase.open(folder) as db:
+            while True:
+                refine_batch(db, db.last_step + 1)
+                os.write(pipe, b"%d\n" % db.last_step)
+
+    rng = random.Random(0)
+    for _ in range(6):
+        reported = killed_at_random(refine_for_ever, rng.uniform(0.0, 0.1))
+        with MemoryDatabase.open(folder) as db:
+            assert db.last_step >= reported[-1]
+            check_versions(db)
+            steps = range(db.last_step + 1)
+        connection = sqlite3.connect(folder / "memories.sqlite")
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        connection.close()
+    with MemoryDatabase.open(folder) as killed, make(tmp_path / "uninterrupted") as uninterrupted:
+        for step in steps:
+            refine_batch(uninterrupted, step)
+        assert killed.digest() == uninterrupted.digest()
+        query = unit_embeddings(3, 4)
+        np.testing.assert_array_equal(killed.states(query, "peeking"), uninterrupted.states(query, "peeking"))
+
+
+def test_after_kill_9_a_snapshot_is_the_old_one_or_the_new_one(tmp_path: Path) -> None:
+    folder, snapshot = tmp_path / "db", tmp_path / "snapshot"
+    make(folder).close()
+
+    def copy_for_ever(pipe: int) -> None:
+        with MemoryDatabase.open(folder) as db:
+            while True:
+                db.copy_to(snapshot)
+                os.write(pipe, b"%d\n" % db.last_step)
+                refine_batch(db, db.last_step + 1)
+
+    rng = random.Random(1)
+    for _ in range(6):
+        reported = killed_at_random(copy_for_ever, rng.uniform(0.0, 0.1))
+        with MemoryDatabase.open(snapshot) as copy, MemoryDatabase.open(folder) as db:
+            assert copy.last_step in (reported[-1], reported[-1] + 1)
+            check_versions(copy)
+            assert copy.partitioning.names == ["a", "b"]
+            db.rollback(copy.last_step)
+            assert db.digest() == copy.digest()
+
+
+# -- places that cannot be written -------------------------------------------------------------------------------------
+
+
+def refused(action: Callable[[], object], path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        action()
+    line = str(caught.value)
+    assert line.startswith("cannot write")
+    assert str(path) in line
+    assert "\n" not in line
+
+
+def refine_until_refused(db: MemoryDatabase) -> int:
+    """Fill the room there is; returns how many batches went in."""
+
+    def fill() -> None:
+        for step in range(10_000):
+            refine_batch(db, step)
+
+    refused(fill, db.folder)
+    check_versions(db)
+    return db.last_step + 1
+
+
+def test_a_file_size_limit_is_reported_and_what_was_written_stays(tmp_path: Path) -> None:
+    def limited() -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        with make(tmp_path / "db") as db:
+            # Python ignores SIGXFSZ, so that writing beyond the limit is an error like a full disk.
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+            done = refine_until_refused(db)
+            assert done > 10
+            resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
+            refused(lambda: db.copy_to(tmp_path / "copy"), tmp_path / "copy")
+            refused(lambda: make(tmp_path / "second"), tmp_path / "second")
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            refine_batch(db, done)  # there is room again: it goes on
+
+    in_child(limited)
+    assert [path.name for path in tmp_path.iterdir()] == ["db"]
+    with MemoryDatabase.open(tmp_path / "db") as db:
+        check_versions(db)
+
+
+def mount_small_disk(folder: Path) -> None:
+    """Mount a tmpfs of 1 MB for this process alone, in user and mount namespaces of its own; skips where it may not."""
+    user, group = os.getuid(), os.getgid()
+    new_user_and_mounts = 0x10000000 | 0x00020000
+    try:
+        if ctypes.CDLL(None).unshare(new_user_and_mounts):
+            os._exit(SKIPPED)
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+        Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+        command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+        subprocess.run(command, check=True, capture_output=True)
+    except (AttributeError, OSError, subprocess.CalledProcessError):
+        os._exit(SKIPPED)
+
+
+def test_a_full_disk_is_reported_and_what_was_written_stays(tmp_path: Path) -> None:
+    def on_small_disk() -> None:
+        mount_small_disk(tmp_path)
+        with make(tmp_path / "db") as db:
+            assert refine_until_refused(db) > 10
+            refused(lambda: db.copy_to(tmp_path / "copy"), tmp_path / "copy")
+            refused(lambda: make(tmp_path / "second", 2_000), tmp_path / "second")
+            assert [path.name for path in tmp_path.iterdir()] == ["db"]
+            digest = db.digest()
+        with MemoryDatabase.open(tmp_path / "db") as db:  # the disk is still full
+            assert db.digest() == digest
+            own = db.retrieve(unit_embeddings(1, MEMORIES), None)
+            assert own.indices[:, 0].tolist() == list(range(MEMORIES))
+
+    in_child(on_small_disk)
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """A folder that any user can reach, which pytest's own are not."""
+    folder = Path(tempfile.mkdtemp(prefix="mrag-rl-test-"))
+    folder.chmod(0o755)
+    yield folder
+    folder.chmod(0o755)
+    for path in folder.rglob("*"):
+        path.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def test_a_read_only_folder_can_be_read_and_refuses_writes_by_name(public_folder: Path) -> None:
+    def reading_only() -> None:
+        with make(public_folder / "db") as db:
+            refine_batch(db, 0)
+            digest = db.digest()
+        for path in [*public_folder.rglob("*"), public_folder]:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        if os.getuid() == 0:  # permissions do not bind root: become nobody
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+        with MemoryDatabase.open(public_folder / "db") as db:
+            own = db.retrieve(unit_embeddings(1, MEMORIES), None)
+            assert own.indices[:, 0].tolist() == list(range(MEMORIES))
+            assert db.states(unit_embeddings(3, 2), "peeking").shape == (2, 2, 3)
+            refused(lambda: refine_batch(db, 1), public_folder / "db")
+            refused(lambda: db.rollback(-1), public_folder / "db")
+            refused(lambda: db.copy_to(public_folder / "copy"), public_folder / "copy")
+            refused(lambda: make(public_folder / "second"), public_folder / "second")
+            assert db.digest() == digest
+
+    in_child(reading_only)
+    assert [path.name for path in public_folder.iterdir()] == ["db"]
