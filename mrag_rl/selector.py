@@ -10,12 +10,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256, read_json
+
+StateKind = Literal["per_head", "single", "peeking"]
 
 FORMAT_VERSION = 1
 WEIGHTS_FILE = "model.safetensors"
@@ -92,7 +94,7 @@ class SelectorInfo:
         versions: package name to version, as trained.
     """
 
-    state: str
+    state: StateKind
     partition_names: tuple[str, ...]
     task: str
     metric: str

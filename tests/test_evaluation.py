@@ -10,7 +10,7 @@ import pytest
 
 from mrag_rl.evaluation import results, results_page, results_table, score_systems
 from mrag_rl.evaluation.bootstrap import oracle_gap_captured, resample_counts
-from mrag_rl.evaluation.plots import label_by_partition, learning_curves, value_by_partition
+from mrag_rl.evaluation.plots import label_by_partition, learning_curves, reward_by_partition
 from mrag_rl.evaluation.results import SECONDS, USAGE
 from mrag_rl.metrics.text import get_metric
 
@@ -169,7 +169,7 @@ def test_plots_come_as_png_svg_and_numbers_and_are_reproducible(tmp_path: Path) 
     def draw(folder: Path) -> None:
         learning_curves(folder, "curves", {"reward": [(0, 0.1), (1, 0.2)], "dev": [(1, 50.0)]}, xlabel="queries")
         label_by_partition(folder, "desks", np.array([[3, 1], [0, 4]]), ["arts", "sport"], ["p0", "p1"])
-        value_by_partition(folder, "reward", [np.array([0.1, 0.3]), np.array([])], ["p0", "p1"], ylabel="reward")
+        reward_by_partition(folder, "reward", np.array([[3, 0], [1, 0]]), np.array([[0.9, 0], [0.1, 0]]), ["p0", "p1"])
 
     draw(tmp_path / "a")
     draw(tmp_path / "b")
@@ -178,4 +178,9 @@ def test_plots_come_as_png_svg_and_numbers_and_are_reproducible(tmp_path: Path) 
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
     assert (tmp_path / "a" / "desks.csv").read_text() == "label,p0,p1\narts,3,1\nsport,0,4\n"
+    assert [line.split(",")[:2] for line in (tmp_path / "a" / "reward.csv").read_text().splitlines()[1:]] == [
+        ["p0", "4"],
+        ["p1", "0"],
+    ]
+    assert float((tmp_path / "a" / "reward.csv").read_text().splitlines()[1].split(",")[2]) == pytest.approx(0.25)
     assert (tmp_path / "a" / "curves.csv").read_text().splitlines()[1] == "reward,0,0.1"

@@ -135,6 +135,15 @@ def test_changed_weights_are_refused_by_name(folder: Path) -> None:
         Selector.load(folder)
 
 
+def test_any_number_of_partitions_can_be_stored(tmp_path: Path) -> None:
+    for partitions in range(1, 40):  # the header's length must never make a good file look like a pickle
+        shapes = {"w1": (5, partitions), "b1": (5,), "w2": (partitions, 5), "b2": (partitions,)}
+        weights = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+        normalizer = StateNormalizer.fit(np.ones((3, partitions, 1), np.float32))
+        export_selector(tmp_path / "s", weights=weights, normalizer=normalizer, info=INFO)
+        assert Selector.load(tmp_path / "s").partitions == partitions
+
+
 @pytest.mark.parametrize("name", ["policy.pkl", "policy.pt", "best.zip", "notes.txt"])
 def test_a_pickle_is_refused_by_name(folder: Path, name: str) -> None:
     (folder / name).write_bytes(pickle.dumps({"w1": 1}))

@@ -52,23 +52,25 @@ def label_by_partition(
     _save(figure, folder, name, ("label", *partitions), rows)
 
 
-def value_by_partition(
-    folder: Path, name: str, values: Sequence[np.ndarray], partitions: Sequence[str], *, ylabel: str
+def reward_by_partition(
+    folder: Path, name: str, counts: np.ndarray, sums: np.ndarray, partitions: Sequence[str]
 ) -> None:
-    """Mean and 95% normal interval of a value (the reward) in each partition; `values` holds M arrays."""
-    means = [float(part.mean()) if len(part) else 0.0 for part in values]
-    errors = [1.96 * float(part.std()) / len(part) ** 0.5 if len(part) else 0.0 for part in values]
-    figure = _figure(1.8 + 0.9 * len(partitions), 3.2)
+    """Agent-S's mean reward in each partition, with a 95% interval from the spread between batches.
+
+    Args:
+        counts: (T, M), how often each partition was chosen in each batch. sums: (T, M), the rewards it got there.
+    """
+    chosen = counts.sum(axis=0)
+    means = sums.sum(axis=0) / np.maximum(chosen, 1)
+    errors = 1.96 * np.sqrt(((sums - counts * means) ** 2).sum(axis=0)) / np.maximum(chosen, 1)
+    figure = _figure(2.2 + 0.9 * len(partitions), 3.2)
     axis = figure.subplots()
     axis.bar(range(len(partitions)), means, yerr=errors, capsize=3, color="tab:blue", alpha=0.8)
     axis.axhline(0, color="black", linewidth=0.8)
-    ticks = [f"{partition}\n({len(part)})" for partition, part in zip(partitions, values, strict=True)]
+    ticks = [f"{partition}\n({count})" for partition, count in zip(partitions, chosen, strict=True)]
     axis.set_xticks(range(len(partitions)), ticks)
-    axis.set_ylabel(ylabel)
-    rows = [
-        (partition, len(part), mean, error)
-        for partition, part, mean, error in zip(partitions, values, means, errors, strict=True)
-    ]
+    axis.set_ylabel("reward in training")
+    rows = list(zip(partitions, chosen.tolist(), means.tolist(), errors.tolist(), strict=True))
     _save(figure, folder, name, ("partition", "count", "mean", "half_width_95"), rows)
 
 

@@ -32,7 +32,10 @@ class Answer:
 class System(Protocol):
     """A whole RAG system: texts in, answers out, all at once. An answer does not depend on its neighbours in a call."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Its name in `results.json`."""
+        ...
 
     def answer(self, texts: Sequence[str], queries: Embeddings) -> list[Answer]:
         """Answer N texts, whose embeddings are `queries` (N rows)."""
@@ -46,20 +49,25 @@ class Writer:
     Attributes:
         llm: the language model. task: key of `mrag_rl.generation.prompts.TEMPLATES`.
         max_new_tokens: the longest answer.
+        originals: show every memory's target as it was first stored, whatever refinement has made of it.
     """
 
     llm: LLM
     task: str
     max_new_tokens: int = 64
+    originals: bool = False
 
     def write(self, texts: Sequence[str], database: MemoryDatabase | None, memories: np.ndarray) -> list[str]:
         """Answers to N texts, each shown memory `memories[i]` of the database, or none where that is -1.
 
         M-RAG, Algorithm 1, line 8: h <- LLM(x + (source, target) of the memory).
         """
-        distinct = np.unique(memories[memories >= 0])
-        records = [] if database is None else database.records(distinct)
-        shown = {record.index: (record.source, record.target) for record in records}
+        shown: dict[int, tuple[str, str]] = {}
+        if database is not None:
+            distinct = np.unique(memories[memories >= 0])
+            records = database.records(distinct)
+            targets = database.original_targets(distinct) if self.originals else [record.target for record in records]
+            shown = {record.index: (record.source, target) for record, target in zip(records, targets, strict=True)}
         prompts = []
         for text, memory in zip(texts, memories.tolist(), strict=True):
             demonstrations = (shown[memory],) if memory >= 0 else ()

@@ -69,14 +69,14 @@ class OraclePartition:
 
     Attributes:
         metric: sentence scores decide; ties go to the first partition.
-        references: text to its reference; what no real system has.
+        references: those of the texts to answer, row by row; what no real system has.
     """
 
     name: str
     writer: Writer
     database: MemoryDatabase
     metric: Metric
-    references: dict[str, str]
+    references: Sequence[str]
 
     def answer(self, texts: Sequence[str], queries: Embeddings) -> list[Answer]:
         """Answer N texts, whose embeddings are `queries` (N rows); every partition is tried."""
@@ -86,12 +86,13 @@ class OraclePartition:
     def try_all(self, texts: Sequence[str], queries: Embeddings) -> tuple[list[list[Answer]], np.ndarray]:
         """Every partition's answer to every text, N lists of M, and their sentence scores (N, M)."""
         count, partitions = len(texts), self.database.partitions
-        rows = np.repeat(np.arange(count), partitions)
+        rows = np.repeat(np.arange(count), partitions).tolist()
         chosen = np.tile(np.arange(partitions), count)
         repeated = [texts[row] for row in rows]
+        references = [self.references[row] for row in rows]
         memories = self.database.retrieve(queries[rows], chosen).indices[:, 0]
         hypotheses = self.writer.write(repeated, self.database, memories)
-        scores = self.metric.scores(hypotheses, [self.references[text] for text in repeated])
+        scores = self.metric.scores(hypotheses, references)
         answers = [
             Answer(hypothesis, partition, memory)
             for hypothesis, partition, memory in zip(hypotheses, chosen.tolist(), memories.tolist(), strict=True)

@@ -1,0 +1,117 @@
+"""Evaluate the systems of a run, or answer one text with it.
+
+python evaluate.py systems --run runs/quickstart
+python evaluate.py ask --run runs/quickstart --text "The harbour council met on Monday ..."
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from mrag_rl.errors import InputError
+from mrag_rl.io import describe_os_error
+
+SYSTEMS_HELP = """\
+Answer the run's test pairs again with every system and compare them, without training anything.
+
+  none                no retrieval at all
+  naive               the nearest memory of the whole, unrefined database
+  random_partition    the nearest memory of a random partition
+  nearest_partition   the nearest memory of the partition that looks nearest
+  oracle_partition    the best partition in hindsight: the ceiling for any selector
+  oracle_refined      the same over the refined database
+  m_rag               the trained selector over the refined database
+  m_rag_without_s     one partition, refined by Agent-R (the paper's Table 4)
+  m_rag_without_r     the trained selector, refined by the greedy rule (the paper's Table 4)
+"""
+
+SYSTEMS_EXAMPLES = """\
+examples:
+  python evaluate.py systems --run runs/quickstart
+      all systems; prints the table, writes runs/quickstart/evaluation/
+  python evaluate.py systems --run runs/quickstart --systems naive m_rag --output /tmp/two
+      two of them, written to /tmp/two
+"""
+
+ASK_EXAMPLES = """\
+examples:
+  python evaluate.py ask --run runs/quickstart --text "The harbour council met on Monday ..."
+  python evaluate.py ask --run runs/quickstart --text "..." --allowed arts sport
+      reads no partition but these two
+  python evaluate.py ask --run runs/quickstart --text "..." --json | jq .hypothesis
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """One line on a mistake, as everywhere else."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}; see python {self.prog} --help")
+
+
+def _parser() -> argparse.ArgumentParser:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(prog="evaluate.py", description=__doc__, formatter_class=form)
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser, metavar="{systems,ask}")
+    systems = commands.add_parser(
+        "systems",
+        help="compare all systems on the run's test pairs",
+        description=SYSTEMS_HELP,
+        epilog=SYSTEMS_EXAMPLES,
+        formatter_class=form,
+    )
+    systems.add_argument("--run", type=Path, required=True, metavar="RUN", help="a run folder that train.py made")
+    systems.add_argument("--systems", nargs="+", metavar="NAME", help="which systems (default: those of the run)")
+    systems.add_argument("--output", type=Path, metavar="DIR", help="where to write (default: RUN/evaluation)")
+    ask = commands.add_parser(
+        "ask",
+        help="answer one text and show how",
+        description="Answer one text with the run's M-RAG: the partition chosen, the memory, the per-head similarities "
+        "and the hypothesis.",
+        epilog=ASK_EXAMPLES,
+        formatter_class=form,
+    )
+    ask.add_argument("--run", type=Path, required=True, metavar="RUN", help="a run folder that train.py made")
+    ask.add_argument("--text", required=True, help="the text to answer")
+    ask.add_argument("--allowed", nargs="*", metavar="PARTITION", help="partitions that may be read (default: all)")
+    ask.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _systems(arguments: argparse.Namespace) -> str:
+    from mrag_rl.evaluation.closing import evaluate_again
+
+    return evaluate_again(arguments.run, systems=arguments.systems, output=arguments.output)
+
+
+def _ask(arguments: argparse.Namespace) -> str:
+    from mrag_rl.evaluation.ask import answer_text, explanation
+
+    answer: dict[str, Any] = answer_text(arguments.run, arguments.text, allowed=arguments.allowed)
+    return json.dumps(answer, indent=2, ensure_ascii=False) if arguments.json else explanation(answer)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
+    try:
+        arguments = _parser().parse_args(argv)
+        print(_systems(arguments) if arguments.command == "systems" else _ask(arguments))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: {describe_os_error(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nstopped; nothing is lost: run the same command again", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""One text answered by a run, with all that led to the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mrag_rl.errors import InputError
+from mrag_rl.evaluation.run_folder import (
+    RunFolder,
+    check_encoder,
+    load_encoder,
+    load_llm,
+    open_trained,
+    with_cache,
+)
+from mrag_rl.systems import Writer
+
+
+def answer_text(run: Path, text: str, *, allowed: Sequence[str] | None = None) -> dict[str, Any]:
+    """Answer one text with a run's M-RAG.
+
+    Args:
+        run: the run folder. text: what to answer.
+        allowed: names of the partitions that may be read, None for all; with none of them nothing is read.
+
+    Returns:
+        {"text", "hypothesis", "partition" (name or None), "partitions": [{"name", "memories"?, "allowed", "q_value",
+        "similarities": [H floats]}], "memory": {"id", "similarity", "version", "source", "target"} or None}.
+
+    Raises:
+        InputError: no complete run there, an empty text, or an unknown partition.
+    """
+    folder = RunFolder(run)
+    config = folder.load_config()
+    if not text.strip():
+        raise InputError('--text is empty; give the text to answer, as in --text "The council met ..."')
+    with open_trained(folder) as trained:
+        database, selector = trained.database, trained.selector
+        names = database.names
+        mask = np.ones(len(names), dtype=bool) if allowed is None else np.isin(names, list(allowed))
+        unknown = sorted(set(allowed or ()) - set(names))
+        if unknown:
+            raise InputError(f"unknown partition {unknown[0]!r}; this run has {', '.join(names)}")
+        llm = load_llm(config.llm)
+        encoder = load_encoder(config)
+        check_encoder(database, encoder)
+        query = encoder.encode([text])
+        states = database.states(query, config.state)
+        q_values = np.zeros((1, len(names))) if selector is None else selector.q_values(states)
+        chosen = int(np.where(mask, q_values[0], -np.inf).argmax()) if mask.any() else -1
+        hits = database.retrieve(query, np.array([chosen]))
+        memory = int(hits.indices[0, 0])
+        with with_cache(llm, folder, config.llm) as cached:
+            writer = Writer(cached, config.task, config.llm.max_new_tokens)
+            hypothesis = writer.write([text], database, hits.indices[:, 0])[0]
+        record = database.records([memory])[0] if memory >= 0 else None
+    return {
+        "text": text,
+        "hypothesis": hypothesis,
+        "partition": names[chosen] if chosen >= 0 else None,
+        "partitions": [
+            {
+                "name": name,
+                "allowed": bool(mask[index]),
+                "q_value": round(float(q_values[0, index]), 6),
+                "similarities": [round(float(value), 4) for value in states[0, index]],
+            }
+            for index, name in enumerate(names)
+        ],
+        "memory": None
+        if record is None
+        else {
+            "id": record.id,
+            "similarity": round(float(hits.scores[0, 0]), 4),
+            "version": record.version,
+            "source": record.source,
+            "target": record.target,
+        },
+    }
+
+
+def explanation(answer: dict[str, Any]) -> str:
+    """An answer of `answer_text` for people to read: partitions with values and similarities, memory, hypothesis."""
+    partitions = answer["partitions"]
+    width = max(len("partition"), *(len(row["name"]) for row in partitions)) + 2
+    heads = len(partitions[0]["similarities"])
+    columns = "".join(f"{f'head {head}' if heads > 1 else 'nearest':>9}" for head in range(heads))
+    lines = [f"{'partition':<{width}}{'q':>9}{columns}"]
+    for row in partitions:
+        mark = "*" if row["name"] == answer["partition"] else " " if row["allowed"] else "x"
+        cells = "".join(f"{value:9.3f}" for value in row["similarities"])
+        lines.append(f"{mark} {row['name']:<{width - 2}}{row['q_value']:9.4f}{cells}")
+    lines += ["", "* chosen, x may not be read; q is the expected reward, the rest the best cosine similarity per head"]
+    memory = answer["memory"]
+    if memory is None:
+        lines += ["", "Memory: none may be read"]
+    else:
+        origin = "as first stored" if memory["version"] == 0 else f"refined, version {memory['version']}"
+        lines += [
+            "",
+            f"Memory {memory['id']} ({origin}; similarity {memory['similarity']:.3f})",
+            f"  source: {memory['source']}",
+            f"  target: {memory['target']}",
+        ]
+    return "\n".join([*lines, "", "Hypothesis:", f"  {answer['hypothesis']}"])

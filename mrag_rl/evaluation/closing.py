@@ -1,0 +1,231 @@
+"""The closing evaluation: every system of a run on its test pairs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mrag_rl.config import Config, config_sha256
+from mrag_rl.data import TextPair, load_pairs
+from mrag_rl.encoders import Embeddings
+from mrag_rl.errors import InputError
+from mrag_rl.evaluation.bootstrap import score_systems
+from mrag_rl.evaluation.results import USAGE, results
+from mrag_rl.evaluation.run_folder import RunFolder, Stages, TrainedSystem, load_llm, open_trained, with_cache
+from mrag_rl.evaluation.tables import results_page
+from mrag_rl.generation.llm import LLM
+from mrag_rl.io import atomic_write_text, write_json, write_jsonl
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.metrics.text import REPORTED, TARGET, get_metric
+from mrag_rl.systems import (
+    Answer,
+    NoRetrieval,
+    OraclePartition,
+    PartitionSystem,
+    System,
+    WholeDatabase,
+    Writer,
+    learned_partition,
+    nearest_partition,
+    random_partition,
+)
+
+ABLATION_OF = {"m_rag_without_s": "without_s", "m_rag_without_r": "without_r"}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the closing evaluation found.
+
+    Attributes:
+        answers: system name to one answer per test pair.
+        seconds: {"retrieve", "generate", "total"} it took.
+    """
+
+    answers: dict[str, list[Answer]]
+    seconds: dict[str, float]
+
+
+def target_metric(config: Config) -> str:
+    """The metric that rewards were differences of: the configured one or the task's own."""
+    return config.metric or TARGET[config.task]
+
+
+def reported_metrics(config: Config) -> tuple[str, ...]:
+    """The metrics of the task's tables, and the target metric where it is not one of them."""
+    return tuple(dict.fromkeys((*REPORTED[config.task], target_metric(config))))
+
+
+def systems_of(config: Config) -> tuple[str, ...]:
+    """The systems that a run compares, less the ablations that it does not train."""
+    names = config.evaluation.systems
+    return tuple(name for name in names if config.evaluation.ablations or name not in ABLATION_OF)
+
+
+def evaluate_run(folder: RunFolder, config: Config, llm: LLM, names: Sequence[str]) -> Evaluation:
+    """Answer the run's test pairs with each named system.
+
+    Baselines and `oracle_partition` read the database as it was before refinement; `m_rag`, its ablations and
+    `oracle_refined` read what their training refined.
+
+    Raises:
+        InputError: the run is not complete, or a name is unknown.
+    """
+    pairs = load_pairs(folder.pairs("test"))
+    queries = Embeddings.load(folder.embeddings("test"))
+    texts = [pair.source for pair in pairs]
+    answers, seconds = {}, {"retrieve": 0.0, "generate": 0.0, "total": 0.0}
+    with ExitStack() as stack:
+        trained = {"m_rag": stack.enter_context(open_trained(folder))}
+        for name in names:
+            if name in ABLATION_OF:
+                trained[name] = stack.enter_context(open_trained(folder.ablation(ABLATION_OF[name])))
+        for name in names:
+            start, before = time.perf_counter(), llm.usage.seconds
+            answers[name] = _system(name, trained, config, llm, pairs).answer(texts, queries)
+            spent, generating = time.perf_counter() - start, llm.usage.seconds - before
+            seconds["generate"] += generating
+            seconds["retrieve"] += spent - generating
+            seconds["total"] += spent
+    return Evaluation(answers, seconds)
+
+
+def write_results(
+    folder: RunFolder,
+    output: Path,
+    config: Config,
+    evaluation: Evaluation,
+    *,
+    seconds: Mapping[str, float],
+    usage: Mapping[str, float],
+) -> dict[str, Any]:
+    """Score the answers; write `answers.jsonl`, `results.md` and, last, `results.json`. Returns the latter's contents.
+
+    Args:
+        folder: the run. output: where to write.
+        seconds, usage: of the whole run, see `results`.
+    """
+    pairs = load_pairs(folder.pairs("test"))
+    with MemoryDatabase.open(folder.database) as database:
+        names = database.names
+        ids = [record.id for record in database.records(np.arange(len(database)))]
+    scores = score_systems(
+        {name: [answer.hypothesis for answer in row] for name, row in evaluation.answers.items()},
+        [pair.target for pair in pairs],
+        reported_metrics(config),
+        resamples=config.evaluation.bootstrap,
+        seed=config.seed,
+    )
+    found = results(
+        task=config.task,
+        test_size=len(pairs),
+        seed=config.seed,
+        config_sha256=config_sha256(config),
+        scores=scores,
+        seconds=seconds,
+        llm={name: int(value) for name, value in usage.items()},
+    )
+    output.mkdir(parents=True, exist_ok=True)
+    write_jsonl(output / "answers.jsonl", _answer_rows(pairs, evaluation.answers, names, ids))
+    atomic_write_text(output / "results.md", results_page(found, target=target_metric(config)))
+    write_json(output / "results.json", found)
+    return found
+
+
+def evaluate_again(run: Path, *, systems: Sequence[str] | None = None, output: Path | None = None) -> str:
+    """Evaluate a complete run once more, without training; writes `output` (RUN/evaluation) and returns the page.
+
+    "seconds" and "llm" are those of this evaluation alone; the rest equals the run's own results.
+
+    Raises:
+        InputError: no complete run there, an unknown system, or the folder cannot be written.
+    """
+    folder = RunFolder(run)
+    config = folder.load_config()
+    known = systems_of(config)
+    chosen = known if systems is None else tuple(dict.fromkeys(systems))
+    for name in chosen:
+        if name not in known:
+            raise InputError(f"unknown system {name!r}; this run has {', '.join(known)}")
+    if not Stages(folder.state).done("evaluate"):
+        raise InputError(f"{run}: the run is not complete; go on with: python train.py --resume {run}")
+    llm = load_llm(config.llm)
+    with with_cache(llm, folder, config.llm) as cached:
+        evaluation = evaluate_run(folder, config, cached, chosen)
+    found = write_results(
+        folder,
+        output or folder.root / "evaluation",
+        config,
+        evaluation,
+        seconds=evaluation.seconds,
+        usage={name: getattr(llm.usage, name) for name in USAGE},
+    )
+    return results_page(found, target=target_metric(config))
+
+
+def _system(
+    name: str, trained: Mapping[str, TrainedSystem], config: Config, llm: LLM, pairs: Sequence[TextPair]
+) -> System:
+    """The system of that name, as DESIGN names them."""
+    refined = Writer(llm, config.task, config.llm.max_new_tokens)
+    unrefined = Writer(llm, config.task, config.llm.max_new_tokens, originals=True)
+    database = trained["m_rag"].database
+    if name == "none":
+        return NoRetrieval(refined)
+    if name == "naive":
+        return WholeDatabase(unrefined, database)
+    if name == "random_partition":
+        return PartitionSystem(name, unrefined, database, random_partition(database.partitions, config.seed))
+    if name == "nearest_partition":
+        return PartitionSystem(name, unrefined, database, nearest_partition(database))
+    if name in ("oracle_partition", "oracle_refined"):
+        writer = unrefined if name == "oracle_partition" else refined
+        metric = get_metric(target_metric(config))
+        return OraclePartition(name, writer, database, metric, [pair.target for pair in pairs])
+    if name in trained:
+        own, selector = trained[name].database, trained[name].selector
+        if selector is None:
+            return WholeDatabase(refined, own, name)
+        return PartitionSystem(name, refined, own, learned_partition(own, selector))
+    raise InputError(f"unknown system {name!r}; choose from those that the run's config.yaml lists")
+
+
+def _answer_rows(
+    pairs: Sequence[TextPair],
+    answers: Mapping[str, Sequence[Answer]],
+    partition_names: Sequence[str],
+    memory_ids: Sequence[str],
+) -> list[dict[str, Any]]:
+    rows = []
+    for index, pair in enumerate(pairs):
+        given = {}
+        for name, row in answers.items():
+            answer = row[index]
+            given[name] = {
+                "hypothesis": answer.hypothesis,
+                "partition": partition_names[answer.partition] if answer.partition >= 0 else None,
+                "memory": memory_ids[answer.memory] if answer.memory >= 0 else None,
+            }
+        rows.append({"id": pair.id, "reference": pair.target, "answers": given})
+    return rows
+
+
+def label_counts(
+    pairs: Sequence[TextPair], answers: Sequence[Answer], partitions: int, *, most: int = 30
+) -> tuple[list[str], np.ndarray]:
+    """How many pairs of each first label (a desk) were answered from each partition: labels (L,), counts (L, M).
+
+    The `most` commonest labels, in alphabetical order; pairs without a label are left out.
+    """
+    totals: dict[str, np.ndarray] = {}
+    for pair, answer in zip(pairs, answers, strict=True):
+        if pair.labels and answer.partition >= 0:
+            totals.setdefault(pair.labels[0], np.zeros(partitions, dtype=np.int64))[answer.partition] += 1
+    labels = sorted(sorted(totals, key=lambda label: (-totals[label].sum(), label))[:most])
+    return labels, np.array([totals[label] for label in labels]).reshape(len(labels), partitions)

@@ -1,0 +1,203 @@
+"""A run folder: where each thing lies, which stages are complete, and how to open what is needed to answer texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mrag_rl.config import Config, LLMConfig, load_config
+from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.errors import InputError
+from mrag_rl.evaluation.results import USAGE
+from mrag_rl.generation.cache import CachedLLM
+from mrag_rl.generation.llm import LLM, Usage
+from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.io import read_json, write_json
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.selector import Selector
+
+ABLATIONS = ("without_s", "without_r")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The paths of a run, or of one of its ablations, which has the same database, selector, log and checkpoints."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        """The resolved configuration."""
+        return self.root / "config.yaml"
+
+    @property
+    def state(self) -> Path:
+        """Stages that are complete, and what each cost: {"stages": {name: {"seconds", "llm"}}}."""
+        return self.root / "run.json"
+
+    @property
+    def database(self) -> Path:
+        """The memory database: refined once training is complete."""
+        return self.root / "database"
+
+    @property
+    def selector(self) -> Path:
+        """The exported selector."""
+        return self.root / "selector"
+
+    @property
+    def log(self) -> Path:
+        """The training log."""
+        return self.root / "log.jsonl"
+
+    @property
+    def plots(self) -> Path:
+        """Plots and their numbers."""
+        return self.root / "plots"
+
+    @property
+    def cache(self) -> Path:
+        """Everything the LLM wrote in this run and its ablations."""
+        return self.root / "cache" / "generations.sqlite"
+
+    def pairs(self, split: str) -> Path:
+        """The queries of a split: "train", "dev" or "test"."""
+        return self.root / "data" / f"{split}.jsonl"
+
+    def embeddings(self, split: str) -> Path:
+        """Their embeddings."""
+        return self.root / "embeddings" / f"{split}.npz"
+
+    def ablation(self, name: str) -> RunFolder:
+        """The folder of an ablation, "without_s" or "without_r"."""
+        return RunFolder(self.root / "ablations" / name)
+
+    def load_config(self) -> Config:
+        """The run's configuration. Raises InputError where this is no run folder."""
+        if not self.config.is_file():
+            raise InputError(f"{self.root}: no {self.config.name} in it, so no run; give a folder that train.py made")
+        return load_config(self.config)
+
+
+class Stages:
+    """The complete stages of a run with their costs, kept in `run.json`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        found = read_json(path) if path.is_file() else {}
+        self._stages: dict[str, dict[str, Any]] = found.get("stages", {})
+        self._interrupted: dict[str, int] = found.get("llm_of_interrupted_stages", {})
+
+    def done(self, name: str) -> bool:
+        """Whether a stage is complete."""
+        return name in self._stages
+
+    @contextmanager
+    def metered(self, usage: Usage) -> Iterator[dict[str, int]]:
+        """Count the LLM's work in a block; if it is interrupted, what it had cost is kept all the same.
+
+        A process that is killed outright takes its counts with it.
+        """
+        before = asdict(usage)
+        work: dict[str, int] = {}
+        try:
+            yield work
+        except BaseException:
+            for name in USAGE:
+                self._interrupted[name] = self._interrupted.get(name, 0) + getattr(usage, name) - before[name]
+            self._write()
+            raise
+        work.update({name: getattr(usage, name) - before[name] for name in USAGE})
+
+    def finish(self, name: str, seconds: Mapping[str, float], llm: Mapping[str, int] | None = None) -> None:
+        """Mark a stage complete, with the seconds and the LLM work it took."""
+        self._stages[name] = {"seconds": {k: round(v, 3) for k, v in seconds.items()}, "llm": dict(llm or {})}
+        self._write()
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds by part, summed over complete stages."""
+        return _sum(stage["seconds"] for stage in self._stages.values())
+
+    def llm(self) -> dict[str, float]:
+        """LLM counters, summed over all stages, interrupted ones included."""
+        return _sum([*(stage["llm"] for stage in self._stages.values()), self._interrupted])
+
+    def _write(self) -> None:
+        write_json(self.path, {"stages": self._stages, "llm_of_interrupted_stages": self._interrupted})
+
+
+@dataclass(frozen=True)
+class TrainedSystem:
+    """A database refined in a training and the selector trained on it (None where there is one partition)."""
+
+    database: MemoryDatabase
+    selector: Selector | None
+
+
+@contextmanager
+def open_trained(folder: RunFolder) -> Iterator[TrainedSystem]:
+    """Open the database and selector of a run or an ablation.
+
+    Raises InputError where training has not come to its end.
+    """
+    if not folder.database.is_dir():
+        raise InputError(f"{folder.root}: holds no trained database; finish the run with train.py --resume first")
+    with MemoryDatabase.open(folder.database) as database:
+        selector = None
+        if database.partitions > 1:
+            if not folder.selector.is_dir():
+                raise InputError(f"{folder.root}: holds no selector yet; finish the run with train.py --resume first")
+            selector = Selector.load(folder.selector)
+        yield TrainedSystem(database, selector)
+
+
+def load_encoder(config: Config) -> TransformerEncoder:
+    """The run's encoder. Raises InputError where it is missing or has the wrong hash."""
+    encoder = config.encoder
+    return TransformerEncoder.load(
+        encoder.name,
+        sha256=encoder.sha256,
+        layer=encoder.layer,
+        pooling=encoder.pooling,
+        device=encoder.device,
+        batch_tokens=encoder.batch_tokens,
+    )
+
+
+def load_llm(config: LLMConfig) -> TransformersLLM:
+    """The run's language model. Raises InputError where there is none."""
+    return TransformersLLM.load(
+        config.path,
+        dtype=config.dtype,
+        device=config.device,
+        quantization=config.quantization,
+        batch_tokens=config.batch_tokens,
+        revision=config.revision,
+    )
+
+
+@contextmanager
+def with_cache(llm: LLM, folder: RunFolder, config: LLMConfig) -> Iterator[LLM]:
+    """The language model behind the run's cache, if the configuration wants one."""
+    with ExitStack() as stack:
+        yield stack.enter_context(CachedLLM(llm, folder.cache)) if config.cache else llm
+
+
+def check_encoder(database: MemoryDatabase, encoder: TransformerEncoder) -> None:
+    """Raises InputError where the database's vectors come from another encoder."""
+    if database.encoder_fingerprint != encoder.fingerprint:
+        raise InputError(
+            f"{database.folder}: its vectors come from another encoder than {encoder.name} "
+            f"({database.encoder_fingerprint[:12]}…, not {encoder.fingerprint[:12]}…); use the run's own encoder"
+        )
+
+
+def _sum(parts: Any) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for part in parts:
+        for name, value in part.items():
+            total[name] = total.get(name, 0) + value
+    return total

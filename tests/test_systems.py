@@ -1,0 +1,234 @@
+"""Systems: what each one shows to the language model, and that an answer never depends on its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mrag_rl.data.records import TextPair
+from mrag_rl.data.world import make_world
+from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.generation.llm import Usage
+from mrag_rl.generation.prompts import Prompt
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.metrics.text import get_metric
+from mrag_rl.partitioning import fit_partitioning
+from mrag_rl.selector import Selector, SelectorInfo, StateKind, StateNormalizer
+from mrag_rl.systems import (
+    NoRetrieval,
+    OraclePartition,
+    PartitionSystem,
+    System,
+    WholeDatabase,
+    Writer,
+    learned_partition,
+    nearest_partition,
+    random_partition,
+)
+
+WORLD = make_world("summarization", seed=1, database=80, train=40, dev=4, test=24)
+TEXTS = [pair.source for pair in WORLD.test]
+
+
+class Copier:
+    """A language model with a known answer: the demonstration's target, or the text's first words without one.
+
+    It makes visible what a system showed it, which no trained model would.
+    """
+
+    fingerprint = "copier"
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        self.calls = 0
+
+    def generate(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        samples: int = 1,
+        temperature: float = 0.0,
+        seeds: int | Sequence[int] = 0,
+        max_new_tokens: int = 64,
+    ) -> list[list[str]]:
+        self.calls += 1
+        shown = [p.demonstrations[0][1] if p.demonstrations else " ".join(p.query.split()[:8]) for p in prompts]
+        return [[text] * samples for text in shown]
+
+
+@pytest.fixture(scope="module")
+def encoder() -> TransformerEncoder:
+    return TransformerEncoder.load()
+
+
+@pytest.fixture(scope="module")
+def queries(encoder: TransformerEncoder) -> Embeddings:
+    return encoder.encode(TEXTS)
+
+
+@pytest.fixture(scope="module")
+def database(encoder: TransformerEncoder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemoryDatabase]:
+    folder = tmp_path_factory.mktemp("systems") / "database"
+    embeddings = encoder.encode([pair.source for pair in WORLD.database])
+    labels = [pair.labels for pair in WORLD.database]
+    partitioning = fit_partitioning("category", embeddings.standard, labels=labels, seed=0)
+    fingerprint = encoder.fingerprint
+    with MemoryDatabase.create(folder, WORLD.database, embeddings, partitioning, encoder_fingerprint=fingerprint) as db:
+        yield db
+
+
+def make_selector(database: MemoryDatabase, state: StateKind = "per_head", seed: int = 0) -> Selector:
+    rng = np.random.default_rng(seed)
+    shape = (database.partitions, 1 if state == "single" else database.heads)
+    size = shape[0] * shape[1]
+    weights = [rng.normal(size=s).astype(np.float32) for s in ((25, size), (25,), (shape[0], 25), (shape[0],))]
+    normalizer = StateNormalizer(np.full(shape, 0.3, np.float32), np.full(shape, 0.1, np.float32))
+    return Selector(
+        *weights, normalizer, SelectorInfo(state, tuple(database.names), "summarization", "rouge1", "e", "f")
+    )
+
+
+def make_systems(database: MemoryDatabase) -> dict[str, System]:
+    writer = Writer(Copier(), "summarization")
+    references = [pair.target for pair in WORLD.test]
+    choosers = {
+        "m_rag": learned_partition(database, make_selector(database)),
+        "random_partition": random_partition(database.partitions, 7),
+        "nearest_partition": nearest_partition(database),
+    }
+    systems: list[System] = [
+        NoRetrieval(writer),
+        WholeDatabase(writer, database),
+        OraclePartition("oracle_partition", writer, database, get_metric("rouge1"), references),
+        *(PartitionSystem(name, writer, database, chooser) for name, chooser in choosers.items()),
+    ]
+    return {system.name: system for system in systems}
+
+
+def members(database: MemoryDatabase, partition: int) -> set[int]:
+    label = database.names[partition]
+    return {index for index, pair in enumerate(WORLD.database) if label in pair.labels}
+
+
+def test_every_system_answers_the_same_alone_as_in_a_batch(database: MemoryDatabase, queries: Embeddings) -> None:
+    systems = make_systems(database)
+    del systems["oracle_partition"]  # it knows its texts' references, row by row
+    for system in systems.values():
+        together = system.answer(TEXTS, queries)
+        alone = [system.answer([text], queries[[row]])[0] for row, text in enumerate(TEXTS)]
+        assert together == alone, system.name
+
+
+def test_every_system_sends_its_prompts_in_one_call(database: MemoryDatabase, queries: Embeddings) -> None:
+    for system in make_systems(database).values():
+        llm = system.writer.llm  # type: ignore[attr-defined]
+        before = llm.calls
+        system.answer(TEXTS, queries)
+        assert llm.calls == before + 1, system.name
+
+
+def test_none_shows_nothing(database: MemoryDatabase, queries: Embeddings) -> None:
+    answers = make_systems(database)["none"].answer(TEXTS, queries)
+    assert [a.hypothesis for a in answers] == [" ".join(text.split()[:8]) for text in TEXTS]
+    assert all(a.memory == -1 and a.partition == -1 for a in answers)
+
+
+def test_naive_shows_the_nearest_memory_of_the_whole_database(
+    database: MemoryDatabase, encoder: TransformerEncoder, queries: Embeddings
+) -> None:
+    memories = encoder.encode([pair.source for pair in WORLD.database]).standard
+    nearest = (queries.standard @ memories.T).argmax(axis=1)
+    for answer, memory in zip(make_systems(database)["naive"].answer(TEXTS, queries), nearest, strict=True):
+        assert answer.memory == memory and answer.hypothesis == WORLD.database[memory].target
+
+
+def test_partition_systems_read_the_partition_they_chose(database: MemoryDatabase, queries: Embeddings) -> None:
+    for name, system in make_systems(database).items():
+        for answer in system.answer(TEXTS, queries):
+            if answer.partition >= 0:
+                assert answer.memory in members(database, answer.partition), name
+                assert answer.hypothesis == WORLD.database[answer.memory].target
+
+
+def test_nearest_partition_finds_the_naive_memory(database: MemoryDatabase, queries: Embeddings) -> None:
+    systems = make_systems(database)
+    nearest = systems["nearest_partition"].answer(TEXTS, queries)
+    assert [a.memory for a in nearest] == [a.memory for a in systems["naive"].answer(TEXTS, queries)]
+
+
+def test_m_rag_follows_its_selector(database: MemoryDatabase, queries: Embeddings) -> None:
+    states: tuple[StateKind, ...] = ("per_head", "single")
+    for state in states:
+        selector = make_selector(database, state)
+        system = PartitionSystem(
+            "m_rag", Writer(Copier(), "summarization"), database, learned_partition(database, selector)
+        )
+        chosen = [answer.partition for answer in system.answer(TEXTS, queries)]
+        assert chosen == selector.select(database.states(queries, state)).tolist() and len(set(chosen)) > 1
+
+
+def test_random_partition_is_uniform_and_seeded(database: MemoryDatabase, queries: Embeddings) -> None:
+    texts = [f"text {index}" for index in range(4000)]
+    drawn = random_partition(4, 0)(texts, queries)
+    assert (np.abs(np.bincount(drawn, minlength=4) - 1000) < 120).all()
+    np.testing.assert_array_equal(drawn, random_partition(4, 0)(texts, queries))
+    assert (drawn != random_partition(4, 1)(texts, queries)).mean() > 0.6
+
+
+def test_the_oracle_takes_the_best_partition_in_hindsight(database: MemoryDatabase, queries: Embeddings) -> None:
+    systems, metric = make_systems(database), get_metric("rouge1")
+    references = [pair.target for pair in WORLD.test]
+
+    def score(answers: list) -> np.ndarray:
+        return metric.scores([answer.hypothesis for answer in answers], references)
+
+    best = score(systems["oracle_partition"].answer(TEXTS, queries))
+    each = []
+    for partition in range(database.partitions):
+        fixed = PartitionSystem(
+            "fixed", Writer(Copier(), "summarization"), database, lambda texts, q, p=partition: np.full(len(texts), p)
+        )
+        each.append(score(fixed.answer(TEXTS, queries)))
+    np.testing.assert_array_equal(best, np.max(each, axis=0))
+    assert (best > np.min(each, axis=0)).any()
+
+
+def test_refined_targets_are_shown_and_originals_stay_within_reach(
+    database: MemoryDatabase, queries: Embeddings, tmp_path: Path
+) -> None:
+    database.copy_to(tmp_path / "copy")
+    with MemoryDatabase.open(tmp_path / "copy") as refined:
+        first = make_systems(refined)["naive"].answer(TEXTS, queries)[0]
+        refined.refine([first.memory], ["a better summary"], step=0)
+        writer = Writer(Copier(), "summarization")
+        assert WholeDatabase(writer, refined).answer(TEXTS, queries)[0].hypothesis == "a better summary"
+        unrefined = Writer(Copier(), "summarization", originals=True)
+        assert WholeDatabase(unrefined, refined).answer(TEXTS, queries)[0] == first
+
+
+def test_no_texts_give_no_answers(database: MemoryDatabase, queries: Embeddings) -> None:
+    for system in make_systems(database).values():
+        assert system.answer([], queries[:0]) == [], system.name
+
+
+def test_two_texts_that_are_equal_get_equal_answers(database: MemoryDatabase, queries: Embeddings) -> None:
+    pair: TextPair = WORLD.test[3]
+    systems = make_systems(database)
+    del systems["oracle_partition"]
+    for system in systems.values():
+        first, second = system.answer([pair.source] * 2, queries[[3, 3]])
+        assert first == second
+
+
+def test_the_oracle_tells_apart_texts_that_are_equal_but_for_their_references(
+    database: MemoryDatabase, queries: Embeddings
+) -> None:
+    writer, metric = Writer(Copier(), "summarization"), get_metric("rouge1")
+    any_references = OraclePartition("oracle_partition", writer, database, metric, ["x", "x"])
+    tried, _ = any_references.try_all([TEXTS[0]] * 2, queries[[0, 0]])
+    wanted = [tried[0][1].hypothesis, tried[0][2].hypothesis]
+    oracle = OraclePartition("oracle_partition", writer, database, metric, wanted)
+    assert [answer.hypothesis for answer in oracle.answer([TEXTS[0]] * 2, queries[[0, 0]])] == wanted

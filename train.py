@@ -1,0 +1,47 @@
+"""Train M-RAG's two agents jointly and evaluate what they learned.
+
+    python train.py --config configs/quickstart.yaml [--seed 1 --training.rounds 2 ...] [--runs DIR]
+    python train.py --resume runs/quickstart
+
+Everything ends up in runs/NAME/: configuration, logs, checkpoints, plots, the refined database, the exported selector,
+results.json and results.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from mrag_rl.config import parse_train_arguments
+from mrag_rl.errors import InputError
+from mrag_rl.io import describe_os_error
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
+    run = None
+    try:
+        arguments = parse_train_arguments(sys.argv[1:] if argv is None else argv)
+        run = arguments.resume or arguments.runs / arguments.config.name
+        from agents.run import RunFolder, continue_run, start_run  # heavy: --help and mistakes do not wait for it
+
+        if arguments.resume is None:
+            folder = start_run(arguments.config, arguments.runs)
+        else:
+            folder = continue_run(RunFolder(arguments.resume), arguments.config)
+        print((folder.root / "results.md").read_text(encoding="utf-8"))
+        print(f'Everything is in {folder.root}; try: python evaluate.py ask --run {folder.root} --text "..."')
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: {describe_os_error(error, run)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"\nstopped; go on with: python train.py --resume {run}", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
