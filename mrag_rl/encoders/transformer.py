@@ -65,8 +65,8 @@ class TransformerEncoder:
         self.fingerprint = hashlib.sha256(
             json.dumps([weights_hash, layer % config.num_hidden_layers, self.pooling, str(self.dtype)]).encode()
         ).hexdigest()
-        self._model = model
-        self._tokenizer = tokenizer
+        self.model = model
+        self.tokenizer = tokenizer
         self._projection = projection.module
 
     @classmethod
@@ -158,8 +158,8 @@ class TransformerEncoder:
         """Run batches of like length: indices into texts (B,), last hidden state (B, L, d), lengths (B,)."""
         if not texts:
             return
-        tokens = self._tokenizer(list(texts), truncation=True, max_length=self.max_length)["input_ids"]
-        device = self._model.device
+        tokens = self.tokenizer(list(texts), truncation=True, max_length=self.max_length)["input_ids"]
+        device = self.model.device
         with tqdm(total=len(texts), desc="encode", unit="text", disable=not progress) as bar:
             for batch in _batches([len(ids) for ids in tokens], self.batch_tokens):
                 rows = [tokens[i] for i in batch]
@@ -170,7 +170,7 @@ class TransformerEncoder:
                 padded = len(rows[0]) < longest
                 mask = (torch.arange(longest) < lengths[:, None]).long().to(device) if padded else None
                 with torch.inference_mode():
-                    hidden = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
+                    hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
                 yield batch, hidden, lengths.to(device)
                 bar.update(len(rows))
 

@@ -2,8 +2,8 @@
 
 Random hyperplanes through the origin hash near vectors to the same bucket (Charikar 2002), but give 2^b buckets, filled
 unevenly. So the hash here is a tree of random hyperplanes, each shifted so that it cuts its vectors in the ratio of the
-buckets on its two sides (a random projection tree; Dasgupta and Freund 2008): M buckets for any M, equal in size but for
-rounding (equal vectors stay together).
+buckets on its two sides (a random projection tree; Dasgupta and Freund 2008): M buckets for any M, equal in size but
+for rounding (equal vectors stay together).
 """
 
 from __future__ import annotations

@@ -1,0 +1,90 @@
+"""How long does each partitioner take on planted clusters, in how much memory, and does it find them?
+
+    python benchmarks/partitioning.py [--vectors 100000] [--clusters 10] [--dimension 384] [--noise 2.0]
+
+Prints a Markdown table. Each method runs in a process of its own, so that its peak memory is its own: the highest
+resident size while fitting, less that before (vectors generated, libraries loaded). The adjusted Rand index is 1 where
+the partitions are the planted clusters and about 0 where they have nothing to do with them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.metrics import adjusted_rand_score
+
+from mrag_rl.partitioning import Method, fit_partitioning
+
+METHODS: tuple[Method, ...] = ("lsh", "kmeans", "hnsw_spectral", "category")
+
+
+@dataclass(frozen=True)
+class Row:
+    seconds: float
+    mebibytes: float
+    sizes: np.ndarray
+    rand_index: float
+
+
+def planted_clusters(
+    count: int, clusters: int, dimension: int, noise: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Unit vectors (count, dimension) around random unit centres, and the cluster of each (count,). ``noise``: its
+    length beside a centre's length of 1; a vector's cosine to its centre is about 1 / sqrt(1 + noise^2).
+    """
+    rng = np.random.default_rng(seed)
+    centres = rng.standard_normal((clusters, dimension), np.float32)
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    truth = rng.integers(clusters, size=count)
+    vectors = rng.standard_normal((count, dimension), np.float32)
+    vectors *= noise / np.sqrt(dimension)
+    vectors += centres[truth]
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors, truth
+
+
+def measure(method: Method, count: int, clusters: int, dimension: int, noise: float, seed: int) -> Row:
+    """Fit one method once."""
+    vectors, truth = planted_clusters(count, clusters, dimension, noise, seed)
+    labels = [(str(cluster),) for cluster in truth]
+    before = peak_mebibytes()
+    start = time.perf_counter()
+    partitioning = fit_partitioning(method, vectors, labels=labels, partitions=clusters, seed=seed)
+    seconds = time.perf_counter() - start
+    found = partitioning.membership.indices
+    return Row(seconds, peak_mebibytes() - before, partitioning.sizes, adjusted_rand_score(truth, found))
+
+
+def peak_mebibytes() -> float:
+    """Highest resident size of this process so far (Linux counts it in KiB)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--vectors", type=int, default=100_000)
+    parser.add_argument("--clusters", type=int, default=10)
+    parser.add_argument("--dimension", type=int, default=384)
+    parser.add_argument("--noise", type=float, default=2.0)
+    parser.add_argument("--seed", type=int, default=0)
+    a = parser.parse_args()
+    print(f"{a.vectors:,} x {a.dimension} vectors, {a.clusters} planted clusters, noise {a.noise}\n")
+    print("| method | seconds | peak memory (MiB) | smallest to largest partition | adjusted Rand index |")
+    print("|---|---:|---:|---:|---:|", flush=True)
+    for method in METHODS:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            row = pool.apply(measure, (method, a.vectors, a.clusters, a.dimension, a.noise, a.seed))
+        print(
+            f"| {method} | {row.seconds:.1f} | {row.mebibytes:,.0f} "
+            f"| {row.sizes.min():,} to {row.sizes.max():,} | {row.rand_index:.3f} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""The encoder on the real MiniLM, and its heads against attention worked out by hand."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import normalize
+from transformers import AutoTokenizer, BertConfig, BertModel, LlamaConfig, LlamaModel
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.encoders.weights import MINILM_SHA256, find_model
+from mrag_rl.errors import InputError
+
+TEXTS = [
+    "The council voted on the new harbour plan after a long debate about costs, noise and the ferry to the islands.",
+    "Goal!",
+    "Two bridges were closed by the storm.",
+    "A young actor won the prize of the film festival.",
+    "The minister said that prices would rise this winter while shops reported lower sales across the northern towns.",
+]
+
+
+@pytest.fixture(scope="module")
+def minilm() -> TransformerEncoder:
+    return TransformerEncoder.load(batch_tokens=64)
+
+
+def test_batched_equals_one_at_a_time_in_the_order_given(minilm: TransformerEncoder) -> None:
+    batched = minilm.encode(TEXTS)
+    assert batched.standard.shape == (5, 384)
+    assert batched.heads.shape == (5, 12, 32) == (5, minilm.heads, minilm.head_dimension)
+    for i, text in enumerate(TEXTS):
+        single = minilm.encode([text])
+        np.testing.assert_allclose(batched.standard[i], single.standard[0], atol=1e-5)
+        np.testing.assert_allclose(batched.heads[i], single.heads[0], atol=1e-5)
+
+
+def test_rows_are_unit_vectors_of_float32(minilm: TransformerEncoder) -> None:
+    embeddings = minilm.encode(TEXTS)
+    assert embeddings.standard.dtype == embeddings.heads.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(embeddings.standard, axis=-1), 1, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(embeddings.heads, axis=-1), 1, atol=1e-5)
+
+
+def test_standard_embeddings_are_those_of_sentence_transformers(minilm: TransformerEncoder) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    reference = sentence_transformers.SentenceTransformer(str(find_model("all-MiniLM-L6-v2")), device="cpu")
+    np.testing.assert_allclose(minilm.encode_standard(TEXTS), reference.encode(TEXTS), atol=1e-5)
+
+
+def test_a_repeated_text_is_computed_once(minilm: TransformerEncoder) -> None:
+    rows = 0
+
+    def count(module: torch.nn.Module, args: tuple, kwargs: dict) -> None:
+        nonlocal rows
+        rows += len(kwargs["input_ids"])
+
+    handle = minilm.model.register_forward_pre_hook(count, with_kwargs=True)
+    try:
+        embeddings = minilm.encode([TEXTS[1], TEXTS[2], TEXTS[1], TEXTS[1]])
+    finally:
+        handle.remove()
+    assert rows == 2
+    np.testing.assert_array_equal(embeddings.heads[0], embeddings.heads[2])
+    assert np.abs(embeddings.heads[0] - embeddings.heads[1]).max() > 0.01
+
+
+def test_encode_standard_is_the_standard_part_and_takes_an_empty_answer(minilm: TransformerEncoder) -> None:
+    standard = minilm.encode_standard([*TEXTS, "", "  "])
+    np.testing.assert_allclose(standard[:5], minilm.encode(TEXTS).standard, atol=1e-5)
+    assert not standard[5:].any()
+    assert minilm.encode_standard([]).shape == (0, 384)
+
+
+def test_an_empty_text_is_refused_by_its_number(minilm: TransformerEncoder) -> None:
+    with pytest.raises(InputError, match="text 1 of 3 is empty"):
+        minilm.encode(["a", " \n", "b"])
+
+
+def test_related_texts_are_nearer(minilm: TransformerEncoder) -> None:
+    a, b, c = minilm.encode_standard(["A storm closed the bridge.", "Bad weather shut the crossing.", "Pasta recipes."])
+    assert a @ b > a @ c + 0.3
+
+
+def test_bfloat16_moves_cosines_little_and_has_its_own_fingerprint(minilm: TransformerEncoder) -> None:
+    half = TransformerEncoder.load(dtype="bfloat16")
+    a, b = minilm.encode_standard(TEXTS), half.encode_standard(TEXTS)
+    assert np.abs(a @ a.T - b @ b.T).max() < 0.01
+    assert b.dtype == np.float32
+    assert half.fingerprint != minilm.fingerprint
+
+
+def test_the_fingerprint_tells_layers_and_pooling_apart(minilm: TransformerEncoder) -> None:
+    same, layer, pooling = (
+        TransformerEncoder.load(**kwargs) for kwargs in ({"layer": 5}, {"layer": 2}, {"pooling": "mean"})
+    )
+    assert minilm.fingerprint == same.fingerprint
+    assert len({minilm.fingerprint, layer.fingerprint, pooling.fingerprint}) == 3
+
+
+def test_a_wrong_hash_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"model\.safetensors: SHA-256 is 53aa5.*expected 0000"):
+        TransformerEncoder.load(sha256="0" * 64)
+    folder = tmp_path / "tampered"
+    shutil.copytree(find_model("all-MiniLM-L6-v2"), folder)
+    with (folder / "model.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x01")
+    with pytest.raises(InputError, match=r"tampered/model\.safetensors: SHA-256"):
+        TransformerEncoder.load(str(folder), sha256=MINILM_SHA256)
+
+
+def test_pickled_weights_are_not_read(tmp_path: Path) -> None:
+    shutil.copy(find_model("all-MiniLM-L6-v2") / "config.json", tmp_path)
+    (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
+    with pytest.raises(InputError, match=r"no \*\.safetensors weights"):
+        TransformerEncoder.load(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"layer": 6}, "encoder layer 6: the model has 6 layers; choose from -6 to 5"),
+        ({"layer": -7}, "encoder layer -7"),
+        ({"batch_tokens": 0}, "batch_tokens is 0; give 1 or more"),
+        ({"name_or_path": str(Path(__file__).parent)}, "no config.json"),
+    ],
+)
+def test_bad_arguments_are_named(arguments: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        TransformerEncoder.load(**arguments)
+
+
+def test_a_model_found_nowhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError, match="'nobody/no-such-encoder': no such folder, and not reached on the hub"):
+        TransformerEncoder.load("nobody/no-such-encoder")
+
+
+def test_embeddings_slice_join_save_and_load(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    whole = Embeddings(rng.random((5, 4), np.float32), rng.random((5, 2, 3), np.float32))
+    assert len(whole) == 5
+    np.testing.assert_array_equal(whole[np.array([3, 1])].heads, whole.heads[[3, 1]])
+    np.testing.assert_array_equal(Embeddings.concatenate([whole[:2], whole[2:]]).standard, whole.standard)
+    whole.save(tmp_path / "e.npz")
+    np.testing.assert_array_equal(Embeddings.load(tmp_path / "e.npz").heads, whole.heads)
+    (tmp_path / "broken.npz").write_bytes(b"no npz")
+    for name in ("missing.npz", "broken.npz"):
+        with pytest.raises(InputError, match=name):
+            Embeddings.load(tmp_path / name)
+
+
+# -- heads against attention by hand -------------------------------------------------------------------------------
+
+
+def small_encoder(model: torch.nn.Module, **arguments: object) -> TransformerEncoder:
+    tokenizer = AutoTokenizer.from_pretrained(find_model("all-MiniLM-L6-v2"))
+    return TransformerEncoder(
+        model.eval(), tokenizer, name="small", weights_hash="0", max_length=32, batch_tokens=64, **arguments
+    )
+
+
+def token_rows(encoder: TransformerEncoder, texts: list[str]) -> Iterator[torch.Tensor]:
+    for text in texts:
+        yield torch.tensor([encoder.tokenizer(text, truncation=True, max_length=32)["input_ids"]])
+
+
+@pytest.fixture
+def seeded() -> Iterator[None]:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("layer", [-1, 0])
+def test_bert_heads_are_softmax_qk_v_at_the_first_token(layer: int, seeded: None) -> None:
+    config = BertConfig(hidden_size=24, num_attention_heads=4, num_hidden_layers=3, intermediate_size=32)
+    model = BertModel(config)
+    encoder = small_encoder(model, layer=layer)
+    assert (encoder.pooling, encoder.heads, encoder.head_dimension) == ("first", 4, 6)
+    embeddings = encoder.encode(TEXTS)
+    attention = model.encoder.layer[layer].attention.self
+    for i, ids in enumerate(token_rows(encoder, TEXTS)):
+        states = model(ids, output_hidden_states=True).hidden_states
+        x = states[layer % 3][0]  # what goes into the layer
+        q, k, v = (p(x).view(len(x), 4, 6).transpose(0, 1) for p in (attention.query, attention.key, attention.value))
+        by_hand = (q @ k.transpose(1, 2) / 6**0.5).softmax(-1) @ v  # (H, L, d_h)
+        np.testing.assert_allclose(embeddings.heads[i], normalize(by_hand[:, 0], dim=-1), atol=1e-5)
+        np.testing.assert_allclose(embeddings.standard[i], normalize(states[-1][0].mean(0), dim=-1), atol=1e-5)
+
+
+@torch.inference_mode()
+def test_llama_heads_with_grouped_queries_are_softmax_qk_v_at_the_last_token(seeded: None) -> None:
+    config = LlamaConfig(
+        vocab_size=30522,
+        hidden_size=32,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=10,
+        num_hidden_layers=2,
+        intermediate_size=48,
+    )
+    model = LlamaModel(config)
+    encoder = small_encoder(model)
+    assert (encoder.pooling, encoder.heads, encoder.head_dimension) == ("last", 4, 10)
+    embeddings = encoder.encode(TEXTS)
+    layer = model.layers[-1]
+    for i, ids in enumerate(token_rows(encoder, TEXTS)):
+        states = model(ids, output_hidden_states=True).hidden_states
+        x = layer.input_layernorm(states[1])  # (1, L, d)
+        length = x.shape[1]
+        attention = layer.self_attn
+        q, k, v = (
+            p(x).view(1, length, -1, 10).transpose(1, 2) for p in (attention.q_proj, attention.k_proj, attention.v_proj)
+        )
+        cos, sin = model.rotary_emb(x, torch.arange(length)[None])
+        q, k = apply_rotary_pos_emb(q, k, cos, sin)
+        k, v = (t.repeat_interleave(2, dim=1) for t in (k, v))
+        last = (q[0, :, -1:] @ k[0].transpose(1, 2) / 10**0.5).softmax(-1) @ v[0]  # the last token sees all
+        np.testing.assert_allclose(embeddings.heads[i], normalize(last[:, 0], dim=-1), atol=1e-5)
+
+
+@torch.inference_mode()
+def test_heads_can_be_averaged_over_tokens_without_the_padding(seeded: None) -> None:
+    model = BertModel(BertConfig(hidden_size=24, num_attention_heads=4, num_hidden_layers=1, intermediate_size=32))
+    encoder = small_encoder(model, pooling="mean")
+    seen: list[torch.Tensor] = []
+    handle = model.encoder.layer[0].attention.output.dense.register_forward_pre_hook(lambda _, a: seen.append(a[0]))
+    for ids in token_rows(encoder, TEXTS):
+        model(ids)
+    handle.remove()
+    by_hand = np.stack([normalize(x[0].mean(0).view(4, 6), dim=-1).numpy() for x in seen])
+    np.testing.assert_allclose(encoder.encode(TEXTS).heads, by_hand, atol=1e-5)
