@@ -43,8 +43,9 @@ def load_arrays(path: Path) -> Arrays:
     try:
         return load(path.read_bytes())
     except Exception as error:  # safetensors raises its own exception types
-        raise InputError(f"{path}: not a readable checkpoint file; remove its folder to resume from the one before") \
-            from error
+        raise InputError(
+            f"{path}: not a readable checkpoint file; remove its folder to resume from the one before"
+        ) from error
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:

@@ -23,7 +23,7 @@ class DQNConfig:
     """Hyperparameters of one agent.
 
     learning_rate: Adam's step size.
-    gamma: discount factor; of no consequence where an episode is one step long.
+    gamma: discount factor; 1 as in Equation 6. Of no consequence where an episode is one step long.
     buffer_size: transitions kept for replay.
     batch_size: transitions in one minibatch.
     gradient_steps: minibatches for each training query seen since the last call of `learn` (Algorithm 1, line 22).
@@ -36,7 +36,7 @@ class DQNConfig:
     """
 
     learning_rate: float = 2e-3
-    gamma: float = 0.99
+    gamma: float = 1.0
     buffer_size: int = 10_000
     batch_size: int = 64
     gradient_steps: int = 1

@@ -1,0 +1,105 @@
+"""A joint training that is stopped anywhere and resumed ends as if it had never stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agents.dqn import DQNAgent, DQNConfig
+from agents.heuristics import GreedyCandidate, LinUCB
+from agents.joint import JointResult, JointTraining, train_jointly
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.metrics.text import get_metric
+from tests.tiny import ScriptedLLM, encoder, remembering_encoder, tiny_llm, tiny_world
+
+HYPER = DQNConfig(learning_starts=8, batch_size=8, target_update_interval=10)
+
+
+class Stopped(Exception):
+    """The kill."""
+
+
+class StoppingLLM:
+    """Passes everything on, and dies at one call."""
+
+    def __init__(self, llm, calls: int) -> None:
+        self.llm, self.calls = llm, calls
+        self.fingerprint, self.usage = llm.fingerprint, llm.usage
+
+    def generate(self, prompts, **arguments):
+        self.calls -= 1
+        if self.calls == 0:
+            raise Stopped
+        return self.llm.generate(prompts, **arguments)
+
+
+def train(folder: Path, llm, *, embedder=None, kind: str = "dqn", **changes) -> tuple[JointResult, dict, str, bytes]:
+    """One sitting: opens or makes the database in `folder`; the result, agents' arrays, database digest and log."""
+    world = tiny_world()
+    folder.mkdir(exist_ok=True)
+    settings = JointTraining(
+        **{"rounds": 2, "slots": 8, "checkpoint_every": 2, "reward": "fixed_baseline", "seed": 3, **changes}
+    )
+    peeking = settings.state == "peeking"
+    if (folder / "database").exists():
+        database = MemoryDatabase.open(folder / "database")
+    else:
+        database = world.make_database(folder / "database", peeking=peeking)
+    size = database.partitions * database.heads
+    if kind == "dqn":
+        agents = DQNAgent(size, database.partitions, HYPER, seed=1), DQNAgent(3, 3, HYPER, seed=2)
+    else:
+        agents = LinUCB(size, database.partitions), GreedyCandidate()
+    with database:
+        result = train_jointly(
+            database, world.splits.train, world.train, world.splits.dev, world.dev,
+            encoder=embedder or remembering_encoder(), llm=llm, metric=get_metric("rouge1"), task="summarization",
+            agent_s=agents[0], agent_r=agents[1], settings=settings, run_folder=folder / "run", progress=False,
+        )  # fmt: skip
+        arrays = {f"{i}.{name}": array for i, agent in enumerate(agents) for name, array in agent.state_dict().items()}
+        return result, arrays, database.digest(), (folder / "run" / "log.jsonl").read_bytes()
+
+
+def assert_same(first, second) -> None:
+    assert first[2] == second[2], "databases differ"
+    assert first[3] == second[3], "logs differ"
+    assert first[1].keys() == second[1].keys()
+    for name in first[1]:
+        np.testing.assert_array_equal(first[1][name], second[1][name], err_msg=name)
+    assert (first[0].best_round, first[0].best_dev) == (second[0].best_round, second[0].best_dev)
+    np.testing.assert_array_equal(first[0].normalizer.mean, second[0].normalizer.mean)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"), [("dqn", {}), ("dqn", {"state": "peeking"}), ("linucb", {"consolidate": False})]
+)
+def test_stopped_at_any_call_and_resumed_it_ends_the_same(kind, changes, tmp_path) -> None:
+    straight = train(tmp_path / "straight", ScriptedLLM(), kind=kind, **changes)
+    assert straight[0].history[-1]["refined_memories"] > 0
+    for calls in (1, 4, 9, 17, 21, 30):
+        folder = tmp_path / f"stopped-{calls}"
+        with pytest.raises(Stopped):
+            train(folder, StoppingLLM(ScriptedLLM(), calls), kind=kind, **changes)
+        assert_same(train(folder, ScriptedLLM(), kind=kind, **changes), straight)
+
+
+def test_stopped_again_and_again_around_a_real_language_model(tmp_path) -> None:
+    llm = tiny_llm(tmp_path)
+    straight = train(tmp_path / "straight", llm, embedder=encoder())
+    folder, stops = tmp_path / "stopped", 0
+    for calls in (6, 14, 13, 17, 1000):
+        try:
+            resumed = train(folder, StoppingLLM(llm, calls), embedder=encoder())
+        except Stopped:
+            stops += 1
+    assert stops >= 3
+    assert_same(resumed, straight)
+
+
+def test_a_finished_training_has_nothing_left_to_do(tmp_path) -> None:
+    first = train(tmp_path, ScriptedLLM())
+    llm = ScriptedLLM()
+    assert_same(train(tmp_path, llm), first)
+    assert llm.usage.prompts == 0

@@ -1,0 +1,145 @@
+"""Small real parts for tests: a randomly initialised Llama on disk, world pairs, a database with MiniLM's vectors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from mrag_rl.data.records import TextPair
+from mrag_rl.data.splits import Splits
+from mrag_rl.data.world import make_world
+from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.generation.llm import Usage
+from mrag_rl.generation.prompts import Prompt
+from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.partitioning import fit_partitioning
+
+
+def write_tiny_llm(folder: Path, texts: list[str], *, words: int = 60) -> Path:
+    """A Llama with random weights and a tokenizer of the commonest words, so that what it writes sometimes scores."""
+    counts = Counter(word for text in texts for word in text.split())
+    known = ["<pad>", "<s>", "</s>", "<unk>", *(word for word, _ in counts.most_common(words))]
+    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(known)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+    ).save_pretrained(folder)
+    config = LlamaConfig(
+        vocab_size=len(known), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=512, initializer_range=0.5,
+        pad_token_id=0, bos_token_id=1, eos_token_id=2,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+@cache
+def encoder() -> TransformerEncoder:
+    """The real MiniLM, loaded once."""
+    return TransformerEncoder.load("all-MiniLM-L6-v2")
+
+
+@dataclass(frozen=True)
+class TinyWorld:
+    """World pairs with their embeddings."""
+
+    splits: Splits
+    database: Embeddings
+    pairs: Embeddings
+    train: Embeddings
+    dev: Embeddings
+
+    def make_database(self, folder: Path, *, method: str = "category", peeking: bool = False) -> MemoryDatabase:
+        """A new database of the world's memories."""
+        memories = self.splits.database
+        partitioning = fit_partitioning(
+            method, self.database.standard, labels=[pair.labels for pair in memories], partitions=4, seed=0
+        )
+        return MemoryDatabase.create(
+            folder, memories, self.database, partitioning,
+            encoder_fingerprint=encoder().fingerprint, pair_embeddings=self.pairs if peeking else None,
+        )  # fmt: skip
+
+
+@cache
+def tiny_world(database: int = 40, train: int = 24, dev: int = 12) -> TinyWorld:
+    """Summarization pairs; embedded once for all tests."""
+    splits = make_world("summarization", seed=0, database=database, train=train, dev=dev, test=4)
+    encode = encoder().encode
+
+    def sources(pairs: list[TextPair]) -> Embeddings:
+        return encode([pair.source for pair in pairs])
+
+    both = encode([f"{pair.source}\n{pair.target}" for pair in splits.database])
+    return TinyWorld(splits, sources(splits.database), both, sources(splits.train), sources(splits.dev))
+
+
+def tiny_llm(folder: Path) -> TransformersLLM:
+    """The tiny Llama, loaded by the path that loads any other model."""
+    texts = [pair.target for pair in tiny_world().splits.database]
+    return TransformersLLM.load(str(write_tiny_llm(folder / "llm", texts)))
+
+
+class ScriptedLLM:
+    """A stand-in with the LLM protocol whose texts are words drawn by a hash of prompt, seed and sample."""
+
+    fingerprint = "scripted"
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        targets = " ".join(pair.target for pair in tiny_world().splits.database)
+        self.words = [word for word, _ in Counter(targets.split()).most_common(60)]
+
+    def generate(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        samples: int = 1,
+        temperature: float = 0.0,
+        seeds: int | Sequence[int] = 0,
+        max_new_tokens: int = 64,
+    ) -> list[list[str]]:
+        seeds = [seeds] * len(prompts) if isinstance(seeds, int) else list(seeds)
+        self.usage.prompts += len(prompts)
+        return [
+            [self._text(prompt, (seed, sample) if temperature > 0 else (0, 0)) for sample in range(samples)]
+            for prompt, seed in zip(prompts, seeds, strict=True)
+        ]
+
+    def _text(self, prompt: Prompt, noise: tuple[int, int]) -> str:
+        digest = hashlib.sha256(repr((prompt, noise)).encode()).digest()
+        words = np.random.default_rng(np.frombuffer(digest, np.uint32)).choice(self.words, size=8)
+        return " ".join(words)
+
+
+class RememberingEncoder:
+    """The real MiniLM, embedding every text once in a test session: the same few texts come back again and again."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, np.ndarray] = {}
+
+    def encode_standard(self, texts: Sequence[str]) -> np.ndarray:
+        new = [text for text in dict.fromkeys(texts) if text not in self.known]
+        self.known |= dict(zip(new, encoder().encode_standard(new), strict=True)) if new else {}
+        return np.stack([self.known[text] for text in texts])
+
+    def encode(self, texts: Sequence[str]) -> Embeddings:
+        return encoder().encode(texts)
+
+
+@cache
+def remembering_encoder() -> RememberingEncoder:
+    """One for all tests."""
+    return RememberingEncoder()
