@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import hashlib
 import json
 import re
@@ -291,12 +292,10 @@ def parse_train_arguments(arguments: Sequence[str], *, program: str = "train.py"
     With ``--resume RUN`` the configuration is ``RUN/config.yaml``. Raises InputError (one line) on anything wrong;
     ``--help`` prints and exits as argparse does.
     """
-    parser = _parser(program)
-    parser.add_argument("--runs", default="runs", help="Folder that holds the run folders.")
-    parser.add_argument("--resume", default=None, metavar="RUN", help="Go on with the run in this folder.")
     resume = _resume_folder(arguments)
     if resume is not None:
         return TrainArguments(load_config(resume / "config.yaml"), resume.parent, resume)
+    parser = _parser(program, runs=True)
     namespace = _parse(parser, arguments)
     runs = Path(namespace.pop("runs"))
     namespace.pop("resume")
@@ -419,7 +418,8 @@ def _get(config: Config, key: str) -> Any:
     return value
 
 
-def _parser(program: str) -> Any:
+@functools.cache
+def _parser(program: str, *, runs: bool = False) -> Any:
     # Imported here: only the command lines need it, and a selector should load without it.
     import jsonargparse
 
@@ -430,6 +430,9 @@ def _parser(program: str) -> Any:
         description="Any setting can be given as --key value, or in the file given to --config.",
     )
     parser.add_argument("--config", action="config", help="YAML file of settings.")
+    if runs:
+        parser.add_argument("--runs", default="runs", help="Folder that holds the run folders.")
+        parser.add_argument("--resume", default=None, metavar="RUN", help="Go on with the run in this folder.")
     parser.add_class_arguments(Config)
     return parser
 
