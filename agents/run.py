@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -83,13 +84,16 @@ def continue_run(folder: RunFolder, config: Config, *, progress: bool = True) ->
     llm = load_llm(config.llm)
     encoder = load_encoder(config)
     if not stages.done("prepare"):
+        _say(f"{config.name}: preparing data, embeddings and databases", progress)
         stages.finish("prepare", _prepare(folder, config, encoder, progress=progress))
     with with_cache(llm, folder, config.llm) as cached:
         for stage, variant in _trainings(config).items():
             if not stages.done(stage):
+                _say(f"{config.name}: training m_rag{f'_{variant}' if variant else ''}", progress)
                 with stages.metered(llm.usage) as work:
                     seconds = _train(folder, variant, config, encoder, cached, progress=progress)
                 stages.finish(stage, seconds, work)
+        _say(f"{config.name}: evaluating on the test set", progress)
         with stages.metered(llm.usage) as work:
             evaluation = evaluate_run(folder, config, cached, systems_of(config))
         _report(folder, config, stages, evaluation, work)
@@ -300,6 +304,11 @@ def _plots(folder: RunFolder, evaluation: Evaluation) -> None:
         labels, chosen = label_counts(load_pairs(folder.pairs("test")), evaluation.answers["m_rag"], len(names))
         if labels:
             label_by_partition(folder.plots, "label_by_partition", chosen, labels, names)
+
+
+def _say(line: str, progress: bool) -> None:
+    if progress:
+        print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager
