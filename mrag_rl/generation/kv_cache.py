@@ -44,6 +44,23 @@ class GrowingLayer(DynamicLayer):
         self.key_room, self.value_room = rooms
         self._expose()
 
+    def fill(self, parts: list["GrowingLayer"], rows: torch.Tensor, width: int) -> None:
+        """Become the `rows` of the successive `parts`, each with its last column at `width - 1`."""
+        self.lazy_initialization(parts[0].key_room, parts[0].value_room)
+        self.key_room = self._room(parts[0].key_room, len(rows))
+        self.value_room = self._room(parts[0].value_room, len(rows))
+        self.length = width
+        first = start = 0
+        for part in parts:
+            last = first + len(part.key_room)
+            chosen = rows[(rows >= first) & (rows < last)] - first
+            stop, pad = start + len(chosen), width - part.length
+            for old, new in ((part.key_room, self.key_room), (part.value_room, self.value_room)):
+                new[start:stop, :, :pad] = 0  # Masked out, but 0 times an uninitialised NaN would still be NaN
+                torch.index_select(old, 0, chosen, out=new[start:stop, :, pad:width])
+            first, start = last, stop
+        self._expose()
+
     def _room(self, states: torch.Tensor, rows: int | None = None) -> torch.Tensor:
         batch, heads, _, dimension = states.shape
         return states.new_empty((batch if rows is None else rows, heads, self.capacity, dimension))
@@ -52,6 +69,28 @@ class GrowingLayer(DynamicLayer):
         keys, values = self.key_room[:, :, : self.length], self.value_room[:, :, : self.length]
         self.keys, self.values = keys, values
         return keys, values
+
+
+def grows_everywhere(cache: Cache) -> bool:
+    """Whether all layers are growing ones, so that `joined_cache` applies."""
+    return all(isinstance(layer, GrowingLayer) for layer in cache.layers)
+
+
+def joined_cache(caches: list[Cache], rows: torch.Tensor, capacity: int) -> Cache:
+    """One cache of growing layers from several with other widths, aligned at their last columns.
+
+    Args:
+        caches: Caches of successive parts of a batch; all their layers are `GrowingLayer`.
+        rows: (R,) non-decreasing rows of that batch, which may repeat, that make up the joined cache.
+        capacity: Columns of the joined cache.
+    """
+    width = max(cache.get_seq_length() for cache in caches)
+    layers = []
+    for parts in zip(*(cache.layers for cache in caches), strict=True):
+        layer = GrowingLayer(capacity)
+        layer.fill([part for part in parts if isinstance(part, GrowingLayer)], rows, width)
+        layers.append(layer)
+    return Cache(layers=[*layers])
 
 
 def growing_cache(config: PretrainedConfig, capacity: int) -> Cache:

@@ -15,12 +15,13 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from mrag_rl.errors import InputError
-from mrag_rl.generation.kv_cache import growing_cache
+from mrag_rl.generation.kv_cache import growing_cache, grows_everywhere, joined_cache
 from mrag_rl.generation.llm import Usage, one_seed_per_prompt
 from mrag_rl.generation.prompts import TEMPLATES, Prompt, messages, render, shorten
 from mrag_rl.generation.sampling import gumbel_noise, row_key
 
 _FINGERPRINTED = ("*.safetensors", "*.json", "*.model", "*.jinja", "*.txt")
+_PREFILL_TOKENS = 1536  # Prompt tokens in one forward pass on a CPU: what keeps its activations in the core's cache
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -105,7 +106,8 @@ class TransformersLLM:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise InputError(f"cannot load the LLM at {name_or_path}: {reason}; give a decoder-only model") from error
         fingerprint = _fingerprint(folder, f"{dtype} {quantization}")
-        return cls(model.to(torch.device(device)), tokenizer, fingerprint=fingerprint, batch_tokens=batch_tokens)
+        model.to(device)  # type: ignore[arg-type]  # transformers hides the signature behind a wrapper
+        return cls(model, tokenizer, fingerprint=fingerprint, batch_tokens=batch_tokens)
 
     def generate(
         self,
@@ -221,22 +223,11 @@ class TransformersLLM:
         """The token ids of every completion (stop token included), request by request."""
         device = self.model.device
         width = max(len(request.tokens) for request in requests)
-        lengths = torch.tensor([len(request.tokens) for request in requests], device=device)
-        # Left padding, so that every row's next token goes to the same cache column.
-        ids = torch.tensor([[0] * (width - len(r.tokens)) + r.tokens for r in requests], device=device)
-        columns = torch.arange(width + max_new_tokens, device=device)
-        mask = (columns >= (width - lengths)[:, None]).long()
-        positions = (columns[:width] - (width - lengths)[:, None]).clamp(min=0)
-        cache = growing_cache(self.model.config, width + max_new_tokens)
-        logits = self._forward(ids, mask[:, :width], positions, cache)
-
-        repeats = torch.tensor([len(request.keys) for request in requests], device=device)
+        logits, cache = self._prefill(requests, width + max_new_tokens)
         keys = np.array([key for request in requests for key in request.keys], dtype=np.uint64)
         rows = len(keys)
-        if rows > len(requests):
-            source = torch.arange(len(requests), device=device).repeat_interleave(repeats)
-            cache.reorder_cache(source)  # type: ignore[arg-type]
-            logits, mask, lengths = logits[source], mask[source], lengths[source]
+        lengths = torch.tensor([len(request.tokens) for request in requests for _ in request.keys], device=device)
+        mask = (torch.arange(width + max_new_tokens, device=device) >= (width - lengths)[:, None]).long()
 
         out = torch.zeros((rows, max_new_tokens), dtype=torch.long, device=device)
         counts = torch.full((rows,), max_new_tokens, device=device)
@@ -264,6 +255,30 @@ class TransformersLLM:
         ids_out, counts_out = out.tolist(), counts.tolist()
         return [row[:count] for row, count in zip(ids_out, counts_out, strict=True)]
 
+    def _prefill(self, requests: list[_Request], capacity: int) -> tuple[torch.Tensor, transformers.Cache]:
+        """Read every prompt once: the logits (rows, vocabulary) that follow it and the cache, a row per completion."""
+        device = self.model.device
+        parts = [requests]
+        if device.type == "cpu" and grows_everywhere(growing_cache(self.model.config, capacity)):
+            parts = _split(requests, _PREFILL_TOKENS)
+        logits, caches = [], []
+        for part in parts:
+            width = max(len(request.tokens) for request in part)
+            # Left padding, so that every row's next token goes to the same cache column.
+            ids = torch.tensor([[0] * (width - len(r.tokens)) + r.tokens for r in part], device=device)
+            padding = torch.tensor([width - len(request.tokens) for request in part], device=device)
+            positions = torch.arange(width, device=device) - padding[:, None]
+            cache = growing_cache(self.model.config, width if len(parts) > 1 else capacity)
+            logits.append(self._forward(ids, (positions >= 0).long(), positions.clamp(min=0), cache))
+            caches.append(cache)
+        repeats = torch.tensor([len(request.keys) for request in requests], device=device)
+        source = torch.arange(len(requests), device=device).repeat_interleave(repeats)
+        if len(parts) > 1:
+            return torch.cat(logits)[source], joined_cache(caches, source, capacity)
+        if len(source) > len(requests):
+            caches[0].reorder_cache(source)  # type: ignore[arg-type]
+        return logits[0][source], caches[0]
+
     def _forward(
         self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: transformers.Cache
     ) -> torch.Tensor:
@@ -278,6 +293,16 @@ class TransformersLLM:
             return logits.argmax(dim=-1)
         noise = gumbel_noise(keys, step, logits.shape[1], logits.device)
         return noise.add_(logits, alpha=1 / temperature).argmax(dim=-1)
+
+
+def _split(requests: list[_Request], tokens: int) -> list[list[_Request]]:
+    """Consecutive parts of at most `tokens` prompt tokens, at least one request each; longest requests come first."""
+    parts: list[list[_Request]] = []
+    for request in requests:
+        if not parts or (len(parts[-1]) + 1) * len(parts[-1][0].tokens) > tokens:
+            parts.append([])
+        parts[-1].append(request)
+    return parts
 
 
 def _stop_tokens(
