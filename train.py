@@ -38,7 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {describe_os_error(error, run)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"\nstopped; go on with: python train.py --resume {run}", file=sys.stderr)
+        begun = run is not None and run.is_dir()
+        how = f"go on with: python train.py --resume {run}" if begun else "nothing was written"
+        print(f"\nstopped; {how}", file=sys.stderr)
         return 130
     return 0
 

@@ -58,6 +58,8 @@ def start_run(config: Config, runs: Path, *, progress: bool = True) -> RunFolder
         InputError: the folder exists, or something the configuration names cannot be used; then nothing is left behind.
     """
     folder = RunFolder(runs / config.name)
+    if runs.exists() and not runs.is_dir():
+        raise InputError(f"{runs}: not a folder, so no runs can go there; choose another one with --runs")
     if folder.root.exists():
         raise InputError(
             f"{folder.root}: exists already; go on with it (--resume {folder.root}), "

@@ -1,0 +1,107 @@
+"""Does a run that is killed at random moments end as one that was never stopped?
+
+    python benchmarks/kill_and_resume.py --config configs/quickstart.yaml --kills 10 [--seed 0] [any train.py settings]
+
+Trains once without a stop, then trains again, killing the process (SIGKILL) after a random time and resuming it, over
+as many runs as the wanted number of kills takes. Every run's results, database, selector, answers, logs and plots are
+compared with the first run's; "seconds" and "llm" in results.json are costs and differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from mrag_rl.evaluation.run_folder import ABLATIONS, RunFolder
+from mrag_rl.io import file_sha256, read_json
+from mrag_rl.memory import MemoryDatabase
+
+TRAIN = Path(__file__).resolve().parents[1] / "train.py"
+
+
+def outcome(folder: RunFolder) -> dict[str, object]:
+    """All that a run leaves behind but its costs, as hashes by name."""
+    results = read_json(folder.root / "results.json")
+    del results["seconds"], results["llm"]
+    found: dict[str, object] = {"results.json": json.dumps(results)}
+    parts = [folder, *(folder.ablation(name) for name in ABLATIONS)]
+    for part in parts:
+        with MemoryDatabase.open(part.database) as database:
+            found[f"{part.root.name}/database"] = database.digest()
+        for file in (part.log, *sorted(part.selector.glob("*"))):
+            found[f"{part.root.name}/{file.name}"] = file_sha256(file)
+    for file in (folder.root / "answers.jsonl", *sorted(folder.plots.iterdir())):
+        found[file.name] = file_sha256(file)
+    return found
+
+
+def stage(folder: RunFolder) -> str:
+    """The stage a stopped run was in."""
+    done = read_json(folder.state)["stages"] if folder.state.is_file() else {}
+    order = ("prepare", "train", "train_without_s", "train_without_r", "evaluate")
+    return next((name for name in order if name not in done), "complete")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--kill-seed", type=int, default=0)
+    arguments, settings = parser.parse_known_args()
+    moments = random.Random(arguments.kill_seed)
+    root = Path(tempfile.mkdtemp(prefix="kill_and_resume_"))
+
+    def command(name: str) -> list[str]:
+        runs = root / name
+        started = next(runs.glob("*/config.yaml"), None) if runs.is_dir() else None
+        if started is not None:
+            return [sys.executable, str(TRAIN), "--resume", str(started.parent)]
+        return [sys.executable, str(TRAIN), *settings, "--runs", str(runs)]
+
+    def folder(name: str) -> RunFolder:
+        return RunFolder(next((root / name).glob("*/config.yaml")).parent)
+
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    start = time.perf_counter()
+    subprocess.run(command("whole"), check=True, stdout=subprocess.DEVNULL)
+    whole = time.perf_counter() - start
+    expected = outcome(folder("whole"))
+    print(f"uninterrupted: {whole:.0f} s", flush=True)
+
+    kills = runs = differing = 0
+    while kills < arguments.kills:
+        name, where = f"killed_{runs}", []
+        runs += 1
+        while kills < arguments.kills:
+            process = subprocess.Popen(command(name), **quiet)  # type: ignore[call-overload]
+            try:
+                process.wait(timeout=moments.uniform(0, whole))
+                break
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                kills += 1
+                where.append(stage(folder(name)) if (root / name).is_dir() else "start")
+        subprocess.run(command(name), check=True, **quiet)  # type: ignore[call-overload]
+        found = outcome(folder(name))
+        wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
+        differing += bool(wrong)
+        print(
+            f"run {runs}, killed in {', '.join(where) or 'nothing'}: {'differs in ' + ', '.join(wrong) if wrong else 'identical'}"
+        )
+    print(f"{kills} kills over {runs} runs: {runs - differing} identical, {differing} differ")
+    if differing:
+        print(f"kept for inspection: {root}")
+        return 1
+    shutil.rmtree(root)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
