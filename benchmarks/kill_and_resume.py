@@ -92,9 +92,8 @@ def main() -> int:
         found = outcome(folder(name))
         wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
         differing += bool(wrong)
-        print(
-            f"run {runs}, killed in {', '.join(where) or 'nothing'}: {'differs in ' + ', '.join(wrong) if wrong else 'identical'}"
-        )
+        verdict = f"differs in {', '.join(wrong)}" if wrong else "identical"
+        print(f"run {runs}, killed in {', '.join(where) or 'nothing'}: {verdict}", flush=True)
     print(f"{kills} kills over {runs} runs: {runs - differing} identical, {differing} differ")
     if differing:
         print(f"kept for inspection: {root}")
