@@ -45,13 +45,13 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=Path("mrag_rl/data/llm"), help="folder to write (%(default)s)")
     parser.add_argument("--pairs", type=Path, help="JSONL of your own pairs; without it the bundled world is used")
     parser.add_argument("--task", choices=TASKS, help="the task of --pairs")
-    parser.add_argument("--steps", type=int, default=5000, help="optimizer steps (%(default)s)")
+    parser.add_argument("--steps", type=int, default=3000, help="optimizer steps (%(default)s)")
     parser.add_argument("--batch", type=int, default=32, help="sequences a step (%(default)s)")
     parser.add_argument("--width", type=int, default=192, help="hidden size (%(default)s)")
     parser.add_argument("--layers", type=int, default=4, help="decoder layers (%(default)s)")
     parser.add_argument("--vocabulary", type=int, default=3072, help="most tokens in the vocabulary (%(default)s)")
     parser.add_argument("--max-tokens", type=int, default=512, help="longer sequences are left out (%(default)s)")
-    parser.add_argument("--learning-rate", type=float, default=2e-3, help="peak, reached after 4%% of the steps")
+    parser.add_argument("--learning-rate", type=float, default=1.5e-3, help="peak, reached after 4%% of the steps")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of matrix products")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
@@ -241,6 +241,9 @@ def main() -> None:
             num_attention_heads=arguments.width // 32,
             max_position_embeddings=4 * arguments.max_tokens,
             tie_word_embeddings=True,
+            # The library's 0.02 suits wide models: at this width attention starts out uniform, and copying a fact from
+            # the source was not learned in 1,250 steps, against 200 with this.
+            initializer_range=0.06,
             bos_token_id=None,
             eos_token_id=tokenizer.eos_token_id,
             pad_token_id=tokenizer.pad_token_id,
