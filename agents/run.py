@@ -69,7 +69,8 @@ def start_run(config: Config, runs: Path, *, progress: bool = True) -> RunFolder
     try:
         return continue_run(folder, config, progress=progress)
     except InputError:
-        if not Stages(folder.state).done("prepare"):
+        # What the configuration names is checked before anything is written; later errors leave a run to go on with.
+        if [path.name for path in folder.root.iterdir()] == [folder.config.name]:
             shutil.rmtree(made, ignore_errors=True)
         raise
 

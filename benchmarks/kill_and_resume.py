@@ -31,12 +31,12 @@ def outcome(folder: RunFolder) -> dict[str, object]:
     results = read_json(folder.root / "results.json")
     del results["seconds"], results["llm"]
     found: dict[str, object] = {"results.json": json.dumps(results)}
-    parts = [folder, *(folder.ablation(name) for name in ABLATIONS)]
-    for part in parts:
+    parts = {"m_rag": folder} | {name: folder.ablation(name) for name in ABLATIONS}
+    for name, part in parts.items():
         with MemoryDatabase.open(part.database) as database:
-            found[f"{part.root.name}/database"] = database.digest()
+            found[f"{name} database"] = database.digest()
         for file in (part.log, *sorted(part.selector.glob("*"))):
-            found[f"{part.root.name}/{file.name}"] = file_sha256(file)
+            found[f"{name} {file.name}"] = file_sha256(file)
     for file in (folder.root / "answers.jsonl", *sorted(folder.plots.iterdir())):
         found[file.name] = file_sha256(file)
     return found
