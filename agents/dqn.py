@@ -56,7 +56,7 @@ class SeededReplayBuffer(ReplayBuffer):
     """
 
     def __init__(self, *args: Any, generator: np.random.Generator, **kwargs: Any) -> None:
-        super().__init__(*args, handle_timeout_termination=False, **kwargs)
+        super().__init__(*args, **kwargs)
         self.generator = generator
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> ReplayBufferSamples:
@@ -65,7 +65,7 @@ class SeededReplayBuffer(ReplayBuffer):
             self.observations[rows, 0],
             self.actions[rows, 0],
             self.next_observations[rows, 0],
-            self.dones[rows],
+            self.dones[rows],  # terminations alone: nothing here is truncated
             self.rewards[rows],
         )
         return ReplayBufferSamples(*map(self.to_torch, data))

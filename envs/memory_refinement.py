@@ -93,8 +93,8 @@ class MemoryRefinementVectorEnv(VectorEnv):
     - `pairs`, `query_embeddings`: where the default reset finds queries.
     - `max_new_tokens`: longest text the language model writes. `stopwatch`: accounts for the seconds.
 
-    The attribute `write_step` is the step number under which refinements are stored (`MemoryDatabase.refine`); it starts
-    at the step after the database's last.
+    The attribute `write_step` is the step number under which refinements are stored (`MemoryDatabase.refine`); it
+    starts at the step after the database's last.
 
     ## Version History
     - v0: first version.
@@ -240,9 +240,7 @@ class MemoryRefinementVectorEnv(VectorEnv):
 
     def _default_episodes(self) -> list[RefinementEpisode]:
         if not self.pairs or self.query_embeddings is None:
-            raise InputError(
-                "MemoryRefinement: reset() needs pairs and query_embeddings, or options={'episodes': [...]}"
-            )
+            raise InputError("reset() needs options={'episodes': [...]}, or pairs and query_embeddings to draw from")
         if len(self._order) < self.num_envs:
             rounds = -(-self.num_envs // len(self.pairs))
             fresh = [self.np_random.permutation(len(self.pairs)) for _ in range(rounds)]

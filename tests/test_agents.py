@@ -77,17 +77,21 @@ def test_only_allowed_actions_are_taken() -> None:
 
 def test_global_generators_are_neither_read_nor_advanced() -> None:
     def weights(seed: int) -> np.ndarray:
-        np.random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
         torch.manual_seed(seed)
         agent = DQNAgent(ARMS, ARMS, FAST, seed=7)
         play(agent, 3)
         return agent.weights()["w1"]
 
     np.testing.assert_array_equal(weights(1), weights(2))
-    numpy_state, torch_state = np.random.get_state(legacy=False)["state"]["key"].copy(), torch.get_rng_state()
+    numpy_state, torch_state = global_numpy_state(), torch.get_rng_state()
     play(DQNAgent(ARMS, ARMS, FAST, seed=7), 2)
-    np.testing.assert_array_equal(np.random.get_state(legacy=False)["state"]["key"], numpy_state)
+    np.testing.assert_array_equal(global_numpy_state(), numpy_state)
     assert torch.equal(torch.get_rng_state(), torch_state)
+
+
+def global_numpy_state() -> np.ndarray:
+    return np.random.get_state(legacy=False)["state"]["key"].copy()  # noqa: NPY002
 
 
 def test_weights_are_the_network() -> None:

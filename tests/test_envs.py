@@ -28,14 +28,14 @@ def database(tmp_path):
 def refinement_arguments(database, llm) -> dict:
     return {
         "database": database, "encoder": remembering_encoder(), "llm": llm, "metric": METRIC, "task": TASK,
-        "pairs": WORLD.splits.train, "query_embeddings": WORLD.train,
+        "max_new_tokens": 10, "pairs": WORLD.splits.train, "query_embeddings": WORLD.train,
     }  # fmt: skip
 
 
 def selection_arguments(database, llm) -> dict:
     return {
         "database": database, "pairs": WORLD.splits.train, "query_embeddings": WORLD.train, "llm": llm,
-        "metric": METRIC, "task": TASK,
+        "metric": METRIC, "task": TASK, "max_new_tokens": 10,
     }  # fmt: skip
 
 

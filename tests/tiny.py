@@ -129,6 +129,7 @@ class RememberingEncoder:
 
     def __init__(self) -> None:
         self.known: dict[str, np.ndarray] = {}
+        self.whole: dict[str, Embeddings] = {}
 
     def encode_standard(self, texts: Sequence[str]) -> np.ndarray:
         new = [text for text in dict.fromkeys(texts) if text not in self.known]
@@ -136,7 +137,10 @@ class RememberingEncoder:
         return np.stack([self.known[text] for text in texts])
 
     def encode(self, texts: Sequence[str]) -> Embeddings:
-        return encoder().encode(texts)
+        new = [text for text in dict.fromkeys(texts) if text not in self.whole]
+        made = encoder().encode(new) if new else None
+        self.whole |= {text: made[[row]] for row, text in enumerate(new)} if made else {}
+        return Embeddings.concatenate([self.whole[text] for text in texts])
 
 
 @cache

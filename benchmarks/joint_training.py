@@ -1,0 +1,87 @@
+"""How much faster does joint training learn from 64 queries at once than from one at a time?
+
+    python benchmarks/joint_training.py [--llm FOLDER] [--slots 64] [--repeats 3]
+
+Both forms train in this one process, turn and turn about, with the same language model, no cache, and a fresh copy of
+the database each time. Prints queries per second, their ratio, and the share of the time spent in the language model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from statistics import median
+
+from agents.dqn import DQNAgent, DQNConfig
+from agents.joint import JointTraining, train_jointly
+from envs.stopwatch import PARTS
+from mrag_rl.config import BUNDLED_LLM
+from mrag_rl.data.world import make_world
+from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.metrics.text import get_metric
+from mrag_rl.partitioning import fit_partitioning
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--llm", type=Path, default=BUNDLED_LLM)
+    parser.add_argument("--slots", type=int, default=64)
+    parser.add_argument("--batches", type=int, default=2, help="batches of `slots` queries a repeat")
+    parser.add_argument("--singles", type=int, default=16, help="queries one at a time a repeat")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--memories", type=int, default=1000)
+    arguments = parser.parse_args()
+
+    queries = arguments.slots * arguments.batches
+    splits = make_world("summarization", seed=0, database=arguments.memories, train=queries, dev=4, test=1)
+    encoder, llm, metric = TransformerEncoder.load(), TransformersLLM.load(arguments.llm), get_metric("rouge1")
+    memories, train, dev = (
+        encoder.encode([pair.source for pair in pairs]) for pairs in (splits.database, splits.train, splits.dev)
+    )
+    labels = [pair.labels for pair in splits.database]
+    partitioning = fit_partitioning("category", memories.standard, labels=labels, partitions=4, seed=0)
+
+    with tempfile.TemporaryDirectory() as folder:
+        original = MemoryDatabase.create(
+            Path(folder) / "original", splits.database, memories, partitioning, encoder_fingerprint=encoder.fingerprint
+        )
+
+        def seconds(slots: int, count: int, repeat: int) -> dict[str, float]:
+            """Train on `count` queries: the seconds by part."""
+            place = Path(folder) / f"{slots}-{repeat}"
+            place.mkdir()
+            original.copy_to(place / "database")
+            with MemoryDatabase.open(place / "database") as database:
+                agent_s = DQNAgent(database.partitions * database.heads, database.partitions, DQNConfig(), seed=0)
+                agent_r = DQNAgent(3, 3, DQNConfig(), seed=1)
+                settings = JointTraining(
+                    rounds=1, slots=slots, seed=repeat, consolidate=False, checkpoint_every=count, reward="equation_7"
+                )
+                return train_jointly(
+                    database, splits.train[:count], train[:count], splits.dev, dev,
+                    encoder=encoder, llm=llm, metric=metric, task="summarization", agent_s=agent_s, agent_r=agent_r,
+                    settings=settings, run_folder=place / "run", progress=False,
+                ).seconds  # fmt: skip
+
+        forms = {arguments.slots: queries, 1: min(arguments.singles, queries)}
+        seconds(arguments.slots, queries, arguments.repeats)  # warm-up
+        measured: dict[int, list[dict[str, float]]] = {slots: [] for slots in forms}
+        for repeat in range(arguments.repeats):
+            for slots, count in forms.items():
+                measured[slots].append(seconds(slots, count, repeat))
+        original.close()
+
+    rates = {}
+    for slots, runs in measured.items():
+        rates[slots] = median(forms[slots] / run["total"] for run in runs)
+        llm_share = median((run["generate"] + run["pool"]) / run["total"] for run in runs)
+        parts = " ".join(f"{part} {median(run[part] / run['total'] for run in runs):.1%}" for part in PARTS)
+        print(f"slots {slots:3d}: {rates[slots]:6.2f} queries/s, language model {llm_share:.1%} of the time ({parts})")
+    print(f"ratio: {rates[arguments.slots] / rates[1]:.1f}x")
+
+
+if __name__ == "__main__":
+    main()
