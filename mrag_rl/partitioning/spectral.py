@@ -12,7 +12,7 @@ from scipy.sparse.linalg import eigsh
 from mrag_rl.partitioning.kmeans import fit_centroids, nearest_centroid
 
 LINKS = 16  # HNSW's M: a node has up to 2 * LINKS neighbours in the base layer
-CONSTRUCTION = 40  # HNSW's efConstruction
+CONSTRUCTION = 64  # HNSW's efConstruction; with 40, islands of a cluster end up linked to another one
 NEIGHBOURS = 10  # that vote on a new vector's cluster
 DENSE = 500  # up to so many vectors all eigenvectors are computed: Lanczos needs more room than a small matrix has
 
@@ -58,7 +58,7 @@ def spectral_clusters(graph: sparse.csr_array, clusters: int, *, seed: int) -> n
     else:
         # A basis well over twice as large: eigenvalues of well-separated clusters lie close together, and are missed.
         start = np.random.default_rng(seed).standard_normal(nodes)
-        _, vectors = eigsh(affinity, k=clusters, ncv=max(4 * clusters, 40), which="LA", tol=1e-4, v0=start)
+        _, vectors = eigsh(affinity, k=clusters, ncv=max(4 * clusters, 40), which="LA", tol=1e-6, v0=start)
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     rows = np.ascontiguousarray(vectors / np.where(norms > 0, norms, 1), np.float32)
     return nearest_centroid(rows, fit_centroids(rows, clusters, seed=seed))
