@@ -45,7 +45,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=Path("mrag_rl/data/llm"), help="folder to write (%(default)s)")
     parser.add_argument("--pairs", type=Path, help="JSONL of your own pairs; without it the bundled world is used")
     parser.add_argument("--task", choices=TASKS, help="the task of --pairs")
-    parser.add_argument("--steps", type=int, default=3000, help="optimizer steps (%(default)s)")
+    parser.add_argument("--steps", type=int, default=1200, help="optimizer steps (%(default)s)")
     parser.add_argument("--batch", type=int, default=32, help="sequences a step (%(default)s)")
     parser.add_argument("--width", type=int, default=192, help="hidden size (%(default)s)")
     parser.add_argument("--layers", type=int, default=4, help="decoder layers (%(default)s)")
