@@ -39,7 +39,7 @@ from mrag_rl.evaluation.closing import (
 )
 from mrag_rl.evaluation.plots import label_by_partition, learning_curves, reward_by_partition
 from mrag_rl.evaluation.results import versions
-from mrag_rl.evaluation.run_folder import RunFolder, Stages, load_encoder, load_llm, with_cache
+from mrag_rl.evaluation.run_folder import RunFolder, Stages, load_encoder, load_llm, locked, with_cache
 from mrag_rl.generation.llm import LLM
 from mrag_rl.io import atomic_directory
 from mrag_rl.memory import MemoryDatabase
@@ -79,16 +79,24 @@ def continue_run(folder: RunFolder, config: Config, *, progress: bool = True) ->
     """Carry out the stages of a run that are not complete.
 
     Raises:
-        InputError: something the configuration names cannot be used, or a file cannot be written.
+        InputError: something the configuration names cannot be used, a file cannot be written, or another process is
+            at work on the run.
     """
+    with locked(folder):
+        return _continue(folder, config, progress=progress)
+
+
+def _continue(folder: RunFolder, config: Config, *, progress: bool) -> RunFolder:
     stages = Stages(folder.state)
     if stages.done("evaluate"):
         return folder
-    llm = load_llm(config.llm)
+    # Data first: a mistake there should not wait for a large model to load.
+    splits = None if stages.done("prepare") else load_splits(config.data, config.task)
     encoder = load_encoder(config)
-    if not stages.done("prepare"):
+    llm = load_llm(config.llm)
+    if splits is not None:
         _say(f"{config.name}: preparing data, embeddings and databases", progress)
-        stages.finish("prepare", _prepare(folder, config, encoder, progress=progress))
+        stages.finish("prepare", _prepare(folder, config, splits, encoder, progress=progress))
     with with_cache(llm, folder, config.llm) as cached:
         for stage, variant in _trainings(config).items():
             if not stages.done(stage):
@@ -126,10 +134,11 @@ def _make_folder(folder: RunFolder, config: Config) -> Path:
 # -- prepare -----------------------------------------------------------------------------------------------------------
 
 
-def _prepare(folder: RunFolder, config: Config, encoder: TransformerEncoder, *, progress: bool) -> dict[str, float]:
+def _prepare(
+    folder: RunFolder, config: Config, splits: Splits, encoder: TransformerEncoder, *, progress: bool
+) -> dict[str, float]:
     """Queries, their embeddings, and one unrefined database for each training. Returns seconds."""
     start = time.perf_counter()
-    splits = load_splits(config.data, config.task)
     with _spent() as encoding:
         memories = encoder.encode([pair.source for pair in splits.database], progress=progress)
         pairs = None

@@ -76,6 +76,16 @@ def test_loaded_selector_equals_pytorch(folder: Path) -> None:
     assert selector.info == INFO
 
 
+def test_an_exported_agent_is_the_agent(tmp_path: Path) -> None:
+    from agents.dqn import DQNAgent, DQNConfig
+
+    agent, states = DQNAgent(M * H, M, DQNConfig(), seed=3), make_states(300, 8)
+    normalizer = StateNormalizer.fit(states)
+    selector = export_selector(tmp_path / "s", weights=agent.weights(), normalizer=normalizer, info=INFO)
+    np.testing.assert_allclose(selector.q_values(states), agent.q_values(normalizer(states)), atol=1e-5)
+    np.testing.assert_array_equal(Selector.load(tmp_path / "s").select(states), agent.act(normalizer(states)))
+
+
 def test_onnx_equals_pytorch_within_1e_5(folder: Path) -> None:
     import onnxruntime
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -181,9 +183,34 @@ def load_llm(config: LLMConfig) -> TransformersLLM:
 
 @contextmanager
 def with_cache(llm: LLM, folder: RunFolder, config: LLMConfig) -> Iterator[LLM]:
-    """The language model behind the run's cache, if the configuration wants one."""
-    with ExitStack() as stack:
-        yield stack.enter_context(CachedLLM(llm, folder.cache)) if config.cache else llm
+    """The language model behind the run's cache, if the configuration wants one and it can be written."""
+    readable_only = folder.cache.exists() and not os.access(folder.cache, os.W_OK)
+    if not config.cache or readable_only:
+        yield llm
+        return
+    with CachedLLM(llm, folder.cache) as cached:
+        yield cached
+
+
+@contextmanager
+def locked(folder: RunFolder) -> Iterator[None]:
+    """Hold a run against other processes; the operating system lets go of it when this one ends, however it ends.
+
+    Raises InputError where another process holds it.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    with folder.config.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(
+                f"{folder.root}: another process is at work on this run; wait for it or stop it first"
+            ) from error
+        yield
 
 
 def check_encoder(database: MemoryDatabase, encoder: TransformerEncoder) -> None:
