@@ -75,7 +75,7 @@ def vote(vectors: np.ndarray, known: np.ndarray, clusters_of_known: np.ndarray, 
     return np.where(cosines[:, 0] > 1 - 1e-6, clusters_of_known[nearest[:, 0]], votes.argmax(1))
 
 
-def _row_products(vectors: np.ndarray, rows: np.ndarray, columns: np.ndarray, block: int = 100_000) -> np.ndarray:
+def _row_products(vectors: np.ndarray, rows: np.ndarray, columns: np.ndarray, block: int = 10_000) -> np.ndarray:
     products = np.empty(len(rows))
     for start in range(0, len(rows), block):
         part = slice(start, start + block)
