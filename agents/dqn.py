@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,38 +14,9 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.utils import polyak_update
 from stable_baselines3.common.vec_env import VecNormalize
 
+from mrag_rl.config import AgentConfig
+
 Arrays = dict[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class DQNConfig:
-    """Hyperparameters of one agent.
-
-    learning_rate: Adam's step size.
-    gamma: discount factor; 1 as in Equation 6. Of no consequence where an episode is one step long.
-    buffer_size: transitions kept for replay.
-    batch_size: transitions in one minibatch.
-    gradient_steps: minibatches for each training query seen since the last call of `learn` (Algorithm 1, line 22).
-    learning_starts: transitions stored before the first minibatch.
-    target_update_interval: minibatches between two copies of the network to the target network.
-    epsilon_start, epsilon_end, epsilon_fraction: the share of random actions falls linearly from the first to the
-        second over this fraction of the training.
-    hidden: width of the one hidden layer (tanh; the paper uses 25).
-    weight_decay: Adam's L2 penalty.
-    """
-
-    learning_rate: float = 2e-3
-    gamma: float = 1.0
-    buffer_size: int = 10_000
-    batch_size: int = 64
-    gradient_steps: int = 1
-    learning_starts: int = 64
-    target_update_interval: int = 100
-    epsilon_start: float = 1.0
-    epsilon_end: float = 0.05
-    epsilon_fraction: float = 0.6
-    hidden: int = 25
-    weight_decay: float = 0.0
 
 
 class SeededReplayBuffer(ReplayBuffer):
@@ -83,7 +53,7 @@ class DQNAgent:
     `model` is the stable-baselines3 DQN, ready for whatever else that library offers.
     """
 
-    def __init__(self, observation_dim: int, actions: int, hyper: DQNConfig, seed: int) -> None:
+    def __init__(self, observation_dim: int, actions: int, hyper: AgentConfig, seed: int) -> None:
         self.hyper = hyper
         exploration, replay, weights = np.random.SeedSequence(seed).spawn(3)
         self._exploration = np.random.default_rng(exploration)

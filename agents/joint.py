@@ -24,7 +24,7 @@ from tqdm import tqdm
 from agents.checkpoint import Checkpoint, latest_checkpoint, save_checkpoint
 from agents.dqn import Arrays
 from agents.heuristics import Agent
-from envs.memory_refinement import MemoryRefinementVectorEnv, RefinementEpisode, pair_text
+from envs.memory_refinement import MemoryRefinementVectorEnv, RefinementEpisode, embed_pairs, pair_text
 from envs.partition_selection import PartitionSelectionVectorEnv, RewardKind, StateKind, naive_scores, observe
 from envs.stopwatch import Stopwatch
 from mrag_rl.data.records import TextPair
@@ -32,7 +32,7 @@ from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.transformer import TransformerEncoder
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.prompts import Prompt
-from mrag_rl.memory.database import MemoryDatabase
+from mrag_rl.memory import Memory, MemoryDatabase
 from mrag_rl.metrics.text import Metric
 from mrag_rl.selector import StateNormalizer
 
@@ -46,7 +46,8 @@ class JointTraining:
     selection_steps: partitions chosen for a query, one after another (line 6); 1 is the paper's bandit.
     state, reward: Agent-S's, see `envs.partition_selection`.
     candidates, refinement_steps, temperature: Agent-R's K, steps an episode (line 11), and pool sampling.
-    consolidate: after each round, choose each refined memory's version anew (`consolidate`); False is the paper's.
+    consolidate: improvements are proposals until the end of the round, where each memory gets the target that serves
+        best the training queries routed to it; False is the paper's rule, an improvement replaces the target at once.
     patience: rounds without a better development score after which training stops.
     checkpoint_every: batches between checkpoints; the end of a round always makes one.
     max_new_tokens: longest text the language model writes.
@@ -170,6 +171,8 @@ class _JointTrainer:
                 state_embeddings = encoder.encode([pair_text(pair.source, pair.target) for pair in train])
         self.progress = _Progress()
         self.best: dict[str, Arrays] = {}
+        self.encoder = encoder
+        self.proposals: list[tuple[int, str]] = []  # (memory, target), of this round, in the order they were found
         checkpoint = latest_checkpoint(self.checkpoints)
         if checkpoint is None:
             database.rollback(0)
@@ -185,8 +188,8 @@ class _JointTrainer:
         self.refinement = MemoryRefinementVectorEnv(
             database, encoder, llm, metric, task,
             slots=settings.slots, candidates=settings.candidates, steps=settings.refinement_steps,
-            temperature=settings.temperature, seed=settings.seed, max_new_tokens=settings.max_new_tokens,
-            stopwatch=self.stopwatch,
+            temperature=settings.temperature, replace=not settings.consolidate, seed=settings.seed,
+            max_new_tokens=settings.max_new_tokens, stopwatch=self.stopwatch,
         )  # fmt: skip
         self.selection = PartitionSelectionVectorEnv(
             database, train, train_embeddings, llm, metric, task,
@@ -246,6 +249,9 @@ class _JointTrainer:
             self.agent_r.remember(states, actions, rewards, following, done)
             states = following
             self._note(reward_r=rewards, accepted=infos["accepted"])
+            if self.settings.consolidate:
+                better = infos["accepted"]
+                self.proposals += zip(infos["memories"][better].tolist(), infos["candidates"][better], strict=True)
         return infos["scores"]  # line 20: the rewards' sum takes the first score to this one
 
     # -- rounds ----------------------------------------------------------------------------------------------------
@@ -299,47 +305,73 @@ class _JointTrainer:
         return self._generate(prompts), actions
 
     def _consolidate(self) -> dict[str, Any]:
-        """Choose each refined memory's target anew, by the training queries that it would now serve.
+        """Choose the target of each memory that has a proposal or an earlier version.
 
-        Algorithm 1 keeps a candidate that helped the one query at hand, which may have been exploring and may have come
-        from quite another partition. Here every distinct version of a refined memory answers all training queries that
-        the greedy policy sends to it; the version with the best mean score becomes current, the earliest of equals, and
-        the original where no query is sent to it: nothing then speaks for the change.
+        Algorithm 1 replaces a memory's target as soon as another helped the one query at hand, which may have been
+        exploring and have come from quite another partition; the memory is then spoilt for all others, and the rewards
+        of those that meet it with it. Here the proposals of a round wait for its end. Then every distinct version and
+        proposal answers all training queries that the greedy policy routes to the memory; the best mean score becomes
+        current, the earliest of equals. A memory that no query is routed to stays as it is.
         """
-        database, at = self.database, self.progress
+        database = self.database
         with self.stopwatch("retrieve"):
-            refined = [memory for memory in database.records(np.arange(len(database))) if memory.version > 0]
             states = observe(database, self.selection.state_embeddings, self.settings.state, self.normalizer)
             served = database.retrieve(self.train_embeddings, self.agent_s.act(states), k=1).indices[:, 0]
         queries: dict[int, list[int]] = defaultdict(list)
-        for row, memory in enumerate(served):
-            queries[int(memory)].append(row)
-        trials: list[tuple[int, int, int]] = []  # (memory, version, training row)
-        prompts: list[Prompt] = []
-        for memory in refined:
-            versions: dict[str, int] = {}  # distinct targets and where they come first
+        for row, memory in enumerate(served.tolist()):
+            queries[memory].append(row)
+        refined = [memory.index for memory in database.records(np.arange(len(database))) if memory.version > 0]
+        memories = database.records(sorted({*refined, *(index for index, _ in self.proposals)} & queries.keys()))
+        targets: dict[int, dict[str, int | None]] = {}  # distinct targets, and the version that each first was
+        for memory in memories:
+            targets[memory.index] = {}
             for version in database.history(memory.index):
-                versions.setdefault(version.target, version.version)
-            for target, number in versions.items():
-                for row in queries[memory.index]:
-                    trials.append((memory.index, number, row))
-                    prompts.append(Prompt(self.task, self.train[row].source, ((memory.source, target),)))
-        hypotheses = self._generate(prompts)
+                targets[memory.index].setdefault(version.target, version.version)
+        for index, target in self.proposals:
+            if index in targets:
+                targets[index].setdefault(target, None)
+        self.proposals = []
+
+        trials = [
+            (memory, target, row)
+            for memory in memories
+            for target in targets[memory.index]
+            for row in queries[memory.index]
+        ]
+        hypotheses = self._generate(
+            [Prompt(self.task, self.train[row].source, ((memory.source, target),)) for memory, target, row in trials]
+        )
         with self.stopwatch("score"):
-            scores = self.metric.scores(hypotheses, [self.train[row].target for _, _, row in trials])
-        by_version: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for (index, number, _), score in zip(trials, scores, strict=True):
-            by_version[index][number].append(float(score))
-        changes: dict[int, list[int]] = defaultdict(list)
-        for memory in refined:
-            means = {number: float(np.mean(values)) for number, values in by_version[memory.index].items()}
-            best = max(means, key=lambda number: (means[number], -number), default=0)
-            if database.history(memory.index)[best].target != memory.target:
-                changes[best].append(memory.index)
+            scores = self.metric.scores(hypotheses, [self.train[row].target for *_, row in trials])
+        by_target: dict[tuple[int, str], list[float]] = defaultdict(list)
+        for (memory, target, _), score in zip(trials, scores.tolist(), strict=True):
+            by_target[memory.index, target].append(score)
+        changes = []
+        for memory in memories:
+            best = max(targets[memory.index], key=lambda target: np.mean(by_target[memory.index, target]))
+            if best != memory.target:
+                changes.append((memory, best, targets[memory.index][best]))
+        self._store(changes)
+        return {"consolidated": len(memories), "changed": len(changes), "trials": len(trials)}
+
+    def _store(self, changes: list[tuple[Memory, str, int | None]]) -> None:
+        """Give memories their new targets: one of their own versions, or, where that is None, a new one."""
+        new = [(memory, target) for memory, target, version in changes if version is None]
+        pair_embeddings = None
+        if new and self.database.has_pairs:
+            with self.stopwatch("encode"):
+                sources, targets = [memory.source for memory, _ in new], [target for _, target in new]
+                pair_embeddings = embed_pairs(self.encoder, sources, targets)
+        step, note = self.progress.step, "consolidated"
         with self.stopwatch("store"):
-            for number, indices in sorted(changes.items()):
-                database.revert(indices, number, step=at.step, note="consolidated")
-        return {"consolidated": len(refined), "changed": sum(map(len, changes.values())), "trials": len(trials)}
+            if new:
+                self.database.refine(
+                    np.array([memory.index for memory, _ in new]), [target for _, target in new],
+                    step=step, note=note, pair_embeddings=pair_embeddings,
+                )  # fmt: skip
+            for version in sorted({version for *_, version in changes if version is not None}):
+                back = [memory.index for memory, _, of in changes if of == version]
+                self.database.revert(back, version, step=step, note=note)
 
     def _baseline(self) -> np.ndarray:
         """score(h_naive) of the training queries on the unrefined database; zeros where the reward does not ask."""
@@ -379,6 +411,7 @@ class _JointTrainer:
             "agent_s": self.agent_s.state_dict(),
             "agent_r": self.agent_r.state_dict(),
             "refinement": self.refinement.state_dict(),
+            "proposals": {"json": np.frombuffer(json.dumps(self.proposals).encode(), np.uint8)},
             "given": given,
         }
         save_checkpoint(self.checkpoints, Checkpoint(at.step, arrays | self.best, vars(at).copy()))
@@ -388,6 +421,8 @@ class _JointTrainer:
         self.agent_s.load_state_dict(checkpoint.arrays["agent_s"])
         self.agent_r.load_state_dict(checkpoint.arrays["agent_r"])
         self.refinement.load_state_dict(checkpoint.arrays["refinement"])
+        proposals = json.loads(checkpoint.arrays["proposals"]["json"].tobytes())
+        self.proposals = [(index, target) for index, target in proposals]
         self.best = {name: arrays for name, arrays in checkpoint.arrays.items() if name.startswith("best_")}
 
     def _open_log(self, tensorboard: Path) -> None:

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from agents.dqn import DQNAgent, DQNConfig
+from agents.dqn import DQNAgent
 from agents.heuristics import Agent, GreedyCandidate, NearestPartition
 from agents.joint import JointTraining, train_jointly
 from envs.memory_refinement import pair_text
 from envs.partition_selection import state_size
-from mrag_rl.config import AgentConfig, Config, DataConfig, config_to_yaml
+from mrag_rl.config import Config, DataConfig, config_to_yaml
 from mrag_rl.data import Splits, TextPair, load_pairs, save_pairs, split_pairs
 from mrag_rl.data.world import make_world
 from mrag_rl.encoders import Embeddings, TransformerEncoder
@@ -214,12 +214,12 @@ def _train(
             agent_s = NearestPartition(database.partitions)
         else:
             agent_s = DQNAgent(
-                state_size(database, config.state), database.partitions, _dqn(config.agent_s), _seed(config.seed, "s")
+                state_size(database, config.state), database.partitions, config.agent_s, _seed(config.seed, "s")
             )
         agent_r: Agent = GreedyCandidate()
         if variant != "without_r":
             candidates = config.refinement.candidates
-            agent_r = DQNAgent(candidates, candidates, _dqn(config.agent_r), _seed(config.seed, "r"))
+            agent_r = DQNAgent(candidates, candidates, config.agent_r, _seed(config.seed, "r"))
         result = train_jointly(
             database,
             splits["train"],
@@ -268,10 +268,6 @@ def _joint_training(config: Config) -> JointTraining:
         max_new_tokens=config.llm.max_new_tokens,
         seed=config.seed,
     )
-
-
-def _dqn(config: AgentConfig) -> DQNConfig:
-    return DQNConfig(**asdict(config))
 
 
 def _seed(seed: int, agent: str) -> int:

@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from agents.dqn import DQNAgent, DQNConfig
+from agents.dqn import DQNAgent
+from mrag_rl.config import AgentConfig
 from agents.joint import JointTraining, train_jointly
 from envs.stopwatch import PARTS
 from mrag_rl.config import BUNDLED_LLM
@@ -55,8 +56,8 @@ def main() -> None:
             place.mkdir()
             original.copy_to(place / "database")
             with MemoryDatabase.open(place / "database") as database:
-                agent_s = DQNAgent(database.partitions * database.heads, database.partitions, DQNConfig(), seed=0)
-                agent_r = DQNAgent(3, 3, DQNConfig(), seed=1)
+                agent_s = DQNAgent(database.partitions * database.heads, database.partitions, AgentConfig(), seed=0)
+                agent_r = DQNAgent(3, 3, AgentConfig(), seed=1)
                 settings = JointTraining(
                     rounds=1, slots=slots, seed=repeat, consolidate=False, checkpoint_every=count, reward="equation_7"
                 )

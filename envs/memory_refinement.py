@@ -84,13 +84,15 @@ class MemoryRefinementVectorEnv(VectorEnv):
     these steps, so nothing beyond them is bootstrapped. There is no automatic reset.
 
     Writes of one batched step happen in slot order: where two slots hold the same memory, the later slot's candidate
-    stands, and both are in its history. An empty candidate never replaces a target.
+    stands, and both are in its history. An empty candidate never replaces a target. With `replace=False` nothing is
+    written: what would have been is told in the infos, and whoever runs the episodes decides.
 
     ## Arguments
     - `database`, `encoder`, `llm`, `metric`, `task`: the rooms it plays in; `encoder` embeds h and the candidates.
     - `slots`: most queries at once. `candidates`: K. `steps`: J. `temperature`: of the pool's sampling.
     - `seed`: of the pools and the default shuffle.
     - `pairs`, `query_embeddings`: where the default reset finds queries.
+    - `replace`: whether an improvement replaces the memory's target at once (Algorithm 1, line 16).
     - `max_new_tokens`: longest text the language model writes. `stopwatch`: accounts for the seconds.
 
     The attribute `write_step` is the step number under which refinements are stored (`MemoryDatabase.refine`); it
@@ -114,6 +116,7 @@ class MemoryRefinementVectorEnv(VectorEnv):
         candidates: int = 3,
         steps: int = 3,
         temperature: float = 1.0,
+        replace: bool = True,
         seed: int = 0,
         pairs: Sequence[TextPair] = (),
         query_embeddings: Embeddings | None = None,
@@ -125,6 +128,7 @@ class MemoryRefinementVectorEnv(VectorEnv):
                 raise InputError(f"refinement {name} is {value}: give 1 or more")
         self.database, self.encoder, self.llm, self.metric, self.task = database, encoder, llm, metric, task
         self.candidates, self.steps, self.temperature, self.seed = candidates, steps, temperature, seed
+        self.replace = replace
         self.pairs, self.query_embeddings = pairs, query_embeddings
         self.max_new_tokens = max_new_tokens
         self.stopwatch = stopwatch or Stopwatch()
@@ -167,8 +171,8 @@ class MemoryRefinementVectorEnv(VectorEnv):
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Try candidates `actions` (B,).
 
-        Infos hold, for each slot, "scores" (of the best hypothesis so far), "hypotheses", "accepted" and "trials" (the
-        score of the answer just tried).
+        Infos hold, for each slot, "scores" (of the best hypothesis so far), "hypotheses", "memories" (indices),
+        "candidates" (the texts just tried), "trials" (the scores of the answers they gave) and "accepted".
         """
         count, offset = len(self._episodes), self._taken * self.candidates
         chosen = [pool[offset + int(action)] for pool, action in zip(self._pools, actions, strict=True)]
@@ -185,12 +189,16 @@ class MemoryRefinementVectorEnv(VectorEnv):
         self._scores = np.where(accepted, trial_scores, self._scores)
         rows = np.flatnonzero(accepted)
         if len(rows):
-            self._replace(rows, [chosen[row] for row in rows], [trials[row] for row in rows])
+            self._improve(rows, [trials[row] for row in rows])
+            if self.replace:
+                self._store(rows, [chosen[row] for row in rows])
         self._taken += 1
         done = self._taken == self.steps
         infos = {
             "scores": self._scores.copy(),
             "hypotheses": np.array(self._hypotheses, object),
+            "memories": self._memories.copy(),
+            "candidates": np.array(chosen, object),
             "accepted": accepted,
             "trials": trial_scores.copy(),
         }
@@ -220,16 +228,18 @@ class MemoryRefinementVectorEnv(VectorEnv):
                 max_new_tokens=self.max_new_tokens,
             )
 
-    def _replace(self, rows: np.ndarray, targets: list[str], hypotheses: list[str]) -> None:
-        """Store better targets and hypotheses of the slots `rows`."""
+    def _improve(self, rows: np.ndarray, hypotheses: list[str]) -> None:
+        """Take better hypotheses in the slots `rows`."""
         for row, hypothesis in zip(rows, hypotheses, strict=True):
             self._hypotheses[row] = hypothesis
-        pair_embeddings = None
         with self.stopwatch("encode"):
             self._hypothesis_vectors[rows] = self.encoder.encode_standard(hypotheses)
-            if self.database.has_pairs:  # the "peeking" state follows the targets
-                texts = [pair_text(self._sources[row], target) for row, target in zip(rows, targets, strict=True)]
-                pair_embeddings = self.encoder.encode(texts)
+
+    def _store(self, rows: np.ndarray, targets: list[str]) -> None:
+        """Replace the targets of the memories in the slots `rows`."""
+        sources = [self._sources[row] for row in rows]
+        with self.stopwatch("encode"):
+            pair_embeddings = embed_pairs(self.encoder, sources, targets) if self.database.has_pairs else None
         with self.stopwatch("store"):
             self.database.refine(self._memories[rows], targets, step=self.write_step, pair_embeddings=pair_embeddings)
 
@@ -304,3 +314,8 @@ def make_vector_env(num_envs: int = 1, **kwargs: Any) -> MemoryRefinementVectorE
 def pair_text(source: str, target: str) -> str:
     """Source and target as the one text that the "peeking" state of Equation 1 embeds."""
     return f"{source}\n{target}"
+
+
+def embed_pairs(encoder: TransformerEncoder, sources: Sequence[str], targets: Sequence[str]) -> Embeddings:
+    """The embeddings of N memories for the "peeking" state."""
+    return encoder.encode([pair_text(source, target) for source, target in zip(sources, targets, strict=True)])

@@ -174,16 +174,18 @@ class AgentConfig:
 
     hidden: int = 25
     """Units of the hidden layer (the paper: 25)."""
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     """Learning rate of Adam."""
+    weight_decay: float = 0.01
+    """L2 penalty of Adam: a few hundred queries are soon learned by heart."""
     gamma: float = 1.0
     """Discount per step; 1 as in Equation 6 ("when future rewards are not discounted")."""
     buffer_size: int = 50_000
     """Transitions kept for replay."""
-    batch_size: int = 64
+    batch_size: int = 128
     """Transitions in a minibatch."""
-    gradient_steps: int = 32
-    """Minibatches after each batch of queries."""
+    gradient_steps: int = 1
+    """Minibatches for each training query."""
     learning_starts: int = 64
     """Transitions seen before learning begins."""
     target_update_interval: int = 200
@@ -207,8 +209,8 @@ class RefinementConfig:
     temperature: float = 1.0
     """Sampling temperature of the candidates; 0 would make them all alike."""
     consolidate: bool = True
-    """After each round keep, for each refined memory, the version that serves best the training queries routed to it;
-    false is the paper's rule, where the last improvement stays."""
+    """Improvements are proposals until a round ends; then each memory gets the target that serves best the training
+    queries routed to it. false is the paper's rule: an improvement replaces the memory's target at once."""
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from agents.checkpoint import load_arrays, save_arrays
-from agents.dqn import DQNAgent, DQNConfig
+from agents.dqn import DQNAgent
 from agents.heuristics import Agent, GreedyCandidate, LinUCB, NearestPartition, RandomPartition
+from mrag_rl.config import AgentConfig
 
 ARMS = 4
-FAST = DQNConfig(learning_starts=32, batch_size=32, gradient_steps=1)
+FAST = AgentConfig(learning_starts=32, batch_size=32, gradient_steps=1)
 
 
 def bandit(rng: np.random.Generator, size: int) -> np.ndarray:
@@ -43,7 +44,7 @@ def test_lin_ucb_learns_it_too_and_random_does_not() -> None:
 
 def test_discounting_reaches_back_through_an_episode() -> None:
     """Two steps; only the second pays. The first state's value is the discounted reward."""
-    agent = DQNAgent(2, 2, DQNConfig(gamma=0.5, learning_starts=1, batch_size=32, target_update_interval=20), seed=0)
+    agent = DQNAgent(2, 2, AgentConfig(gamma=0.5, learning_starts=1, batch_size=32, target_update_interval=20), seed=0)
     first, second = np.array([[1.0, 0.0]], np.float32), np.array([[0.0, 1.0]], np.float32)
     for action in (0, 1):
         agent.remember(first, np.array([action]), np.array([0.0]), second, np.array([False]))
@@ -106,7 +107,7 @@ def test_weights_are_the_network() -> None:
 @pytest.mark.parametrize("kind", ["dqn", "dqn_wrapped_buffer", "linucb", "random"])
 def test_a_stored_agent_continues_bit_by_bit(kind: str, tmp_path) -> None:
     def make() -> Agent:
-        small = DQNConfig(learning_starts=32, batch_size=32, buffer_size=100, target_update_interval=50)
+        small = AgentConfig(learning_starts=32, batch_size=32, buffer_size=100, target_update_interval=50)
         return {
             "dqn": lambda: DQNAgent(ARMS, ARMS, FAST, seed=3),
             "dqn_wrapped_buffer": lambda: DQNAgent(ARMS, ARMS, small, seed=3),

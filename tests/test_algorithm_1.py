@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.dqn import DQNAgent, DQNConfig
+from agents.dqn import DQNAgent
 from agents.joint import JointTraining, train_jointly
+from mrag_rl.config import AgentConfig
 from mrag_rl.generation.prompts import Prompt
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
@@ -21,7 +22,7 @@ from tests.tiny import ScriptedLLM, remembering_encoder, tiny_llm, tiny_world
 
 WORLD = tiny_world(train=10)
 TASK, K, J = "summarization", 3, 3
-HYPER = DQNConfig(learning_starts=8, batch_size=8, target_update_interval=10)
+HYPER = AgentConfig(learning_starts=8, batch_size=8, target_update_interval=10)
 
 
 def make_agents(database: MemoryDatabase, state: str) -> tuple[DQNAgent, DQNAgent]:

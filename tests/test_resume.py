@@ -7,14 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.dqn import DQNAgent, DQNConfig
+from agents.dqn import DQNAgent
 from agents.heuristics import GreedyCandidate, LinUCB
 from agents.joint import JointResult, JointTraining, train_jointly
+from mrag_rl.config import AgentConfig
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from tests.tiny import ScriptedLLM, encoder, remembering_encoder, tiny_llm, tiny_world
 
-HYPER = DQNConfig(learning_starts=8, batch_size=8, target_update_interval=10)
+HYPER = AgentConfig(learning_starts=8, batch_size=8, target_update_interval=10)
 
 
 class Stopped(Exception):
