@@ -2,7 +2,8 @@
 
     python benchmarks/generation.py [--model FOLDER] [--prompts 64] [--temperature 1.0] [--dtype float32] [--threads 2]
 
-The bundled world's summarization prompts, one memory each. All three ways get the same model, the same noise and the
+The bundled world's summarization prompts, one memory each (or none: with --samples 9, the call that draws Agent-R's
+candidates). All three ways get the same model, the same noise and the
 same token budget a batch; `generate` adds the noise in a LogitsProcessor. Seconds are processor time, which other
 programs on the machine disturb less than wall-clock time.
 """
@@ -71,8 +72,10 @@ def main() -> None:
     parser.add_argument("--model", default=str(Path(__file__).parents[1] / "mrag_rl/data/llm"))
     parser.add_argument("--prompts", type=int, default=64)
     parser.add_argument("--samples", type=int, default=1)
+    parser.add_argument("--demonstrations", type=int, choices=(0, 1), default=1)
     parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--max-new-tokens", type=int, default=64)
+    parser.add_argument("--batch-tokens", type=int, default=16384)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=2, help="each way runs so often, in turn; the fastest counts")
@@ -81,10 +84,10 @@ def main() -> None:
 
     pairs = make_world("summarization", seed=0, database=args.prompts, train=args.prompts, dev=1, test=1)
     prompts = [
-        Prompt("summarization", pair.source, ((memory.source, memory.target),))
+        Prompt("summarization", pair.source, ((memory.source, memory.target),)[: args.demonstrations])
         for pair, memory in zip(pairs.train, pairs.database, strict=True)
     ]
-    llm = TransformersLLM.load(args.model, dtype=args.dtype)
+    llm = TransformersLLM.load(args.model, dtype=args.dtype, batch_tokens=args.batch_tokens)
     arguments = {"samples": args.samples, "temperature": args.temperature, "max_new_tokens": args.max_new_tokens}
     few = prompts[: max(1, len(prompts) // 8)]
     ways = {

@@ -1,6 +1,7 @@
 """Generation is a function of its arguments, for any decoder-only model, and samples by the model's probabilities."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from transformers import (
 from mrag_rl.errors import InputError
 from mrag_rl.generation import Prompt, messages, render
 from mrag_rl.generation.prompts import shorten
+from mrag_rl.generation.quantization import quantize_nf4, weight_bytes
 from mrag_rl.generation.sampling import gumbel_noise, row_key
 from mrag_rl.generation.transformers_llm import TransformersLLM
 
@@ -46,7 +48,7 @@ def small_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
 
 
-def small_model(architecture: str, vocabulary: int) -> PreTrainedModel:
+def small_model(architecture: str, vocabulary: int, width: int = 32) -> PreTrainedModel:
     """A randomly initialised model whose weights are large enough that its probabilities differ."""
     torch.manual_seed(0)
     shape = {
@@ -56,15 +58,15 @@ def small_model(architecture: str, vocabulary: int) -> PreTrainedModel:
         "pad_token_id": 1,
         "initializer_range": 0.2,
     }
-    llama = {**shape, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-    llama |= {"intermediate_size": 64, "max_position_embeddings": 512, "tie_word_embeddings": True}
+    llama = {**shape, "hidden_size": width, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    llama |= {"intermediate_size": 2 * width, "max_position_embeddings": 512, "tie_word_embeddings": True}
     if architecture == "llama":
         return LlamaForCausalLM(LlamaConfig(**llama))
     if architecture == "mistral":
         return MistralForCausalLM(MistralConfig(**llama, sliding_window=16))
     if architecture == "mixtral":
         return MixtralForCausalLM(MixtralConfig(**llama, num_local_experts=4, sliding_window=None))
-    return GPT2LMHeadModel(GPT2Config(**shape, n_embd=32, n_layer=2, n_head=4, n_positions=512))
+    return GPT2LMHeadModel(GPT2Config(**shape, n_embd=width, n_layer=2, n_head=4, n_positions=512))
 
 
 ARCHITECTURES = ["llama", "gpt2", "mistral", "mixtral"]
@@ -290,6 +292,50 @@ def test_the_fingerprint_follows_weights_and_precision(folders: dict[str, Path],
     others = [TransformersLLM.load(folders["gpt2"]), TransformersLLM.load(folders["llama"], dtype="bfloat16")]
     assert len({llama.fingerprint, *(llm.fingerprint for llm in others)}) == 3
     assert others[1].generate(some_prompts(2), samples=2, temperature=1.0, max_new_tokens=4)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2", "mixtral"])
+def test_nf4_reaches_every_matrix_and_still_writes(
+    architecture: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("bitsandbytes")
+    tokenizer = small_tokenizer()
+    small_model(architecture, len(tokenizer), width=128).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    full = TransformersLLM.load(tmp_path)
+    small = TransformersLLM.load(tmp_path, quantization="nf4")
+    assert small.fingerprint != full.fingerprint
+    kept = sum(weight_bytes(module) for module in full.model.modules() if isinstance(module, torch.nn.Embedding))
+    # 4 bits a weight and a float32 scale for 64 of them, against 32 bits: 0.14; norms, biases and codes add to it.
+    share = (weight_bytes(small.model) - kept) / (weight_bytes(full.model) - kept)
+    assert 0.14 < share < 0.16
+    for name, parameter in full.model.named_parameters():
+        module, _, attribute = name.rpartition(".")
+        restored = getattr(small.model.get_submodule(module), attribute)
+        if parameter.ndim >= 2:
+            assert torch.corrcoef(torch.stack([parameter.flatten(), restored.flatten()]))[0, 1] > 0.99
+    prompts = some_prompts(5)
+    texts = small.generate(prompts, samples=2, temperature=1.0, max_new_tokens=6)
+    assert texts == [small.generate([p], samples=2, temperature=1.0, max_new_tokens=6)[0] for p in prompts]
+    monkeypatch.setitem(sys.modules, "bitsandbytes.nn.parametrize", None)
+    with pytest.raises(InputError, match="needs bitsandbytes"):
+        TransformersLLM.load(tmp_path, quantization="nf4")
+
+
+def test_nf4_refuses_a_model_that_it_cannot_reach() -> None:
+    pytest.importorskip("bitsandbytes")
+    model = small_model("llama", 400, width=48)  # Rows of 48 are no whole blocks
+    with pytest.raises(InputError, match=r"reached only .*% of the weights of LlamaForCausalLM"):
+        quantize_nf4(model, "cpu")
+
+
+def test_long_batches_are_prefilled_in_parts_with_the_same_texts(llama: TransformersLLM) -> None:
+    rng = np.random.default_rng(5)
+    prompts = [Prompt("summarization", " ".join(rng.choice(WORDS, rng.integers(20, 70)))) for _ in range(40)]
+    together = llama.generate(prompts, samples=2, temperature=1.0, max_new_tokens=8)
+    some = range(0, 40, 7)
+    alone = [llama.generate([prompts[i]], samples=2, temperature=1.0, max_new_tokens=8)[0] for i in some]
+    assert [together[i] for i in some] == alone
 
 
 def test_what_is_no_llm_is_refused_by_name(folders: dict[str, Path], tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation.kv_cache import growing_cache, grows_everywhere, joined_cache
 from mrag_rl.generation.llm import Usage, one_seed_per_prompt
 from mrag_rl.generation.prompts import TEMPLATES, Prompt, messages, render, shorten
+from mrag_rl.generation.quantization import quantize_nf4
 from mrag_rl.generation.sampling import gumbel_noise, row_key
 
 _FINGERPRINTED = ("*.safetensors", "*.json", "*.model", "*.jinja", "*.txt")
@@ -85,7 +86,7 @@ class TransformersLLM:
             name_or_path: A folder with `config.json`, tokenizer and `.safetensors` weights, or a hub name.
             dtype: float32, bfloat16 or float16.
             device: A torch device.
-            quantization: None, or "nf4" for 4-bit weights (needs bitsandbytes).
+            quantization: None, or "nf4" for 4-bit weights (needs bitsandbytes; see `quantize_nf4`).
             batch_tokens: Upper bound of rows x (longest prompt + new tokens) in a batch.
             revision: Branch, tag or commit on the hub.
 
@@ -106,7 +107,10 @@ class TransformersLLM:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise InputError(f"cannot load the LLM at {name_or_path}: {reason}; give a decoder-only model") from error
         fingerprint = _fingerprint(folder, f"{dtype} {quantization}")
-        model.to(device)  # type: ignore[arg-type]  # transformers hides the signature behind a wrapper
+        if quantization == "nf4":
+            quantize_nf4(model, device)
+        else:
+            model.to(device)  # type: ignore[arg-type]  # transformers hides the signature behind a wrapper
         return cls(model, tokenizer, fingerprint=fingerprint, batch_tokens=batch_tokens)
 
     def generate(
