@@ -263,6 +263,7 @@ def _joint_training(config: Config) -> JointTraining:
         refinement_steps=config.refinement.steps,
         temperature=config.refinement.temperature,
         consolidate=config.refinement.consolidate,
+        evidence=config.refinement.evidence,
         patience=config.training.patience,
         checkpoint_every=config.training.checkpoint_every,
         max_new_tokens=config.llm.max_new_tokens,

@@ -210,7 +210,9 @@ class RefinementConfig:
     """Sampling temperature of the candidates; 0 would make them all alike."""
     consolidate: bool = True
     """Improvements are proposals until a round ends; then each memory gets the target that serves best the training
-    queries routed to it. false is the paper's rule: an improvement replaces the memory's target at once."""
+    queries nearest to it. false is the paper's rule: an improvement replaces the memory's target at once."""
+    evidence: int = 5
+    """Training queries that each target of a memory is tried on in a consolidation."""
 
 
 @dataclass(frozen=True)
