@@ -125,7 +125,7 @@ class EncoderConfig:
     """Attention layer whose heads are read; -1 is the last."""
     pooling: Literal["first", "last", "mean"] | None = None
     """Token whose head outputs are taken; null is the first token of an encoder, the last of a decoder."""
-    batch_tokens: int = 8192
+    batch_tokens: int = 1024
     """Tokens in one batch, padding included."""
     device: str = "cpu"
     """Torch device, such as cpu or cuda."""
