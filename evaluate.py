@@ -1,6 +1,7 @@
-"""Evaluate the systems of a run, or answer one text with it.
+"""Evaluate the systems of a run, pool runs of several seeds, or answer one text with a run.
 
 python evaluate.py systems --run runs/quickstart
+python evaluate.py pool --runs runs/seed0 runs/seed1 runs/seed2 --output runs/seeds
 python evaluate.py ask --run runs/quickstart --text "The harbour council met on Monday ..."
 """
 
@@ -34,8 +35,22 @@ SYSTEMS_EXAMPLES = """\
 examples:
   python evaluate.py systems --run runs/quickstart
       all systems; prints the table, writes runs/quickstart/evaluation/
-  python evaluate.py systems --run runs/quickstart --systems naive m_rag --output /tmp/two
-      two of them, written to /tmp/two
+  python evaluate.py systems --run runs/quickstart --systems naive m_rag --output two
+      two of them, written to two
+"""
+
+POOL_HELP = """\
+Score the answers of several finished runs as one: the same configuration under several seeds, say.
+
+Give each run a test set of its own (--data.world_seed), for the intervals take all answers to be independent.
+"""
+
+POOL_EXAMPLES = """\
+examples:
+  for s in 0 1 2; do
+    python train.py --config configs/summarization.yaml --name s$s --seed $s --data.world_seed $s
+  done
+  python evaluate.py pool --runs runs/s0 runs/s1 runs/s2 --output runs/seeds
 """
 
 ASK_EXAMPLES = """\
@@ -57,7 +72,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = _Parser(prog="evaluate.py", description=__doc__, formatter_class=form)
-    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser, metavar="{systems,ask}")
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser, metavar="{systems,pool,ask}")
     systems = commands.add_parser(
         "systems",
         help="compare all systems on the run's test pairs",
@@ -68,6 +83,15 @@ def _parser() -> argparse.ArgumentParser:
     systems.add_argument("--run", type=Path, required=True, metavar="RUN", help="a run folder that train.py made")
     systems.add_argument("--systems", nargs="+", metavar="NAME", help="which systems (default: those of the run)")
     systems.add_argument("--output", type=Path, metavar="DIR", help="where to write (default: RUN/evaluation)")
+    pool = commands.add_parser(
+        "pool",
+        help="several runs as one table",
+        description=POOL_HELP,
+        epilog=POOL_EXAMPLES,
+        formatter_class=form,
+    )
+    pool.add_argument("--runs", nargs="+", type=Path, required=True, metavar="RUN", help="finished runs of one task")
+    pool.add_argument("--output", type=Path, required=True, metavar="DIR", help="where to write")
     ask = commands.add_parser(
         "ask",
         help="answer one text and show how",
@@ -89,6 +113,12 @@ def _systems(arguments: argparse.Namespace) -> str:
     return evaluate_again(arguments.run, systems=arguments.systems, output=arguments.output)
 
 
+def _pool(arguments: argparse.Namespace) -> str:
+    from mrag_rl.evaluation.pooling import pool_runs
+
+    return pool_runs(arguments.runs, arguments.output)
+
+
 def _ask(arguments: argparse.Namespace) -> str:
     from mrag_rl.evaluation.ask import answer_text, explanation
 
@@ -100,7 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
     try:
         arguments = _parser().parse_args(argv)
-        print(_systems(arguments) if arguments.command == "systems" else _ask(arguments))
+        print({"systems": _systems, "pool": _pool, "ask": _ask}[arguments.command](arguments))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -371,6 +371,7 @@ _AT_LEAST_ONE = (
     ),
     "refinement.candidates",
     "refinement.steps",
+    "refinement.evidence",
     "training.rounds",
     "training.slots",
     "training.selection_steps",
