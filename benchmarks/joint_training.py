@@ -1,6 +1,6 @@
 """How much faster does joint training learn from 64 queries at once than from one at a time?
 
-    python benchmarks/joint_training.py [--llm FOLDER] [--slots 64] [--repeats 3]
+    python benchmarks/joint_training.py [--llm FOLDER] [--slots 64] [--repeats 3] [--bfloat16]
 
 Both forms train in this one process, turn and turn about, with the same language model, no cache, and a fresh copy of
 the database each time. Prints queries per second, their ratio, and the share of the time spent in the language model.
@@ -14,10 +14,9 @@ from pathlib import Path
 from statistics import median
 
 from agents.dqn import DQNAgent
-from mrag_rl.config import AgentConfig
 from agents.joint import JointTraining, train_jointly
 from envs.stopwatch import PARTS
-from mrag_rl.config import BUNDLED_LLM
+from mrag_rl.config import BUNDLED_LLM, AgentConfig
 from mrag_rl.data.world import make_world
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.generation.transformers_llm import TransformersLLM
@@ -34,10 +33,12 @@ def main() -> None:
     parser.add_argument("--singles", type=int, default=16, help="queries one at a time a repeat")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--memories", type=int, default=1000)
+    parser.add_argument("--bfloat16", action="store_true", help="embed hypotheses and candidates in bfloat16")
     arguments = parser.parse_args()
 
     queries = arguments.slots * arguments.batches
     splits = make_world("summarization", seed=0, database=arguments.memories, train=queries, dev=4, test=1)
+    candidate_encoder = TransformerEncoder.load(dtype="bfloat16") if arguments.bfloat16 else None
     encoder, llm, metric = TransformerEncoder.load(), TransformersLLM.load(arguments.llm), get_metric("rouge1")
     memories, train, dev = (
         encoder.encode([pair.source for pair in pairs]) for pairs in (splits.database, splits.train, splits.dev)
@@ -64,7 +65,7 @@ def main() -> None:
                 return train_jointly(
                     database, splits.train[:count], train[:count], splits.dev, dev,
                     encoder=encoder, llm=llm, metric=metric, task="summarization", agent_s=agent_s, agent_r=agent_r,
-                    settings=settings, run_folder=place / "run", progress=False,
+                    settings=settings, run_folder=place / "run", candidate_encoder=candidate_encoder, progress=False,
                 ).seconds  # fmt: skip
 
         forms = {arguments.slots: queries, 1: min(arguments.singles, queries)}

@@ -92,6 +92,7 @@ class MemoryRefinementVectorEnv(VectorEnv):
     - `slots`: most queries at once. `candidates`: K. `steps`: J. `temperature`: of the pool's sampling.
     - `seed`: of the pools and the default shuffle.
     - `pairs`, `query_embeddings`: where the default reset finds queries.
+    - `pair_encoder`: embeds refined memories for the "peeking" state; `encoder` where None.
     - `replace`: whether an improvement replaces the memory's target at once (Algorithm 1, line 16).
     - `max_new_tokens`: longest text the language model writes. `stopwatch`: accounts for the seconds.
 
@@ -120,6 +121,7 @@ class MemoryRefinementVectorEnv(VectorEnv):
         seed: int = 0,
         pairs: Sequence[TextPair] = (),
         query_embeddings: Embeddings | None = None,
+        pair_encoder: TransformerEncoder | None = None,
         max_new_tokens: int = 64,
         stopwatch: Stopwatch | None = None,
     ) -> None:
@@ -130,6 +132,7 @@ class MemoryRefinementVectorEnv(VectorEnv):
         self.candidates, self.steps, self.temperature, self.seed = candidates, steps, temperature, seed
         self.replace = replace
         self.pairs, self.query_embeddings = pairs, query_embeddings
+        self.pair_encoder = pair_encoder or encoder
         self.max_new_tokens = max_new_tokens
         self.stopwatch = stopwatch or Stopwatch()
         self.write_step = database.last_step + 1
@@ -239,7 +242,7 @@ class MemoryRefinementVectorEnv(VectorEnv):
         """Replace the targets of the memories in the slots `rows`."""
         sources = [self._sources[row] for row in rows]
         with self.stopwatch("encode"):
-            pair_embeddings = embed_pairs(self.encoder, sources, targets) if self.database.has_pairs else None
+            pair_embeddings = embed_pairs(self.pair_encoder, sources, targets) if self.database.has_pairs else None
         with self.stopwatch("store"):
             self.database.refine(self._memories[rows], targets, step=self.write_step, pair_embeddings=pair_embeddings)
 
