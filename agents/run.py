@@ -206,6 +206,8 @@ def _train(
     hypothesis is tried (the paper's greedy rule).
     """
     folder = run.ablation(variant) if variant else run
+    dtype = config.refinement.dtype
+    candidate_encoder = load_encoder(config, dtype) if dtype != "float32" else None
     splits = {split: load_pairs(run.pairs(split)) for split in ("train", "dev")}
     embeddings = {split: Embeddings.load(run.embeddings(split)) for split in splits}
     with MemoryDatabase.open(folder.database) as database:
@@ -234,6 +236,7 @@ def _train(
             agent_r=agent_r,
             settings=_joint_training(config),
             run_folder=folder.root,
+            candidate_encoder=candidate_encoder,
             progress=progress,
         )
         if isinstance(agent_s, DQNAgent):

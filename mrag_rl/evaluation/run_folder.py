@@ -156,8 +156,8 @@ def open_trained(folder: RunFolder) -> Iterator[TrainedSystem]:
         yield TrainedSystem(database, selector)
 
 
-def load_encoder(config: Config) -> TransformerEncoder:
-    """The run's encoder. Raises InputError where it is missing or has the wrong hash."""
+def load_encoder(config: Config, dtype: str = "float32") -> TransformerEncoder:
+    """The run's encoder in a precision. Raises InputError where it is missing or has the wrong hash."""
     encoder = config.encoder
     return TransformerEncoder.load(
         encoder.name,
@@ -166,6 +166,7 @@ def load_encoder(config: Config) -> TransformerEncoder:
         pooling=encoder.pooling,
         device=encoder.device,
         batch_tokens=encoder.batch_tokens,
+        dtype=dtype,
     )
 
 
