@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tiny_llm import write_tiny_llm
+from tiny import write_tiny_llm
 
 import evaluate
 import train

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_llm import write_tiny_llm
+from tiny import write_tiny_llm
 
 import evaluate
 import train
@@ -21,6 +21,7 @@ from mrag_rl import Selector
 from mrag_rl.config import load_config
 from mrag_rl.data import load_pairs
 from mrag_rl.data.world import make_world
+from mrag_rl.evaluation.run_folder import RunFolder, locked
 from mrag_rl.memory import MemoryDatabase
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,12 +31,12 @@ ROOT = Path(__file__).resolve().parents[1]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("cli")
     world = make_world("summarization", seed=0, database=100, train=1, dev=1, test=1)
-    write_tiny_llm(path / "llm", [f"{pair.source}\n{pair.target}" for pair in world.database])
+    write_tiny_llm(path / "llm", [pair.target for pair in world.database])
     sizes = "{database: 60, train: 16, dev: 8, test: 12}"
     agent = "{gradient_steps: 1, learning_starts: 8, batch_size: 8}"
     (path / "config.yaml").write_text(
         f"name: tiny\ntask: summarization\ndata: {{sizes: {sizes}}}\n"
-        f"llm: {{name: {path / 'llm'}, max_new_tokens: 10}}\nagent_s: {agent}\nagent_r: {agent}\n"
+        f"llm: {{name: {path / 'llm'}, max_new_tokens: 20}}\nagent_s: {agent}\nagent_r: {agent}\n"
         "refinement: {steps: 2}\ntraining: {rounds: 2, slots: 4, checkpoint_every: 1}\nevaluation: {bootstrap: 200}\n"
     )
     return path
@@ -159,7 +160,15 @@ def test_asking_reads_only_what_is_allowed(run: Path, capsys: pytest.CaptureFixt
 def start(folder: Path, arguments: list[str]) -> subprocess.Popen[bytes]:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(ROOT / "train.py"), *arguments]
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        # Tests that run in the background of a shell inherit that Ctrl-C is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 def stop_when(process: subprocess.Popen[bytes], ready: Callable[[], bool], how: signal.Signals) -> bytes:
@@ -185,6 +194,12 @@ def test_a_killed_run_ends_as_the_uninterrupted_one(folder: Path, run: Path) -> 
     assert second.returncode == 130 and b"--resume killed/tiny" in message and b"Traceback" not in message
     assert train.main(["--resume", str(other)]) == 0
     assert outcome(other) == outcome(run)
+
+
+def test_two_processes_do_not_share_a_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with locked(RunFolder(run)):
+        assert train.main(["--resume", str(run)]) == 2
+    assert "another process" in capsys.readouterr().err
 
 
 def test_help_shows_how(capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,9 +77,10 @@ def test_loaded_selector_equals_pytorch(folder: Path) -> None:
 
 
 def test_an_exported_agent_is_the_agent(tmp_path: Path) -> None:
-    from agents.dqn import DQNAgent, DQNConfig
+    from agents.dqn import DQNAgent
+    from mrag_rl.config import AgentConfig
 
-    agent, states = DQNAgent(M * H, M, DQNConfig(), seed=3), make_states(300, 8)
+    agent, states = DQNAgent(M * H, M, AgentConfig(), seed=3), make_states(300, 8)
     normalizer = StateNormalizer.fit(states)
     selector = export_selector(tmp_path / "s", weights=agent.weights(), normalizer=normalizer, info=INFO)
     np.testing.assert_allclose(selector.q_values(states), agent.q_values(normalizer(states)), atol=1e-5)
