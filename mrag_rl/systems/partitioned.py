@@ -46,10 +46,13 @@ def learned_partition(database: MemoryDatabase, selector: Selector) -> Chooser:
 
 
 def nearest_partition(database: MemoryDatabase) -> Chooser:
-    """The partition that holds the memory with the highest standard similarity."""
+    """The partition whose nearest memories, head by head, are most similar to the query on average.
+
+    With the standard similarity it would always be the partition of the whole database's nearest memory.
+    """
 
     def choose(texts: Sequence[str], queries: Embeddings) -> np.ndarray:
-        return database.states(queries, "single")[:, :, 0].argmax(axis=1)
+        return database.states(queries, "per_head").mean(axis=2).argmax(axis=1)
 
     return choose
 
