@@ -36,7 +36,6 @@ from mrag_rl.memory import Memory, MemoryDatabase
 from mrag_rl.metrics.text import Metric
 from mrag_rl.selector import StateNormalizer
 
-
 # Nearest memories of each training query in which `evidence` for a memory is looked for.
 NEIGHBOURS = 20
 
