@@ -49,9 +49,9 @@ BUNDLED_LLM = Path(__file__).parent / "data" / "llm"
 class WorldSizes:
     """How many pairs of the bundled world go into each part."""
 
-    database: int = 2000
+    database: int = 400
     """Memories in the database."""
-    train: int = 800
+    train: int = 600
     """Queries that the agents train on."""
     dev: int = 200
     """Queries that choose the checkpoint and say when to stop."""
