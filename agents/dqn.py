@@ -150,9 +150,9 @@ class DQNAgent:
 
     def weights(self) -> Arrays:
         """The network as q = w2 tanh(w1 z + b1) + b2: w1 (hidden, dim), b1, w2 (actions, hidden), b2; float32."""
-        first, _, second = self.model.q_net.q_net
-        named = {"w1": first.weight, "b1": first.bias, "w2": second.weight, "b2": second.bias}
-        return {name: tensor.detach().numpy().copy() for name, tensor in named.items()}
+        layers = self.model.q_net.q_net.state_dict()
+        names = {"w1": "0.weight", "b1": "0.bias", "w2": "2.weight", "b2": "2.bias"}
+        return {ours: layers[theirs].numpy().copy() for ours, theirs in names.items()}
 
     def state_dict(self) -> Arrays:
         """All that a bit-exact continuation needs, as flat named arrays."""
