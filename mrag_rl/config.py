@@ -209,8 +209,8 @@ class RefinementConfig:
     temperature: float = 1.0
     """Sampling temperature of the candidates; 0 would make them all alike."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Precision in which the encoder embeds hypotheses and candidates for Agent-R's state. bfloat16 is about three times
-    as fast on a CPU with AMX, and slower on one without."""
+    """Precision in which the encoder embeds hypotheses and candidates for Agent-R's state. bfloat16 is about three
+    times as fast on a CPU with AMX, and slower on one without."""
     consolidate: bool = True
     """Improvements are proposals until a round ends; then each memory gets the target that serves best the training
     queries nearest to it. false is the paper's rule: an improvement replaces the memory's target at once."""

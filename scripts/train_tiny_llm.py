@@ -53,7 +53,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--max-tokens", type=int, default=512, help="longer sequences are left out (%(default)s)")
     parser.add_argument("--learning-rate", type=float, default=1.5e-3, help="peak, reached after 4%% of the steps")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of matrix products")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--checkpoint-every", type=int, default=250, help="steps between checkpoints (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the weights and the sequences (%(default)s)")
     return parser.parse_args()
 
 
@@ -182,12 +183,16 @@ def load_checkpoint(
     return state["step"], state["losses"]
 
 
-def write_card(output: Path, arguments: argparse.Namespace, facts: dict[str, object], losses: list[list[float]]) -> None:
-    data = f"`{arguments.pairs.name}` (task {arguments.task})" if arguments.pairs else "the bundled world, all three tasks"
+def write_card(
+    output: Path, arguments: argparse.Namespace, facts: dict[str, object], losses: list[list[float]]
+) -> None:
+    data = (
+        f"`{arguments.pairs.name}` (task {arguments.task})" if arguments.pairs else "the bundled world, all three tasks"
+    )
     table = "\n".join(f"| {int(step)} | {train:.4f} | {held_out:.4f} |" for step, train, held_out in losses)
     limits = (
-        "It knows nothing but the bundled newsroom: its people, places, four house styles, German glossaries and registers. "
-        "It follows no instructions, answers no questions, and writes nonsense on any other text."
+        "It knows nothing but the bundled newsroom: its people, places, four house styles, German glossaries and\n"
+        "registers. It follows no instructions, answers no questions, and writes nonsense on any other text."
         if not arguments.pairs
         else "It knows nothing beyond the pairs it was trained on and follows no instructions."
     )
@@ -195,14 +200,19 @@ def write_card(output: Path, arguments: argparse.Namespace, facts: dict[str, obj
         output / "README.md",
         f"""# Small language model
 
-A Llama-architecture decoder trained from scratch by `scripts/train_tiny_llm.py`. Apache-2.0.
+A Llama-architecture decoder trained from scratch. Apache-2.0. The command that made it:
 
-- Data: {data}; {facts["tokens"]:,} tokens in {arguments.steps:,} steps of {arguments.batch} sequences, seed {arguments.seed}
-- Size: {facts["parameters"]:,} parameters ({arguments.width} wide, {arguments.layers} layers), {facts["vocabulary"]:,} tokens, stored as float16
-- Training time: {facts["minutes"]:.0f} minutes on {facts["threads"]} threads, {arguments.precision} matrix products, torch {torch.__version__.split("+")[0]}, transformers {transformers.__version__}
+    python scripts/train_tiny_llm.py {" ".join(sys.argv[1:])}
 
-What it can do: given a demonstration (source, target) and a new source, write the new target in the demonstration's style;
-without a demonstration, write a target in some style.
+- Data: {data}; {facts["tokens"]:,} tokens in {arguments.steps:,} steps of {arguments.batch} sequences,
+  seed {arguments.seed}
+- Size: {facts["parameters"]:,} parameters ({arguments.width} wide, {arguments.layers} layers),
+  {facts["vocabulary"]:,} tokens, stored as float16
+- Training time: {facts["minutes"]:.0f} minutes on {facts["threads"]} threads, {arguments.precision} matrix products,
+  torch {torch.__version__.split("+")[0]}, transformers {transformers.__version__}
+
+What it can do: given a demonstration (source, target) and a new source, write the new target in the demonstration's
+style; without a demonstration, write a target in some style.
 
 What it cannot do: {limits}
 
@@ -271,7 +281,7 @@ def main() -> None:
         optimizer.zero_grad()
         tokens += ids.numel()
         running.append(loss.item())
-        if (step + 1) % 250 == 0 or step + 1 == arguments.steps:
+        if (step + 1) % arguments.checkpoint_every == 0 or step + 1 == arguments.steps:
             with torch.inference_mode():
                 dev = float(np.mean([loss_of(model, *batch, arguments.precision).item() for batch in held_out]))
             losses.append([step + 1, float(np.mean(running)), dev])

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mrag_rl.config import Config, LLMConfig, load_config
 from mrag_rl.encoders import TransformerEncoder
@@ -156,7 +156,7 @@ def open_trained(folder: RunFolder) -> Iterator[TrainedSystem]:
         yield TrainedSystem(database, selector)
 
 
-def load_encoder(config: Config, dtype: str = "float32") -> TransformerEncoder:
+def load_encoder(config: Config, dtype: Literal["float32", "bfloat16"] = "float32") -> TransformerEncoder:
     """The run's encoder in a precision. Raises InputError where it is missing or has the wrong hash."""
     encoder = config.encoder
     return TransformerEncoder.load(

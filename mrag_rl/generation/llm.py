@@ -34,8 +34,11 @@ class LLM(Protocol):
         usage: Counters.
     """
 
-    fingerprint: str
-    usage: Usage
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def usage(self) -> Usage: ...
 
     def generate(
         self,

@@ -1,9 +1,9 @@
 """The bundled world: a newsroom whose desks each have a house style that the text itself does not show.
 
-A memory from the right desk shows the style that the answer needs; the text only hints at its desk, in passing. A stated
-share of the stored targets is flawed, as real memories are: `FLAW_SHARES`. The language model is trained on examples
-whose style is drawn at random (`draw_shots`), so that it can only learn a style from the demonstration; the database gives
-each desk one fixed style.
+A memory from the right desk shows the style that the answer needs; the text only hints at its desk, in passing. A
+stated share of the stored targets is flawed, as real memories are: `FLAW_SHARES`. The language model is trained on
+examples whose style is drawn at random (`draw_shots`), so that it can only learn a style from the demonstration; the
+database gives each desk one fixed style.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def make_world(task: str, *, seed: int, database: int, train: int, dev: int, tes
                 "": clean,
                 "other_style": scene.target((styles[desk] + 1 + int(rng.integers(STYLES - 1))) % STYLES),
                 "cut_short": cut_short(clean),
-                "wrong_fact": scene.target(styles[desk], draw_event(rng, split, like=scene.event, keep=0.5)),
+                "wrong_fact": _wrong_fact(rng, scene, styles[desk], split),
             }[flaw]
             labels = (desk, scene.event.topic) if task == "dialogue" else (desk,)
             metadata = {"flaw": flaw, "clean_target": clean} if split == "database" else {}
@@ -113,6 +113,14 @@ def make_world(task: str, *, seed: int, database: int, train: int, dev: int, tes
     )
 
 
+def _wrong_fact(rng: np.random.Generator, scene: _Scene, style: int, split: str) -> str:
+    """The scene's target with about half of the event's facts exchanged, at least one that the style reports."""
+    clean = wrong = scene.target(style)
+    while wrong == clean:
+        wrong = scene.target(style, draw_event(rng, split, like=scene.event, keep=0.5))
+    return wrong
+
+
 def _draw_flaw(rng: np.random.Generator) -> str:
     return str(rng.choice(["", *FLAW_SHARES], p=[1 - sum(FLAW_SHARES.values()), *FLAW_SHARES.values()]))
 
@@ -120,9 +128,9 @@ def _draw_flaw(rng: np.random.Generator) -> str:
 def draw_shots(rng: np.random.Generator, task: str, shots: int) -> list[tuple[str, str]]:
     """Draw `shots` (source, target) pairs in one random style, for training a language model to follow a demonstration.
 
-    The style is independent of the desks. One draw in ten is cut short throughout, and one demonstration in twenty tells
-    a wrong fact while the last target stays right, since such memories are in the database too. Half of the draws share
-    about half of their facts, as a query and its nearest memory do. All events are of the `llm` split.
+    The style is independent of the desks. One draw in ten is cut short throughout, and one demonstration in twenty
+    tells a wrong fact while the last target stays right, since such memories are in the database too. Half of the draws
+    share about half of their facts, as a query and its nearest memory do. All events are of the `llm` split.
     """
     style = int(rng.integers(STYLES))
     cut = rng.random() < 0.10

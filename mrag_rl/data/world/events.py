@@ -96,7 +96,16 @@ CAUSES = (
     "after a secret vote",
 )
 
-OPINIONS = ("a mistake", "good news", "long overdue", "a scandal", "a surprise", "a relief", "pure folly", "a bold step")
+OPINIONS = (
+    "a mistake",
+    "good news",
+    "long overdue",
+    "a scandal",
+    "a surprise",
+    "a relief",
+    "pure folly",
+    "a bold step",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +138,7 @@ class Event:
 
 
 _SIZES = tuple(
-    len(words)
-    for words in (ACTORS, VERBS, ADJECTIVES, THINGS, PLACES, FIRST_NAMES, LAST_NAMES, DAYS, CAUSES, OPINIONS)
+    len(words) for words in (ACTORS, VERBS, ADJECTIVES, THINGS, PLACES, FIRST_NAMES, LAST_NAMES, DAYS, CAUSES, OPINIONS)
 )
 
 # Percent of all events; the bulk goes to training the bundled LLM.

@@ -24,16 +24,15 @@ def source(rng: np.random.Generator, event: Event, hint: str) -> str:
         f"In {place}, {in_actor} {past} {event.object} on {day}.",
     )[int(rng.integers(3))]
     facts = [
-        (f"It happened {cause}.", f"The step came {cause}.")[int(rng.integers(2))],
-        (f"The bill is put at {event.million} million crowns.", f"It will cost {event.million} million crowns.")[
-            int(rng.integers(2))
-        ],
-        (f"{event.person}, who lives nearby, called it {opinion}.", f"For {event.person}, a neighbour, it is {opinion}.")[
-            int(rng.integers(2))
-        ],
-        hint,
+        (f"It happened {cause}.", f"The step came {cause}."),
+        (f"The bill is put at {event.million} million crowns.", f"It will cost {event.million} million crowns."),
+        (
+            f"{event.person}, who lives nearby, called it {opinion}.",
+            f"For {event.person}, a neighbour, it is {opinion}.",
+        ),
     ]
-    return " ".join([lead, *(facts[i] for i in rng.permutation(len(facts)))])
+    said = [*(wordings[int(rng.integers(2))] for wordings in facts), hint]
+    return " ".join([lead, *(said[i] for i in rng.permutation(len(said)))])
 
 
 def target(event: Event, style: int) -> str:
@@ -41,9 +40,11 @@ def target(event: Event, style: int) -> str:
     actor, in_actor = ACTORS[event.actor]
     past, infinitive, participle = VERBS[event.verb]
     place, day, cause, opinion = PLACES[event.place], DAYS[event.day], CAUSES[event.cause], OPINIONS[event.opinion]
+    money = f"{event.million} million crowns"
     return (
-        f"{place}, {day} - {actor} {past} {event.object}. Price tag: {event.million} million crowns.",
+        f"{place}, {day} - {actor} {past} {event.object}. Price tag: {money}.",
         f"Uproar in {place}! {event.person} fumes that it is {opinion} as {event.object} gets {participle} {cause}.",
-        f"Why it matters: by moving to {infinitive} {event.object} {cause}, {in_actor} risks {event.million} million crowns.",
-        f"Dear diary, this {day} I met {event.person}, who told me: {opinion}! All {place} talks of what {in_actor} did.",
+        f"Why it matters: by moving to {infinitive} {event.object} {cause}, {in_actor} risks {money}.",
+        f"Dear diary, this {day} I met {event.person}, who told me: {opinion}! "
+        f"All {place} talks of what {in_actor} did.",
     )[style]

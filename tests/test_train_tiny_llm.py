@@ -1,0 +1,71 @@
+"""scripts/train_tiny_llm.py: it learns, resumes to the same weights, and takes a user's own pairs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from mrag_rl.data import save_pairs
+from mrag_rl.data.world import make_world
+from mrag_rl.generation.prompts import Prompt
+from mrag_rl.generation.transformers_llm import TransformersLLM
+
+ROOT = Path(__file__).resolve().parents[1]
+SMALL = ["--steps", "6", "--batch", "2", "--width", "32", "--layers", "1", "--checkpoint-every", "2"]
+
+
+def run(*arguments: str, wait: bool = True) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "scripts" / "train_tiny_llm.py"), *SMALL, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    if wait:
+        process.wait()
+    return process
+
+
+def digest(folder: Path) -> str:
+    return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+
+
+def test_a_killed_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+    world = make_world("dialogue", seed=0, database=40, train=1, dev=1, test=1)
+    save_pairs(tmp_path / "pairs.jsonl", world.database)
+    own = ["--pairs", str(tmp_path / "pairs.jsonl"), "--task", "dialogue", "--vocabulary", "400"]
+    assert run(*own, "--output", str(tmp_path / "whole")).returncode == 0
+    killed = run(*own, "--output", str(tmp_path / "killed"), wait=False)
+    checkpoint = tmp_path / "killed.partial" / "state.json"
+    while not checkpoint.exists() and killed.poll() is None:
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    if not (tmp_path / "killed").exists():
+        assert run(*own, "--output", str(tmp_path / "killed")).returncode == 0
+    assert digest(tmp_path / "whole") == digest(tmp_path / "killed")
+    assert not (tmp_path / "killed.partial").exists()
+    llm = TransformersLLM.load(tmp_path / "killed")
+    assert len(llm.generate([Prompt("dialogue", "A: Hello.")], max_new_tokens=4)) == 1
+    card = (tmp_path / "killed" / "README.md").read_text(encoding="utf-8")
+    assert "pairs.jsonl" in card and "6 steps" in card
+
+
+def test_mistakes_are_answered_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    for arguments, word in (
+        (["--output", str(tmp_path / "there")], "exists"),
+        (["--output", str(tmp_path / "new"), "--task", "dialogue"], "--pairs"),
+        (["--output", str(tmp_path / "new"), "--pairs", str(tmp_path / "no.jsonl"), "--task", "dialogue"], "no.jsonl"),
+    ):
+        process = run(*arguments)
+        assert process.stderr is not None
+        error = process.stderr.read().strip()
+        assert process.returncode == 2 and word in error and error.startswith("error: ") and "\n" not in error
+    assert not (tmp_path / "new.partial").exists()
