@@ -63,7 +63,7 @@ class JointTraining:
     slots: int = 64
     selection_steps: int = 1
     state: StateKind = "per_head"
-    reward: RewardKind = "equation_7"
+    reward: RewardKind = "first_hypothesis"
     candidates: int = 3
     refinement_steps: int = 3
     temperature: float = 1.0

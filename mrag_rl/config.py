@@ -259,7 +259,7 @@ class Config:
     state: StateKind = "per_head"
     """What Agent-S sees: similarities per_head (M x H), single (M), or peeking (M x H against source and target of the
     memories, as Equation 1; the reference answer is embedded in training)."""
-    reward: RewardKind = "equation_7"
+    reward: RewardKind = "first_hypothesis"
     """Agent-S's reward: equation_7 (final score less the first hypothesis's), fixed_baseline (final score less the
     naive system's), or first_hypothesis (the first hypothesis's score less the naive system's)."""
     metric: MetricName | None = None
