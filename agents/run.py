@@ -305,7 +305,8 @@ def _plots(folder: RunFolder, evaluation: Evaluation) -> None:
     series = {
         "Agent-S's reward": [(record["step"], record["reward_s"]) for record in batches],
         "Agent-R's reward": [(record["step"], record["reward_r"]) for record in batches],
-        "score in training": [(record["step"], record["final_score"]) for record in batches],
+        "first answer's score": [(record["step"], record["first_score"]) for record in batches],
+        "refined answer's score": [(record["step"], record["final_score"]) for record in batches],
         "score on dev": [(record["step"], record["dev"]) for record in rounds],
     }
     learning_curves(folder.plots, "learning_curves", series, xlabel="step")
