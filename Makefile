@@ -42,7 +42,7 @@ type: $(VENV)/.installed-dev  ## check types
 	$(BIN)/mypy
 
 bench: $(VENV)/.installed  ## run every benchmark (long)
-	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python -m benchmarks.$$(basename $$script .py); done
 
 constraints: $(VENV)/.installed-dev  ## write the installed versions to constraints.txt
 	@{ sed -n '/^#/p' constraints.txt; \

@@ -1,6 +1,6 @@
 """How many actions a second does an agent choose, all slots at once against one slot at a time?
 
-    OMP_NUM_THREADS=1 python benchmarks/action_selection.py [--slots 64]
+    OMP_NUM_THREADS=1 python -m benchmarks.action_selection [--slots 64]
 
 Compares the DQN agent with itself, and with stable-baselines3's own `predict`. Prints actions per second and ratios.
 """

@@ -1,6 +1,6 @@
 """How many texts a second does the encoder embed, and what do batches and bfloat16 change?
 
-    python benchmarks/encoding.py [--texts 256] [--words 20] [--encoder all-MiniLM-L6-v2]
+    python -m benchmarks.encoding [--texts 256] [--words 20] [--encoder all-MiniLM-L6-v2]
 
 Prints a Markdown table: texts a second of encode (standard and heads) and encode_standard, beside one text at a time,
 and how far bfloat16 moves cosine similarities: the largest and mean change over all pairs of texts, and how often a

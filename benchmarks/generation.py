@@ -1,6 +1,6 @@
 """How much faster is our decoding loop than transformers' `generate`, and than one prompt at a time?
 
-    python benchmarks/generation.py [--model FOLDER] [--prompts 64] [--temperature 1.0] [--dtype float32] [--threads 2]
+    python -m benchmarks.generation [--model FOLDER] [--prompts 64] [--temperature 1.0] [--dtype float32] [--threads 2]
 
 The bundled world's summarization prompts, one memory each (or none: with --samples 9, the call that draws Agent-R's
 candidates). All three ways get the same model, the same noise and the

@@ -1,6 +1,6 @@
 """How much faster does joint training learn from 64 queries at once than from one at a time?
 
-    python benchmarks/joint_training.py [--llm FOLDER] [--slots 64] [--repeats 3] [--bfloat16]
+    python -m benchmarks.joint_training [--llm FOLDER] [--slots 64] [--repeats 3] [--bfloat16]
 
 Both forms train in this one process, turn and turn about, with the same language model, no cache, and a fresh copy of
 the database each time. Prints queries per second, their ratio, and the share of the time spent in the language model.

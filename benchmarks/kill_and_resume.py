@@ -1,6 +1,6 @@
 """Does a run that is killed at random moments end as one that was never stopped?
 
-    python benchmarks/kill_and_resume.py --config configs/quickstart.yaml --kills 10 [--seed 0] [any train.py settings]
+    python -m benchmarks.kill_and_resume --config configs/quickstart.yaml --kills 10 [--seed 0] [any train.py settings]
 
 Trains once without a stop, then trains again, killing the process (SIGKILL) after a random time and resuming it, over
 as many runs as the wanted number of kills takes. Every run's results, database, selector, answers, logs and plots are

@@ -1,6 +1,6 @@
 """How long does each partitioner take on planted clusters, in how much memory, and does it find them?
 
-    python benchmarks/partitioning.py [--vectors 100000] [--clusters 10] [--dimension 384] [--noise 1.0] [--methods lsh]
+    python -m benchmarks.partitioning [--vectors 100000] [--clusters 10] [--dimension 384] [--noise 1.0] [--methods lsh]
 
 Prints a Markdown table. Each method runs in a process of its own, so that its peak memory is its own: the highest
 resident size while fitting, less that before (vectors generated, libraries loaded; Linux only). CPU seconds are summed

@@ -1,6 +1,6 @@
 """How many states does an exported selector decide per second on one core?
 
-    OMP_NUM_THREADS=1 python benchmarks/selector.py
+    OMP_NUM_THREADS=1 python -m benchmarks.selector
 
 Prints one line per number of partitions and the lowest rate, which is to be 100,000 a second or more.
 """
