@@ -122,8 +122,8 @@ def train_jointly(
         encoder: embeds hypotheses and candidates for Agent-R's state, and pairs for the state "peeking".
         candidate_encoder: takes over hypotheses and candidates, most of the work beside the language model's. The same
             encoder in bfloat16 does it more than twice as fast where the CPU has instructions for it.
-        agent_s, agent_r: `DQNAgent`, or a heuristic that can read its normalised states (not `NearestPartition`). For the ablation without Agent-S give a database of
-            one partition, for the one without Agent-R `GreedyCandidate`.
+        agent_s, agent_r: `DQNAgent`, or a heuristic that can read its normalised states (not `NearestPartition`). For
+            the ablation without Agent-S give a database of one partition, for the one without Agent-R `GreedyCandidate`.
         run_folder: gets `log.jsonl`, `tensorboard/` and `checkpoints/`.
 
     An interrupted and resumed training ends with the same agents, database and log, bit by bit.
