@@ -42,7 +42,8 @@ examples:
 POOL_HELP = """\
 Score the answers of several finished runs as one: the same configuration under several seeds, say.
 
-Give each run a test set of its own (--data.world_seed), for the intervals take all answers to be independent.
+The runs' settings agree but for name, seed and data.world_seed. Give each a test set of its own (--data.world_seed):
+answers of several runs to the same test pair count as one draw in the intervals.
 """
 
 POOL_EXAMPLES = """\
@@ -56,7 +57,7 @@ examples:
 ASK_EXAMPLES = """\
 examples:
   python evaluate.py ask --run runs/quickstart --text "The harbour council met on Monday ..."
-  python evaluate.py ask --run runs/quickstart --text "..." --allowed arts sport
+  python evaluate.py ask --run runs/quickstart --text "..." --allowed court farm
       reads no partition but these two
   python evaluate.py ask --run runs/quickstart --text "..." --json | jq .hypothesis
 """

@@ -15,7 +15,10 @@ from agents.dqn import Arrays
 from mrag_rl.errors import InputError
 from mrag_rl.io import atomic_directory, atomic_write_bytes, read_json, write_json
 
+FORMAT = 1
+KEPT = 2  # the newest, and the one before it in case the newest is damaged
 _NAME = re.compile(r"\d{8}")
+_PROGRESS = "progress.json"
 
 
 @dataclass(frozen=True)
@@ -39,35 +42,61 @@ def save_arrays(path: Path, arrays: Arrays) -> None:
 
 
 def load_arrays(path: Path) -> Arrays:
-    """Read what `save_arrays` wrote. Raises InputError where the file is damaged."""
+    """Read what `save_arrays` wrote. Raises InputError where the file is missing or damaged."""
     try:
         return load(path.read_bytes())
     except Exception as error:  # safetensors raises its own exception types
-        raise InputError(
-            f"{path}: not a readable checkpoint file; remove its folder to resume from the one before"
-        ) from error
+        raise _damaged(path.parent, f"{path.name} cannot be read") from error
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write `folder`/STEP as a whole, then remove the older ones. Killed at any moment, a complete one remains."""
+    """Write `folder`/STEP as a whole, then remove all but it and the one before. Killed at any moment, one remains."""
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{checkpoint.step:08d}"
     with atomic_directory(target) as temporary:
         for name, arrays in checkpoint.arrays.items():
             save_arrays(temporary / f"{name}.safetensors", arrays)
-        write_json(temporary / "progress.json", checkpoint.progress)
+        names = {name: sorted(arrays) for name, arrays in checkpoint.arrays.items()}
+        write_json(temporary / _PROGRESS, {"format": FORMAT, "arrays": names, "progress": checkpoint.progress})
+    kept = _complete(folder)[-KEPT:]
     for other in folder.iterdir():
-        if other != target:
+        if other not in kept:
             shutil.rmtree(other, ignore_errors=True)
 
 
 def latest_checkpoint(folder: Path) -> Checkpoint | None:
-    """The newest complete checkpoint in `folder`, None where there is none."""
-    if not folder.is_dir():
-        return None
-    complete = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+    """The newest complete checkpoint in `folder`, None where there is none.
+
+    Raises InputError naming its folder where a file or an array in it is missing or damaged, or its format is another.
+    """
+    complete = _complete(folder)
     if not complete:
         return None
     newest = complete[-1]
-    arrays = {path.stem: load_arrays(path) for path in sorted(newest.glob("*.safetensors"))}
-    return Checkpoint(int(newest.name), arrays, read_json(newest / "progress.json"))
+    try:
+        found = read_json(newest / _PROGRESS)
+    except InputError as error:
+        raise _damaged(newest, f"{_PROGRESS} cannot be read") from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        given = found.get("format") if isinstance(found, dict) else None
+        raise InputError(
+            f"{newest}: checkpoint format {given}, this version reads {FORMAT}; resume with the version that wrote it, "
+            f"or remove {folder} to train from the start"
+        )
+    arrays = {name: load_arrays(newest / f"{name}.safetensors") for name in found["arrays"]}
+    for name, expected in found["arrays"].items():
+        missing = sorted(set(expected) - arrays[name].keys())
+        if missing:
+            raise _damaged(newest, f"{name}.safetensors holds no {missing[0]}")
+    return Checkpoint(int(newest.name), arrays, found["progress"])
+
+
+def _complete(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, oldest first; what a killed write left behind has another name."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+
+
+def _damaged(folder: Path, problem: str) -> InputError:
+    return InputError(f"{folder}: a damaged checkpoint ({problem}); remove this folder to resume from the one before")

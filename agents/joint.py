@@ -25,13 +25,14 @@ from agents.checkpoint import Checkpoint, latest_checkpoint, save_checkpoint
 from agents.dqn import Arrays
 from agents.heuristics import Agent
 from envs.memory_refinement import MemoryRefinementVectorEnv, RefinementEpisode, embed_pairs, pair_text
-from envs.partition_selection import PartitionSelectionVectorEnv, RewardKind, StateKind, naive_scores, observe
+from envs.partition_selection import PartitionSelectionVectorEnv, naive_scores, observe
 from envs.stopwatch import Stopwatch
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.transformer import TransformerEncoder
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.prompts import Prompt
+from mrag_rl.kinds import RewardKind, StateKind
 from mrag_rl.memory import Memory, MemoryDatabase
 from mrag_rl.metrics.text import Metric
 from mrag_rl.selector import StateNormalizer
@@ -144,7 +145,6 @@ class _Progress:
     best_round: int = 0
     best_step: int = 0
     best_dev: float = -1.0
-    finished: bool = False
     log_bytes: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 

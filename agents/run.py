@@ -24,7 +24,7 @@ from agents.joint import JointTraining, train_jointly
 from envs.memory_refinement import pair_text
 from envs.partition_selection import state_size
 from mrag_rl.config import Config, DataConfig, config_to_yaml
-from mrag_rl.data import Splits, TextPair, load_pairs, save_pairs, split_pairs
+from mrag_rl.data import Splits, TextPair, load_pairs, load_splits, save_pairs, split_pairs
 from mrag_rl.data.world import make_world
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.errors import InputError
@@ -91,7 +91,7 @@ def _continue(folder: RunFolder, config: Config, *, progress: bool) -> RunFolder
     if stages.done("evaluate"):
         return folder
     # Data first: a mistake there should not wait for a large model to load.
-    splits = None if stages.done("prepare") else load_splits(config.data, config.task)
+    splits = None if stages.done("prepare") else splits_of(config.data, config.task)
     encoder = load_encoder(config)
     llm = load_llm(config.llm)
     if splits is not None:
@@ -111,13 +111,13 @@ def _continue(folder: RunFolder, config: Config, *, progress: bool) -> RunFolder
     return folder
 
 
-def load_splits(data: DataConfig, task: str) -> Splits:
+def splits_of(data: DataConfig, task: str) -> Splits:
     """The memories and queries a configuration names. Raises InputError naming the file and line at fault."""
     if data.world:
         return make_world(task, seed=data.world_seed, **asdict(data.sizes))
     if data.pairs is not None:
         return split_pairs(load_pairs(data.pairs), **asdict(data.fractions), group=data.group, seed=data.world_seed)
-    return Splits(**{part: load_pairs(path) for part, path in asdict(data.files).items()})
+    return load_splits(**asdict(data.files))
 
 
 def _make_folder(folder: RunFolder, config: Config) -> Path:

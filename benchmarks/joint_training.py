@@ -3,7 +3,9 @@
     python -m benchmarks.joint_training [--llm FOLDER] [--slots 64] [--repeats 3] [--bfloat16]
 
 Both forms train in this one process, turn and turn about, with the same language model, no cache, and a fresh copy of
-the database each time. Prints queries per second, their ratio, and the share of the time spent in the language model.
+the database each time. Measured is the paper's rule (Equation 7's reward, refinements stored at once), not the
+defaults (`first_hypothesis`, `consolidate`). Prints queries per second, their ratio, and the share of the time spent in
+the language model.
 """
 
 from __future__ import annotations

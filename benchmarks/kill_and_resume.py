@@ -1,10 +1,11 @@
 """Does a run that is killed at random moments end as one that was never stopped?
 
-    python -m benchmarks.kill_and_resume --config configs/quickstart.yaml --kills 10 [--seed 0] [any train.py settings]
+    python -m benchmarks.kill_and_resume [--kills 10] [--kill-seed 0] [any train.py settings]
 
 Trains once without a stop, then trains again, killing the process (SIGKILL) after a random time and resuming it, over
 as many runs as the wanted number of kills takes. Every run's results, database, selector, answers, logs and plots are
-compared with the first run's; "seconds" and "llm" in results.json are costs and differ.
+compared with the first run's; "seconds" and "llm" in results.json are costs and differ. Without --config the runs are
+those of configs/quickstart.yaml.
 """
 
 from __future__ import annotations
@@ -50,10 +51,13 @@ def stage(folder: RunFolder) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--kill-seed", type=int, default=0)
     arguments, settings = parser.parse_known_args()
+    if not any(setting.split("=")[0] == "--config" for setting in settings):
+        settings = ["--config", str(TRAIN.parent / "configs" / "quickstart.yaml"), *settings]
     moments = random.Random(arguments.kill_seed)
     root = Path(tempfile.mkdtemp(prefix="kill_and_resume_"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import gymnasium
 import numpy as np
@@ -18,12 +18,11 @@ from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.prompts import Prompt
+from mrag_rl.kinds import RewardKind, StateKind
 from mrag_rl.memory.database import MemoryDatabase
 from mrag_rl.metrics.text import Metric
 from mrag_rl.selector import StateNormalizer
 
-StateKind = Literal["per_head", "single", "peeking"]
-RewardKind = Literal["equation_7", "fixed_baseline", "first_hypothesis"]
 Refine = Callable[[list[RefinementEpisode]], np.ndarray]
 
 
@@ -58,6 +57,9 @@ class PartitionSelectionVectorEnv(VectorEnv):
     | `equation_7`       | score(h_N) - score(h_1)     |
     | `fixed_baseline`   | score(h_N) - score(h_naive) |
     | `first_hypothesis` | score(h_1) - score(h_naive) |
+
+    `equation_7` is the default because it needs nothing but the two hypotheses at hand, so that the environment can be
+    made without a pass over all pairs first; joint training defaults to `first_hypothesis` and makes that pass.
 
     ## Starting State
     `reset(options={"indices": array})` puts these queries in the slots, at most `slots` of them; a batch may be smaller

@@ -23,10 +23,9 @@ import yaml
 
 from mrag_rl.errors import InputError
 from mrag_rl.io import StrPath, read_text
+from mrag_rl.kinds import RewardKind, StateKind
 
 Task = Literal["summarization", "translation", "dialogue"]
-StateKind = Literal["per_head", "single", "peeking"]
-RewardKind = Literal["equation_7", "fixed_baseline", "first_hypothesis"]
 MetricName = Literal["rouge1", "rouge2", "rougeL", "bleu", "bleu1", "bleu2", "distinct1", "distinct2"]
 PartitioningMethod = Literal["lsh", "kmeans", "hnsw_spectral", "category", "none"]
 SystemName = Literal[
@@ -306,13 +305,16 @@ def parse_train_arguments(arguments: Sequence[str], *, program: str = "train.py"
     namespace = _parse(parser, arguments)
     runs = Path(namespace.pop("runs"))
     namespace.pop("resume")
-    return TrainArguments(_instantiate(parser, namespace), runs, None)
+    config = _instantiate(parser, namespace)
+    _check_data_files(config.data)
+    return TrainArguments(config, runs, None)
 
 
 def load_config(path: StrPath, overrides: Sequence[str] = ()) -> Config:
     """The configuration in a YAML file, with overrides such as ``["--seed", "1"]``.
 
-    Relative paths inside are left as they are: they are relative to the working directory. Raises InputError.
+    Relative paths inside are left as they are: they are relative to the working directory. That the files are there is
+    not checked: a run that has read them goes on without them. Raises InputError.
     """
     parser = _parser("mrag-rl")
     return _instantiate(parser, _parse(parser, ["--config", str(path), *overrides]))
@@ -412,7 +414,11 @@ def _validate_data(data: DataConfig) -> None:
             raise InputError(f"data.fractions.{part} is {share}; it must lie between 0 and 1")
     if sum(fractions.values()) >= 1:
         raise InputError("data.fractions leave no database; make train, dev and test sum to less than 1")
-    for path in (data.pairs, *files.values()):
+
+
+def _check_data_files(data: DataConfig) -> None:
+    """Refuse a new run whose files are not there, before anything is made of it."""
+    for path in (data.pairs, *dataclasses.asdict(data.files).values()):
         if path and not Path(path).is_file():
             raise InputError(
                 f"{path}: no such file; check data.pairs or data.files (relative to the working directory)"

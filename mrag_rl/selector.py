@@ -7,23 +7,27 @@ normalisation it was trained under. It imports no reinforcement-learning library
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256, read_json
+from mrag_rl.kinds import StateKind
 
-StateKind = Literal["per_head", "single", "peeking"]
+if TYPE_CHECKING:
+    from mrag_rl.encoders import TransformerEncoder
 
 FORMAT_VERSION = 1
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
 ONNX_FILE = "model.onnx"
 _BLOCK = 4096  # states per block: the normalised block and the hidden layer stay in the processor's cache
+_HASHED = (WEIGHTS_FILE, ONNX_FILE)
+_TENSORS = ("w1", "b1", "w2", "b2", "mean", "scale")
 _PICKLE_ENDINGS = {".pkl", ".pickle", ".pt", ".pth", ".bin", ".zip", ".joblib", ".ckpt"}
 
 
@@ -101,7 +105,7 @@ class SelectorInfo:
     encoder: str
     encoder_fingerprint: str
     encoder_layer: int = -1
-    encoder_pooling: str | None = None
+    encoder_pooling: Literal["first", "last", "mean"] | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -179,12 +183,36 @@ class Selector:
         mask = np.broadcast_to(mask, values.shape)
         return np.where(mask.any(axis=1), np.where(mask, values, -np.inf).argmax(axis=1), -1)
 
-    @classmethod
-    def load(cls, folder: str | Path) -> Selector:
-        """Load an exported selector, checking the SHA-256 of its weights.
+    def load_encoder(self, name_or_path: str | None = None, *, device: str = "cpu") -> TransformerEncoder:
+        """The encoder it was trained on, with its layer and pooling; needs PyTorch and transformers.
+
+        Args:
+            name_or_path: where the encoder is; None for where it was in training.
+            device: torch device.
 
         Raises:
-            InputError: the folder or a file in it is missing, is a pickle or an archive, or has the wrong hash.
+            InputError: there is no encoder there, or it is another one than in training.
+        """
+        from mrag_rl.encoders import TransformerEncoder
+
+        info = self.info
+        encoder = TransformerEncoder.load(
+            name_or_path or info.encoder, layer=info.encoder_layer, pooling=info.encoder_pooling, device=device
+        )
+        if encoder.fingerprint != info.encoder_fingerprint:
+            raise InputError(
+                f"encoder {name_or_path or info.encoder}: its fingerprint is {encoder.fingerprint[:12]}…, the selector "
+                f"was trained with {info.encoder_fingerprint[:12]}…: give the folder of that encoder"
+            )
+        return encoder
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Selector:
+        """Load an exported selector, checking the SHA-256 of its weights and of its ONNX graph.
+
+        Raises:
+            InputError: the folder or a file in it is missing, is a pickle or an archive, or has the wrong hash; a key
+                or a tensor is missing, misshapen or unknown.
         """
         from safetensors.numpy import load as load_tensors
 
@@ -197,21 +225,27 @@ class Selector:
                 f"{path / CONFIG_FILE}: selector format version {found}, this library reads {FORMAT_VERSION}: "
                 "export the selector again with this version"
             )
-        for name, expected in config["sha256"].items():
+        hashes = _field(config, "sha256", dict, path)
+        _same_names(path / CONFIG_FILE, "sha256", hashes, _HASHED)
+        for name, expected in hashes.items():
             if not (path / name).is_file():
                 raise InputError(f"{path / name}: missing: export the selector again or copy the whole folder")
             found = file_sha256(path / name)
             if found != expected:
                 raise InputError(
-                    f"{path / name}: SHA-256 is {found[:12]}…, {CONFIG_FILE} says {expected[:12]}…: "
+                    f"{path / name}: SHA-256 is {found[:12]}…, {CONFIG_FILE} says {str(expected)[:12]}…: "
                     "the file was changed or damaged; fetch it again"
                 )
         tensors = load_tensors((path / WEIGHTS_FILE).read_bytes())
-        normalizer = StateNormalizer(tensors["mean"], tensors["scale"], bool(config["center"]))
-        names = {item for item in SelectorInfo.__dataclass_fields__ if item in config}
-        fields: dict[str, Any] = {item: config[item] for item in names}
-        fields["partition_names"] = tuple(fields["partition_names"])
-        return cls(tensors["w1"], tensors["b1"], tensors["w2"], tensors["b2"], normalizer, SelectorInfo(**fields))
+        _same_names(path / WEIGHTS_FILE, "tensors", tensors, _TENSORS)
+        info = SelectorInfo(
+            **{name: _field(config, name, kinds, path) for name, kinds in _INFO.items()}
+            | {"partition_names": tuple(_field(config, "partition_names", list, path))}
+        )
+        normalizer = StateNormalizer(tensors["mean"], tensors["scale"], _field(config, "center", bool, path))
+        selector = cls(tensors["w1"], tensors["b1"], tensors["w2"], tensors["b2"], normalizer, info)
+        _check_shapes(selector, path)
+        return selector
 
 
 def config_of(selector: Selector, sha256: Mapping[str, str]) -> dict[str, Any]:
@@ -226,6 +260,58 @@ def config_of(selector: Selector, sha256: Mapping[str, str]) -> dict[str, Any]:
         "head_weights": [round(float(weight), 6) for weight in selector.head_weights],
         "sha256": dict(sha256),
     }
+
+
+_INFO: dict[str, type | tuple[type, ...]] = {
+    "state": str,
+    "partition_names": list,
+    "task": str,
+    "metric": str,
+    "encoder": str,
+    "encoder_fingerprint": str,
+    "encoder_layer": int,
+    "encoder_pooling": (str, type(None)),
+    "versions": dict,
+}
+
+
+def _field(config: Mapping[str, Any], name: str, kinds: type | tuple[type, ...], path: Path) -> Any:
+    """A value of `config.json`. Raises InputError where it is missing or of another type."""
+    if name not in config or not isinstance(config[name], kinds):
+        problem = "is not of the right type" if name in config else "is missing"
+        raise InputError(f'{path / CONFIG_FILE}: "{name}" {problem}: export the selector again')
+    return config[name]
+
+
+def _same_names(file: Path, what: str, found: Mapping[str, Any], expected: Sequence[str]) -> None:
+    """Raises InputError naming what is missing or does not belong there."""
+    for name in expected:
+        if name not in found:
+            raise InputError(f"{file}: {what} lack {name}: export the selector again")
+    for name in sorted(found.keys() - set(expected)):
+        raise InputError(
+            f"{file}: {what} hold {name!r}, which no selector has: use a folder that export_selector wrote"
+        )
+
+
+def _check_shapes(selector: Selector, path: Path) -> None:
+    """Raises InputError where a tensor's shape or type does not fit the names of the partitions and the others."""
+    hidden, partitions = selector.b1.size, len(selector.info.partition_names)
+    heads = selector.normalizer.mean.size // max(1, partitions)
+    shapes = {
+        "w1": (selector.w1, (hidden, partitions * heads)),
+        "b1": (selector.b1, (hidden,)),
+        "w2": (selector.w2, (partitions, hidden)),
+        "b2": (selector.b2, (partitions,)),
+        "mean": (selector.normalizer.mean, (partitions, heads)),
+        "scale": (selector.normalizer.scale, (partitions, heads)),
+    }
+    for name, (tensor, shape) in shapes.items():
+        if tensor.shape != shape or tensor.dtype != np.float32:
+            raise InputError(
+                f"{path / WEIGHTS_FILE}: {name} is {tensor.dtype} of shape {tensor.shape}, not float32 of {shape}: "
+                "export the selector again"
+            )
 
 
 def _as_states(states: np.ndarray) -> np.ndarray:

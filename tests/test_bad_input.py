@@ -116,7 +116,9 @@ CASES = [
     Case("nothing to resume", ["--resume", "runs/none"], "runs/none: no such run folder", "give the folder"),
     Case("no run in the folder", ["--resume", "llm"], "llm: no config.yaml", "give a folder"),
     Case("settings with --resume", ["--resume", "llm", "--seed", "1"], "--resume", "leave out --seed"),
-    Case("no command", [], "required: {systems,ask}", "--help", program="evaluate"),
+    Case("no command", [], "required: {systems,pool,ask}", "--help", program="evaluate"),
+    Case("pool without output", ["pool", "--runs", "a"], "required: --output", "--help", program="evaluate"),
+    Case("pool of no run", ["pool", "--runs", "a", "--output", "b"], "a: no config.yaml", "give", program="evaluate"),
     Case("unknown command", ["train"], "invalid choice: 'train'", "--help", program="evaluate"),
     Case("no text", ["ask", "--run", "run"], "required: --text", "--help", program="evaluate"),
     Case("no run", ["systems", "--run", "nowhere"], "nowhere: no config.yaml", "give a folder", program="evaluate"),
@@ -207,6 +209,5 @@ def test_a_pickle_in_the_selector_folder_is_never_run(folder: Path, tmp_path: Pa
     assert not (tmp_path / "trapped").exists()
 
 
-@pytest.mark.skipif(not BUNDLED_LLM.is_dir(), reason="the bundled LLM is not there")
 def test_the_default_configuration_names_a_model_that_exists() -> None:
     assert (BUNDLED_LLM / "config.json").is_file()

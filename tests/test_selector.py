@@ -6,12 +6,15 @@ import json
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mrag_rl.errors import InputError
+from mrag_rl.io import file_sha256
 from mrag_rl.selector import Selector, SelectorInfo, StateNormalizer
 from mrag_rl.selector_export import export_selector
 
@@ -146,12 +149,77 @@ def test_changed_weights_are_refused_by_name(folder: Path) -> None:
         Selector.load(folder)
 
 
+def drop_tensor(tensors: dict[str, np.ndarray]) -> None:
+    del tensors["b2"]
+
+
+def add_tensor(tensors: dict[str, np.ndarray]) -> None:
+    tensors["w3"] = tensors["w1"]
+
+
+def misshape_tensor(tensors: dict[str, np.ndarray]) -> None:
+    tensors["w2"] = tensors["w2"][:, 1:].copy()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [(drop_tensor, "tensors lack b2"), (add_tensor, "tensors hold 'w3'"), (misshape_tensor, "w2 is float32 of shape")],
+)
+def test_other_tensors_are_refused_by_name(folder: Path, change: Callable, words: str) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    config["sha256"]["model.safetensors"] = file_sha256(folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=words):
+        Selector.load(folder)
+
+
+@pytest.mark.parametrize("key", ["sha256", "center", "partition_names", "encoder_fingerprint", "versions"])
+def test_a_missing_key_is_named(folder: Path, key: str) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    del config[key]
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=f'config.json: "{key}" is missing'):
+        Selector.load(folder)
+
+
+def test_exactly_the_weights_and_the_graph_are_hashed(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    for hashes, words in (
+        ({"model.onnx": config["sha256"]["model.onnx"]}, "sha256 lack model.safetensors"),
+        (config["sha256"] | {"../elsewhere": "0" * 64}, "sha256 hold '../elsewhere'"),
+    ):
+        (folder / "config.json").write_text(json.dumps(config | {"sha256": hashes}))
+        with pytest.raises(InputError, match=words):
+            Selector.load(folder)
+
+
+def test_it_loads_its_own_encoder_and_refuses_another() -> None:
+    from tests.tiny import encoder
+
+    def selector(**changes: object) -> Selector:
+        normalizer = StateNormalizer.fit(make_states(50))
+        return Selector(**make_weights(), normalizer=normalizer, info=replace(INFO, **changes))
+
+    own = encoder().fingerprint
+    assert selector(encoder_fingerprint=own).load_encoder().fingerprint == own
+    with pytest.raises(InputError, match=rf"{own[:12]}….*{'f' * 12}…"):
+        selector().load_encoder()
+    with pytest.raises(InputError, match=own[:12]):  # the same weights, another layer
+        selector(encoder_fingerprint=own, encoder_layer=1).load_encoder()
+
+
 def test_any_number_of_partitions_can_be_stored(tmp_path: Path) -> None:
     for partitions in range(1, 40):  # the header's length must never make a good file look like a pickle
         shapes = {"w1": (5, partitions), "b1": (5,), "w2": (partitions, 5), "b2": (partitions,)}
         weights = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
         normalizer = StateNormalizer.fit(np.ones((3, partitions, 1), np.float32))
-        export_selector(tmp_path / "s", weights=weights, normalizer=normalizer, info=INFO)
+        info = replace(INFO, partition_names=tuple(map(str, range(partitions))))
+        export_selector(tmp_path / "s", weights=weights, normalizer=normalizer, info=info)
         assert Selector.load(tmp_path / "s").partitions == partitions
 
 

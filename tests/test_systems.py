@@ -13,10 +13,11 @@ from mrag_rl.data.world import make_world
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.generation.llm import Usage
 from mrag_rl.generation.prompts import Prompt
+from mrag_rl.kinds import StateKind
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.partitioning import fit_partitioning
-from mrag_rl.selector import Selector, SelectorInfo, StateKind, StateNormalizer
+from mrag_rl.selector import Selector, SelectorInfo, StateNormalizer
 from mrag_rl.systems import (
     NoRetrieval,
     OraclePartition,

@@ -6,7 +6,7 @@ same queries for both systems.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -62,6 +62,7 @@ def score_systems(
     references: Sequence[str],
     metrics: Sequence[str],
     *,
+    clusters: Sequence[Hashable] | None = None,
     resamples: int = 2000,
     seed: int = 0,
 ) -> dict[str, dict[str, Score]]:
@@ -70,9 +71,13 @@ def score_systems(
     Args:
         hypotheses: system name to its N answers. references: the N references.
         metrics: names that `get_metric` knows.
+        clusters: (N,) what each answer is an answer to, where several answer the same: these are drawn together or not
+            at all, for they are not independent. None for N different ones.
         resamples: R, bootstrap resamples. seed: of the resamples.
     """
-    counts = resample_counts(len(references), resamples=resamples, seed=seed)
+    order: dict[Hashable, int] = {}
+    member = [order.setdefault(name, len(order)) for name in clusters or range(len(references))]
+    counts = resample_counts(len(order), resamples=resamples, seed=seed)[:, member]
     instances = {name: get_metric(name) for name in metrics}
     return {
         system: {name: score(metric, answers, references, counts) for name, metric in instances.items()}

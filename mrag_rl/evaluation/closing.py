@@ -172,7 +172,7 @@ def evaluate_again(run: Path, *, systems: Sequence[str] | None = None, output: P
 def _system(
     name: str, trained: Mapping[str, TrainedSystem], config: Config, llm: LLM, pairs: Sequence[TextPair]
 ) -> System:
-    """The system of that name, as DESIGN names them."""
+    """The system of that name; docs/formats.md says what each one is."""
     refined = Writer(llm, config.task, config.llm.max_new_tokens)
     unrefined = Writer(llm, config.task, config.llm.max_new_tokens, originals=True)
     database = trained["m_rag"].database

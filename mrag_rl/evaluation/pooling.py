@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mrag_rl.config import Config, config_to_dict
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import score_systems
 from mrag_rl.evaluation.closing import reported_metrics, target_metric
@@ -14,36 +15,40 @@ from mrag_rl.evaluation.run_folder import RunFolder
 from mrag_rl.evaluation.tables import results_page
 from mrag_rl.io import atomic_write_text, read_json, read_jsonl, write_json
 
+_MAY_DIFFER = ("name", "seed", "data.world_seed")
+
 
 def pool_runs(runs: Sequence[Path], output: Path) -> str:
     """Score the answers of several runs together; writes `output`/results.json and results.md, returns the page.
 
-    The bootstrap resamples the pooled test pairs, so the runs should differ in their test sets (`data.world_seed`) as
-    well as in their seeds: answers to the same pair are not independent.
+    The bootstrap resamples test pairs. Where runs share a pair (the same id and reference), all their answers to it are
+    drawn together: answers to the same pair are not independent. Runs with a `data.world_seed` each share none.
 
     Raises:
-        InputError: a run is not complete, or the runs differ in task, metric or systems.
+        InputError: a run is not complete, is given twice, or its settings differ in more than name, seed and
+            data.world_seed.
     """
     configs = [RunFolder(run).load_config() for run in runs]
+    for index, (run, config) in enumerate(zip(runs, configs, strict=True)):
+        if run.resolve() in [other.resolve() for other in runs[:index]]:
+            raise InputError(f"{run}: given twice; give each run once")
+        _check_settings(run, config, runs[0], configs[0])
     rows: list[dict[str, Any]] = []
     cost: dict[str, dict[str, float]] = {"seconds": dict.fromkeys(SECONDS, 0.0), "llm": dict.fromkeys(USAGE, 0)}
-    for run, config in zip(runs, configs, strict=True):
+    for run in runs:
         if not (run / "results.json").exists():
             raise InputError(f"{run}: the run is not complete; go on with: python train.py --resume {run}")
-        if (config.task, target_metric(config)) != (configs[0].task, target_metric(configs[0])):
-            raise InputError(f"{run}: its task or metric is not that of {runs[0]}; pool runs of one task and metric")
         rows += [row for _, row in read_jsonl(run / "answers.jsonl")]
         found = read_json(run / "results.json")
         for part, totals in cost.items():
             for name in totals:
                 totals[name] += found[part][name]
     systems = list(rows[0]["answers"])
-    if any(list(row["answers"]) != systems for row in rows):
-        raise InputError(f"{runs[0]} and the runs after it compared different systems; pool runs that share them")
     scores = score_systems(
         {system: [row["answers"][system]["hypothesis"] for row in rows] for system in systems},
         [row["reference"] for row in rows],
         reported_metrics(configs[0]),
+        clusters=[(row["id"], row["reference"]) for row in rows],
         resamples=configs[0].evaluation.bootstrap,
         seed=configs[0].seed,
     )
@@ -61,3 +66,22 @@ def pool_runs(runs: Sequence[Path], output: Path) -> str:
     atomic_write_text(output / "results.md", page)
     write_json(output / "results.json", found | {"runs": [str(run) for run in runs]})
     return page
+
+
+def _check_settings(run: Path, config: Config, first: Path, expected: Config) -> None:
+    """Raises InputError naming the first setting in which two runs differ and should not."""
+    theirs = _settings(config_to_dict(expected))
+    for key, value in _settings(config_to_dict(config)).items():
+        if key not in _MAY_DIFFER and value != theirs[key]:
+            raise InputError(
+                f"{run}: its {key} is {value}, that of {first} is {theirs[key]}; "
+                f"pool runs that differ in {', '.join(_MAY_DIFFER)} alone"
+            )
+
+
+def _settings(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Every setting by its dotted name."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= _settings(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return found

@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mrag_rl.errors import InputError
 from mrag_rl.io import StrPath, atomic_directory, recover_directory
+from mrag_rl.kinds import StateKind
 from mrag_rl.memory.records import Hits, Memory, Version
 from mrag_rl.memory.search import NOTHING, PartitionOrder, best_in_partitions, nearest
 from mrag_rl.memory.store import RecordStore, reported_writes
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from mrag_rl.data.records import TextPair
     from mrag_rl.encoders import Embeddings
     from mrag_rl.partitioning import Partitioning
-
-StateKind = Literal["per_head", "single", "peeking"]
 
 _RECORDS = "memories.sqlite"
 _PARTITIONING = "partitioning"

@@ -19,7 +19,8 @@ REPORTED: dict[str, tuple[str, ...]] = {
     "translation": ("bleu",),
     "dialogue": ("bleu1", "bleu2", "distinct1", "distinct2"),
 }
-"""The metrics that each task's tables report (papers/004, Tables 1-3)."""
+"""The metrics that each task's tables report (M-RAG: Reinforcing Large Language Model Performance through
+Retrieval-Augmented Generation with Multiple Partitions, Tables 1-3)."""
 
 TARGET: dict[str, str] = {"summarization": "rouge1", "translation": "bleu", "dialogue": "bleu1"}
 """The metric that each task's reward is measured in: the paper's delta."""

@@ -1,0 +1,11 @@
+"""Names that several rooms share; light enough for all of them to import."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+StateKind = Literal["per_head", "single", "peeking"]
+"""What Agent-S sees, see `envs.partition_selection`."""
+
+RewardKind = Literal["equation_7", "fixed_baseline", "first_hypothesis"]
+"""What Agent-S is rewarded for, see `envs.partition_selection`."""
