@@ -124,7 +124,7 @@ def train_jointly(
         candidate_encoder: takes over hypotheses and candidates, most of the work beside the language model's. The same
             encoder in bfloat16 does it more than twice as fast where the CPU has instructions for it.
         agent_s, agent_r: `DQNAgent`, or a heuristic that can read its normalised states (not `NearestPartition`). For
-            the ablation without Agent-S give a database of one partition, for the one without Agent-R `GreedyCandidate`.
+            the ablation without Agent-S give a database of one partition, for that without Agent-R `GreedyCandidate`.
         run_folder: gets `log.jsonl`, `tensorboard/` and `checkpoints/`.
 
     An interrupted and resumed training ends with the same agents, database and log, bit by bit.
