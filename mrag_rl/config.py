@@ -50,7 +50,7 @@ class WorldSizes:
 
     database: int = 400
     """Memories in the database."""
-    train: int = 600
+    train: int = 800
     """Queries that the agents train on."""
     dev: int = 200
     """Queries that choose the checkpoint and say when to stop."""
