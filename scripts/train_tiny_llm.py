@@ -1,6 +1,6 @@
 """Train a small Llama-architecture language model that follows the demonstration it is shown.
 
-    python scripts/train_tiny_llm.py                                # the bundled model, on the bundled world
+    python scripts/train_tiny_llm.py --output my_llm                # the bundled model again, on the bundled world
     python scripts/train_tiny_llm.py --pairs my.jsonl --task dialogue --output my_llm --vocabulary 8000
 
 Each training sequence is two (source, target) pairs of one style in the form that `mrag_rl.generation.prompts` renders,
@@ -42,8 +42,12 @@ Shots = list[tuple[str, str]]
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path("mrag_rl/data/llm"), help="folder to write (%(default)s)")
-    parser.add_argument("--pairs", type=Path, help="JSONL of your own pairs; without it the bundled world is used")
+    parser.add_argument("--output", type=Path, required=True, help="folder to write")
+    parser.add_argument(
+        "--pairs",
+        type=Path,
+        help="JSONL of your own pairs, none of which you test on later; without it the bundled world is used",
+    )
     parser.add_argument("--task", choices=TASKS, help="the task of --pairs")
     parser.add_argument("--steps", type=int, default=1200, help="optimizer steps (%(default)s)")
     parser.add_argument("--batch", type=int, default=32, help="sequences a step (%(default)s)")
@@ -52,7 +56,12 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--vocabulary", type=int, default=3072, help="most tokens in the vocabulary (%(default)s)")
     parser.add_argument("--max-tokens", type=int, default=512, help="longer sequences are left out (%(default)s)")
     parser.add_argument("--learning-rate", type=float, default=1.5e-3, help="peak, reached after 4%% of the steps")
-    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of matrix products")
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        default="bfloat16",
+        help="of matrix products; float32 where the processor has no bfloat16 (%(default)s)",
+    )
     parser.add_argument("--checkpoint-every", type=int, default=250, help="steps between checkpoints (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and the sequences (%(default)s)")
     return parser.parse_args()
@@ -64,19 +73,23 @@ def world_shots(rng: np.random.Generator) -> tuple[str, Shots]:
     return task, draw_shots(rng, task, 2)
 
 
-def neighbour_shots(pairs: list[TextPair], task: str) -> Callable[[np.random.Generator], tuple[str, Shots]]:
-    """A sampler of a pair behind one of its eight nearest neighbours in TF-IDF space."""
+def neighbour_shots(
+    queries: list[TextPair], shown: list[TextPair], task: str
+) -> Callable[[np.random.Generator], tuple[str, Shots]]:
+    """A sampler of one of `queries` behind one of its eight nearest neighbours among `shown`, in TF-IDF space."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.neighbors import NearestNeighbors
 
-    vectors = TfidfVectorizer(sublinear_tf=True).fit_transform([pair.source for pair in pairs])
-    neighbours = NearestNeighbors(n_neighbors=min(9, len(pairs)), metric="cosine").fit(vectors)
-    nearest = neighbours.kneighbors(vectors, return_distance=False)[:, 1:]
+    vectorizer = TfidfVectorizer(sublinear_tf=True).fit([pair.source for pair in shown])
+    vectors = vectorizer.transform([pair.source for pair in shown])
+    neighbours = NearestNeighbors(n_neighbors=min(9, len(shown)), metric="cosine").fit(vectors)
+    found = neighbours.kneighbors(vectorizer.transform([pair.source for pair in queries]), return_distance=False)
+    nearest = [[i for i in row if shown[i].id != query.id][:8] for query, row in zip(queries, found, strict=True)]
 
     def draw(rng: np.random.Generator) -> tuple[str, Shots]:
-        query = int(rng.integers(len(pairs)))
-        demonstration = int(rng.choice(nearest[query]))
-        return task, [(pairs[i].source, pairs[i].target) for i in (demonstration, query)]
+        query = int(rng.integers(len(queries)))
+        demonstration = shown[int(rng.choice(nearest[query]))]
+        return task, [(pair.source, pair.target) for pair in (demonstration, queries[query])]
 
     return draw
 
@@ -220,7 +233,8 @@ What it cannot do: {limits}
 |---|---|---|
 {table}
 
-Losses are mean cross-entropy in nats per target token; held-out sequences are drawn with a seed of their own.
+Losses are mean cross-entropy in nats per target token. Held out are, of the bundled world, sequences of another seed;
+of pairs, one in twenty, which nothing was trained on.
 """,
     )
 
@@ -231,7 +245,15 @@ def main() -> None:
         raise InputError("--pairs and --task go together; give both, or neither for the bundled world")
     if arguments.output.exists():
         raise InputError(f"{arguments.output} exists; remove it or give another --output")
-    draw = neighbour_shots(load_pairs(arguments.pairs), arguments.task) if arguments.pairs else world_shots
+    draw = draw_held_out = world_shots
+    if arguments.pairs:
+        pairs = load_pairs(arguments.pairs)
+        if len(pairs) < 20:
+            raise InputError(f"{arguments.pairs}: {len(pairs)} pairs are too few to learn from; give 20 or more")
+        order = np.random.default_rng([arguments.seed, 3]).permutation(len(pairs))
+        held, kept = ([pairs[i] for i in part] for part in np.split(order, [len(pairs) // 20]))
+        draw = neighbour_shots(kept, kept, arguments.task)
+        draw_held_out = neighbour_shots(held, kept, arguments.task)
     settings = {key: str(value) for key, value in sorted(vars(arguments).items())}
     partial = arguments.output.with_name(arguments.output.name + ".partial")
     partial.mkdir(parents=True, exist_ok=True)
@@ -262,7 +284,7 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     first, losses = load_checkpoint(partial, model, optimizer) if (partial / "state.json").exists() else (0, [])
     held_out = [
-        make_batch(tokenizer, draw, np.random.default_rng([arguments.seed, 1, i]), 64, arguments.max_tokens)
+        make_batch(tokenizer, draw_held_out, np.random.default_rng([arguments.seed, 1, i]), 64, arguments.max_tokens)
         for i in range(4)
     ]
 
