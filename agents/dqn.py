@@ -69,7 +69,7 @@ class DQNAgent:
             policy_kwargs={
                 "net_arch": [hyper.hidden],
                 "activation_fn": torch.nn.Tanh,
-                "optimizer_kwargs": {"weight_decay": hyper.weight_decay},
+                "optimizer_kwargs": {"fused": True, "weight_decay": hyper.weight_decay},
             },
             device="cpu",
             _init_setup_model=False,

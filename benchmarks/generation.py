@@ -3,9 +3,9 @@
     python -m benchmarks.generation [--model FOLDER] [--prompts 64] [--temperature 1.0] [--dtype float32] [--threads 2]
 
 The bundled world's summarization prompts, one memory each (or none: with --samples 9, the call that draws Agent-R's
-candidates). All three ways get the same model, the same noise and the
-same token budget a batch; `generate` adds the noise in a LogitsProcessor. Seconds are processor time, which other
-programs on the machine disturb less than wall-clock time.
+candidates). All three ways get the same model, the same random numbers and the same token budget a batch; `generate`
+samples in a LogitsProcessor. Seconds are processor time, which other programs on the machine disturb less than
+wall-clock time.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from transformers import LogitsProcessor, LogitsProcessorList
 
 from mrag_rl.data.world import make_world
 from mrag_rl.generation import Prompt, render
-from mrag_rl.generation.sampling import gumbel_noise, row_key
+from mrag_rl.generation.sampling import row_key, sample_tokens
 from mrag_rl.generation.transformers_llm import TransformersLLM
 
 
-class GumbelNoise(LogitsProcessor):
-    """Our sampling noise for `model.generate`, which then decodes greedily."""
+class OurSampling(LogitsProcessor):
+    """Our sampling for `model.generate`, which then decodes greedily."""
 
     def __init__(self, keys: np.ndarray, start: int, temperature: float) -> None:
         self.keys, self.start, self.temperature = keys, start, temperature
@@ -34,7 +34,8 @@ class GumbelNoise(LogitsProcessor):
         if self.temperature == 0:
             return scores
         step = input_ids.shape[1] - self.start
-        return scores / self.temperature + gumbel_noise(self.keys, step, scores.shape[1], scores.device)
+        drawn = sample_tokens(scores, self.temperature, self.keys, step)
+        return torch.full_like(scores, -torch.inf).scatter_(1, drawn[:, None], 0.0)
 
 
 def library_generate(
@@ -60,7 +61,7 @@ def library_generate(
             max_new_tokens=max_new_tokens,
             eos_token_id=stops,
             pad_token_id=tokenizer.eos_token_id,
-            logits_processor=LogitsProcessorList([GumbelNoise(keys[batch], width, temperature)]),
+            logits_processor=LogitsProcessorList([OurSampling(keys[batch], width, temperature)]),
         )
         for i, text in zip(batch, tokenizer.batch_decode(out[:, width:], skip_special_tokens=True), strict=True):
             answers[i] = text.split("\n")[0].strip()

@@ -34,14 +34,18 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=2, help="batches of `slots` queries a repeat")
     parser.add_argument("--singles", type=int, default=16, help="queries one at a time a repeat")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--batch-tokens", type=int, default=65536, help="the LLM's token budget for a batch")
     parser.add_argument("--memories", type=int, default=1000)
-    parser.add_argument("--bfloat16", action="store_true", help="embed hypotheses and candidates in bfloat16")
+    parser.add_argument("--bfloat16", action="store_true", help="the LLM, and the encoder of candidates, in bfloat16")
     arguments = parser.parse_args()
 
     queries = arguments.slots * arguments.batches
     splits = make_world("summarization", seed=0, database=arguments.memories, train=queries, dev=4, test=1)
     candidate_encoder = TransformerEncoder.load(dtype="bfloat16") if arguments.bfloat16 else None
-    encoder, llm, metric = TransformerEncoder.load(), TransformersLLM.load(arguments.llm), get_metric("rouge1")
+    llm = TransformersLLM.load(
+        arguments.llm, dtype="bfloat16" if arguments.bfloat16 else "float32", batch_tokens=arguments.batch_tokens
+    )
+    encoder, metric = TransformerEncoder.load(), get_metric("rouge1")
     memories, train, dev = (
         encoder.encode([pair.source for pair in pairs]) for pairs in (splits.database, splits.train, splits.dev)
     )

@@ -26,7 +26,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation import Prompt, messages, render
 from mrag_rl.generation.prompts import shorten
 from mrag_rl.generation.quantization import quantize_nf4, weight_bytes
-from mrag_rl.generation.sampling import gumbel_noise, row_key
+from mrag_rl.generation.sampling import row_key, sample_tokens, uniforms
 from mrag_rl.generation.transformers_llm import TransformersLLM
 
 LINES = [
@@ -157,8 +157,9 @@ def test_sampled_tokens_follow_the_models_probabilities(llama: TransformersLLM) 
             keys = [row_key(seed, render(prompt), 0) for seed in range(draws)]
         else:
             keys = [row_key(0, render(prompt), sample) for sample in range(draws)]
-        noise = gumbel_noise(np.array(keys, dtype=np.uint64), 0, len(probabilities))
-        counts = np.bincount((logits / temperature + noise).argmax(1).numpy(), minlength=len(probabilities))
+        rows = logits.float().expand(draws, -1)
+        drawn = sample_tokens(rows, temperature, np.array(keys, dtype=np.uint64), 0).numpy()
+        counts = np.bincount(drawn, minlength=len(probabilities))
         assert chi_square(counts, probabilities * draws) > 1e-4
 
 
@@ -191,25 +192,27 @@ def test_second_tokens_follow_the_models_probabilities(llama: TransformersLLM) -
     assert chi_square(counts, expected) > 1e-4
 
 
-def test_noise_is_gumbel_and_uncorrelated() -> None:
-    keys = np.array(
-        [row_key(seed, text, sample) for seed in (0, 1) for text in "ab" for sample in range(16)], np.uint64
-    )
-    noise = torch.stack([gumbel_noise(keys, step, 500) for step in range(4)]).numpy()
-    assert scipy.stats.kstest(noise.ravel(), "gumbel_r").pvalue > 1e-4
-    flat = noise.reshape(4 * len(keys), 500)
-    correlations = np.corrcoef(flat)[np.triu_indices(len(flat), 1)]
-    assert np.abs(correlations).max() < 5.5 / np.sqrt(500)
-    assert np.abs(np.corrcoef(flat.T)[np.triu_indices(500, 1)]).max() < 5.5 / np.sqrt(len(flat))
-    assert len(np.unique(flat)) > 0.99 * flat.size
+def test_random_numbers_are_uniform_and_uncorrelated() -> None:
+    keys = [row_key(seed, text, sample) for seed in range(20) for text in "ab" for sample in range(25)]
+    numbers = np.stack([uniforms(np.array(keys, np.uint64), step) for step in range(40)]).astype(float)
+    assert numbers.min() >= 0 and numbers.max() < 1
+    assert scipy.stats.kstest(numbers.ravel(), "uniform").pvalue > 1e-4
+    assert len(np.unique(numbers)) > 0.99 * numbers.size
+    correlations = np.corrcoef(numbers)[np.triu_indices(40, 1)]  # between steps, over keys
+    assert np.abs(correlations).max() < 5 / np.sqrt(len(keys))
+    # Neighbouring samples of a prompt, and the same sample of neighbouring seeds.
+    rows = numbers.T.reshape(20, 2, 25, 40)
+    for first, second in ((rows[:, :, :-1], rows[:, :, 1:]), (rows[:-1], rows[1:])):
+        assert abs(np.corrcoef(first.ravel(), second.ravel())[0, 1]) < 5 / np.sqrt(first.size)
 
 
-def test_noise_reaches_far_into_the_winning_tail() -> None:
-    keys = np.arange(200, dtype=np.uint64)
-    top = gumbel_noise(keys, 0, 50_000).flatten().topk(1000).values.double().numpy()
-    # The exceedances of a Gumbel's tail over a high threshold are exponential.
-    assert scipy.stats.kstest(top - top.min(), "expon").pvalue > 1e-4
-    assert top.max() > 14
+def test_impossible_tokens_are_never_drawn() -> None:
+    keys = np.arange(200_000, dtype=np.uint64)
+    logits = torch.tensor([-torch.inf, 0.0, -torch.inf, -5.0, 2.0, -torch.inf]).expand(len(keys), -1)
+    drawn = np.bincount(sample_tokens(logits, 1.0, keys, 0).numpy(), minlength=6)
+    assert drawn[[0, 2, 5]].sum() == 0 and drawn[[1, 3, 4]].min() > 0
+    highest = np.nextafter(np.float32(1), np.float32(0)) - np.float32(2.0**-24)
+    assert uniforms(keys, 0).max() <= highest
 
 
 def test_plain_prompts_have_the_trained_form() -> None:

@@ -46,9 +46,11 @@ class TransformerEncoder:
         max_length: int,
         layer: int = -1,
         pooling: Pooling | None = None,
-        batch_tokens: int = 1024,
+        batch_tokens: int | None = None,
     ) -> None:
         """``weights_hash`` goes into the fingerprint; the rest as in ``load``. Raises InputError as ``load``."""
+        if batch_tokens is None:
+            batch_tokens = 1024 if model.dtype == torch.float32 else 4096
         if batch_tokens < 1:
             raise InputError(f"encoder.batch_tokens is {batch_tokens}; give 1 or more")
         config = model.config.get_text_config()
@@ -78,7 +80,7 @@ class TransformerEncoder:
         layer: int = -1,
         pooling: Pooling | None = None,
         device: str = "cpu",
-        batch_tokens: int = 1024,
+        batch_tokens: int | None = None,
         dtype: Literal["float32", "bfloat16"] = "float32",
     ) -> TransformerEncoder:
         """Load a model by name (offline package, local folder or hub, in this order).
@@ -86,7 +88,8 @@ class TransformerEncoder:
         sha256: expected hash of its safetensors file; for all-MiniLM-L6-v2 the official one is always expected.
         layer: whose attention heads to read, negative from the end. pooling: which token's heads ("mean": of all),
         None is "first" for bidirectional attention and "last" for causal. batch_tokens: tokens in a batch, padding
-        counted; small batches stay in a CPU's cache. dtype: of weights and arithmetic; vectors are float32 always.
+        counted; None is 1024 in float32, which stays in a CPU's cache, and 4096 in 16 bits. dtype: of weights and
+        arithmetic; vectors are float32 always.
 
         Raises InputError: model not found, wrong hash, no safetensors weights, no such layer, no attention heads.
         """

@@ -8,14 +8,15 @@ from transformers.cache_utils import DynamicLayer
 
 
 class GrowingLayer(DynamicLayer):
-    """A `DynamicLayer` with room for `capacity` positions from the start.
+    """A `DynamicLayer` with room for `rows` sequences of `capacity` positions from the start.
 
     Concatenation copies the whole cache at each decoding step, which for a small model costs more than its arithmetic.
     Here a step writes its own column, and attention reads a view of the columns so far.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, rows: int, capacity: int) -> None:
         super().__init__()
+        self.rows = rows
         self.capacity = capacity
         self.length = 0
 
@@ -23,78 +24,75 @@ class GrowingLayer(DynamicLayer):
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Append (B, heads, new, d) keys and values; returns all so far, (B, heads, length, d) each."""
+        self.write(0, self.length, key_states, value_states)
+        return self._expose(self.length + key_states.shape[-2])
+
+    def write(self, row: int, column: int, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Put (B, heads, L, d) keys and values at rows `row:row + B`, columns `column:column + L`."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-            self.key_room, self.value_room = self._room(key_states), self._room(value_states)
-        start, self.length = self.length, self.length + key_states.shape[-2]
-        self.key_room[:, :, start : self.length] = key_states
-        self.value_room[:, :, start : self.length] = value_states
-        return self._expose()
+            self.key_room, self.value_room = (
+                states.new_empty((self.rows, states.shape[1], self.capacity, states.shape[3]))
+                for states in (key_states, value_states)
+            )
+        rows, columns = slice(row, row + len(key_states)), slice(column, column + key_states.shape[-2])
+        self.key_room[rows, :, columns] = key_states
+        self.value_room[rows, :, columns] = value_states
 
     def get_seq_length(self) -> int:
         return self.length
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
-        """Make the batch the rows `beam_idx`, which may repeat or leave out any."""
-        rooms = []
-        for old in (self.key_room, self.value_room):
-            new = self._room(old, len(beam_idx))
-            torch.index_select(old[:, :, : self.length], 0, beam_idx, out=new[:, :, : self.length])
-            rooms.append(new)
-        self.key_room, self.value_room = rooms
-        self._expose()
+        """Make the batch the rows `beam_idx`, which may repeat or leave out any.
 
-    def fill(self, parts: list["GrowingLayer"], rows: torch.Tensor, width: int) -> None:
-        """Become the `rows` of the successive `parts`, each with its last column at `width - 1`."""
-        self.lazy_initialization(parts[0].key_room, parts[0].value_room)
-        self.key_room = self._room(parts[0].key_room, len(rows))
-        self.value_room = self._room(parts[0].value_room, len(rows))
-        self.length = width
-        first = start = 0
-        for part in parts:
-            last = first + len(part.key_room)
-            chosen = rows[(rows >= first) & (rows < last)] - first
-            stop, pad = start + len(chosen), width - part.length
-            for old, new in ((part.key_room, self.key_room), (part.value_room, self.value_room)):
-                new[start:stop, :, :pad] = 0  # Masked out, but 0 times an uninitialised NaN would still be NaN
-                torch.index_select(old, 0, chosen, out=new[start:stop, :, pad:width])
-            first, start = last, stop
-        self._expose()
+        In place where rows only move up into the places of dropped ones: then just those are copied.
+        """
+        rows, count = len(self.key_room), len(beam_idx)
+        moved = (beam_idx != torch.arange(count, device=beam_idx.device)).nonzero()[:, 0]
+        rooms = (self.key_room, self.value_room)
+        # Whole rows, unused columns too: contiguous rows are copied several times faster than strided ones.
+        if count <= rows and bool((beam_idx[moved] >= count).all()):
+            for room in rooms:
+                room[moved] = room.index_select(0, beam_idx[moved])
+            self.key_room, self.value_room = (room[:count] for room in rooms)
+        else:
+            self.key_room, self.value_room = (room.index_select(0, beam_idx) for room in rooms)
+        self._expose(self.length)
 
-    def _room(self, states: torch.Tensor, rows: int | None = None) -> torch.Tensor:
-        batch, heads, _, dimension = states.shape
-        return states.new_empty((batch if rows is None else rows, heads, self.capacity, dimension))
-
-    def _expose(self) -> tuple[torch.Tensor, torch.Tensor]:
-        keys, values = self.key_room[:, :, : self.length], self.value_room[:, :, : self.length]
-        self.keys, self.values = keys, values
-        return keys, values
+    def _expose(self, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+        self.length = length
+        self.keys, self.values = self.key_room[:, :, :length], self.value_room[:, :, :length]
+        return self.keys, self.values
 
 
-def grows_everywhere(cache: Cache) -> bool:
-    """Whether all layers are growing ones, so that `joined_cache` applies."""
-    return all(isinstance(layer, GrowingLayer) for layer in cache.layers)
+class PrefillLayer(DynamicLayer):
+    """Stands in for a `GrowingLayer` while some of its rows are prefilled, their last column at `width - 1`."""
+
+    def __init__(self, whole: GrowingLayer, row: int, width: int) -> None:
+        super().__init__()
+        self.whole, self.row, self.width = whole, row, width
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Take the (B, heads, L, d) keys and values of whole prompts, and give them back."""
+        padding = self.width - key_states.shape[-2]
+        self.whole.write(self.row, padding, key_states, value_states)
+        last = slice(self.row, self.row + len(key_states))
+        for room in (self.whole.key_room, self.whole.value_room):
+            room[last, :, :padding] = 0  # Masked out, but 0 times an uninitialised NaN would still be NaN
+        self.whole._expose(self.width)
+        return key_states, value_states
 
 
-def joined_cache(caches: list[Cache], rows: torch.Tensor, capacity: int) -> Cache:
-    """One cache of growing layers from several with other widths, aligned at their last columns.
-
-    Args:
-        caches: Caches of successive parts of a batch; all their layers are `GrowingLayer`.
-        rows: (R,) non-decreasing rows of that batch, which may repeat, that make up the joined cache.
-        capacity: Columns of the joined cache.
-    """
-    width = max(cache.get_seq_length() for cache in caches)
-    layers = []
-    for parts in zip(*(cache.layers for cache in caches), strict=True):
-        layer = GrowingLayer(capacity)
-        layer.fill([part for part in parts if isinstance(part, GrowingLayer)], rows, width)
-        layers.append(layer)
-    return Cache(layers=[*layers])
-
-
-def growing_cache(config: PretrainedConfig, capacity: int) -> Cache:
+def growing_cache(config: PretrainedConfig, rows: int, capacity: int) -> Cache:
     """A cache for the model of `config`: growing layers where it attends to everything, else the library's own."""
     cache = DynamicCache(config=config)
-    cache.layers = [GrowingLayer(capacity) if type(layer) is DynamicLayer else layer for layer in cache.layers]
+    cache.layers = [GrowingLayer(rows, capacity) if type(layer) is DynamicLayer else layer for layer in cache.layers]
     return cache
+
+
+def prefill_cache(cache: Cache, row: int, width: int) -> Cache | None:
+    """A cache that prefills the rows of `cache` from `row` on, ending at column `width - 1`; None if it cannot."""
+    layers = [PrefillLayer(layer, row, width) for layer in cache.layers if isinstance(layer, GrowingLayer)]
+    return Cache(layers=[*layers]) if len(layers) == len(cache.layers) else None

@@ -15,11 +15,11 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from mrag_rl.errors import InputError
-from mrag_rl.generation.kv_cache import growing_cache, grows_everywhere, joined_cache
+from mrag_rl.generation.kv_cache import growing_cache, prefill_cache
 from mrag_rl.generation.llm import Usage, one_seed_per_prompt
 from mrag_rl.generation.prompts import TEMPLATES, Prompt, messages, render, shorten
 from mrag_rl.generation.quantization import quantize_nf4
-from mrag_rl.generation.sampling import gumbel_noise, row_key
+from mrag_rl.generation.sampling import row_key, sample_tokens
 
 _FINGERPRINTED = ("*.safetensors", "*.json", "*.model", "*.jinja", "*.txt")
 _PREFILL_TOKENS = 1536  # Prompt tokens in one forward pass on a CPU: what keeps its activations in the core's cache
@@ -28,7 +28,7 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 
 @dataclass(frozen=True)
 class _Request:
-    """One distinct prompt, tokenised, with the noise keys of every completion wanted of it."""
+    """One distinct prompt, tokenised, with the random keys of every completion wanted of it."""
 
     tokens: list[int]
     keys: list[int]
@@ -37,8 +37,8 @@ class _Request:
 class TransformersLLM:
     """A decoder-only transformers model that decodes many prompts at once.
 
-    Texts are a function of (weights, prompt, seed, sample index, temperature): greedy decoding over logits to which
-    counter-based Gumbel noise was added (`sampling.py`). A completion ends at the end-of-sequence token, and, for
+    Texts are a function of (weights, prompt, seed, sample index, temperature), whatever the batch (`sampling.py`). A
+    completion ends at the end-of-sequence token, and, for
     models without a chat template, at the first newline.
 
     Speed comes from prompts sorted by length and batched to a token budget, one prefill for all samples of a prompt, a
@@ -247,9 +247,10 @@ class TransformersLLM:
                 left = int(alive.sum())
                 if left == 0:
                     break
-                # Dropping rows copies the cache, so a batch waits until a quarter of it has finished.
-                if left <= 0.75 * len(alive):
-                    keep = alive.nonzero()[:, 0]
+                # Dropping rows copies the cache, so a batch waits until a tenth of it has finished.
+                if left <= 0.9 * len(alive):
+                    keep = torch.arange(left, device=device)  # The last rows move into the places of finished ones
+                    keep[~alive[:left]] = left + alive[left:].nonzero()[:, 0]
                     cache.reorder_cache(keep)  # type: ignore[arg-type]
                     token, mask, lengths, where, alive = (x[keep] for x in (token, mask, lengths, where, alive))
                     keys = keys[keep.cpu().numpy()]
@@ -262,29 +263,29 @@ class TransformersLLM:
     def _prefill(self, requests: list[_Request], capacity: int) -> tuple[torch.Tensor, transformers.Cache]:
         """Read every prompt once: the logits (rows, vocabulary) that follow it and the cache, a row per completion."""
         device = self.model.device
+        width = max(len(request.tokens) for request in requests)
+        cache = growing_cache(self.model.config, len(requests), capacity)
         parts = [requests]
-        if device.type == "cpu" and grows_everywhere(growing_cache(self.model.config, capacity)):
+        if device.type == "cpu" and prefill_cache(cache, 0, width) is not None:
             parts = _split(requests, _PREFILL_TOKENS)
-        logits, caches = [], []
+        logits, row = [], 0
         for part in parts:
-            width = max(len(request.tokens) for request in part)
+            part_width = max(len(request.tokens) for request in part)
             # Left padding, so that every row's next token goes to the same cache column.
-            ids = torch.tensor([[0] * (width - len(r.tokens)) + r.tokens for r in part], device=device)
-            padding = torch.tensor([width - len(request.tokens) for request in part], device=device)
-            positions = torch.arange(width, device=device) - padding[:, None]
-            cache = growing_cache(self.model.config, width if len(parts) > 1 else capacity)
-            logits.append(self._forward(ids, (positions >= 0).long(), positions.clamp(min=0), cache))
-            caches.append(cache)
+            ids = torch.tensor([[0] * (part_width - len(r.tokens)) + r.tokens for r in part], device=device)
+            padding = torch.tensor([part_width - len(request.tokens) for request in part], device=device)
+            positions = torch.arange(part_width, device=device) - padding[:, None]
+            part_cache = cache if len(parts) == 1 else prefill_cache(cache, row, width)
+            logits.append(self._forward(ids, (positions >= 0).long(), positions.clamp(min=0), part_cache))
+            row += len(part)
         repeats = torch.tensor([len(request.keys) for request in requests], device=device)
         source = torch.arange(len(requests), device=device).repeat_interleave(repeats)
-        if len(parts) > 1:
-            return torch.cat(logits)[source], joined_cache(caches, source, capacity)
         if len(source) > len(requests):
-            caches[0].reorder_cache(source)  # type: ignore[arg-type]
-        return logits[0][source], caches[0]
+            cache.reorder_cache(source)  # type: ignore[arg-type]
+        return torch.cat(logits)[source], cache
 
     def _forward(
-        self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: transformers.Cache
+        self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: transformers.Cache | None
     ) -> torch.Tensor:
         """The logits (B, vocabulary) float32 that follow the last column of `ids` (B, L)."""
         optional: dict[str, Any] = {"position_ids": positions, "logits_to_keep": 1}
@@ -295,8 +296,7 @@ class TransformersLLM:
     def _choose(self, logits: torch.Tensor, keys: np.ndarray, step: int, temperature: float) -> torch.Tensor:
         if temperature == 0:
             return logits.argmax(dim=-1)
-        noise = gumbel_noise(keys, step, logits.shape[1], logits.device)
-        return noise.add_(logits, alpha=1 / temperature).argmax(dim=-1)
+        return sample_tokens(logits, temperature, keys, step)
 
 
 def _split(requests: list[_Request], tokens: int) -> list[list[_Request]]:
