@@ -158,6 +158,8 @@ class LLMConfig:
     """Tokens in one batch, padding and the tokens to come included."""
     max_new_tokens: int = 64
     """Longest hypothesis, in tokens."""
+    stop: tuple[str, ...] = ()
+    """Strings that end a text besides the model's own end and, for models without a chat template, a newline."""
     cache: bool = True
     """Keep every generation in the run folder's cache, so that nothing is generated twice."""
 
@@ -360,6 +362,8 @@ def validate_config(config: Config) -> None:
             raise InputError(f"{key} is {value}; it must lie between 0 and 1")
     if config.encoder.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", config.encoder.sha256):
         raise InputError("encoder.sha256 is not a SHA-256; give 64 hexadecimal digits in lower case, or null")
+    if "" in config.llm.stop:
+        raise InputError("llm.stop holds an empty string, which would end every text at once; take it out")
     _validate_data(config.data)
 
 

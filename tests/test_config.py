@@ -100,6 +100,7 @@ def test_a_new_run_and_a_resumed_one(file: Path, tmp_path: Path) -> None:
         ("name: c\nseed: x", "seed is x; it must be a whole number"),
         ("name: c\ntask: qa", "task is qa; it must be one of summarization"),
         ("name: c\npartitioning: {partitions: 0}", r"partitioning\.partitions is 0; it must be 1 or more"),
+        ('name: c\nllm: {stop: [""]}', r"llm\.stop holds an empty string"),
         ("name: c\nrefinement: {candidates: 0}", r"refinement\.candidates is 0"),
         ("name: c\nrefinement: {temperature: .nan}", r"refinement\.temperature is nan"),
         ("name: c\nagent_s: {gamma: 2}", r"agent_s\.gamma is 2\.0; it must lie between 0 and 1"),

@@ -261,6 +261,20 @@ def test_prompts_beyond_the_context_still_get_an_answer(llama: TransformersLLM) 
         llama.generate([Prompt("summarization", "x", (("s", "target " * 600),))], max_new_tokens=8)
 
 
+def test_stop_strings_end_a_text_wherever_tokens_break(folders: dict[str, Path], llama: TransformersLLM) -> None:
+    prompts = some_prompts(12)
+    before = llama.usage.generated_tokens
+    free = [texts[0] for texts in llama.generate(prompts, temperature=1.0, max_new_tokens=16)]
+    longest = max(free, key=len)
+    middle = len(longest) // 2
+    stop = [longest[middle : middle + 3], longest[-2:]]
+    llm = TransformersLLM.load(folders["llama"], stop=stop)
+    assert llm.fingerprint != llama.fingerprint
+    cut = [texts[0] for texts in llm.generate(prompts, temperature=1.0, max_new_tokens=16)]
+    assert cut == [min((text.split(s)[0] for s in stop), key=len).strip() for text in free]
+    assert cut != free and llm.usage.generated_tokens < llama.usage.generated_tokens - before
+
+
 def test_running_out_of_memory_halves_the_batch(folders: dict[str, Path]) -> None:
     llm = TransformersLLM.load(folders["llama"])
     prompts = some_prompts(8)

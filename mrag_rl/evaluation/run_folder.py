@@ -178,6 +178,7 @@ def load_llm(config: LLMConfig) -> TransformersLLM:
         device=config.device,
         quantization=config.quantization,
         batch_tokens=config.batch_tokens,
+        stop=config.stop,
         revision=config.revision,
     )
 

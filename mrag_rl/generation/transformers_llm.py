@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import torch
 import transformers
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.generation import StopStringCriteria
 
 from mrag_rl.errors import InputError
 from mrag_rl.generation.kv_cache import growing_cache, prefill_cache
@@ -56,12 +58,15 @@ class TransformersLLM:
         *,
         fingerprint: str,
         batch_tokens: int = 16384,
+        stop: Sequence[str] = (),
     ) -> None:
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.fingerprint = fingerprint
         self.batch_tokens = batch_tokens
         self.usage = Usage()
+        self.stop = tuple(stop)
+        self._stop_strings = StopStringCriteria(tokenizer, list(self.stop)) if self.stop else None
         self._chat = bool(tokenizer.chat_template)
         self._parameters = set(inspect.signature(model.forward).parameters)
         self._vocabulary = int(model.get_output_embeddings().weight.shape[0])
@@ -78,6 +83,7 @@ class TransformersLLM:
         device: str = "cpu",
         quantization: str | None = None,
         batch_tokens: int = 16384,
+        stop: Sequence[str] = (),
         revision: str | None = None,
     ) -> "TransformersLLM":
         """The model in a folder or on the hub, from safetensors only.
@@ -88,6 +94,7 @@ class TransformersLLM:
             device: A torch device.
             quantization: None, or "nf4" for 4-bit weights (needs bitsandbytes; see `quantize_nf4`).
             batch_tokens: Upper bound of rows x (longest prompt + new tokens) in a batch.
+            stop: Strings that end a text and are no part of it, wherever they fall among the tokens.
             revision: Branch, tag or commit on the hub.
 
         Raises:
@@ -106,12 +113,12 @@ class TransformersLLM:
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise InputError(f"cannot load the LLM at {name_or_path}: {reason}; give a decoder-only model") from error
-        fingerprint = _fingerprint(folder, f"{dtype} {quantization}")
+        fingerprint = _fingerprint(folder, f"{dtype} {quantization}{' ' + json.dumps([*stop]) if stop else ''}")
         if quantization == "nf4":
             quantize_nf4(model, device)
         else:
             model.to(device)  # type: ignore[arg-type]  # transformers hides the signature behind a wrapper
-        return cls(model, tokenizer, fingerprint=fingerprint, batch_tokens=batch_tokens)
+        return cls(model, tokenizer, fingerprint=fingerprint, batch_tokens=batch_tokens, stop=stop)
 
     def generate(
         self,
@@ -220,7 +227,9 @@ class TransformersLLM:
         return [[self._clean(next(texts)) for _ in request.keys] for request in requests]
 
     def _clean(self, text: str) -> str:
-        return (text if self._chat else text.split("\n", 1)[0]).strip()
+        for stop in self.stop if self._chat else (*self.stop, "\n"):
+            text = text.split(stop, 1)[0]
+        return text.strip()
 
     @torch.inference_mode()
     def _decode(self, requests: list[_Request], temperature: float, max_new_tokens: int) -> list[list[int]]:
@@ -241,6 +250,8 @@ class TransformersLLM:
             token = self._choose(logits, keys, step, temperature)
             out[where, step] = token
             ended = self._stops[token] & alive
+            if self._stop_strings is not None:
+                ended |= self._stop_strings(out[where, : step + 1], None) & alive
             if ended.any():
                 counts[where[ended]] = step + 1
                 alive &= ~ended
