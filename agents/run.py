@@ -231,7 +231,7 @@ def _train(
             encoder=encoder,
             llm=llm,
             metric=get_metric(target_metric(config)),
-            task=config.task,
+            task=config.prompt_task,
             agent_s=agent_s,
             agent_r=agent_r,
             settings=_joint_training(config),

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import yaml
 
 from mrag_rl.errors import InputError
+from mrag_rl.generation.prompts import translation
 from mrag_rl.io import StrPath, read_text
 from mrag_rl.kinds import RewardKind, StateKind
 
@@ -103,6 +104,8 @@ class DataConfig:
     """Your own pairs, split already."""
     sizes: WorldSizes = field(default_factory=WorldSizes)
     """Sizes of the bundled world."""
+    languages: tuple[str, str] = ("English", "German")
+    """From which language to which the task translation goes, by their English names."""
     world_seed: int = 0
     """Seed of the bundled world and of the random split; apart from ``seed``, so that runs compare on the same data."""
 
@@ -284,6 +287,13 @@ class Config:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     """Closing evaluation."""
 
+    @property
+    def prompt_task(self) -> str:
+        """The task as prompts name it: translation with its languages, where they are not the bundled world's."""
+        if self.data.languages == DataConfig.languages:
+            return self.task
+        return translation(*self.data.languages)
+
 
 @dataclass(frozen=True)
 class TrainArguments:
@@ -365,6 +375,7 @@ def validate_config(config: Config) -> None:
     if "" in config.llm.stop:
         raise InputError("llm.stop holds an empty string, which would end every text at once; take it out")
     _validate_data(config.data)
+    _validate_languages(config)
 
 
 _AT_LEAST_ONE = (
@@ -418,6 +429,16 @@ def _validate_data(data: DataConfig) -> None:
             raise InputError(f"data.fractions.{part} is {share}; it must lie between 0 and 1")
     if sum(fractions.values()) >= 1:
         raise InputError("data.fractions leave no database; make train, dev and test sum to less than 1")
+
+
+def _validate_languages(config: Config) -> None:
+    languages = config.data.languages
+    for language in languages:
+        if not re.fullmatch(r"\w[\w '()-]*", language) or " to " in language:
+            raise InputError(f"data.languages has {language!r}; give two names such as [German, English]")
+    if languages != DataConfig.languages and (config.data.world or config.task != "translation"):
+        why = "the bundled world is English to German" if config.data.world else f"the task is {config.task}"
+        raise InputError(f"data.languages is set, but {why}; it goes with pairs of your own and the task translation")
 
 
 def _check_data_files(data: DataConfig) -> None:

@@ -31,10 +31,12 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTra
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from mrag_rl.config import DataConfig
 from mrag_rl.data.records import TextPair, load_pairs
+from mrag_rl.data.splits import group_names
 from mrag_rl.data.world import TASKS, draw_shots
 from mrag_rl.errors import InputError
-from mrag_rl.generation.prompts import Prompt, render
+from mrag_rl.generation.prompts import Prompt, render, translation
 from mrag_rl.io import atomic_write_text, read_json, write_json
 
 Shots = list[tuple[str, str]]
@@ -49,6 +51,18 @@ def parse_arguments() -> argparse.Namespace:
         help="JSONL of your own pairs, none of which you test on later; without it the bundled world is used",
     )
     parser.add_argument("--task", choices=TASKS, help="the task of --pairs")
+    parser.add_argument(
+        "--languages",
+        nargs=2,
+        metavar=("FROM", "TO"),
+        default=DataConfig.languages,
+        help="of the task translation, by their English names, as data.languages of the runs to come (%(default)s)",
+    )
+    parser.add_argument(
+        "--group",
+        help="regular expression on the ids of --pairs whose first group names the event or dialogue, which is held "
+        "out as a whole or not at all, as data.group of a run: '^([^.]+)'",
+    )
     parser.add_argument("--steps", type=int, default=1200, help="optimizer steps (%(default)s)")
     parser.add_argument("--batch", type=int, default=32, help="sequences a step (%(default)s)")
     parser.add_argument("--width", type=int, default=192, help="hidden size (%(default)s)")
@@ -197,11 +211,9 @@ def load_checkpoint(
 
 
 def write_card(
-    output: Path, arguments: argparse.Namespace, facts: dict[str, object], losses: list[list[float]]
+    output: Path, arguments: argparse.Namespace, task: str, facts: dict[str, object], losses: list[list[float]]
 ) -> None:
-    data = (
-        f"`{arguments.pairs.name}` (task {arguments.task})" if arguments.pairs else "the bundled world, all three tasks"
-    )
+    data = f"`{arguments.pairs.name}` (task: {task})" if arguments.pairs else "the bundled world, all three tasks"
     table = "\n".join(f"| {int(step)} | {train:.4f} | {held_out:.4f} |" for step, train, held_out in losses)
     limits = (
         "It knows nothing but the bundled newsroom: its people, places, four house styles, German glossaries and\n"
@@ -234,7 +246,7 @@ What it cannot do: {limits}
 {table}
 
 Losses are mean cross-entropy in nats per target token. Held out are, of the bundled world, sequences of another seed;
-of pairs, one in twenty, which nothing was trained on.
+of pairs, one group in twenty, which nothing was trained on.
 """,
     )
 
@@ -245,15 +257,20 @@ def main() -> None:
         raise InputError("--pairs and --task go together; give both, or neither for the bundled world")
     if arguments.output.exists():
         raise InputError(f"{arguments.output} exists; remove it or give another --output")
+    task = arguments.task
+    if task == "translation" and tuple(arguments.languages) != DataConfig.languages:
+        task = translation(*arguments.languages)
     draw = draw_held_out = world_shots
     if arguments.pairs:
         pairs = load_pairs(arguments.pairs)
         if len(pairs) < 20:
             raise InputError(f"{arguments.pairs}: {len(pairs)} pairs are too few to learn from; give 20 or more")
-        order = np.random.default_rng([arguments.seed, 3]).permutation(len(pairs))
-        held, kept = ([pairs[i] for i in part] for part in np.split(order, [len(pairs) // 20]))
-        draw = neighbour_shots(kept, kept, arguments.task)
-        draw_held_out = neighbour_shots(held, kept, arguments.task)
+        names = np.array(group_names(pairs, arguments.group))
+        groups = np.random.default_rng([arguments.seed, 3]).permutation(np.unique(names))
+        out = np.isin(names, groups[: max(1, len(groups) // 20)])
+        held, kept = ([pairs[i] for i in np.flatnonzero(part)] for part in (out, ~out))
+        draw = neighbour_shots(kept, kept, task)
+        draw_held_out = neighbour_shots(held, kept, task)
     settings = {key: str(value) for key, value in sorted(vars(arguments).items())}
     partial = arguments.output.with_name(arguments.output.name + ".partial")
     partial.mkdir(parents=True, exist_ok=True)
@@ -324,7 +341,7 @@ def main() -> None:
         "minutes": (time.monotonic() - started) / 60 * arguments.steps / max(1, arguments.steps - first),
         "threads": torch.get_num_threads(),
     }
-    write_card(final, arguments, facts, losses)
+    write_card(final, arguments, task, facts, losses)
     final.rename(arguments.output)
     shutil.rmtree(partial)
     print(json.dumps({"output": str(arguments.output), **facts, "loss": losses[-1][1:]}))

@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from mrag_rl.errors import InputError
-from mrag_rl.generation import Prompt, messages, render
+from mrag_rl.generation import Prompt, messages, render, translation
 from mrag_rl.generation.prompts import shorten
 from mrag_rl.generation.quantization import quantize_nf4, weight_bytes
 from mrag_rl.generation.sampling import row_key, sample_tokens, uniforms
@@ -220,6 +220,17 @@ def test_plain_prompts_have_the_trained_form() -> None:
     assert render(prompt) == "Dialogue: hi\nReply: hello\n\nDialogue: a\nReply: b\n\nDialogue: how\nare you?\nReply:"
     assert render(Prompt("summarization", "x")) == "Article: x\nSummary:"
     assert render(Prompt("translation", "x")) == "English: x\nGerman:"
+
+
+def test_translation_prompts_name_their_languages() -> None:
+    prompt = Prompt(translation("German", "English"), "Hallo", (("ja", "yes"),))
+    assert render(prompt) == "German: ja\nEnglish: yes\n\nGerman: Hallo\nEnglish:"
+    assert messages(prompt)[0]["content"].startswith("Translate the German text into English with the examples'")
+    assert messages(prompt)[2]["content"] == "German: Hallo"
+    assert shorten(prompt, lambda p: len(p.query), 5) == prompt
+    default = Prompt(translation("English", "German"), "hello")
+    assert render(default) == render(Prompt("translation", "hello"))
+    assert messages(default) == messages(Prompt("translation", "hello"))
 
 
 def test_chat_turns_alternate_and_carry_one_instruction() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mrag_rl.data import save_pairs
 from mrag_rl.data.world import make_world
-from mrag_rl.generation.prompts import Prompt
+from mrag_rl.generation.prompts import Prompt, translation
 from mrag_rl.generation.transformers_llm import TransformersLLM
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,9 +37,10 @@ def digest(folder: Path) -> str:
 
 
 def test_a_killed_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
-    world = make_world("dialogue", seed=0, database=40, train=1, dev=1, test=1)
+    world = make_world("translation", seed=0, database=40, train=1, dev=1, test=1)
     save_pairs(tmp_path / "pairs.jsonl", world.database)
-    own = ["--pairs", str(tmp_path / "pairs.jsonl"), "--task", "dialogue", "--vocabulary", "400"]
+    own = ["--pairs", str(tmp_path / "pairs.jsonl"), "--task", "translation", "--languages", "Welsh", "Dutch"]
+    own += ["--vocabulary", "400", "--group", "(.)$"]
     assert run(*own, "--output", str(tmp_path / "whole")).returncode == 0
     killed = run(*own, "--output", str(tmp_path / "killed"), wait=False)
     checkpoint = tmp_path / "killed.partial" / "state.json"
@@ -52,16 +53,19 @@ def test_a_killed_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     assert digest(tmp_path / "whole") == digest(tmp_path / "killed")
     assert not (tmp_path / "killed.partial").exists()
     llm = TransformersLLM.load(tmp_path / "killed")
-    assert len(llm.generate([Prompt("dialogue", "A: Hello.")], max_new_tokens=4)) == 1
+    assert len(llm.generate([Prompt(translation("Welsh", "Dutch"), "Hello.")], max_new_tokens=4)) == 1
     card = (tmp_path / "killed" / "README.md").read_text(encoding="utf-8")
-    assert "pairs.jsonl" in card and "6 steps" in card
+    assert "pairs.jsonl" in card and "6 steps" in card and "from Welsh to Dutch" in card
 
 
 def test_mistakes_are_answered_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
+    good = tmp_path / "good.jsonl"
+    save_pairs(good, make_world("dialogue", seed=0, database=40, train=1, dev=1, test=1).database)
     for arguments, word in (
         (["--output", str(tmp_path / "there")], "exists"),
         (["--output", str(tmp_path / "new"), "--task", "dialogue"], "--pairs"),
+        (["--output", str(tmp_path / "new"), "--pairs", str(good), "--task", "dialogue", "--group", "("], "group '('"),
         (["--output", str(tmp_path / "new"), "--pairs", str(tmp_path / "no.jsonl"), "--task", "dialogue"], "no.jsonl"),
     ):
         process = run(*arguments)

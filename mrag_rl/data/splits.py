@@ -51,7 +51,7 @@ def split_pairs(
             f"split fractions train={train}, dev={dev}, test={test} leave no database; make them sum to less than 1"
         )
     members: dict[str, list[int]] = {}
-    for index, name in enumerate(_group_names(pairs, group)):
+    for index, name in enumerate(group_names(pairs, group)):
         members.setdefault(name, []).append(index)
     groups = list(members.values())
     order = np.random.default_rng(seed).permutation(len(groups))
@@ -87,7 +87,11 @@ def load_splits(*, database: StrPath, train: StrPath, dev: StrPath, test: StrPat
     return Splits(**parts)
 
 
-def _group_names(pairs: Sequence[TextPair], group: str | None) -> list[str]:
+def group_names(pairs: Sequence[TextPair], group: str | None) -> list[str]:
+    """The event or dialogue of each pair, by the regular expression ``group`` on its id; its id itself without one.
+
+    Raises InputError on a broken or unmatched ``group``.
+    """
     if group is None:
         return [pair.id for pair in pairs]
     try:

@@ -55,7 +55,7 @@ def answer_text(run: Path, text: str, *, allowed: Sequence[str] | None = None) -
         hits = database.retrieve(query, np.array([chosen]))
         memory = int(hits.indices[0, 0])
         with with_cache(llm, folder, config.llm) as cached:
-            writer = Writer(cached, config.task, config.llm.max_new_tokens)
+            writer = Writer(cached, config.prompt_task, config.llm.max_new_tokens)
             hypothesis = writer.write([text], database, hits.indices[:, 0])[0]
         record = database.records([memory])[0] if memory >= 0 else None
     return {

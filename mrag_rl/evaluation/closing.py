@@ -173,8 +173,8 @@ def _system(
     name: str, trained: Mapping[str, TrainedSystem], config: Config, llm: LLM, pairs: Sequence[TextPair]
 ) -> System:
     """The system of that name; docs/formats.md says what each one is."""
-    refined = Writer(llm, config.task, config.llm.max_new_tokens)
-    unrefined = Writer(llm, config.task, config.llm.max_new_tokens, originals=True)
+    refined = Writer(llm, config.prompt_task, config.llm.max_new_tokens)
+    unrefined = Writer(llm, config.prompt_task, config.llm.max_new_tokens, originals=True)
     database = trained["m_rag"].database
     if name == "none":
         return NoRetrieval(refined)

@@ -2,6 +2,6 @@
 
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.llm import LLM, Usage
-from mrag_rl.generation.prompts import TEMPLATES, Prompt, messages, render
+from mrag_rl.generation.prompts import TEMPLATES, Prompt, messages, render, template, translation
 
-__all__ = ["LLM", "TEMPLATES", "CachedLLM", "Prompt", "Usage", "messages", "render"]
+__all__ = ["LLM", "TEMPLATES", "CachedLLM", "Prompt", "Usage", "messages", "render", "template", "translation"]

@@ -9,7 +9,7 @@ class Prompt:
     """A text to answer, with the retrieved memories shown before it.
 
     Attributes:
-        task: A key of `TEMPLATES`.
+        task: What `template` takes.
         query: The text to answer.
         demonstrations: (source, target) pairs, shown in this order.
     """
@@ -36,13 +36,16 @@ class Template:
     keep: str = "head"
 
 
+def _translation(source: str, target: str) -> Template:
+    wish = f"Translate the {source} text into {target} with the examples' wording. Write the {target} only."
+    return Template(source, target, wish)
+
+
 TEMPLATES: dict[str, Template] = {
     "summarization": Template(
         "Article", "Summary", "Summarize the article in the style of the example summaries. Write the summary only."
     ),
-    "translation": Template(
-        "English", "German", "Translate the English text into German with the examples' wording. Write the German only."
-    ),
+    "translation": _translation("English", "German"),
     "dialogue": Template(
         "Dialogue",
         "Reply",
@@ -52,13 +55,24 @@ TEMPLATES: dict[str, Template] = {
 }
 
 
+def template(task: str) -> Template:
+    """The template of `task`: a key of `TEMPLATES`, or "translation" with its languages, as `translation` names it."""
+    if task.startswith("translation from "):
+        source, target = task.removeprefix("translation from ").split(" to ")
+        return _translation(source, target)
+    return TEMPLATES[task]
+
+
+def translation(source: str, target: str) -> str:
+    """The task of translating between two languages: "translation from German to English"."""
+    return f"translation from {source} to {target}"
+
+
 def render(prompt: Prompt) -> str:
     """The prompt as plain text for completion models; the completion starts with a space and ends at a newline."""
-    template = TEMPLATES[prompt.task]
-    shown = "".join(
-        f"{template.source}: {source}\n{template.target}: {target}\n\n" for source, target in prompt.demonstrations
-    )
-    return f"{shown}{template.source}: {prompt.query}\n{template.target}:"
+    form = template(prompt.task)
+    shown = "".join(f"{form.source}: {source}\n{form.target}: {target}\n\n" for source, target in prompt.demonstrations)
+    return f"{shown}{form.source}: {prompt.query}\n{form.target}:"
 
 
 def messages(prompt: Prompt) -> list[dict[str, str]]:
@@ -66,13 +80,13 @@ def messages(prompt: Prompt) -> list[dict[str, str]]:
 
     Not a system turn, because several chat templates (Mistral's, Gemma's) have none.
     """
-    template = TEMPLATES[prompt.task]
+    form = template(prompt.task)
     turns: list[dict[str, str]] = []
     for source, target in prompt.demonstrations:
-        turns.append({"role": "user", "content": f"{template.source}: {source}"})
+        turns.append({"role": "user", "content": f"{form.source}: {source}"})
         turns.append({"role": "assistant", "content": target})
-    turns.append({"role": "user", "content": f"{template.source}: {prompt.query}"})
-    turns[0]["content"] = f"{template.instruction}\n\n{turns[0]['content']}"
+    turns.append({"role": "user", "content": f"{form.source}: {prompt.query}"})
+    turns[0]["content"] = f"{form.instruction}\n\n{turns[0]['content']}"
     return turns
 
 
@@ -84,7 +98,7 @@ def shorten(prompt: Prompt, length: Callable[[Prompt], int], limit: int) -> Prom
     """
     if length(prompt) <= limit:
         return prompt
-    keep = TEMPLATES[prompt.task].keep
+    keep = template(prompt.task).keep
 
     def capped(words: int) -> Prompt:
         def cut(text: str) -> str:

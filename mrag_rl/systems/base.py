@@ -47,7 +47,7 @@ class Writer:
     """A frozen LLM that answers a task's texts, greedily, with or without a memory shown.
 
     Attributes:
-        llm: the language model. task: key of `mrag_rl.generation.prompts.TEMPLATES`.
+        llm: the language model. task: of the prompts, see `mrag_rl.generation.prompts.template`.
         max_new_tokens: the longest answer.
         originals: show every memory's target as it was first stored, whatever refinement has made of it.
     """
