@@ -25,6 +25,8 @@ _MENDS = {
     errno.ENOSPC: "the disk is full; free some space and run it again (a run goes on with --resume)",
     errno.EDQUOT: "the disk quota is used up; free some space and run it again (a run goes on with --resume)",
     errno.EFBIG: "the file may not grow that large; raise the limit (ulimit -f) and run it again (--resume goes on)",
+    errno.EEXIST: "a file is in the way; choose another folder",
+    errno.ENOTDIR: "a file is in the way; choose another folder",
     errno.EROFS: "the folder is read-only; make it writable or choose another one",
     errno.EACCES: "permission denied; make the folder writable or choose another one",
     errno.EPERM: "operation not permitted; make the folder writable or choose another one",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 # Before torch and transformers are imported by any test.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["OMP_NUM_THREADS"] = "1"  # a forked process would wait for the threads that it does not have
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")

@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -179,6 +180,21 @@ def test_a_full_disk_is_reported_and_what_was_written_stays(tmp_path: Path) -> N
             assert db.digest() == digest
             own = db.retrieve(unit_embeddings(1, MEMORIES), None)
             assert own.indices[:, 0].tolist() == list(range(MEMORIES))
+
+    in_child(on_small_disk)
+
+
+def test_a_database_on_a_full_disk_is_not_called_damaged(tmp_path: Path) -> None:
+    def on_small_disk() -> None:
+        mount_small_disk(tmp_path)
+        make(tmp_path / "db").close()
+        with suppress(OSError), (tmp_path / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        with pytest.raises(InputError, match=r"cannot be read: disk I/O error; free some space"):
+            MemoryDatabase.open(tmp_path / "db")
+        (tmp_path / "filler").unlink()
+        MemoryDatabase.open(tmp_path / "db").close()
 
     in_child(on_small_disk)
 

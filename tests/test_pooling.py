@@ -149,6 +149,16 @@ def test_a_run_is_not_pooled_twice(small: Path, tmp_path: Path, capsys: pytest.C
         assert f"{again}: given twice" in refused(capsys, tmp_path / "pooled", small, again)
 
 
+def test_a_file_where_the_output_should_go_is_kept(
+    small: Path, other_pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").write_text("mine")
+    for output in (tmp_path / "taken", tmp_path / "taken" / "below"):
+        assert pool(output, small, other_pairs) == 2
+        assert f"cannot write {output}: a file is in the way; choose another" in capsys.readouterr().err
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
 def test_a_run_that_is_not_complete_is_refused(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     half = variant(small, tmp_path / "half", seed=1)
     (half / "results.json").unlink()
