@@ -41,7 +41,7 @@ from mrag_rl.evaluation.plots import label_by_partition, learning_curves, reward
 from mrag_rl.evaluation.results import versions
 from mrag_rl.evaluation.run_folder import RunFolder, Stages, load_encoder, load_llm, locked, with_cache
 from mrag_rl.generation.llm import LLM
-from mrag_rl.io import atomic_directory
+from mrag_rl.io import atomic_directory, remove_leftovers
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.partitioning import Partitioning, fit_partitioning
@@ -90,6 +90,7 @@ def _continue(folder: RunFolder, config: Config, *, progress: bool) -> RunFolder
     stages = Stages(folder.state)
     if stages.done("evaluate"):
         return folder
+    remove_leftovers(folder.root)
     # Data first: a mistake there should not wait for a large model to load.
     splits = None if stages.done("prepare") else splits_of(config.data, config.task)
     encoder = load_encoder(config)

@@ -13,7 +13,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,10 @@ StrPath = str | os.PathLike[str]
 _MENDS = {
     errno.ENOSPC: "the disk is full; free some space and run it again (a run goes on with --resume)",
     errno.EDQUOT: "the disk quota is used up; free some space and run it again (a run goes on with --resume)",
-    errno.EROFS: "the folder is read-only; choose another one with --runs",
+    errno.EFBIG: "the file may not grow that large; raise the limit (ulimit -f) and run it again (--resume goes on)",
+    errno.EEXIST: "a file is in the way; choose another folder",
+    errno.ENOTDIR: "a file is in the way; choose another folder",
+    errno.EROFS: "the folder is read-only; make it writable or choose another one",
     errno.EACCES: "permission denied; make the folder writable or choose another one",
     errno.EPERM: "operation not permitted; make the folder writable or choose another one",
 }
@@ -50,12 +53,12 @@ def atomic_write_bytes(path: StrPath, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        # The temporary name means nothing to a user; the error names the file that was wanted.
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):  # a read-only folder refuses this too
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            # The temporary name means nothing to a user; the error names the file that was wanted.
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     _sync_directory(path.parent)
 
@@ -153,9 +156,11 @@ def atomic_directory(path: StrPath) -> Iterator[Path]:
         os.rename(temporary, path)
         _sync_directory(path.parent)
         shutil.rmtree(aside, ignore_errors=True)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
         recover_directory(path)
+        if isinstance(error, OSError) and isinstance(error.filename, str):
+            error.filename = error.filename.replace(str(temporary), str(path))
         raise
 
 
@@ -169,6 +174,15 @@ def recover_directory(path: StrPath) -> None:
         shutil.rmtree(aside, ignore_errors=True)
     else:
         os.rename(aside, path)
+
+
+def remove_leftovers(folder: StrPath) -> None:
+    """Remove what killed writes left unfinished in a folder and those below it; nobody may be writing there."""
+    for path in list(Path(folder).rglob(".*.tmp")):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _aside(path: Path) -> Path:

@@ -236,7 +236,10 @@ class Selector:
                     f"{path / name}: SHA-256 is {found[:12]}…, {CONFIG_FILE} says {str(expected)[:12]}…: "
                     "the file was changed or damaged; fetch it again"
                 )
-        tensors = load_tensors((path / WEIGHTS_FILE).read_bytes())
+        try:
+            tensors = load_tensors((path / WEIGHTS_FILE).read_bytes())
+        except Exception as error:  # safetensors raises its own exception types
+            raise InputError(f"{path / WEIGHTS_FILE}: not a safetensors file: export the selector again") from error
         _same_names(path / WEIGHTS_FILE, "tensors", tensors, _TENSORS)
         info = SelectorInfo(
             **{name: _field(config, name, kinds, path) for name, kinds in _INFO.items()}

@@ -1,12 +1,41 @@
-"""Shared by every test: no hub, no accelerator, one thread."""
+"""Shared by every test: no hub, no accelerator, one thread; and the runs that several test files look at."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
+
+import pytest
 
 # Before torch and transformers are imported by any test.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["OMP_NUM_THREADS"] = "1"  # a forked process would wait for the threads that it does not have
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+
+@pytest.fixture(scope="session")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny language model, `config.yaml` of a run with all systems, `small.yaml` of one with two."""
+    from tiny import write_workplace
+
+    return write_workplace(tmp_path_factory.mktemp("workplace"))
+
+
+@pytest.fixture(scope="session")
+def finished(workplace: Path) -> Path:
+    """The run of `config.yaml`, never stopped. Tests that change it copy it first."""
+    import train
+
+    assert train.main(["--config", str(workplace / "config.yaml"), "--runs", str(workplace / "runs")]) == 0
+    return workplace / "runs" / "tiny"
+
+
+@pytest.fixture(scope="session")
+def small(workplace: Path) -> Path:
+    """The run of `small.yaml`, never stopped."""
+    import train
+
+    assert train.main(["--config", str(workplace / "small.yaml"), "--runs", str(workplace / "runs")]) == 0
+    return workplace / "runs" / "small"

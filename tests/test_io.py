@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 
 import pytest
+from places import file_size_limit
 
 from mrag_rl import io
 from mrag_rl.errors import InputError
@@ -20,23 +20,15 @@ def test_a_written_file_replaces_the_old_one_and_leaves_nothing_else(tmp_path: P
     assert os.listdir(tmp_path) == ["a.json"]
 
 
-def test_a_failed_write_keeps_the_old_file_and_names_the_wanted_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_keeps_the_old_file_and_names_the_wanted_one(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     io.atomic_write_text(path, "old")
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError) as caught:
-        io.atomic_write_text(path, "new")
-    monkeypatch.undo()
+    with pytest.raises(OSError) as caught, file_size_limit(8):
+        io.atomic_write_text(path, "new and longer")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
     line = str(io.describe_os_error(caught.value))
-    assert str(path) in line and "full" in line and "\n" not in line
+    assert line.startswith(f"cannot write {path}: ") and "raise the limit" in line and "\n" not in line
 
 
 def test_json_without_a_value_for_nan_is_refused(tmp_path: Path) -> None:

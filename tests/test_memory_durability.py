@@ -5,23 +5,19 @@ The processes are forked: a fresh interpreter would spend seconds on imports for
 
 from __future__ import annotations
 
-import ctypes
 import os
 import random
-import resource
-import shutil
 import signal
 import sqlite3
-import subprocess
-import tempfile
 import time
-import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from places import file_size_limit, fork, in_child, mount_small_disk, on_read_only
 
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
@@ -31,7 +27,6 @@ from mrag_rl.partitioning import fit_partitioning
 
 BATCH = 8
 MEMORIES = 50
-SKIPPED = 77
 
 
 def unit_embeddings(seed: int, count: int) -> Embeddings:
@@ -67,32 +62,6 @@ def check_versions(db: MemoryDatabase) -> None:
     assert db.targets(range(len(db))) == [history[-1].target for history in histories]
     sizes = Counter(version.step for history in histories for version in history[1:])
     assert sizes == dict.fromkeys(range(db.last_step + 1), BATCH)
-
-
-def fork(action: Callable[[int], None]) -> tuple[int, int]:
-    """Run ``action(pipe)`` in a child process; returns its process id and the reading end of the pipe."""
-    reading, writing = os.pipe()
-    process = os.fork()
-    if process:
-        os.close(writing)
-        return process, reading
-    try:
-        action(writing)
-    except BaseException:
-        os.write(writing, traceback.format_exc().encode())
-        os._exit(1)
-    os._exit(0)
-
-
-def in_child(action: Callable[[], None]) -> None:
-    """Run ``action`` in a child process, whose limits, user and mounts are its own."""
-    process, reading = fork(lambda pipe: action())
-    with os.fdopen(reading) as pipe:
-        output = pipe.read()
-    status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    if status == SKIPPED:
-        pytest.skip("not possible on this machine")
-    assert status == 0, output
 
 
 def killed_at_random(action: Callable[[int], None], seconds: float) -> list[int]:
@@ -185,39 +154,17 @@ def refine_until_refused(db: MemoryDatabase) -> int:
 
 
 def test_a_file_size_limit_is_reported_and_what_was_written_stays(tmp_path: Path) -> None:
-    def limited() -> None:
-        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        with make(tmp_path / "db") as db:
-            # Python ignores SIGXFSZ, so that writing beyond the limit is an error like a full disk.
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    with make(tmp_path / "db") as db:
+        with file_size_limit(1 << 20):
             done = refine_until_refused(db)
-            assert done > 10
-            resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
+        assert done > 10
+        with file_size_limit(8192):
             refused(lambda: db.copy_to(tmp_path / "copy"), tmp_path / "copy")
             refused(lambda: make(tmp_path / "second"), tmp_path / "second")
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-            refine_batch(db, done)  # there is room again: it goes on
-
-    in_child(limited)
+        refine_batch(db, done)  # there is room again: it goes on
     assert [path.name for path in tmp_path.iterdir()] == ["db"]
     with MemoryDatabase.open(tmp_path / "db") as db:
         check_versions(db)
-
-
-def mount_small_disk(folder: Path) -> None:
-    """Mount a tmpfs of 1 MB for this process alone, in user and mount namespaces of its own; skips where it may not."""
-    user, group = os.getuid(), os.getgid()
-    new_user_and_mounts = 0x10000000 | 0x00020000
-    try:
-        if ctypes.CDLL(None).unshare(new_user_and_mounts):
-            os._exit(SKIPPED)
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"0 {user} 1")
-        Path("/proc/self/gid_map").write_text(f"0 {group} 1")
-        command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-        subprocess.run(command, check=True, capture_output=True)
-    except (AttributeError, OSError, subprocess.CalledProcessError):
-        os._exit(SKIPPED)
 
 
 def test_a_full_disk_is_reported_and_what_was_written_stays(tmp_path: Path) -> None:
@@ -237,38 +184,36 @@ def test_a_full_disk_is_reported_and_what_was_written_stays(tmp_path: Path) -> N
     in_child(on_small_disk)
 
 
-@pytest.fixture
-def public_folder() -> Iterator[Path]:
-    """A folder that any user can reach, which pytest's own are not."""
-    folder = Path(tempfile.mkdtemp(prefix="mrag-rl-test-"))
-    folder.chmod(0o755)
-    yield folder
-    folder.chmod(0o755)
-    for path in folder.rglob("*"):
-        path.chmod(0o755)
-    shutil.rmtree(folder)
+def test_a_database_on_a_full_disk_is_not_called_damaged(tmp_path: Path) -> None:
+    def on_small_disk() -> None:
+        mount_small_disk(tmp_path)
+        make(tmp_path / "db").close()
+        with suppress(OSError), (tmp_path / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        with pytest.raises(InputError, match=r"cannot be read: disk I/O error; free some space"):
+            MemoryDatabase.open(tmp_path / "db")
+        (tmp_path / "filler").unlink()
+        MemoryDatabase.open(tmp_path / "db").close()
+
+    in_child(on_small_disk)
 
 
-def test_a_read_only_folder_can_be_read_and_refuses_writes_by_name(public_folder: Path) -> None:
+def test_a_read_only_folder_can_be_read_and_refuses_writes_by_name(tmp_path: Path) -> None:
+    with make(tmp_path / "db") as db:
+        refine_batch(db, 0)
+        digest = db.digest()
+
     def reading_only() -> None:
-        with make(public_folder / "db") as db:
-            refine_batch(db, 0)
-            digest = db.digest()
-        for path in [*public_folder.rglob("*"), public_folder]:
-            path.chmod(0o555 if path.is_dir() else 0o444)
-        if os.getuid() == 0:  # permissions do not bind root: become nobody
-            os.setgroups([])
-            os.setgid(65534)
-            os.setuid(65534)
-        with MemoryDatabase.open(public_folder / "db") as db:
+        with MemoryDatabase.open(tmp_path / "db") as db:
             own = db.retrieve(unit_embeddings(1, MEMORIES), None)
             assert own.indices[:, 0].tolist() == list(range(MEMORIES))
             assert db.states(unit_embeddings(3, 2), "peeking").shape == (2, 2, 3)
-            refused(lambda: refine_batch(db, 1), public_folder / "db")
-            refused(lambda: db.rollback(-1), public_folder / "db")
-            refused(lambda: db.copy_to(public_folder / "copy"), public_folder / "copy")
-            refused(lambda: make(public_folder / "second"), public_folder / "second")
+            refused(lambda: refine_batch(db, 1), tmp_path / "db")
+            refused(lambda: db.rollback(-1), tmp_path / "db")
+            refused(lambda: db.copy_to(tmp_path / "copy"), tmp_path / "copy")
+            refused(lambda: make(tmp_path / "second"), tmp_path / "second")
             assert db.digest() == digest
 
-    in_child(reading_only)
-    assert [path.name for path in public_folder.iterdir()] == ["db"]
+    on_read_only(tmp_path, reading_only)
+    assert [path.name for path in tmp_path.iterdir()] == ["db"]

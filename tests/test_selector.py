@@ -157,24 +157,68 @@ def add_tensor(tensors: dict[str, np.ndarray]) -> None:
     tensors["w3"] = tensors["w1"]
 
 
-def misshape_tensor(tensors: dict[str, np.ndarray]) -> None:
-    tensors["w2"] = tensors["w2"][:, 1:].copy()
+def rename_tensor(tensors: dict[str, np.ndarray]) -> None:
+    tensors["weight"] = tensors.pop("w1")
+
+
+def widen_tensor(tensors: dict[str, np.ndarray]) -> None:
+    tensors["b1"] = tensors["b1"].astype(np.float64)
+
+
+def repeat(name: str) -> Callable[[dict[str, np.ndarray]], None]:
+    def change(tensors: dict[str, np.ndarray]) -> None:
+        tensors[name] = np.concatenate([tensors[name], tensors[name]])
+
+    return change
+
+
+def replace_weights(folder: Path, weights: bytes) -> None:
+    """Other weights, with the hash that belongs to them."""
+    (folder / "model.safetensors").write_bytes(weights)
+    config = json.loads((folder / "config.json").read_text())
+    config["sha256"]["model.safetensors"] = file_sha256(folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config))
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [(drop_tensor, "tensors lack b2"), (add_tensor, "tensors hold 'w3'"), (misshape_tensor, "w2 is float32 of shape")],
+    [
+        (drop_tensor, "tensors lack b2"),
+        (add_tensor, "tensors hold 'w3'"),
+        (rename_tensor, "tensors lack w1"),
+        (widen_tensor, "b1 is float64"),
+        *((repeat(name), f"{name} is float32 of shape") for name in ("w1", "w2", "b2", "scale")),
+    ],
 )
 def test_other_tensors_are_refused_by_name(folder: Path, change: Callable, words: str) -> None:
-    from safetensors.numpy import load_file, save_file
+    from safetensors.numpy import load_file, save
 
     tensors = load_file(folder / "model.safetensors")
     change(tensors)
-    save_file(tensors, folder / "model.safetensors")
+    replace_weights(folder, save(tensors))
+    with pytest.raises(InputError, match=rf"model\.safetensors: {words}"):
+        Selector.load(folder)
+
+
+def test_partition_names_that_do_not_fit_the_tensors_are_refused(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
-    config["sha256"]["model.safetensors"] = file_sha256(folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match=words):
+    (folder / "config.json").write_text(json.dumps(config | {"partition_names": ["arts", "business"]}))
+    with pytest.raises(InputError, match=r"w2 is float32 of shape \(4, 25\), not float32 of \(2, 25\)"):
+        Selector.load(folder)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 60, -4])
+def test_weights_that_are_no_whole_safetensors_file_are_refused(folder: Path, keep: int) -> None:
+    replace_weights(folder, (folder / "model.safetensors").read_bytes()[:keep])
+    with pytest.raises(InputError, match=r"model\.safetensors: not a safetensors file") as caught:
+        Selector.load(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ['{"format_version": 2}', "{}", "[]"])
+def test_another_format_is_refused(folder: Path, text: str) -> None:
+    (folder / "config.json").write_text(text)
+    with pytest.raises(InputError, match=r"config\.json: selector format version (2|None), this library reads 1"):
         Selector.load(folder)
 
 

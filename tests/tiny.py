@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -147,3 +148,38 @@ class RememberingEncoder:
 def remembering_encoder() -> RememberingEncoder:
     """One for all tests."""
     return RememberingEncoder()
+
+
+def write_workplace(folder: Path) -> Path:
+    """A tiny language model, `config.yaml` of a run with all systems, and `small.yaml` of one with two of them."""
+    world = make_world("summarization", seed=0, database=100, train=1, dev=1, test=1)
+    write_tiny_llm(folder / "llm", [pair.target for pair in world.database])
+    agent = "{gradient_steps: 1, learning_starts: 8, batch_size: 8}"
+    llm = f"{{name: {folder / 'llm'}, max_new_tokens: 20}}"
+    both = f"task: summarization\nllm: {llm}\nagent_s: {agent}\nagent_r: {agent}\n"
+    (folder / "config.yaml").write_text(
+        f"name: tiny\n{both}data: {{sizes: {{database: 60, train: 16, dev: 8, test: 12}}}}\n"
+        "refinement: {steps: 2}\ntraining: {rounds: 2, slots: 4, checkpoint_every: 1}\nevaluation: {bootstrap: 200}\n"
+    )
+    (folder / "small.yaml").write_text(
+        f"name: small\n{both}data: {{sizes: {{database: 30, train: 8, dev: 4, test: 12}}}}\nrefinement: {{steps: 1}}\n"
+        "training: {rounds: 1, slots: 4, checkpoint_every: 1}\n"
+        "evaluation: {bootstrap: 200, systems: [naive, m_rag], ablations: false}\n"
+    )
+    return folder
+
+
+def outcome(run: Path) -> dict[str, object]:
+    """All that a run leaves behind but its costs."""
+    results = json.loads((run / "results.json").read_text())
+    del results["seconds"], results["llm"]
+    found: dict[str, object] = {"results": results, "answers": (run / "answers.jsonl").read_text()}
+    for part in [run, *sorted((run / "ablations").glob("*"))]:
+        name = part.relative_to(run)
+        with MemoryDatabase.open(part / "database") as database:
+            found[f"{name}/database"] = database.digest()
+        found[f"{name}/log"] = (part / "log.jsonl").read_text()
+        for folder in (part / "selector", part / "plots"):
+            files = sorted(folder.iterdir()) if folder.is_dir() else []
+            found[f"{name}/{folder.name}"] = {file.name: file.read_bytes() for file in files}
+    return found

@@ -135,7 +135,7 @@ class RecordStore:
                 connection.close()
                 raise
         except sqlite3.Error as error:
-            raise InputError(f"{path}: not a readable memory database ({error}); restore it from a copy") from error
+            raise InputError(f"{path}: cannot be read: {_mend(error)}") from error
         if state != "ok":
             connection.close()
             raise InputError(f"{path}: the database is damaged ({' '.join(state.split())}); restore it from a copy")
