@@ -41,7 +41,7 @@ format: $(VENV)/.installed-dev  ## rewrite files in the house style
 type: $(VENV)/.installed-dev  ## check types
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed  ## run every benchmark (long)
+bench: quickstart  ## run every benchmark (long)
 	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python -m benchmarks.$$(basename $$script .py); done
 
 constraints: $(VENV)/.installed-dev  ## write the installed versions to constraints.txt

@@ -1,0 +1,126 @@
+"""How well does the DQN choose partitions, next to LinUCB, and to a classifier that is told what every choice is worth?
+
+    python -m benchmarks.selection_policies [--run runs/quickstart] [--rounds 3 8] [--seeds 5]
+
+Agent-S's problem alone, without refinement, on the data of a finished run: every training and test query is answered
+once with the nearest (original) memory of every partition, and the learners then walk over the same stream of training
+queries, seeing only the score of the partition they chose, less the naive system's (the reward `first_hypothesis`). The
+classifier sees which partition was best. Scores are means over test queries of the run's metric, 0 to 100, with the
+standard deviation over the learners' seeds. The run's cache of generations is used; nothing else in it is changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from sklearn.linear_model import LogisticRegressionCV
+
+from agents.dqn import DQNAgent
+from agents.heuristics import Agent, LinUCB, NearestPartition, RandomPartition
+from mrag_rl.data.records import load_pairs
+from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.evaluation.closing import target_metric
+from mrag_rl.evaluation.run_folder import RunFolder, load_llm, with_cache
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.metrics.text import get_metric
+from mrag_rl.selector import StateNormalizer
+from mrag_rl.systems.base import Writer
+
+
+def walk(agent: Agent, states: np.ndarray, rewards: np.ndarray, *, rounds: int, slots: int, seed: int) -> None:
+    """Let `agent` learn from `rounds` passes over states (N, D), shown rewards[i, action] (N, M) for its actions."""
+    order = np.random.default_rng(seed)
+    batches = [
+        part
+        for _ in range(rounds)
+        for part in np.split(order.permutation(len(states)), range(slots, len(states), slots))
+    ]
+    for done, rows in enumerate(batches):
+        actions = agent.act(states[rows], agent.exploration(done / len(batches)))
+        ends = np.ones(len(rows), bool)
+        agent.remember(states[rows], actions, rewards[rows, actions].astype(np.float32), states[rows], ends)
+        agent.learn(len(rows))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", type=Path, default=Path("runs/quickstart"), help="a finished run (%(default)s)")
+    parser.add_argument("--rounds", type=int, nargs="+", help="passes over the training queries (default: the run's)")
+    parser.add_argument("--seeds", type=int, default=5, help="of the learners (%(default)s)")
+    arguments = parser.parse_args()
+
+    folder = RunFolder(arguments.run)
+    config = folder.load_config()
+    metric = get_metric(target_metric(config))
+    pairs = {part: load_pairs(folder.pairs(part)) for part in ("train", "test")}
+    embeddings = {part: Embeddings.load(folder.embeddings(part)) for part in pairs}
+    scores: dict[str, np.ndarray] = {}
+    naive: dict[str, np.ndarray] = {}
+    raw: dict[str, np.ndarray] = {}
+    with (
+        MemoryDatabase.open(folder.database) as database,
+        with_cache(load_llm(config.llm), folder, config.llm) as llm,
+    ):
+        writer = Writer(llm, config.prompt_task, config.llm.max_new_tokens, originals=True)
+        partitions = database.partitions
+        for part, queries in pairs.items():
+            texts, references = [pair.source for pair in queries], [pair.target for pair in queries]
+
+            def answers(chosen: np.ndarray | None, part: str = part, texts: list[str] = texts) -> list[str]:
+                return writer.write(texts, database, database.retrieve(embeddings[part], chosen).indices[:, 0])
+
+            columns = [metric.scores(answers(np.full(len(texts), m)), references) for m in range(partitions)]
+            scores[part] = np.stack(columns, axis=1)
+            naive[part] = metric.scores(answers(None), references)
+            raw[part] = database.states(embeddings[part], config.state)
+    normalizer = StateNormalizer.fit(raw["train"])
+    states = {part: normalizer(raw[part]) for part in raw}
+    rewards = scores["train"] - naive["train"][:, None]
+
+    learners: dict[str, Callable[[int], Agent]] = {
+        "LinUCB": lambda seed: LinUCB(normalizer.dimension, partitions),
+        "DQN": lambda seed: DQNAgent(normalizer.dimension, partitions, config.agent_s, seed),
+    }
+
+    def mean(actions: np.ndarray) -> float:
+        return 100 * float(scores["test"][np.arange(len(actions)), actions].mean())
+
+    count = len(pairs["test"])
+    print(
+        f"{arguments.run.name}: {len(rewards)} training and {count} test queries, {partitions} partitions, "
+        f"{metric.name}\n"
+    )
+    print("| policy | rounds | score | best partition chosen |\n|---|---:|---:|---:|")
+    best = scores["test"].max(axis=1)
+
+    def row(name: str, rounds: int | str, chosen: list[np.ndarray]) -> None:
+        means = [mean(actions) for actions in chosen]
+        hits = np.mean([scores["test"][np.arange(count), actions] >= best - 1e-9 for actions in chosen])
+        spread = f" ± {np.std(means, ddof=1):.1f}" if len(means) > 1 else ""
+        print(f"| {name} | {rounds} | {np.mean(means):.1f}{spread} | {hits:.0%} |", flush=True)
+
+    print(f"| naive (whole database) | | {100 * naive['test'].mean():.1f} | |")
+    row(
+        "random partition",
+        "",
+        [RandomPartition(partitions, seed).act(states["test"]) for seed in range(arguments.seeds)],
+    )
+    row("nearest partition", "", [NearestPartition(partitions).act(raw["test"].reshape(count, -1))])
+    for rounds in arguments.rounds or [config.training.rounds]:
+        for name, make in learners.items():
+            chosen = []
+            for seed in range(arguments.seeds):
+                agent = make(seed)
+                walk(agent, states["train"], rewards, rounds=rounds, slots=config.training.slots, seed=seed)
+                chosen.append(agent.act(states["test"]))
+            row(name, rounds, chosen)
+    classifier = LogisticRegressionCV(Cs=5, max_iter=2000).fit(states["train"], rewards.argmax(axis=1))
+    row("logistic regression, told the best", "", [classifier.predict(states["test"])])
+    row("oracle", "", [scores["test"].argmax(axis=1)])
+
+
+if __name__ == "__main__":
+    main()

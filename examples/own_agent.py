@@ -1,0 +1,47 @@
+"""Train stable-baselines3's own DQN, or any agent that speaks Gymnasium, on Agent-S's environment.
+
+    python -m examples.own_agent [--steps 200]
+
+The bundled world, language model and encoder; a step is one query answered with the partition that the agent chose.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import gymnasium
+from stable_baselines3 import DQN
+
+from envs.partition_selection import naive_scores  # importing envs registers the ids
+from mrag_rl.config import BUNDLED_LLM
+from mrag_rl.data.world import make_world
+from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.metrics.text import get_metric
+from mrag_rl.partitioning import fit_partitioning
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--steps", type=int, default=200)
+parser.add_argument("--llm", type=Path, default=BUNDLED_LLM)
+arguments = parser.parse_args()
+
+world = make_world("summarization", seed=0, database=200, train=100, dev=1, test=1)
+encoder = TransformerEncoder.load()
+memories, queries = (encoder.encode([p.source for p in pairs]) for pairs in (world.database, world.train))
+labels = [pair.labels for pair in world.database]
+partitioning = fit_partitioning("category", memories.standard, labels=labels, partitions=4, seed=0)
+with (
+    tempfile.TemporaryDirectory() as folder,
+    MemoryDatabase.create(
+        Path(folder) / "database", world.database, memories, partitioning, encoder_fingerprint=encoder.fingerprint
+    ) as database,
+):
+    llm, metric, task = TransformersLLM.load(arguments.llm), get_metric("rouge1"), "summarization"
+    env = gymnasium.make(
+        "mrag_rl/PartitionSelection-v0", database=database, pairs=world.train, query_embeddings=queries,
+        llm=llm, metric=metric, task=task, reward="first_hypothesis",
+        baseline_scores=naive_scores(database, world.train, queries, llm, metric, task),
+    )  # fmt: skip
+    agent = DQN("MlpPolicy", env, learning_starts=20, gamma=0.0, seed=0, verbose=1)
+    agent.learn(arguments.steps, log_interval=50, progress_bar=False)

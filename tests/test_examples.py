@@ -1,0 +1,44 @@
+"""The examples run as their docstrings say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def output(example: str, *arguments: str | Path) -> str:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", f"examples.{example}", *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_select_partition(small: Path) -> None:
+    lines = output("select_partition", "--run", small).splitlines()
+    chosen = [line.split("chosen ")[1].split(": ")[0].split(", then ") for line in lines if "chosen " in line]
+    assert len(chosen) == 5
+    closed = chosen[0][0]
+    assert all(second != closed for _, second in chosen)
+
+
+def test_own_memory_database(tmp_path: Path) -> None:
+    lines = output("own_memory_database", "--folder", tmp_path / "database").splitlines()
+    versions = [line.split(": ", 1)[1] for line in lines if line.startswith("version ")]
+    assert versions[1] == "A better summary." and versions[0] == versions[2]
+
+
+def test_own_agent(workplace: Path) -> None:
+    output("own_agent", "--steps", "4", "--llm", workplace / "llm")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_every_example_says_how_to_run_it(path: Path) -> None:
+    assert f"python -m examples.{path.stem}" in path.read_text(encoding="utf-8")
+    assert f"def test_{path.stem}(" in Path(__file__).read_text(encoding="utf-8")
