@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -140,7 +142,8 @@ class DQNAgent:
         while remaining > 0:
             interval = hyper.target_update_interval
             steps = min(remaining, interval - self.updates % interval)
-            self.model.train(gradient_steps=steps, batch_size=hyper.batch_size)
+            with _one_thread():
+                self.model.train(gradient_steps=steps, batch_size=hyper.batch_size)
             losses.append((steps, float(self.model.logger.name_to_value["train/loss"])))
             self.updates += steps
             remaining -= steps
@@ -187,6 +190,17 @@ class DQNAgent:
         self.updates = self.model._n_updates = int(arrays["updates"][0])
         set_generator_state(self._exploration, arrays["rng.exploration"])
         set_generator_state(buffer.generator, arrays["rng.replay"])
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Networks this small gain nothing from a second core, and lose tenfold while another program holds it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _under(arrays: Arrays, prefix: str) -> Arrays:
