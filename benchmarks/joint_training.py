@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=2, help="batches of `slots` queries a repeat")
     parser.add_argument("--singles", type=int, default=16, help="queries one at a time a repeat")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--batch-tokens", type=int, default=65536, help="the LLM's token budget for a batch")
+    parser.add_argument("--batch-tokens", type=int, default=131072, help="the LLM's token budget for a batch")
     parser.add_argument("--memories", type=int, default=1000)
     parser.add_argument("--bfloat16", action="store_true", help="the LLM, and the encoder of candidates, in bfloat16")
     arguments = parser.parse_args()

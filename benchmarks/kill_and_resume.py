@@ -91,7 +91,8 @@ def main() -> int:
                 process.kill()
                 process.wait()
                 kills += 1
-                where.append(stage(folder(name)) if (root / name).is_dir() else "start")
+                begun = next((root / name).glob("*/config.yaml"), None)
+                where.append(stage(RunFolder(begun.parent)) if begun else "start")
         subprocess.run(command(name), check=True, **quiet)  # type: ignore[call-overload]
         found = outcome(folder(name))
         wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
