@@ -30,7 +30,9 @@ def units(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 def embeddings(seed: int, count: int) -> Embeddings:
     rng = np.random.default_rng(seed)
-    return Embeddings(units(rng, count, DIMENSION), units(rng, count, HEADS, HEAD_DIMENSION))
+    return Embeddings(
+        units(rng, count, DIMENSION), units(rng, count, HEADS, HEAD_DIMENSION), np.ones((count, HEADS), np.float32)
+    )
 
 
 def desks_of(index: int) -> tuple[str, ...]:
@@ -187,7 +189,7 @@ def test_a_memory_in_several_partitions_is_read_through_any_allowed_one(tmp_path
 
 def test_ties_go_to_the_lower_index_however_the_rows_are_stored(tmp_path: Path) -> None:
     one = embeddings(1, 1)
-    vectors = Embeddings(np.repeat(one.standard, 3000, axis=0), np.repeat(one.heads, 3000, axis=0))
+    vectors = one[np.zeros(3000, np.int64)]
     with make(tmp_path / "db", 3000, vectors=vectors) as db:
         assert db.retrieve(embeddings(3, 5), None, k=4).indices.tolist() == [[0, 1, 2, 3]] * 5
         assert db.retrieve(embeddings(3, 1), np.array([1]), k=4).indices.tolist() == [[0, 1, 4, 7]]

@@ -34,7 +34,7 @@ def unit_embeddings(seed: int, count: int) -> Embeddings:
     standard, heads = rng.standard_normal((count, 16)), rng.standard_normal((count, 3, 5))
     standard /= np.linalg.norm(standard, axis=-1, keepdims=True)
     heads /= np.linalg.norm(heads, axis=-1, keepdims=True)
-    return Embeddings(standard.astype(np.float32), heads.astype(np.float32))
+    return Embeddings(standard.astype(np.float32), heads.astype(np.float32), np.ones(heads.shape[:2], np.float32))
 
 
 def make(folder: Path, count: int = MEMORIES) -> MemoryDatabase:

@@ -19,28 +19,34 @@ from mrag_rl.io import atomic_write_bytes
 class Embeddings:
     """Vectors of N texts, float32, one row a text.
 
-    standard: (N, d), unit rows. heads: (N, H, d_h), unit rows per head.
+    standard: (N, d), unit rows. heads: (N, H, d_h), unit rows per head. norms: (N, H), the lengths that the heads'
+    vectors had before, which importance scores need.
     """
 
     standard: np.ndarray
     heads: np.ndarray
+    norms: np.ndarray
 
     def __len__(self) -> int:
         return len(self.standard)
 
     def __getitem__(self, rows: slice | Sequence[int] | np.ndarray) -> Embeddings:
         """The chosen rows (a slice, indices or a boolean mask), as Embeddings."""
-        return Embeddings(self.standard[rows], self.heads[rows])
+        return Embeddings(self.standard[rows], self.heads[rows], self.norms[rows])
 
     @staticmethod
     def concatenate(parts: Sequence[Embeddings]) -> Embeddings:
         """The rows of all parts (at least one), in order."""
-        return Embeddings(np.concatenate([p.standard for p in parts]), np.concatenate([p.heads for p in parts]))
+        return Embeddings(
+            np.concatenate([part.standard for part in parts]),
+            np.concatenate([part.heads for part in parts]),
+            np.concatenate([part.norms for part in parts]),
+        )
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write one npz file (no pickle), atomically. Raises OSError."""
         buffer = io.BytesIO()
-        np.savez(buffer, standard=self.standard, heads=self.heads)
+        np.savez(buffer, standard=self.standard, heads=self.heads, norms=self.norms)
         atomic_write_bytes(path, buffer.getvalue())
 
     @staticmethod
@@ -50,6 +56,6 @@ class Embeddings:
             raise InputError(f"{path}: no such embeddings file; write it with Embeddings.save")
         try:
             with np.load(path, allow_pickle=False) as arrays:
-                return Embeddings(arrays["standard"], arrays["heads"])
+                return Embeddings(arrays["standard"], arrays["heads"], arrays["norms"])
         except (ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: not an embeddings file; write it with Embeddings.save") from error

@@ -132,17 +132,19 @@ class TransformerEncoder:
         unique, rows = _unique(texts)
         standard = np.empty((len(unique), self.dimension), np.float32)
         heads = np.empty((len(unique), self.heads, self.head_dimension), np.float32)
+        norms = np.empty((len(unique), self.heads), np.float32)
         captured: list[torch.Tensor] = []
         handle = self._projection.register_forward_pre_hook(lambda _, args: captured.append(args[0]))
         try:
             for batch, hidden, lengths in self._forward(unique, progress=progress):
                 vectors = _pool(captured.pop(), lengths, self.pooling).view(len(batch), self.heads, -1)
                 heads[batch] = normalize(vectors, dim=-1).cpu().numpy()
+                norms[batch] = vectors.norm(dim=-1).cpu().numpy()
                 standard[batch] = normalize(_pool(hidden, lengths, "mean"), dim=-1).cpu().numpy()
                 captured.clear()
         finally:
             handle.remove()
-        return Embeddings(standard[rows], heads[rows])
+        return Embeddings(standard[rows], heads[rows], norms[rows])
 
     def encode_standard(self, texts: Sequence[str]) -> np.ndarray:
         """Standard embeddings alone, (N, d) float32. Meant for texts that a model wrote, where an empty one is an

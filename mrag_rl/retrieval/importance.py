@@ -1,0 +1,73 @@
+"""How much each attention head's embedding space can tell documents apart.
+
+The importance of space i is s_i = a_i * b_i ("Multi-Head RAG", Besta et al. 2024, Algorithm 1): a_i is the mean L2 norm
+of its embeddings and b_i the mean cosine distance between two of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.errors import InputError
+
+
+class RunningImportance:
+    """Exact importance scores of a collection that documents join and leave.
+
+    The mean distance over all pairs of distinct documents is N / (N - 1) * (1 - |mean unit vector|^2), so sums over the
+    documents suffice: O(N d) once, O(d) for each change, where the pairs cost O(N^2 d).
+    """
+
+    def __init__(self, heads: int, dimension: int) -> None:
+        """For H `heads` of `dimension` numbers each."""
+        self.count = 0
+        self._vectors = np.zeros((heads, dimension))
+        self._norms = np.zeros(heads)
+
+    def add(self, embeddings: Embeddings) -> None:
+        """Documents join."""
+        self._change(embeddings, 1)
+
+    def remove(self, embeddings: Embeddings) -> None:
+        """Documents that are in leave. Raises InputError when more would leave than are in."""
+        if len(embeddings) > self.count:
+            raise InputError(f"importance: {len(embeddings)} documents to remove of {self.count}; remove what was added")
+        self._change(embeddings, -1)
+
+    def scores(self) -> np.ndarray:
+        """The scores (H,), float64; of fewer than two documents all are 0. Raises InputError for none."""
+        if self.count == 0:
+            raise InputError("importance: no documents; give at least one")
+        if self.count == 1:
+            return np.zeros_like(self._norms)
+        spread = 1 - np.square(self._vectors / self.count).sum(axis=1)
+        return self._norms / self.count * np.maximum(spread, 0) * self.count / (self.count - 1)
+
+    def _change(self, embeddings: Embeddings, sign: int) -> None:
+        self.count += sign * len(embeddings)
+        self._vectors += sign * embeddings.heads.sum(axis=0, dtype=np.float64)
+        self._norms += sign * embeddings.norms.sum(axis=0, dtype=np.float64)
+
+
+def importance_scores(embeddings: Embeddings) -> np.ndarray:
+    """Exact importance scores (H,), float64, of N documents. Raises InputError for none."""
+    running = RunningImportance(*embeddings.heads.shape[1:])
+    running.add(embeddings)
+    return running.scores()
+
+
+def sampled_importance_scores(embeddings: Embeddings, samples: int, *, seed: int = 0) -> np.ndarray:
+    """Algorithm 1 as printed: each of N documents is compared with `samples` drawn at random. (H,), float64.
+
+    For comparison: the exact scores cost less. Raises InputError for fewer than one sample or no documents.
+    """
+    count = len(embeddings)
+    if samples < 1 or count == 0:
+        raise InputError(f"importance: {samples} samples of {count} documents; give 1 or more of each")
+    generator = np.random.default_rng(seed)
+    cosines = np.zeros(embeddings.heads.shape[1])
+    for _ in range(samples):
+        partners = embeddings.heads[generator.integers(count, size=count)]
+        cosines += np.einsum("nhd,nhd->h", embeddings.heads, partners, dtype=np.float64)
+    return embeddings.norms.mean(axis=0, dtype=np.float64) * (1 - cosines / (count * samples))

@@ -1,0 +1,113 @@
+"""Nearest documents in every embedding space at once, exactly or by HNSW graphs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import faiss
+import numpy as np
+import torch
+
+from mrag_rl.errors import InputError
+
+IndexKind = Literal["exact", "hnsw"]
+
+_GROUP = 32  # Documents whose best similarity stands for all of them in the first round of the selection
+_SCORES = 1 << 23  # Similarities held at once; more of them fall out of the processor's caches
+
+
+class SpaceIndex:
+    """N documents in H spaces, searched in all of them for many queries at once.
+
+    A space is an attention head (Multi-Head RAG keeps one index a head, Besta et al. 2024, Section 2.2), a piece of the
+    standard embedding, or the standard embedding itself (H = 1).
+    """
+
+    def __init__(
+        self,
+        vectors: np.ndarray,
+        kind: IndexKind = "exact",
+        *,
+        links: int = 32,
+        construction: int = 80,
+        breadth: int = 128,
+    ) -> None:
+        """Index unit vectors (N, H, d), float32.
+
+        kind: "exact" compares with every document; "hnsw" walks one graph a space, with `links` neighbours a node and
+        candidate lists of `construction` while building and `breadth` while searching (Malkov and Yashunin 2020).
+        Raises InputError for no documents or an unknown kind.
+        """
+        if len(vectors) == 0:
+            raise InputError("index: no documents; give at least one")
+        self.size, self.spaces, self.dimension = vectors.shape
+        self.kind = kind
+        if kind == "exact":
+            # One space after the other, each (d, N): the layout that the matrix product reads fastest.
+            self._vectors = torch.from_numpy(np.ascontiguousarray(vectors.transpose(1, 0, 2), dtype=np.float32))
+        elif kind == "hnsw":
+            self._graphs = []
+            for space in range(self.spaces):
+                graph = faiss.IndexHNSWFlat(self.dimension, links, faiss.METRIC_INNER_PRODUCT)
+                graph.hnsw.efConstruction = construction
+                graph.hnsw.efSearch = breadth
+                graph.add(np.ascontiguousarray(vectors[:, space], dtype=np.float32))
+                self._graphs.append(graph)
+        else:
+            raise InputError(f"index {kind!r} is unknown; choose exact or hnsw")
+
+    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The min(k, N) nearest documents to queries (B, H, d), unit vectors, in each space.
+
+        Returns indices (B, H, k) int64 and cosine similarities (B, H, k) float32, best first, equals by index. HNSW
+        fills what it could not find with index -1 and similarity -inf. Raises InputError for other shapes or k < 1.
+        """
+        if queries.ndim != 3 or queries.shape[1:] != (self.spaces, self.dimension):
+            raise InputError(
+                f"index: queries of shape {queries.shape}; this index takes (B, {self.spaces}, {self.dimension}), the "
+                "vectors of the encoder that made it"
+            )
+        if k < 1:
+            raise InputError(f"index: k is {k}; give 1 or more")
+        k = min(k, self.size)
+        indices = np.empty((len(queries), self.spaces, k), np.int64)
+        similarities = np.empty((len(queries), self.spaces, k), np.float32)
+        for space in range(self.spaces):
+            rows = np.ascontiguousarray(queries[:, space], dtype=np.float32)
+            if self.kind == "hnsw":
+                found, positions = self._graphs[space].search(rows, k)
+            else:
+                found, positions = _exact(torch.from_numpy(rows), self._vectors[space], k)
+            order = np.lexsort((positions, -found), axis=-1)
+            indices[:, space] = np.take_along_axis(positions, order, axis=-1)
+            similarities[:, space] = np.take_along_axis(found, order, axis=-1)
+        if self.kind == "hnsw":
+            similarities[indices < 0] = -np.inf
+        return indices, similarities
+
+
+@torch.inference_mode()
+def _exact(queries: torch.Tensor, documents: torch.Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k best inner products of queries (B, d) with documents (N, d), unordered: (B, k) products and indices."""
+    block = max(1, _SCORES // len(documents))
+    parts = [_best(rows @ documents.T, k) for rows in queries.split(block)]
+    return torch.cat([values for values, _ in parts]).numpy(), torch.cat([indices for _, indices in parts]).numpy()
+
+
+def _best(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """`scores.topk(k)` of (B, N) in two rounds: the k best groups by their maximum hold the k best scores.
+
+    Selecting costs far more a number than taking a maximum, so it is done on a `_GROUP`-th of the numbers.
+    """
+    count = scores.shape[1]
+    grouped = count // _GROUP
+    if grouped <= 2 * k:
+        values, indices = scores.topk(k)
+        return values, indices
+    # Group g is g, g + grouped, g + 2 grouped, ...: the maximum then runs along contiguous rows.
+    groups = scores[:, : grouped * _GROUP].view(len(scores), _GROUP, grouped).amax(dim=1).topk(k, sorted=False).indices
+    candidates = (groups[:, :, None] + grouped * torch.arange(_GROUP)).flatten(1)
+    rest = torch.arange(grouped * _GROUP, count).expand(len(scores), -1)
+    candidates = torch.cat([candidates, rest], dim=1)
+    values, places = scores.gather(1, candidates).topk(k, sorted=False)
+    return values, candidates.gather(1, places)
