@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 
@@ -19,13 +19,17 @@ from mrag_rl.io import atomic_write_bytes
 class Embeddings:
     """Vectors of N texts, float32, one row a text.
 
-    standard: (N, d), unit rows. heads: (N, H, d_h), unit rows per head. norms: (N, H), the lengths that the heads'
-    vectors had before, which importance scores need.
+    standard: (N, d), unit rows. heads: (N, H, d_h), unit rows per head. norms: (N, H), the L2 norm of each head's
+    embedding before it was made a unit vector; left out, the norms of ``heads`` as given.
     """
 
     standard: np.ndarray
     heads: np.ndarray
-    norms: np.ndarray
+    norms: np.ndarray = field(default=None)  # type: ignore[assignment]  # never None after __post_init__
+
+    def __post_init__(self) -> None:
+        if self.norms is None:
+            object.__setattr__(self, "norms", np.linalg.norm(self.heads, axis=-1))
 
     def __len__(self) -> int:
         return len(self.standard)
@@ -38,9 +42,9 @@ class Embeddings:
     def concatenate(parts: Sequence[Embeddings]) -> Embeddings:
         """The rows of all parts (at least one), in order."""
         return Embeddings(
-            np.concatenate([part.standard for part in parts]),
-            np.concatenate([part.heads for part in parts]),
-            np.concatenate([part.norms for part in parts]),
+            np.concatenate([p.standard for p in parts]),
+            np.concatenate([p.heads for p in parts]),
+            np.concatenate([p.norms for p in parts]),
         )
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -51,11 +55,14 @@ class Embeddings:
 
     @staticmethod
     def load(path: str | PathLike[str]) -> Embeddings:
-        """Read what ``save`` wrote. Raises InputError when the file is missing or is not such a file."""
+        """Read what ``save`` wrote; a file from before norms were kept has norms of 1.
+
+        Raises InputError when the file is missing or is not such a file.
+        """
         if not Path(path).is_file():
             raise InputError(f"{path}: no such embeddings file; write it with Embeddings.save")
         try:
             with np.load(path, allow_pickle=False) as arrays:
-                return Embeddings(arrays["standard"], arrays["heads"], arrays["norms"])
+                return Embeddings(arrays["standard"], arrays["heads"], arrays.get("norms"))
         except (ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: not an embeddings file; write it with Embeddings.save") from error

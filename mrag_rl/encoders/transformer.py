@@ -5,23 +5,28 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
+from torch import nn
 from torch.nn.functional import normalize
 from tqdm import tqdm
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from mrag_rl.encoders.attention import find_output_projection
+from mrag_rl.encoders.attention import find_output_projections
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.weights import MINILM_NAMES, MINILM_SHA256, find_model, weights_sha256
 from mrag_rl.errors import InputError
 from mrag_rl.io import read_json
 
 Pooling = Literal["first", "last", "mean"]
+
+LONGEST_WINDOW = 4096
+"""Tokens read at once where a model's files state no length."""
 
 
 class TransformerEncoder:
@@ -31,9 +36,11 @@ class TransformerEncoder:
     all-MiniLM-L6-v2; Reimers and Gurevych 2019). The embedding of a head is its attention output,
     softmax(Q K^T / sqrt(d_h)) V, at one token, L2-normalised: "Multi-Head RAG" (Besta et al. 2024, Section 2), which
     reads the last token of a decoder's last layer. In a bidirectional encoder the first token takes the last one's
-    part. Both come from one forward pass.
+    part. Both come from one forward pass, and so do the heads of several layers: H = layers x heads, layer by layer.
 
-    Texts longer than ``max_length`` tokens are cut off there. Make one with ``TransformerEncoder.load``.
+    A text of more than ``max_length`` tokens is read in windows of that length, each beginning in the middle of the
+    one before. Its vectors are the means of the windows' vectors, weighted by their tokens and taken before any is
+    made a unit vector. Make one with ``TransformerEncoder.load``.
     """
 
     def __init__(
@@ -44,7 +51,7 @@ class TransformerEncoder:
         name: str,
         weights_hash: str,
         max_length: int,
-        layer: int = -1,
+        layer: int | Sequence[int] = -1,
         pooling: Pooling | None = None,
         batch_tokens: int | None = None,
     ) -> None:
@@ -54,22 +61,37 @@ class TransformerEncoder:
         if batch_tokens < 1:
             raise InputError(f"encoder.batch_tokens is {batch_tokens}; give 1 or more")
         config = model.config.get_text_config()
-        projection = find_output_projection(model, layers=config.num_hidden_layers, layer=layer)
+        heads = getattr(config, "num_attention_heads", None)
+        if not heads:
+            raise InputError(
+                f"encoder {type(model).__name__}: no attention heads in its configuration; use a model with multi-head "
+                "attention"
+            )
+        config.use_cache = False
+        layers = [layer] if isinstance(layer, int) else list(layer)
+        projections = find_output_projections(model, layers, layers=config.num_hidden_layers, heads=heads)
+        widths = [projection.width for projection in projections]
+        if len(set(widths)) > 1:
+            raise InputError(f"encoder layers {layers}: their heads have widths {widths}; choose layers of one width")
         self.name = name
         self.max_length = max_length
         self.batch_tokens = batch_tokens
-        self.layer = layer
-        self.pooling: Pooling = pooling or ("last" if projection.causal else "first")
-        self.heads: int = config.num_attention_heads
+        self.layers = [layer % config.num_hidden_layers for layer in layers]
+        self.pooling: Pooling = pooling or ("last" if projections[0].causal else "first")
+        self.heads: int = heads * len(layers)
         self.dimension: int = config.hidden_size
-        self.head_dimension = projection.width // self.heads
+        self.head_dimension = widths[0] // heads
         self.dtype = model.dtype
+        one_or_more = self.layers if len(layers) > 1 else self.layers[0]
         self.fingerprint = hashlib.sha256(
-            json.dumps([weights_hash, layer % config.num_hidden_layers, self.pooling, str(self.dtype)]).encode()
+            json.dumps([weights_hash, one_or_more, self.pooling, str(self.dtype)]).encode()
         ).hexdigest()
         self.model = model
         self.tokenizer = tokenizer
-        self._projection = projection.module
+        self._projections = [projection.module for projection in projections]
+        self._before, self._after = _special_tokens(tokenizer)
+        if max_length <= self._before + self._after:
+            raise InputError(f"encoder {name}: no room for text in {max_length} tokens; give a larger max_length")
 
     @classmethod
     def load(
@@ -77,7 +99,7 @@ class TransformerEncoder:
         name_or_path: str = "all-MiniLM-L6-v2",
         *,
         sha256: str | None = None,
-        layer: int = -1,
+        layer: int | Sequence[int] = -1,
         pooling: Pooling | None = None,
         device: str = "cpu",
         batch_tokens: int | None = None,
@@ -86,10 +108,10 @@ class TransformerEncoder:
         """Load a model by name (offline package, local folder or hub, in this order).
 
         sha256: expected hash of its safetensors file; for all-MiniLM-L6-v2 the official one is always expected.
-        layer: whose attention heads to read, negative from the end. pooling: which token's heads ("mean": of all),
-        None is "first" for bidirectional attention and "last" for causal. batch_tokens: tokens in a batch, padding
-        counted; None is 1024 in float32, which stays in a CPU's cache, and 4096 in 16 bits. dtype: of weights and
-        arithmetic; vectors are float32 always.
+        layer: whose attention heads to read, negative from the end; several give their heads side by side. pooling:
+        which token's heads ("mean": of all), None is "first" for bidirectional attention and "last" for causal.
+        batch_tokens: tokens in a batch, padding counted; None is 1024 in float32, which stays in a CPU's cache, and
+        4096 in 16 bits. dtype: of weights and arithmetic; vectors are float32 always.
 
         Raises InputError: model not found, wrong hash, no safetensors weights, no such layer, no attention heads.
         """
@@ -110,7 +132,6 @@ class TransformerEncoder:
                 transformers_logging.enable_progress_bar()
         if model.config.is_encoder_decoder:
             model = model.get_encoder()
-        model.config.use_cache = False
         return cls(
             model.to(device).eval(),
             tokenizer,
@@ -122,52 +143,57 @@ class TransformerEncoder:
             batch_tokens=batch_tokens,
         )
 
-    def encode(self, texts: Sequence[str], *, progress: bool = False) -> Embeddings:
+    def encode(self, texts: Sequence[str], *, progress: bool = False, prefix: str = "") -> Embeddings:
         """Standard (N, d) and per-head (N, H, d_h) embeddings, rows in the order of ``texts``. A repeated text is
-        computed once. Raises InputError naming the first empty text.
+        computed once. ``prefix`` is put before every text: the instruction that many encoders want before a query.
+
+        Raises InputError naming the first empty text.
         """
         for i, text in enumerate(texts):
             if not text.strip():
                 raise InputError(f"encoder: text {i} of {len(texts)} is empty; give every text at least one word")
         unique, rows = _unique(texts)
-        standard = np.empty((len(unique), self.dimension), np.float32)
-        heads = np.empty((len(unique), self.heads, self.head_dimension), np.float32)
-        norms = np.empty((len(unique), self.heads), np.float32)
-        captured: list[torch.Tensor] = []
-        handle = self._projection.register_forward_pre_hook(lambda _, args: captured.append(args[0]))
+        standard = torch.zeros(len(unique), self.dimension)
+        heads = torch.zeros(len(unique), len(self.layers), self.heads * self.head_dimension // len(self.layers))
+        captured: dict[int, torch.Tensor] = {}
+        handles = [
+            module.register_forward_pre_hook(lambda _, args, i=i: captured.__setitem__(i, args[0]))
+            for i, module in enumerate(self._projections)
+        ]
         try:
-            for batch, hidden, lengths in self._forward(unique, progress=progress):
-                vectors = _pool(captured.pop(), lengths, self.pooling).view(len(batch), self.heads, -1)
-                heads[batch] = normalize(vectors, dim=-1).cpu().numpy()
-                norms[batch] = vectors.norm(dim=-1).cpu().numpy()
-                standard[batch] = normalize(_pool(hidden, lengths, "mean"), dim=-1).cpu().numpy()
-                captured.clear()
+            for batch in self._forward([prefix + text for text in unique], progress=progress):
+                batch.add(standard, batch.hidden, "mean")
+                for i in range(len(handles)):
+                    batch.add(heads[:, i], captured.pop(i), self.pooling)
         finally:
-            handle.remove()
-        return Embeddings(standard[rows], heads[rows], norms[rows])
+            for handle in handles:
+                handle.remove()
+        by_head = heads.view(len(unique), self.heads, -1)
+        norms = by_head.norm(dim=-1)
+        by_head /= norms.clamp_min(1e-12)[..., None]
+        embeddings = Embeddings(normalize(standard, dim=-1).numpy(), by_head.numpy(), norms.numpy())
+        return embeddings if len(unique) == len(texts) else embeddings[rows]
 
     def encode_standard(self, texts: Sequence[str]) -> np.ndarray:
         """Standard embeddings alone, (N, d) float32. Meant for texts that a model wrote, where an empty one is an
         answer and no mistake: it gets the zero vector, similar to nothing.
         """
         unique, rows = _unique(texts)
+        worded = [i for i, text in enumerate(unique) if text.strip()]
+        means = torch.zeros(len(worded), self.dimension)
+        for batch in self._forward([unique[i] for i in worded], progress=False):
+            batch.add(means, batch.hidden, "mean")
         standard = np.zeros((len(unique), self.dimension), np.float32)
-        worded = np.array([i for i, text in enumerate(unique) if text.strip()], dtype=np.int64)
-        for batch, hidden, lengths in self._forward([unique[i] for i in worded], progress=False):
-            standard[worded[batch]] = normalize(_pool(hidden, lengths, "mean"), dim=-1).cpu().numpy()
+        standard[worded] = normalize(means, dim=-1).numpy()
         return standard[rows]
 
-    def _forward(
-        self, texts: Sequence[str], *, progress: bool
-    ) -> Iterator[tuple[np.ndarray, torch.Tensor, torch.Tensor]]:
-        """Run batches of like length: indices into texts (B,), last hidden state (B, L, d), lengths (B,)."""
-        if not texts:
-            return
-        tokens = self.tokenizer(list(texts), truncation=True, max_length=self.max_length)["input_ids"]
+    def _forward(self, texts: Sequence[str], *, progress: bool) -> Iterator[_Batch]:
+        """Run the texts' windows in batches of like length."""
+        windows, owners, shares = self._windows(texts)
         device = self.model.device
-        with tqdm(total=len(texts), desc="encode", unit="text", disable=not progress) as bar:
-            for batch in _batches([len(ids) for ids in tokens], self.batch_tokens):
-                rows = [tokens[i] for i in batch]
+        with tqdm(total=len(windows), desc="encode", unit="text", disable=not progress) as bar:
+            for batch in _batches([len(ids) for ids in windows], self.batch_tokens):
+                rows = [windows[i] for i in batch]
                 lengths = torch.tensor([len(ids) for ids in rows])
                 longest = len(rows[-1])
                 # Padding is masked out, so which id pads makes no difference.
@@ -176,16 +202,67 @@ class TransformerEncoder:
                 mask = (torch.arange(longest) < lengths[:, None]).long().to(device) if padded else None
                 with torch.inference_mode():
                     hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
-                yield batch, hidden, lengths.to(device)
+                yield _Batch(hidden, lengths.to(device), owners[batch], shares[batch])
                 bar.update(len(rows))
+
+    def _windows(self, texts: Sequence[str]) -> tuple[list[list[int]], torch.Tensor, torch.Tensor]:
+        """Token ids of all W windows, the text that each is from (W,), and its share of the text's mean (W,)."""
+        windows: list[list[int]] = []
+        owners: list[int] = []
+        room = self.max_length - self._before - self._after
+        tokens = self.tokenizer(list(texts), verbose=False)["input_ids"] if texts else []
+        for i, ids in enumerate(tokens):
+            if not ids:
+                raise InputError(f"encoder {self.name}: its tokenizer finds nothing in {texts[i][:40]!r}; give words")
+            if len(ids) <= self.max_length:
+                windows.append(ids)
+                owners.append(i)
+                continue
+            end = len(ids) - self._after
+            for start in range(self._before, end - room // 2, room - room // 2):
+                body = ids[start : min(start + room, end)]
+                windows.append(ids[: self._before] + body + ids[end:])
+                owners.append(i)
+        owned = torch.tensor(owners, dtype=torch.int64)
+        lengths = torch.tensor([len(ids) for ids in windows], dtype=torch.float32)
+        totals = torch.zeros(len(texts)).index_add_(0, owned, lengths)
+        return windows, owned, lengths / totals[owned]
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """hidden: (B, L, d), the last hidden state. lengths: (B,). owners: (B,), text of each row. shares: (B,), of it."""
+
+    hidden: torch.Tensor
+    lengths: torch.Tensor
+    owners: torch.Tensor
+    shares: torch.Tensor
+
+    def add(self, means: torch.Tensor, x: torch.Tensor, pooling: Pooling) -> None:
+        """Add the batch's part of (N, w) means over windows: x (B, L, w), pooled over tokens."""
+        means.index_add_(0, self.owners, _pool(x, self.lengths, pooling).cpu() * self.shares[:, None])
+
+
+def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:
+    """How many tokens the tokenizer puts before and after every text."""
+    text, whole = (tokenizer("a", add_special_tokens=add)["input_ids"] for add in (False, True))
+    added = len(whole) - len(text)
+    before = next(n for n in range(added + 1) if whole[n : n + len(text)] == text)
+    return before, added - before
 
 
 def _max_length(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    """Tokens read of a text: what sentence-transformers' file says, else as many as the model has positions."""
+    """Tokens in a window: what sentence-transformers' file says, else as many as the model has positions, 4096 at most
+    (attention that is not fused needs memory for their square).
+    """
     file = folder / "sentence_bert_config.json"
     stated = read_json(file).get("max_seq_length") if file.is_file() else None
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    return min(n for n in (stated, positions, tokenizer.model_max_length) if n)
+    for module in model.modules():
+        # RoBERTa and its kin count positions from the padding index on.
+        if isinstance(module, nn.Embedding) and module.num_embeddings == positions and module.padding_idx is not None:
+            positions -= module.padding_idx + 1
+    return min(n for n in (stated or LONGEST_WINDOW, positions, tokenizer.model_max_length) if n)
 
 
 def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[np.ndarray]:
