@@ -1,9 +1,9 @@
 """Joint training of Agent-S and Agent-R: Algorithm 1 of the M-RAG paper, for `slots` queries at once.
 
 The line numbers in comments are the algorithm's. With one slot, the reward `equation_7` and `consolidate` off this is
-Algorithm 1 to the letter (`tests/test_algorithm_1.py` holds it to a plain transcription); with more slots, the same line
-runs for all of them before the next one does, so that the language model always gets whole batches, and line 22 follows
-the batch.
+Algorithm 1 to the letter (`tests/test_algorithm_1.py` holds it to a plain transcription); with more slots, the same
+line runs for all of them before the next one does, so that the language model always gets whole batches, and line 22
+follows the batch.
 """
 
 from __future__ import annotations

@@ -373,8 +373,8 @@ def validate_config(config: Config) -> None:
     for name, agent in (("agent_s", config.agent_s), ("agent_r", config.agent_r)):
         if agent.learning_starts > agent.buffer_size:
             raise InputError(
-                f"{name}.learning_starts is {agent.learning_starts}, more than the {agent.buffer_size} transitions that "
-                f"{name}.buffer_size keeps: it would never learn; lower it or keep more"
+                f"{name}.learning_starts is {agent.learning_starts}, more than the {agent.buffer_size} transitions "
+                f"that {name}.buffer_size keeps: it would never learn; lower the one or raise the other"
             )
     if not config.evaluation.systems:
         raise InputError("evaluation.systems is empty; name one system or more, such as [naive, m_rag]")
