@@ -84,7 +84,6 @@ class DQNAgent:
             model._setup_model()
         model.set_logger(Logger(folder=None, output_formats=[]))
         self.model = model
-        self.actions = actions
         self.updates = 0
 
     @property

@@ -1,8 +1,9 @@
 """Joint training of Agent-S and Agent-R: Algorithm 1 of the M-RAG paper, for `slots` queries at once.
 
-The line numbers in comments are the algorithm's. With one slot this is Algorithm 1 to the letter
-(`tests/test_algorithm_1.py` holds it to a plain transcription); with more, the same line runs for all slots before the
-next one does, so that the language model always gets whole batches, and line 22 follows the batch.
+The line numbers in comments are the algorithm's. With one slot, the reward `equation_7` and `consolidate` off this is
+Algorithm 1 to the letter (`tests/test_algorithm_1.py` holds it to a plain transcription); with more slots, the same
+line runs for all of them before the next one does, so that the language model always gets whole batches, and line 22
+follows the batch.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class JointTraining:
     """Settings of one joint training.
 
     rounds: passes over the training queries at most.
-    slots: queries trained on at once; 1 is Algorithm 1 to the letter.
+    slots: queries trained on at once; 1 is Algorithm 1 to the letter, with `consolidate` off.
     selection_steps: partitions chosen for a query, one after another (line 6); 1 is the paper's bandit.
     state, reward: Agent-S's, see `envs.partition_selection`.
     candidates, refinement_steps, temperature: Agent-R's K, steps an episode (line 11), and pool sampling.
@@ -233,7 +234,7 @@ class _JointTrainer:
         """Lines 4-22 for the training pairs `rows`, one a slot."""
         self.progress.step += 1
         self.refinement.write_step = self.progress.step
-        share = (self._batches_done()) / (self.settings.rounds * self._batches_per_round())
+        share = self._batches_done() / (self.settings.rounds * self._batches_per_round())
         self.epsilon_s, self.epsilon_r = self.agent_s.exploration(share), self.agent_r.exploration(share)
         self.seen: dict[str, list[np.ndarray]] = defaultdict(list)
         states, _ = self.selection.reset(options={"indices": rows})  # lines 4-5

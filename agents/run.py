@@ -41,6 +41,7 @@ from mrag_rl.evaluation.plots import label_by_partition, learning_curves, reward
 from mrag_rl.evaluation.results import versions
 from mrag_rl.evaluation.run_folder import RunFolder, Stages, load_encoder, load_llm, locked, with_cache
 from mrag_rl.generation.llm import LLM
+from mrag_rl.generation.quantization import weight_bytes
 from mrag_rl.io import atomic_directory, remove_leftovers
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
@@ -95,6 +96,7 @@ def _continue(folder: RunFolder, config: Config, *, progress: bool) -> RunFolder
     splits = None if stages.done("prepare") else splits_of(config.data, config.task)
     encoder = load_encoder(config)
     llm = load_llm(config.llm)
+    _say(f"{config.name}: the language model's weights take {weight_bytes(llm.model) / 2**20:,.0f} MiB", progress)
     if splits is not None:
         _say(f"{config.name}: preparing data, embeddings and databases", progress)
         stages.finish("prepare", _prepare(folder, config, splits, encoder, progress=progress))

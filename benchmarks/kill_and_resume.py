@@ -32,7 +32,8 @@ def outcome(folder: RunFolder) -> dict[str, object]:
     results = read_json(folder.root / "results.json")
     del results["seconds"], results["llm"]
     found: dict[str, object] = {"results.json": json.dumps(results)}
-    parts = {"m_rag": folder} | {name: folder.ablation(name) for name in ABLATIONS}
+    ablations = {name: folder.ablation(name) for name in ABLATIONS}
+    parts = {"m_rag": folder} | {name: part for name, part in ablations.items() if part.root.is_dir()}
     for name, part in parts.items():
         with MemoryDatabase.open(part.database) as database:
             found[f"{name} database"] = database.digest()

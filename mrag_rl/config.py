@@ -229,7 +229,7 @@ class TrainingConfig:
     rounds: int = 3
     """Passes over the training queries at most."""
     slots: int = 64
-    """Queries trained on at once; 1 is Algorithm 1 to the letter."""
+    """Queries trained on at once; 1 is Algorithm 1 to the letter, with refinement.consolidate false."""
     selection_steps: int = 1
     """Partitions that Agent-S selects for a query, one after another."""
     patience: int = 2
@@ -370,6 +370,14 @@ def validate_config(config: Config) -> None:
         value = _get(config, key)
         if not 0 <= value <= 1:
             raise InputError(f"{key} is {value}; it must lie between 0 and 1")
+    for name, agent in (("agent_s", config.agent_s), ("agent_r", config.agent_r)):
+        if agent.learning_starts > agent.buffer_size:
+            raise InputError(
+                f"{name}.learning_starts is {agent.learning_starts}, more than the {agent.buffer_size} transitions "
+                f"that {name}.buffer_size keeps: it would never learn; lower the one or raise the other"
+            )
+    if not config.evaluation.systems:
+        raise InputError("evaluation.systems is empty; name one system or more, such as [naive, m_rag]")
     if config.encoder.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", config.encoder.sha256):
         raise InputError("encoder.sha256 is not a SHA-256; give 64 hexadecimal digits in lower case, or null")
     if "" in config.llm.stop:
@@ -404,6 +412,8 @@ _NOT_NEGATIVE = (
     "data.world_seed",
     "agent_s.learning_starts",
     "agent_r.learning_starts",
+    "agent_s.weight_decay",
+    "agent_r.weight_decay",
     "refinement.temperature",
 )
 _POSITIVE = ("agent_s.learning_rate", "agent_r.learning_rate")
@@ -518,9 +528,10 @@ def _resume_folder(arguments: Sequence[str]) -> Path | None:
     folders = list(_option_values(arguments, "--resume"))
     if not folders or "--help" in arguments or "-h" in arguments:
         return None
-    others = [a.split("=")[0] for a in arguments if a.startswith("--") and a.split("=")[0] != "--resume"]
-    if others:
-        raise InputError(f"--resume goes on with the run's own settings; leave out {others[0]}")
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        option = argument.split("=")[0]
+        if option != "--resume" and before != "--resume":
+            raise InputError(f"--resume goes on with the run's own settings; leave out {option}")
     folder = Path(folders[-1])
     if not folder.is_dir():
         raise InputError(f"{folder}: no such run folder; give the folder that train.py made, such as runs/quickstart")

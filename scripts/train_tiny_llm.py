@@ -37,9 +37,12 @@ from mrag_rl.data.splits import group_names
 from mrag_rl.data.world import TASKS, draw_shots
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import Prompt, render, translation
-from mrag_rl.io import atomic_write_text, read_json, write_json
+from mrag_rl.io import atomic_write_text, describe_os_error, file_sha256, read_json, write_json
 
 Shots = list[tuple[str, str]]
+
+MOST_MISSES = 2000  # sequences that are too long, one after another
+HEAD_WIDTH = 32
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -142,9 +145,19 @@ def make_batch(
     size: int,
     max_tokens: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids (B, T) and labels (B, T), -100 wherever nothing is to be learned."""
+    """Token ids (B, T) and labels (B, T), -100 wherever nothing is to be learned.
+
+    Sequences of `max_tokens` or more are drawn again. Raises InputError where it is always so.
+    """
     rows: list[tuple[list[int], list[int]]] = []
+    tried = 0
     while len(rows) < size:
+        if not rows and tried >= MOST_MISSES:
+            raise InputError(
+                f"of {tried} sequences in a row none has fewer than {max_tokens} tokens; "
+                "raise --max-tokens or --vocabulary, or shorten the texts"
+            )
+        tried += size - len(rows)
         drawn = [sequence_text(*draw(rng)) for _ in range(size - len(rows))]
         for encoding, (_, spans) in zip(
             tokenizer.backend_tokenizer.encode_batch([text for text, _ in drawn]), drawn, strict=True
@@ -182,7 +195,12 @@ def loss_of(model: LlamaForCausalLM, ids: torch.Tensor, labels: torch.Tensor, pr
 
 
 def save_checkpoint(
-    folder: Path, model: LlamaForCausalLM, optimizer: torch.optim.Optimizer, step: int, losses: list[list[float]]
+    folder: Path,
+    model: LlamaForCausalLM,
+    optimizer: torch.optim.Optimizer,
+    step: int,
+    losses: list[list[float]],
+    spent: dict[str, float],
 ) -> None:
     """Write the checkpoint of `step` beside the last one, then drop the last one."""
     tensors = {f"model.{name}": value for name, value in model.model.state_dict().items()}
@@ -190,14 +208,14 @@ def save_checkpoint(
         tensors |= {f"optimizer.{i}.{name}": torch.as_tensor(value).clone() for name, value in state.items()}
     save_file(tensors, folder / f"step-{step}.safetensors")
     previous = read_json(folder / "state.json")["step"] if (folder / "state.json").exists() else None
-    write_json(folder / "state.json", {"step": step, "losses": losses})
+    write_json(folder / "state.json", {"step": step, "losses": losses, "spent": spent})
     if previous is not None and previous != step:
         (folder / f"step-{previous}.safetensors").unlink(missing_ok=True)
 
 
 def load_checkpoint(
     folder: Path, model: LlamaForCausalLM, optimizer: torch.optim.Optimizer
-) -> tuple[int, list[list[float]]]:
+) -> tuple[int, list[list[float]], dict[str, float]]:
     state = read_json(folder / "state.json")
     tensors = load_file(folder / f"step-{state['step']}.safetensors")
     model.model.load_state_dict({name[6:]: value for name, value in tensors.items() if name.startswith("model.")})
@@ -207,7 +225,7 @@ def load_checkpoint(
             _, index, moment = name.split(".")
             moments.setdefault(int(index), {})[moment] = value
     optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
-    return state["step"], state["losses"]
+    return state["step"], state["losses"], state["spent"]
 
 
 def write_card(
@@ -255,6 +273,11 @@ def main() -> None:
     arguments = parse_arguments()
     if (arguments.pairs is None) != (arguments.task is None):
         raise InputError("--pairs and --task go together; give both, or neither for the bundled world")
+    for name in ("steps", "batch", "width", "layers", "vocabulary", "max_tokens", "checkpoint_every"):
+        if getattr(arguments, name) < 1:
+            raise InputError(f"--{name.replace('_', '-')} is {getattr(arguments, name)}; give 1 or more")
+    if arguments.width % HEAD_WIDTH:
+        raise InputError(f"--width is {arguments.width}; give a multiple of {HEAD_WIDTH}, the width of a head")
     if arguments.output.exists():
         raise InputError(f"{arguments.output} exists; remove it or give another --output")
     task = arguments.task
@@ -272,6 +295,8 @@ def main() -> None:
         draw = neighbour_shots(kept, kept, task)
         draw_held_out = neighbour_shots(held, kept, task)
     settings = {key: str(value) for key, value in sorted(vars(arguments).items())}
+    if arguments.pairs:
+        settings["sha256 of --pairs"] = file_sha256(arguments.pairs)
     partial = arguments.output.with_name(arguments.output.name + ".partial")
     partial.mkdir(parents=True, exist_ok=True)
     if (partial / "settings.json").exists() and read_json(partial / "settings.json") != settings:
@@ -287,7 +312,7 @@ def main() -> None:
             hidden_size=arguments.width,
             intermediate_size=arguments.width * 8 // 3 // 16 * 16,
             num_hidden_layers=arguments.layers,
-            num_attention_heads=arguments.width // 32,
+            num_attention_heads=arguments.width // HEAD_WIDTH,
             max_position_embeddings=4 * arguments.max_tokens,
             tie_word_embeddings=True,
             # The library's 0.02 suits wide models: at this width attention starts out uniform, and copying a fact from
@@ -299,13 +324,15 @@ def main() -> None:
         )
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-    first, losses = load_checkpoint(partial, model, optimizer) if (partial / "state.json").exists() else (0, [])
+    first, losses, spent = 0, [], {"tokens": 0, "seconds": 0.0}
+    if (partial / "state.json").exists():
+        first, losses, spent = load_checkpoint(partial, model, optimizer)
     held_out = [
         make_batch(tokenizer, draw_held_out, np.random.default_rng([arguments.seed, 1, i]), 64, arguments.max_tokens)
         for i in range(4)
     ]
 
-    started, tokens, running = time.monotonic(), 0, []
+    started, running = time.monotonic() - spent["seconds"], []
     progress = tqdm(range(first, arguments.steps), initial=first, total=arguments.steps, unit="step")
     for step in progress:
         # The batch is a function of (seed, step), so a resumed run sees what the uninterrupted one would have seen.
@@ -318,14 +345,15 @@ def main() -> None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        tokens += ids.numel()
+        spent["tokens"] += ids.numel()
         running.append(loss.item())
         if (step + 1) % arguments.checkpoint_every == 0 or step + 1 == arguments.steps:
             with torch.inference_mode():
                 dev = float(np.mean([loss_of(model, *batch, arguments.precision).item() for batch in held_out]))
             losses.append([step + 1, float(np.mean(running)), dev])
             running = []
-            save_checkpoint(partial, model, optimizer, step + 1, losses)
+            spent["seconds"] = time.monotonic() - started
+            save_checkpoint(partial, model, optimizer, step + 1, losses, spent)
             progress.set_postfix(train=f"{losses[-1][1]:.4f}", held_out=f"{dev:.4f}")
 
     final = arguments.output.with_name(arguments.output.name + ".finished")
@@ -335,10 +363,10 @@ def main() -> None:
     model.half().save_pretrained(final)
     tokenizer.save_pretrained(final)
     facts = {
-        "tokens": tokens * arguments.steps // max(1, arguments.steps - first),
+        "tokens": spent["tokens"],
         "parameters": sum(p.numel() for p in model.parameters()),
         "vocabulary": len(tokenizer),
-        "minutes": (time.monotonic() - started) / 60 * arguments.steps / max(1, arguments.steps - first),
+        "minutes": spent["seconds"] / 60,
         "threads": torch.get_num_threads(),
     }
     write_card(final, arguments, task, facts, losses)
@@ -353,3 +381,9 @@ if __name__ == "__main__":
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except OSError as error:
+        print(f"error: {describe_os_error(error)}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("\nstopped; the same command goes on from the last checkpoint", file=sys.stderr)
+        sys.exit(130)

@@ -114,6 +114,9 @@ def test_a_new_run_and_a_resumed_one(file: Path, tmp_path: Path) -> None:
         ("name: c\nrefinement: {temperature: .nan}", r"refinement\.temperature is nan"),
         ("name: c\nagent_s: {gamma: 2}", r"agent_s\.gamma is 2\.0; it must lie between 0 and 1"),
         ("name: c\nagent_s: {learning_rate: 0}", r"agent_s\.learning_rate is 0\.0; it must be more than 0"),
+        ("name: c\nagent_r: {weight_decay: -1}", r"agent_r\.weight_decay is -1\.0; it must be 0 or more"),
+        ("name: c\nagent_s: {learning_starts: 9, buffer_size: 8}", r"agent_s\.learning_starts is 9, more than the 8"),
+        ("name: c\nevaluation: {systems: []}", r"evaluation\.systems is empty; name one"),
         ("name: ../c", "makes no folder name"),
         ("name: c\nencoder: {sha256: abc}", r"encoder\.sha256 is not a SHA-256"),
         ("name: c\ndata: {pairs: a, files: {train: b}}", "both set"),
@@ -148,6 +151,7 @@ def test_a_bad_file_is_one_line_that_says_how_to_mend_it(tmp_path: Path, text: s
         (["--resume", "nope"], "nope: no such run folder"),
         (["--resume", "FOLDER"], "no config.yaml in it"),
         (["--resume", "FOLDER", "--seed", "1"], "leave out --seed"),
+        (["--resume", "FOLDER", "other"], "leave out other"),
     ],
 )
 def test_a_bad_command_line_is_one_line_that_says_how_to_mend_it(file: Path, arguments: list[str], says: str) -> None:

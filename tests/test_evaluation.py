@@ -165,6 +165,14 @@ def test_the_table_has_a_row_per_system_and_equal_columns() -> None:
     assert "of the gap" in results_page(make_results(), target="rouge1")
 
 
+def test_labels_of_any_kind_and_number_can_be_plotted(tmp_path: Path) -> None:
+    names = ["US$ {and", "A$ ^^ $", r"\frac$x$_", *map(str, range(500))]
+    counts = np.ones((2, len(names)))
+    reward_by_partition(tmp_path, "reward", counts, counts, names)
+    label_by_partition(tmp_path, "labels", np.ones((3, len(names))), names[:3], names)
+    assert (tmp_path / "labels.csv").read_text().splitlines()[0].startswith("label,US$ {and,A$ ^^ $")
+
+
 def test_plots_come_as_png_svg_and_numbers_and_are_reproducible(tmp_path: Path) -> None:
     def draw(folder: Path) -> None:
         learning_curves(folder, "curves", {"reward": [(0, 0.1), (1, 0.2)], "dev": [(1, 50.0)]}, xlabel="queries")

@@ -51,6 +51,11 @@ def test_a_killed_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     if not (tmp_path / "killed").exists():
         assert run(*own, "--output", str(tmp_path / "killed")).returncode == 0
     assert digest(tmp_path / "whole") == digest(tmp_path / "killed")
+    data, killed_data = (
+        next(line for line in (tmp_path / name / "README.md").read_text().splitlines() if "tokens in" in line)
+        for name in ("whole", "killed")
+    )
+    assert data == killed_data and " 0 tokens" not in data
     assert not (tmp_path / "killed.partial").exists()
     llm = TransformersLLM.load(tmp_path / "killed")
     assert len(llm.generate([Prompt(translation("Welsh", "Dutch"), "Hello.")], max_new_tokens=4)) == 1
@@ -67,9 +72,18 @@ def test_mistakes_are_answered_in_one_line(tmp_path: Path) -> None:
         (["--output", str(tmp_path / "new"), "--task", "dialogue"], "--pairs"),
         (["--output", str(tmp_path / "new"), "--pairs", str(good), "--task", "dialogue", "--group", "("], "group '('"),
         (["--output", str(tmp_path / "new"), "--pairs", str(tmp_path / "no.jsonl"), "--task", "dialogue"], "no.jsonl"),
+        (["--output", str(tmp_path / "new"), "--width", "40"], "--width is 40; give a multiple of 32"),
+        (["--output", str(tmp_path / "new"), "--steps", "0"], "--steps is 0"),
     ):
         process = run(*arguments)
         assert process.stderr is not None
         error = process.stderr.read().strip()
         assert process.returncode == 2 and word in error and error.startswith("error: ") and "\n" not in error
     assert not (tmp_path / "new.partial").exists()
+
+
+def test_texts_that_are_all_too_long_end_it_in_one_line(tmp_path: Path) -> None:
+    process = run("--output", str(tmp_path / "new"), "--max-tokens", "20")
+    assert process.stderr is not None
+    line = process.stderr.read().strip()
+    assert process.returncode == 2 and line.startswith("error: of 2") and "--max-tokens" in line and "\n" not in line

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mrag_rl.config import BUNDLED_LLM
 from mrag_rl.data.world import FLAW_SHARES, TASKS, cut_short, desks, draw_shots, make_world
-from mrag_rl.data.world.events import SPLIT_SHARES, draw_event, split_of
+from mrag_rl.data.world.events import SPLIT_SHARES, Event, draw_event, split_of
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import Prompt
 from mrag_rl.generation.transformers_llm import TransformersLLM
@@ -77,12 +78,26 @@ def test_a_desk_keeps_one_style_and_the_source_does_not_show_it(task: str) -> No
     assert not any(pair.target in pair.source for pair in world.train)
 
 
-def test_training_shots_are_of_the_language_models_own_events() -> None:
+def test_training_shots_and_parts_are_made_of_their_own_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not of equal events in other words, which comparing texts would miss."""
+    drawn: list[Event] = []
+
+    def spy(*arguments: Any, **more: Any) -> Event:
+        drawn.append(draw_event(*arguments, **more))
+        return drawn[-1]
+
+    monkeypatch.setattr("mrag_rl.data.world.draw_event", spy)
     rng = np.random.default_rng(0)
-    shots = [pair for _ in range(300) for pair in draw_shots(rng, "summarization", 2)]
-    world = make_world("summarization", seed=0, database=300, train=300, dev=100, test=100)
-    held = {pair.source for part in (world.database, world.train, world.dev, world.test) for pair in part}
-    assert not held & {source for source, _ in shots}
+    for task in TASKS:
+        for _ in range(50):
+            draw_shots(rng, task, 2)
+    assert {split_of(event) for event in drawn} == {"llm"} and len(drawn) > 300
+    sizes = {"database": 30, "train": 30, "dev": 30, "test": 30}
+    for task in TASKS:
+        for part in sizes:
+            drawn.clear()
+            make_world(task, seed=0, **{name: size if name == part else 0 for name, size in sizes.items()})
+            assert {split_of(event) for event in drawn} == {part} and len(drawn) >= 30
 
 
 def test_an_unknown_task_is_named() -> None:

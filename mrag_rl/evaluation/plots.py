@@ -15,6 +15,9 @@ from mrag_rl.io import atomic_write_bytes, atomic_write_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# Hundreds of labels make hundreds of partitions, and Matplotlib refuses a side of 2^16 pixels.
+MOST_INCHES = 60.0
+
 
 def learning_curves(
     folder: Path, name: str, series: Mapping[str, Sequence[tuple[float, float]]], *, xlabel: str
@@ -40,8 +43,8 @@ def label_by_partition(
     axis = figure.subplots()
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    axis.set_xticks(range(len(partitions)), partitions, rotation=30, ha="right")
-    axis.set_yticks(range(len(labels)), labels)
+    axis.set_xticks(range(len(partitions)), [_plain(name) for name in partitions], rotation=30, ha="right")
+    axis.set_yticks(range(len(labels)), [_plain(name) for name in labels])
     axis.set_xlabel("partition chosen")
     axis.set_ylabel("label of the query")
     for row in range(len(labels)):
@@ -67,7 +70,7 @@ def reward_by_partition(
     axis = figure.subplots()
     axis.bar(range(len(partitions)), means, yerr=errors, capsize=3, color="tab:blue", alpha=0.8)
     axis.axhline(0, color="black", linewidth=0.8)
-    ticks = [f"{partition}\n({count})" for partition, count in zip(partitions, chosen, strict=True)]
+    ticks = [f"{_plain(partition)}\n({count})" for partition, count in zip(partitions, chosen, strict=True)]
     axis.set_xticks(range(len(partitions)), ticks)
     axis.set_ylabel("reward in training")
     rows = list(zip(partitions, chosen.tolist(), means.tolist(), errors.tolist(), strict=True))
@@ -78,9 +81,14 @@ def _figure(width: float, height: float) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(min(width, MOST_INCHES), min(height, MOST_INCHES)), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def _plain(text: str) -> str:
+    """A user's text as it stands: Matplotlib would read what is between two dollar signs as a formula."""
+    return text.replace("$", r"\$")
 
 
 def _save(figure: Figure, folder: Path, name: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

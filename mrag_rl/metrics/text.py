@@ -31,11 +31,9 @@ class Metric(ABC):
 
     Attributes:
         name: What tables and configurations call it.
-        unit: The range of `corpus` and `resampled`; `scores` lie in 0..1.
     """
 
     name: str
-    unit: str = "0-100"
 
     @abstractmethod
     def scores(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
@@ -43,7 +41,7 @@ class Metric(ABC):
 
     @abstractmethod
     def resampled(self, hypotheses: Sequence[str], references: Sequence[str], counts: np.ndarray) -> np.ndarray:
-        """The corpus scores (R,) of R bootstrap resamples; `counts` (R, N) says how often each draws each pair."""
+        """Corpus scores (R,), 0..100, of R bootstrap resamples; `counts` (R, N) says how often each draws each pair."""
 
     def corpus(self, hypotheses: Sequence[str], references: Sequence[str]) -> float:
         """The score of all pairs together, 0..100."""
