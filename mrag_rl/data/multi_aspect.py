@@ -309,7 +309,7 @@ def reader_prompt(question: str, documents: Sequence[Document]) -> Prompt:
 
 
 def story_problem(story: str, documents: Sequence[Document]) -> str:
-    """What keeps a text from being the story of these documents (titles it does not mention, no story); "" if nothing."""
+    """What keeps a text from being the story of these documents (titles not mentioned, no story); "" if nothing."""
     missing = [document.title for document in documents if not mentions(story, document.title)]
     if missing:
         return f"{len(missing)} of {len(documents)} titles missing: {'; '.join(missing)}"

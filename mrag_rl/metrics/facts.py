@@ -25,7 +25,7 @@ _FUNCTION_WORDS = frozenset(
     many meanwhile moreover most much my no nor not now of on once one only or other our overall rather she since so
     some still such than that the their then there these they this those though three through thus to together two
     under unlike until we what when where whether which while who why with within without yes yet you your
-    """.split()
+    """.split()  # noqa: SIM905
 )
 
 
