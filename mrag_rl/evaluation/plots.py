@@ -23,7 +23,7 @@ def learning_curves(
     folder: Path, name: str, series: Mapping[str, Sequence[tuple[float, float]]], *, xlabel: str
 ) -> None:
     """One panel per series of (x, y) points, over the same x axis: rewards, losses, validation score."""
-    figure = _figure(6.4, 1.9 * len(series))
+    figure = new_figure(6.4, 1.9 * len(series))
     axes = np.atleast_1d(figure.subplots(len(series), 1, sharex=True))
     for axis, (label, points) in zip(axes, series.items(), strict=True):
         x, y = np.array(points, dtype=float).reshape(-1, 2).T
@@ -32,19 +32,19 @@ def learning_curves(
         axis.grid(alpha=0.3)
     axes[-1].set_xlabel(xlabel)
     rows = [(label, x, y) for label, points in series.items() for x, y in points]
-    _save(figure, folder, name, ("series", xlabel, "value"), rows)
+    save_figure(figure, folder, name, ("series", xlabel, "value"), rows)
 
 
 def label_by_partition(
     folder: Path, name: str, counts: np.ndarray, labels: Sequence[str], partitions: Sequence[str]
 ) -> None:
     """A heat map of how many queries of each label (a desk) were sent to each partition; `counts` (L, M)."""
-    figure = _figure(1.8 + 0.9 * len(partitions), 1.4 + 0.55 * len(labels))
+    figure = new_figure(1.8 + 0.9 * len(partitions), 1.4 + 0.55 * len(labels))
     axis = figure.subplots()
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    axis.set_xticks(range(len(partitions)), [_plain(name) for name in partitions], rotation=30, ha="right")
-    axis.set_yticks(range(len(labels)), [_plain(name) for name in labels])
+    axis.set_xticks(range(len(partitions)), [literal(name) for name in partitions], rotation=30, ha="right")
+    axis.set_yticks(range(len(labels)), [literal(name) for name in labels])
     axis.set_xlabel("partition chosen")
     axis.set_ylabel("label of the query")
     for row in range(len(labels)):
@@ -52,7 +52,7 @@ def label_by_partition(
             colour = "white" if shares[row, column] > 0.5 else "black"
             axis.text(column, row, str(int(counts[row, column])), ha="center", va="center", color=colour)
     rows = [(label, *map(int, counts[index])) for index, label in enumerate(labels)]
-    _save(figure, folder, name, ("label", *partitions), rows)
+    save_figure(figure, folder, name, ("label", *partitions), rows)
 
 
 def reward_by_partition(
@@ -66,18 +66,19 @@ def reward_by_partition(
     chosen = counts.sum(axis=0)
     means = sums.sum(axis=0) / np.maximum(chosen, 1)
     errors = 1.96 * np.sqrt(((sums - counts * means) ** 2).sum(axis=0)) / np.maximum(chosen, 1)
-    figure = _figure(2.2 + 0.9 * len(partitions), 3.2)
+    figure = new_figure(2.2 + 0.9 * len(partitions), 3.2)
     axis = figure.subplots()
     axis.bar(range(len(partitions)), means, yerr=errors, capsize=3, color="tab:blue", alpha=0.8)
     axis.axhline(0, color="black", linewidth=0.8)
-    ticks = [f"{_plain(partition)}\n({count})" for partition, count in zip(partitions, chosen, strict=True)]
+    ticks = [f"{literal(partition)}\n({count})" for partition, count in zip(partitions, chosen, strict=True)]
     axis.set_xticks(range(len(partitions)), ticks)
     axis.set_ylabel("reward in training")
     rows = list(zip(partitions, chosen.tolist(), means.tolist(), errors.tolist(), strict=True))
-    _save(figure, folder, name, ("partition", "count", "mean", "half_width_95"), rows)
+    save_figure(figure, folder, name, ("partition", "count", "mean", "half_width_95"), rows)
 
 
-def _figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of that many inches, drawn without a display."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -86,12 +87,13 @@ def _figure(width: float, height: float) -> Figure:
     return figure
 
 
-def _plain(text: str) -> str:
-    """A user's text as it stands: Matplotlib would read what is between two dollar signs as a formula."""
-    return text.replace("$", r"\$")
+def literal(text: str) -> str:
+    """Text that Matplotlib shows as it is: no formula, no line break, no glyph for a control character."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text).replace("$", r"\$")
 
 
-def _save(figure: Figure, folder: Path, name: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def save_figure(figure: Figure, folder: Path, name: str, header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> None:
+    """Write `name`.png, `name`.svg and `name`.csv, atomically; the same figure gives the same bytes. Raises OSError."""
     import matplotlib
 
     folder.mkdir(parents=True, exist_ok=True)

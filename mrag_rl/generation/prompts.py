@@ -52,6 +52,23 @@ TEMPLATES: dict[str, Template] = {
         "Write the next reply in the style of the example replies. Write the reply only.",
         keep="tail",
     ),
+    "story": Template(
+        "Articles",
+        "Story",
+        "Invent one connected story that draws on all of these articles. Give every article at least two sentences "
+        "that use what it says, and call it by its full title once. Leave none out; their order is up to you. Write "
+        "the story only, as running text in a single paragraph, without a heading or a list.",
+    ),
+    "reader": Template(
+        "Question and articles",
+        "Answer",
+        "Answer the question from the numbered articles, each of which may cover another side of it. Say what each "
+        "article contributes and name the article you take a fact from; weigh them where they differ, pass over those "
+        "that do not bear on the question, and add nothing that none of them says. Be clear and brief.",
+    ),
+    "search question": Template(
+        "Text", "Question", "Write one short search question about one of the subjects of this text, and nothing else."
+    ),
 }
 
 

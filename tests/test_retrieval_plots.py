@@ -1,0 +1,155 @@
+"""Pictures of retrieval results: what they show, the numbers beside them, and that the same results draw the same."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mrag_rl.errors import InputError
+from mrag_rl.evaluation.retrieval_plots import (
+    attention_maps,
+    documents_by_head,
+    draw_all,
+    head_attention,
+    improvement_by_aspects,
+    strategy_comparison,
+    success_by_fetched,
+)
+
+ASPECTS = (1, 4, 10)
+FETCHED = tuple(range(1, 31))
+
+
+def make_results() -> dict[str, Any]:
+    """Random outcomes of 12 queries for each number of aspects; segment_mrag finds about twice what standard does."""
+    rng = np.random.default_rng(0)
+    results: dict[str, Any] = {"strategies": {}, "per_query": {}}
+    for strategy, skill in (("standard", 0.3), ("mrag", 0.4), ("segment_mrag", 0.7)):
+        means = results["strategies"].setdefault(strategy, {})
+        each = results["per_query"].setdefault(strategy, {})
+        for n in ASPECTS:
+            # A document is found once the number fetched reaches a random place.
+            places = rng.geometric(skill / n, (12, n))
+            category = np.minimum(places, rng.geometric(skill / n, (12, n)))
+            each[n], means[n] = {}, {}
+            for k in FETCHED:
+                values = np.stack([(places <= k).mean(axis=1), (category <= k).mean(axis=1)], axis=1)
+                each[n][k] = {f"q{n}-{i}": row for i, row in enumerate(values.tolist())}
+                means[n][k] = values.mean(axis=0).tolist()
+    return results
+
+
+RESULTS: dict[str, Any] = json.loads(json.dumps(make_results()))
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def weighted(strategy: str, aspects: int, fetched: int, weight: float = 2.0) -> float:
+    success, category = RESULTS["strategies"][strategy][str(aspects)][str(fetched)]
+    return (weight * success + category) / (weight + 1)
+
+
+def test_all_pictures_come_as_png_svg_and_numbers_and_are_reproducible(tmp_path: Path) -> None:
+    draw_all(tmp_path / "a", RESULTS)
+    draw_all(tmp_path / "b", make_results())  # keys as numbers, as in memory
+    stems = ["improvement_by_aspects", "strategies"]
+    stems += [f"{kind}success_by_fetched_{n}" for n in ASPECTS for kind in ("", "category_")]
+    names = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert names == sorted(f"{stem}.{ending}" for stem in stems for ending in ("png", "svg", "csv"))
+    for name in names:
+        data = (tmp_path / "a" / name).read_bytes()
+        assert data == (tmp_path / "b" / name).read_bytes(), name
+        assert data.startswith({"png": b"\x89PNG", "svg": b"<?xml", "csv": data[:1]}[name.split(".")[1]])
+
+
+def test_boxes_have_the_quartiles_of_the_queries(tmp_path: Path) -> None:
+    success_by_fetched(tmp_path, "boxes", RESULTS, aspects=10, strategies=["mrag"], fetched=[10, 30], category=True)
+    rows = table(tmp_path / "boxes.csv")
+    assert [(row["strategy"], row["fetched"], row["queries"]) for row in rows] == [
+        ("mrag", k, "12") for k in ("10", "30")
+    ]
+    values = np.array(list(RESULTS["per_query"]["mrag"]["10"]["30"].values()))[:, 1]
+    assert float(rows[1]["median"]) == pytest.approx(np.median(values))
+    assert float(rows[1]["upper_quartile"]) == pytest.approx(np.quantile(values, 0.75))
+    assert float(rows[1]["mean"]) == pytest.approx(RESULTS["strategies"]["mrag"]["10"]["30"][1], rel=1e-5)
+    assert (float(rows[1]["minimum"]), float(rows[1]["maximum"])) == (values.min(), values.max())
+
+
+def test_at_most_six_numbers_fetched_are_drawn_the_last_among_them(tmp_path: Path) -> None:
+    success_by_fetched(tmp_path, "boxes", RESULTS, aspects=4)
+    assert sorted({int(row["fetched"]) for row in table(tmp_path / "boxes.csv")}) == [5, 10, 15, 20, 25, 30]
+
+
+def test_improvement_is_relative_to_the_baseline_at_three_documents_an_aspect(tmp_path: Path) -> None:
+    improvement_by_aspects(tmp_path, "gain", RESULTS)
+    rows = table(tmp_path / "gain.csv")
+    assert [(row["strategy"], row["aspects"], row["fetched"]) for row in rows] == [
+        (strategy, n, k) for strategy in ("mrag", "segment_mrag") for n, k in (("1", "3"), ("4", "12"), ("10", "30"))
+    ]
+    gain = 100 * (weighted("segment_mrag", 10, 30) / weighted("standard", 10, 30) - 1)
+    assert float(rows[-1]["gain_percent"]) == pytest.approx(gain, rel=1e-4) and gain > 20
+
+
+def test_no_gain_is_told_where_the_baseline_finds_nothing(tmp_path: Path) -> None:
+    results = {"strategies": {"standard": {"1": {"3": [0, 0]}}, "mrag": {"1": {"3": [1, 1]}}}}
+    improvement_by_aspects(tmp_path, "gain", results)
+    assert table(tmp_path / "gain.csv")[0]["gain_percent"] == ""
+
+
+def test_strategies_are_compared_best_first(tmp_path: Path) -> None:
+    strategy_comparison(tmp_path, "strategies", RESULTS, weight=1.0)
+    rows = table(tmp_path / "strategies.csv")
+    assert [row["strategy"] for row in rows] == ["segment_mrag", "mrag", "standard"]
+    assert float(rows[1]["4"]) == pytest.approx(weighted("mrag", 4, 12, 1.0), rel=1e-5)
+    mean = np.mean([weighted("mrag", 1, 3, 1.0), weighted("mrag", 4, 12, 1.0), weighted("mrag", 10, 30, 1.0)])
+    assert float(rows[1]["mean"]) == pytest.approx(mean, rel=1e-5)
+
+
+def test_documents_by_head_tells_the_place_in_each_list(tmp_path: Path) -> None:
+    ranks = np.array([[0, -1, 4], [25, 1, -1]])
+    documents_by_head(tmp_path, "heads", ranks, ["Price $5 to $9", "A very long title " * 4], shown=10)
+    rows = list(csv.reader((tmp_path / "heads.csv").open()))
+    assert rows[0] == ["document", "head_0", "head_1", "head_2"]
+    assert rows[1] == ["Price $5 to $9", "1", "", "5"] and rows[2][1:] == ["26", "2", ""]
+
+
+def test_attention_is_written_token_by_token(tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).dirichlet(np.ones(4), (3, 4))
+    tokens = ["[CLS]", "a$", "\n", "[SEP]"]
+    head_attention(tmp_path, "heads", weights[:, 0], tokens)
+    rows = table(tmp_path / "heads.csv")
+    assert [row["token"] for row in rows] == tokens
+    assert float(rows[2]["head_1"]) == pytest.approx(weights[1, 0, 2], rel=1e-5)
+    attention_maps(tmp_path, "maps", weights, tokens, heads=[2, 0])
+    rows = table(tmp_path / "maps.csv")
+    assert len(rows) == 2 * 16 and {row["head"] for row in rows} == {"0", "2"}
+    (row,) = (r for r in rows if (r["head"], r["from_position"], r["to_position"]) == ("2", "3", "1"))
+    assert float(row["attention"]) == pytest.approx(weights[2, 3, 1], rel=1e-5)
+
+
+def test_what_the_results_do_not_have_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match='no strategy "fusion" in the results; they have standard, mrag'):
+        strategy_comparison(tmp_path, "x", RESULTS, strategies=["fusion"])
+    with pytest.raises(InputError, match='no strategy "none"'):
+        improvement_by_aspects(tmp_path, "x", RESULTS, baseline="none")
+    with pytest.raises(InputError, match="no number of aspects 7 in the results; they have 1, 4, 10"):
+        success_by_fetched(tmp_path, "x", RESULTS, aspects=7)
+    with pytest.raises(InputError, match="no number fetched 31"):
+        success_by_fetched(tmp_path, "x", RESULTS, aspects=4, fetched=[31])
+    with pytest.raises(InputError, match='no "per_query" results of strategy "mrag"'):
+        success_by_fetched(tmp_path, "x", RESULTS | {"per_query": {}}, aspects=4, strategies=["mrag"])
+    with pytest.raises(InputError, match="3 documents"):
+        documents_by_head(tmp_path, "x", np.zeros((2, 4), dtype=int), ["a", "b", "c"])
+    with pytest.raises(InputError, match="1 tokens"):
+        head_attention(tmp_path, "x", np.ones((2, 2)), ["a"])
+    with pytest.raises(InputError, match="there is no head 2; choose from 0 to 1"):
+        attention_maps(tmp_path, "x", np.ones((2, 1, 1)), ["a"], heads=[2])
+    assert not list(tmp_path.iterdir())
