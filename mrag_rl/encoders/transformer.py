@@ -104,6 +104,7 @@ class TransformerEncoder:
         device: str = "cpu",
         batch_tokens: int | None = None,
         dtype: Literal["float32", "bfloat16"] = "float32",
+        max_length: int | None = None,
     ) -> TransformerEncoder:
         """Load a model by name (offline package, local folder or hub, in this order).
 
@@ -111,7 +112,8 @@ class TransformerEncoder:
         layer: whose attention heads to read, negative from the end; several give their heads side by side. pooling:
         which token's heads ("mean": of all), None is "first" for bidirectional attention and "last" for causal.
         batch_tokens: tokens in a batch, padding counted; None is 1024 in float32, which stays in a CPU's cache, and
-        4096 in 16 bits. dtype: of weights and arithmetic; vectors are float32 always.
+        4096 in 16 bits. dtype: of weights and arithmetic; vectors are float32 always. max_length: tokens in a window,
+        None is what the model's files state.
 
         Raises InputError: model not found, wrong hash, no safetensors weights, no such layer, no attention heads.
         """
@@ -137,7 +139,7 @@ class TransformerEncoder:
             tokenizer,
             name=name_or_path,
             weights_hash=weights_hash,
-            max_length=_max_length(folder, model, tokenizer),
+            max_length=_max_length(folder, model, tokenizer, max_length),
             layer=layer,
             pooling=pooling,
             batch_tokens=batch_tokens,
@@ -251,9 +253,11 @@ def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:
     return before, added - before
 
 
-def _max_length(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    """Tokens in a window: what sentence-transformers' file says, else as many as the model has positions, 4096 at most
-    (attention that is not fused needs memory for their square).
+def _max_length(
+    folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, wanted: int | None = None
+) -> int:
+    """Tokens in a window: as wanted, else what sentence-transformers' file says, else as many as the model has positions,
+    4096 at most (attention that is not fused needs memory for their square). Raises InputError for more than there are.
     """
     file = folder / "sentence_bert_config.json"
     stated = read_json(file).get("max_seq_length") if file.is_file() else None
@@ -262,7 +266,9 @@ def _max_length(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedToken
         # RoBERTa and its kin count positions from the padding index on.
         if isinstance(module, nn.Embedding) and module.num_embeddings == positions and module.padding_idx is not None:
             positions -= module.padding_idx + 1
-    return min(n for n in (stated or LONGEST_WINDOW, positions, tokenizer.model_max_length) if n)
+    if wanted is not None and positions and wanted > positions:
+        raise InputError(f"encoder {folder}: {wanted} tokens at once, but it has {positions} positions; give fewer")
+    return wanted or min(n for n in (stated or LONGEST_WINDOW, positions, tokenizer.model_max_length) if n)
 
 
 def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[np.ndarray]:
