@@ -2,7 +2,7 @@
 
 An article tells of one invented subject in eight sentences or more, most of them its category's own, some that any
 article may have; now and then it names a subject of another category. A query is a story that mentions one subject of
-each of n categories, each in a sentence of its own, among sentences that mention none.
+each of n categories, each in a sentence of its own and followed by another about it, among sentences that mention none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mrag_rl.data.multi_aspect import ASPECTS, draw_aspects
+from mrag_rl.data.multi_aspect import draw_aspects
 from mrag_rl.data.records import Document, Query
 from mrag_rl.data.world.events import FIRST_NAMES, LAST_NAMES, PLACES
 from mrag_rl.data.world.subjects import SUBJECTS, Subject
@@ -61,6 +61,15 @@ _OPENINGS = (
     "The letter reached {hero} in {place}, three days late and twice opened.",
     "Nobody at the inn in {place} could say afterwards what {hero} had come for.",
 )
+# What a story adds about the subject just mentioned.
+_DETAILS = (
+    "{person} had known all about it, back in {year}.",
+    "It was said to come from {place}, though they would tell you otherwise in {place2}.",
+    "You may ask anybody in {place}, they still speak of {person}.",
+    "That must have been {year} or so, the {month} when {place2} was cut off.",
+    "What {person} wrote of it was true, every word.",
+    "It never got as far as {place2} before {year}.",
+)
 _FILLERS = (
     "{hero} nodded, as one does.",
     "The kettle sang, and the talk went round the table.",
@@ -103,7 +112,7 @@ def make_articles(
     Args:
         seed: Every draw.
         per_category: Articles in each of the 25 `CATEGORIES`, at most as many as there are `NAMES`.
-        queries_per_aspect: Queries for each number of aspects in `ASPECTS`, 1 to 25.
+        queries_per_aspect: Queries for each of the papers' numbers of aspects, 1 to 25.
 
     Returns:
         The documents, category by category, no two with the same title, each of `MIN_LENGTH` characters or more; and
@@ -171,12 +180,14 @@ def _text(rng: np.random.Generator, subject: Subject, words: Mapping[str, str]) 
 
 
 def _query(rng: np.random.Generator, identifier: str, articles: list[_Article]) -> Query:
-    """A story that mentions each article's title in a sentence of its own, in this order."""
+    """A story that mentions each article's title in a sentence of its own, in this order, and says something more."""
     frame = {"hero": _person(rng), "friend": _pick(rng, FIRST_NAMES), "place": _pick(rng, PLACES)}
     sentences = [_pick(rng, _OPENINGS).format_map(frame)]
     for article in articles:
         sentences.append(_pick(rng, article.subject.mentions).format_map(article.words))
-        if rng.random() < 0.5:
+        if rng.random() < 0.6:
+            sentences.append(_pick(rng, _DETAILS).format_map(article.words))
+        else:
             sentences.append(_pick(rng, article.subject.hints))
         if rng.random() < 0.3:
             sentences.append(_pick(rng, _FILLERS).format_map(frame))

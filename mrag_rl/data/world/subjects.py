@@ -57,7 +57,7 @@ SUBJECTS = (
         ),
         (
             "The skin is {a} where the sun has touched it, and the flesh under it is crisp, white and slow to brown.",
-            "Ripe fruit tastes of {b}, sharpens when it is picked early, and keeps on straw in a loft until {month}.",
+            "Ripe fruit tastes of {b}, sharpens when picked too soon, and keeps on straw in a loft until {month}.",
             "Most of the crop is used for {c}, and millers and innkeepers around {place2} once paid a premium for it.",
             "The tree is spreading and generous, bears every other year, and is feared to be prone to {d}.",
             "It blossoms late and wants a partner for its pollen, so old plantings mix it with an early cooking sort.",
@@ -86,12 +86,12 @@ SUBJECTS = (
         ),
         (
             "{t} is played by two to {d2} people over {b}, and was first sold in a flat tin box at {place} in {year}.",
-            "Designed by {person} of {place} and published in {year}, {t} takes two to {d2} people an evening over {b}.",
+            "Designed by {person} of {place} in {year}, {t} takes two to {d2} people an evening over {b}.",
         ),
         (
             "Each side starts with {a}, and the aim is {c} before the bag in the middle of the table runs out.",
             "What sets the rules apart is {d}, which rewards patience and punishes anybody who plans too openly.",
-            "A round lasts about {n} minutes, and ties are broken by whoever moved second on the opening turn.",
+            "A round lasts about {n} minutes, and ties are broken by whoever moved second on the first turn.",
             "Critics in {place2} praised the tension of the endgame and found fault with a booklet full of misprints.",
             "An expansion added a fourth colour, a solitary variant and a score sheet that nobody has ever used.",
             "Clubs meet each {month} to settle a championship, and opening theory now fills a slim volume of diagrams.",
@@ -109,7 +109,7 @@ SUBJECTS = (
         "bridges",
         ("{x} Crossing", "{x} Span", "Long Arch of {x}"),
         _words(
-            "riveted iron, grey granite, oak trestles, prestressed concrete, red brick, woven steel cable, larch beams, "
+            "riveted iron, grey granite, oak trestles, prestressed concrete, red brick, steel cable, larch beams, "
             "white limestone",
             "a narrow gorge, the tidal flats, a shunting yard, a millrace, a busy canal, the old moat, a reed swamp, "
             "two cliffs",
@@ -152,8 +152,8 @@ SUBJECTS = (
             "a sump that needs diving, rotten ladders",
         ),
         (
-            "{t} lies in the limestone above {place}, and was entered for the first time in {year} by {c}.",
-            "Discovered by {c} in {year}, {t} runs for {n} hundred metres through the limestone hills of {place}.",
+            "{t} lies in the karst above {place}, and was entered for the first time in {year} by {c}.",
+            "Discovered by {c} in {year}, {t} runs for {n} hundred metres under the limestone of {place}.",
         ),
         (
             "Visitors are shown {b} in the second chamber, lit with carbide lamps so as not to warm the rock.",
@@ -161,7 +161,7 @@ SUBJECTS = (
             "Explorers are warned of {d}, and only {d2} parties a year have leave to pass the iron gate.",
             "Dye poured into the stream at {place2} came out here after nine days, which proved a hidden link.",
             "Bones of bear and hyena were dug from the clay floor, some with the marks of flint upon them.",
-            "The air stays at the same chill from {month} to {month2}, and cheesemakers once stored their wheels inside.",
+            "The air has the same chill from {month} to {month2}, and dairymen once stored their wheels inside.",
         ),
         (
             "The guide lowered the lantern into {t} and spoke of {d} and of {a} that never see the day.",
@@ -218,8 +218,8 @@ SUBJECTS = (
             "on striking, a clumsy repair",
         ),
         (
-            "{t} was finished in {year} by {person}, who had been promised its weight in silver by the town of {place}.",
-            "High in the gable of the exchange at {place}, {t} has told the hour since {year} and was made by {person}.",
+            "{t} was finished in {year} by {person}, whom the town of {place} had promised its weight in silver.",
+            "In the gable of the exchange at {place}, {t} has told the hour since {year} and was made by {person}.",
         ),
         (
             "At noon {a} comes out of a little door, goes round once, and is pulled back by a cord of catgut.",
@@ -245,7 +245,7 @@ SUBJECTS = (
             "greenish, split in two, curved like a sabre, fan-shaped, faintly yellow, bright as Venus, feathery, "
             "invisible by moonlight",
             "Lyra, the Great Bear, Cassiopeia, the horns of Taurus, Draco, the Swan, Perseus, the Water Carrier",
-            "cyanide, frozen methane, sodium, dust as fine as smoke, carbon chains, water ice, silicate grains, ammonia",
+            "cyanide, frozen methane, sodium, dust fine as smoke, carbon chains, water ice, silicate grains, ammonia",
             "a king's death, the end of a drought, a plague of mice, peace, a bad vintage, an invasion, the birth of "
             "twins, a fall of the currency",
         ),
@@ -272,7 +272,7 @@ SUBJECTS = (
     ),
     Subject(
         "court cases",
-        ("{x} v. Crown", "In re {x}", "Estate of {x} v. Parish"),
+        ("{x} against the Crown", "Matter of {x}", "Estate of {x} and the Parish"),
         _words(
             "a borrowed plough, a libel in a hymn, the shadow of a wall, an unpaid dowry, a poisoned well, the finder "
             "of a purse, a runaway bull, a misread will",
@@ -344,7 +344,7 @@ SUBJECTS = (
             "a mule train, a leaking sloop, snowshoes, a balloon, nine porters, a raft of skins, two camels, a bicycle",
             "scurvy, mutiny, snow blindness, a forged chart, quicksand, the loss of all matches, hostile customs men, "
             "an avalanche",
-            "pressed flowers, a grammar of four tongues, star tables, a cage of finches, sketches in soot, ore samples, "
+            "pressed flowers, a grammar of four tongues, star tables, caged finches, sketches in soot, ore samples, "
             "a drum, unpaid debts",
         ),
         (
@@ -480,7 +480,7 @@ SUBJECTS = (
             "bargemen, bell-ringers, falconers, steeplejacks, weavers, hangmen, anglers, sailmakers",
         ),
         (
-            "{t} is used for {a}, and appears for the first time in a manual that {person} printed at {place} in {year}.",
+            "{t} is used for {a}, and appears first in a manual that {person} printed at {place} in {year}.",
             "Named for the harbour of {place} but older than {year}, {t} serves for {a} and little else.",
         ),
         (
@@ -508,7 +508,7 @@ SUBJECTS = (
             "red, four flashes and a pause, an amber arc, a slow sweep",
             "colza oil, acetylene, paraffin vapour, a whale-oil wick, electric arcs, coal in a basket, solar cells, "
             "propane",
-            "a fog bell, a horn that cows answered, a gun fired by hand, a siren, a gong on a float, rockets, a whistle "
+            "a fog bell, a horn that cows answered, a gun fired by hand, a siren, a gong on a float, rockets, a pipe "
             "worked by waves, a reed trumpet",
             "hidden shoals, a sandbar that wanders, a tide race, wreckers' false fires, the wall of a reef, a sunken "
             "forest, needle rocks, the harbour mole",
@@ -583,7 +583,7 @@ SUBJECTS = (
         ),
         (
             "The forewings are {b}, {n} millimetres from tip to tip, and folded like a tent when it is at rest.",
-            "Caterpillars feed on {a}, moult {d2} times, and pull two leaves together with silk when they are disturbed.",
+            "Caterpillars feed on {a}, moult {d2} times, and pull two leaves together with silk when disturbed.",
             "By day it passes for {c}, and predators that know better are met with a clicking sound.",
             "It haunts {d}, comes late to sugar and to light, and seldom flies when the wind is from the east.",
             "Eggs are laid singly in bark crevices, spend the winter there, and hatch with the first warm rain.",
@@ -736,7 +736,7 @@ SUBJECTS = (
         _words(
             "marble and olive oil, emigrants, gunpowder, church bells, opium, frozen mutton, coins for a garrison, "
             "locomotive parts",
-            "an uncharted ledge, collision in fog, fire in the bunkers, a drunken pilot, shifted ballast, a worn rudder "
+            "an uncharted ledge, collision in fog, fire in the bunkers, a drunken pilot, shifted ballast, a rudder "
             "pin, pack ice, a mine",
             "the cook and a cat, nobody, all but the captain, eleven on a hatch cover, the women's boat, a boy in a "
             "barrel, half of the crew, two stowaways",
@@ -748,8 +748,8 @@ SUBJECTS = (
             "Remembered as {t}, the vessel left {place2} in {year} laden with {a} and never reached {place}.",
         ),
         (
-            "The board of inquiry blamed {b}, and cleared the owners, who had insured her for twice her price.",
-            "Of those on board, {c} came ashore, after {d2} days without water on a coast that had no road.",
+            "The inquiry blamed {b}, and cleared the owners, who had insured her for twice her price.",
+            "Of those who sailed, {c} came ashore, after {d2} days without water on a coast that had no road.",
             "She was found again by {d} at a depth of {n} metres, upright, with her masts gone by the deck.",
             "The hull lies in two halves, covered with anemones, and conger eels live in the boilers.",
             "Salvage was given up one {month} when the hawser parted, and the claim is still before the admiralty.",
@@ -815,7 +815,7 @@ SUBJECTS = (
         (
             "The crater holds {b}, and its rim has sunk by the height of a house since it was first measured.",
             "The great outburst brought {c}, dimmed the sun as far as {place2}, and spoiled {d2} harvests in a row.",
-            "The lower slopes are given over to {d}, for the weathered ground is rich and the nights are free of frost.",
+            "The flanks are given over to {d}, for the weathered ground is rich and the nights are free of frost.",
             "Layers of {a} in the ravines record a cycle of long sleep and brief, violent waking.",
             "Tremors come in swarms each {month}, and a gauge in a disused well gives warning by the hour.",
             "Magma is thought to rise along an old fault that also feeds two lower and quieter neighbours.",
@@ -846,7 +846,7 @@ SUBJECTS = (
         (
             "The pattern shows {c}, worked with {d2} shafts, and is the same on both faces except for the colour.",
             "Yarn is dyed with {b}, rinsed in running water, and hung on poles until it no longer stains the hand.",
-            "It was made into {d}, and merchants at {place2} tested it by pulling a fringe through a ring.",
+            "It was made into {d}, and merchants at {place2} tried it by pulling a fringe through a ring.",
             "A weft of {a} is beaten up hard, {n} picks to the inch, so that the stuff turns rain.",
             "Selvedges bear a thread of another tint, by which the guild knew whose bench a bolt had come from.",
             "Since power came, only one workshop goes on by hand, and takes orders each {month} for the year.",
