@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch.nn.functional import normalize
-from transformers import AutoTokenizer, BertConfig, BertModel, LlamaConfig, LlamaModel
+from transformers import AutoTokenizer, BertConfig, BertModel, LlamaConfig, LlamaModel, RobertaConfig, RobertaModel
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from mrag_rl.encoders import Embeddings, TransformerEncoder
@@ -100,8 +100,9 @@ def test_the_fingerprint_tells_layers_and_pooling_apart(minilm: TransformerEncod
     same, layer, pooling = (
         TransformerEncoder.load(**kwargs) for kwargs in ({"layer": 5}, {"layer": 2}, {"pooling": "mean"})
     )
-    assert minilm.fingerprint == same.fingerprint
-    assert len({minilm.fingerprint, layer.fingerprint, pooling.fingerprint}) == 3
+    assert minilm.fingerprint == same.fingerprint == TransformerEncoder.load(layer=[-1]).fingerprint
+    both = TransformerEncoder.load(layer=[2, 5])
+    assert len({both.fingerprint, minilm.fingerprint, layer.fingerprint, pooling.fingerprint}) == 4
 
 
 def test_a_wrong_hash_is_refused_by_name(tmp_path: Path) -> None:
@@ -128,6 +129,9 @@ def test_pickled_weights_are_not_read(tmp_path: Path) -> None:
     [
         ({"layer": 6}, "encoder layer 6: the model has 6 layers; choose from -6 to 5"),
         ({"layer": -7}, "encoder layer -7"),
+        ({"layer": []}, r"encoder layers \[\]: give one or more layers, each once"),
+        ({"layer": [5, -1]}, r"encoder layers \[5, -1\]: give one or more"),
+        ({"layer": [0, 6]}, "encoder layer 6: the model has 6 layers"),
         ({"batch_tokens": 0}, "batch_tokens is 0; give 1 or more"),
         ({"name_or_path": str(Path(__file__).parent)}, "no config.json"),
     ],
@@ -145,18 +149,124 @@ def test_a_model_found_nowhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_embeddings_slice_join_save_and_load(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    whole = Embeddings(
-        rng.random((5, 4), np.float32), rng.random((5, 2, 3), np.float32), rng.random((5, 2), np.float32)
-    )
+    whole = Embeddings(*(rng.random(shape, np.float32) for shape in ((5, 4), (5, 2, 3), (5, 2))))
     assert len(whole) == 5
+    np.testing.assert_array_equal(whole[1:3].norms, whole.norms[1:3])
+    np.testing.assert_array_equal(Embeddings.concatenate([whole[:2], whole[2:]]).norms, whole.norms)
     np.testing.assert_array_equal(whole[np.array([3, 1])].heads, whole.heads[[3, 1]])
     np.testing.assert_array_equal(Embeddings.concatenate([whole[:2], whole[2:]]).standard, whole.standard)
     whole.save(tmp_path / "e.npz")
-    np.testing.assert_array_equal(Embeddings.load(tmp_path / "e.npz").heads, whole.heads)
+    loaded = Embeddings.load(tmp_path / "e.npz")
+    np.testing.assert_array_equal(loaded.heads, whole.heads)
+    np.testing.assert_array_equal(loaded.norms, whole.norms)
     (tmp_path / "broken.npz").write_bytes(b"no npz")
     for name in ("missing.npz", "broken.npz"):
         with pytest.raises(InputError, match=name):
             Embeddings.load(tmp_path / name)
+
+
+def test_norms_left_out_are_those_of_the_heads(tmp_path: Path) -> None:
+    heads = np.array([[[3.0, 4.0], [0.0, 1.0]]], np.float32)
+    np.testing.assert_array_equal(Embeddings(np.ones((1, 2), np.float32), heads).norms, [[5, 1]])
+    np.savez(tmp_path / "old.npz", standard=np.ones((1, 2), np.float32), heads=heads / [[[5], [1]]])
+    np.testing.assert_array_equal(Embeddings.load(tmp_path / "old.npz").norms, [[1, 1]])
+
+
+def test_several_layers_are_those_of_one_at_a_time_side_by_side(minilm: TransformerEncoder) -> None:
+    first, last = TransformerEncoder.load(layer=0), minilm
+    both = TransformerEncoder.load(layer=[0, -1])
+    assert (both.layers, both.heads, both.head_dimension) == ([0, 5], 24, 32)
+    a, b, ab = (encoder.encode(TEXTS) for encoder in (first, last, both))
+    np.testing.assert_allclose(ab.heads, np.concatenate([a.heads, b.heads], axis=1), atol=1e-5)
+    np.testing.assert_allclose(ab.norms, np.concatenate([a.norms, b.norms], axis=1), rtol=1e-4)
+    np.testing.assert_allclose(ab.standard, b.standard, atol=1e-5)
+
+
+def test_a_prefix_comes_before_every_text_and_an_empty_text_stays_empty(minilm: TransformerEncoder) -> None:
+    a, b = minilm.encode(TEXTS, prefix="query: "), minilm.encode(["query: " + text for text in TEXTS])
+    np.testing.assert_array_equal(a.heads, b.heads)
+    assert np.abs(a.heads - minilm.encode(TEXTS).heads).max() > 0.01
+    with pytest.raises(InputError, match="text 0 of 1 is empty"):
+        minilm.encode([" "], prefix="query: ")
+
+
+def test_a_long_text_is_the_mean_of_its_windows(minilm: TransformerEncoder) -> None:
+    long = " ".join(TEXTS[i % 5] for i in range(40))
+    tokens = minilm.tokenizer(long, add_special_tokens=False, verbose=False)["input_ids"]
+    assert len(tokens) > 2 * 254
+    first, last = minilm.tokenizer.cls_token_id, minilm.tokenizer.sep_token_id
+    total, heads, standard, covered = 0, torch.zeros(12, 32), torch.zeros(384), 0
+    seen: list[torch.Tensor] = []
+    projection = minilm.model.encoder.layer[-1].attention.output.dense
+    handle = projection.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    with torch.inference_mode():
+        for start in range(0, len(tokens), 127):  # 256 less two special tokens, and half of that
+            if covered == len(tokens):
+                break
+            window = [first, *tokens[start : start + 254], last]
+            covered = min(start + 254, len(tokens))
+            hidden = minilm.model(torch.tensor([window])).last_hidden_state
+            heads += seen.pop()[0, 0].view(12, 32) * len(window)
+            standard += hidden[0].mean(0) * len(window)
+            total += len(window)
+    handle.remove()
+    embeddings = minilm.encode([TEXTS[1], long])
+    np.testing.assert_allclose(embeddings.norms[1], (heads / total).norm(dim=-1), rtol=1e-4)
+    np.testing.assert_allclose(embeddings.heads[1], normalize(heads, dim=-1), atol=1e-5)
+    np.testing.assert_allclose(embeddings.standard[1], normalize(standard, dim=0), atol=1e-5)
+    np.testing.assert_allclose(minilm.encode_standard([long])[0], embeddings.standard[1], atol=1e-5)
+
+
+def test_a_change_at_the_end_of_100_000_characters_is_noticed(seeded: None) -> None:
+    model = BertModel(BertConfig(hidden_size=24, num_attention_heads=4, num_hidden_layers=1, intermediate_size=32))
+    encoder = small_encoder(model, pooling="mean")
+    words = "ferry bridge council " * 4762
+    texts = [words[:100_000], words[:99_990] + " goal goal"]
+    assert [len(text) for text in texts] == [100_000, 100_000]
+    embeddings = encoder.encode(texts)
+    assert np.isfinite(embeddings.heads).all()
+    np.testing.assert_allclose(np.linalg.norm(embeddings.heads, axis=-1), 1, atol=1e-5)
+    assert np.abs(embeddings.heads[0] - embeddings.heads[1]).max() > 0
+
+
+@pytest.mark.parametrize("max_length", [2, 3, 4, 32])
+def test_windows_hold_every_token_and_half_of_the_one_before(max_length: int, seeded: None) -> None:
+    model = BertModel(BertConfig(hidden_size=24, num_attention_heads=4, num_hidden_layers=1, intermediate_size=32))
+    if max_length == 2:
+        with pytest.raises(InputError, match="no room for text in 2 tokens"):
+            small_encoder(model, max_length=2)
+        return
+    encoder = small_encoder(model, max_length=max_length)
+    rows: list[list[int]] = []
+    handle = model.register_forward_pre_hook(
+        lambda _, args, kw: rows.extend(kw["input_ids"].tolist()), with_kwargs=True
+    )
+    encoder.encode([TEXTS[0]])
+    handle.remove()
+    room, tokens = max_length - 2, encoder.tokenizer(TEXTS[0], add_special_tokens=False)["input_ids"]
+    windows = [[token for token in row if token][1:-1] for row in rows]
+    if room >= len(tokens):
+        assert windows == [tokens]
+        return
+    step = room - room // 2
+    assert sorted(windows) == sorted(tokens[i : i + room] for i in range(0, len(tokens) - room // 2, step))
+    assert {token for window in windows for token in window} == set(tokens)
+
+
+def test_positions_of_roberta_are_counted_after_its_padding(tmp_path: Path) -> None:
+    config = RobertaConfig(
+        vocab_size=30522,
+        hidden_size=24,
+        num_attention_heads=4,
+        num_hidden_layers=1,
+        intermediate_size=32,
+        max_position_embeddings=40,
+    )
+    RobertaModel(config).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(find_model("all-MiniLM-L6-v2"), model_max_length=10**9).save_pretrained(tmp_path)
+    encoder = TransformerEncoder.load(str(tmp_path))
+    assert encoder.max_length == 38
+    assert np.isfinite(encoder.encode([" ".join(TEXTS)]).heads).all()
 
 
 # -- heads against attention by hand -------------------------------------------------------------------------------
@@ -164,9 +274,8 @@ def test_embeddings_slice_join_save_and_load(tmp_path: Path) -> None:
 
 def small_encoder(model: torch.nn.Module, **arguments: object) -> TransformerEncoder:
     tokenizer = AutoTokenizer.from_pretrained(find_model("all-MiniLM-L6-v2"))
-    return TransformerEncoder(
-        model.eval(), tokenizer, name="small", weights_hash="0", max_length=32, batch_tokens=64, **arguments
-    )
+    defaults = {"name": "small", "weights_hash": "0", "max_length": 32, "batch_tokens": 64}
+    return TransformerEncoder(model.eval(), tokenizer, **{**defaults, **arguments})
 
 
 def token_rows(encoder: TransformerEncoder, texts: list[str]) -> Iterator[torch.Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,11 +27,11 @@ def find_output_projections(
     """The attention output projections of the ``chosen`` layers (negative counts from the end) among ``layers``.
 
     Found by what they do rather than by their names. Before attention a layer works on each token by itself, so the
-    first module in it whose input at one token changes with another token is given the heads' outputs. For this a
-    layer gets hidden states rearranged so that two texts differ in one token. If the first token's heads change with
-    the last token, the attention is bidirectional, else causal. Attention averages values: where all tokens are the
-    same, each of the ``heads`` points the same way at every token; what recurrence and convolution mix does not, and
-    is no attention. Costs one forward pass of four texts of three tokens.
+    first module in it whose input at one token changes with another token is given the heads' outputs; a module before
+    it may only hand them on. For this a layer gets hidden states rearranged so that two texts differ in one token. If
+    the first token's heads change with the last token, the attention is bidirectional, else causal. Attention averages
+    values: where all tokens are the same, each of the ``heads`` points the same way at every token; what recurrence
+    and convolution mix does not, and is no attention. Costs one forward pass of four texts of three tokens.
 
     Raises InputError when a layer does not exist, is named twice or has no multi-head attention.
     """
@@ -46,35 +46,55 @@ def find_output_projections(
     if not chosen or len({layer % layers for layer in chosen}) < len(chosen):
         raise InputError(f"encoder layers {list(chosen)}: give one or more layers, each once")
 
+    inside: int | None = None  # the layer that runs now: modules such as activations may belong to several
     found: dict[int, tuple[nn.Module, torch.Tensor]] = {}
+    results: dict[int, torch.Tensor] = {}  # what a module before it gave where tokens had met
 
-    def look(layer: int, module: nn.Module, args: tuple) -> None:
-        x = args[0] if args else None
-        if layer in found or not isinstance(x, torch.Tensor) or x.ndim != 3 or x.shape[:2] != (4, 3):
-            return
-        if x.is_floating_point() and _differ(x[0, 2], x[1, 2]):
-            found[layer] = module, x.detach()
+    def enter(layer: int, block: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        nonlocal inside
+        inside = layer
+        return _rearrange(block, args, kwargs)
+
+    def leave(*_: object) -> None:
+        nonlocal inside
+        inside = None
+
+    def before(module: nn.Module, args: tuple) -> None:
+        if inside is not None and inside not in found and args and _tokens_met(args[0]):
+            found[inside] = module, args[0].detach()
+
+    def after(_: nn.Module, args: tuple, output: object) -> None:
+        result = output[0] if isinstance(output, tuple) else output
+        if inside is not None and inside not in found and isinstance(result, torch.Tensor) and _tokens_met(result):
+            results[inside] = result.detach()
 
     handles = []
     for layer in chosen:
-        handles.append(blocks[layer].register_forward_pre_hook(_rearrange, with_kwargs=True))
-        see: Callable = partial(look, layer)
-        handles += [m.register_forward_pre_hook(see) for m in blocks[layer].modules() if m is not blocks[layer]]
+        handles.append(blocks[layer].register_forward_pre_hook(partial(enter, layer), with_kwargs=True))
+        handles.append(blocks[layer].register_forward_hook(leave))
+    for module in {module for layer in chosen for module in blocks[layer].modules()} - set(blocks):
+        handles += [module.register_forward_pre_hook(before), module.register_forward_hook(after)]
     try:
         with torch.inference_mode():
             ids = torch.tensor([[5, 6, 7], [8, 6, 7], [5, 6, 7], [5, 6, 7]], device=next(model.parameters()).device)
             model(input_ids=ids)
+    except (RuntimeError, TypeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(
+            f"encoder {type(model).__name__}: cannot read three tokens ({reason}); use a text transformer"
+        ) from error
     finally:
         for handle in handles:
             handle.remove()
 
     projections = []
     for layer in chosen:
-        module, x = found.get(layer, (None, None))
-        if module is None or x is None or x.shape[2] % heads or not _averages(x[3].view(3, heads, -1)):
+        module, x = found.get(layer, (nn.Identity(), torch.empty(0)))
+        untouched = layer not in results or torch.equal(results[layer], x)
+        if layer not in found or not untouched or x.shape[2] % heads or not _averages(x[3].view(3, heads, -1)):
             raise InputError(
-                f"encoder {type(model).__name__}, layer {layer}: no attention with {heads} heads in it; choose a layer "
-                "with multi-head attention, or another model"
+                f"encoder {type(model).__name__}, layer {layer}: no attention with {heads} heads found in it; choose a "
+                "layer with multi-head attention, or another model"
             )
         projections.append(OutputProjection(module, causal=not _differ(x[0, 0], x[2, 0]), width=x.shape[2]))
     return projections
@@ -86,10 +106,17 @@ def _rearrange(block: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict
     """
     hidden = args[0] if args else kwargs.get("hidden_states")
     if hidden is None or hidden.shape[:2] != (4, 3) or hidden.ndim != 3:
-        raise InputError(f"encoder layer {type(block).__name__}: not given (texts, tokens, width); use another model")
-    a, b, c, d = *hidden[0], hidden[1, 0]
-    hidden = torch.stack([torch.stack(row) for row in ([a, b, c], [d, b, c], [a, b, d], [a, a, a])])
+        raise ValueError(f"{type(block).__name__} is not given texts, tokens, width")
+    tokens = torch.cat([hidden[0], hidden[1, :1]])
+    hidden = tokens[torch.tensor([[0, 1, 2], [3, 1, 2], [0, 1, 3], [0, 0, 0]], device=hidden.device)]
     return ((hidden, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": hidden})
+
+
+def _tokens_met(x: object) -> bool:
+    """Are these vectors of the rearranged tokens in which the last one depends on the first?"""
+    if not isinstance(x, torch.Tensor) or not x.is_floating_point() or x.ndim != 3 or x.shape[:2] != (4, 3):
+        return False
+    return _differ(x[0, 2], x[1, 2])
 
 
 def _differ(a: torch.Tensor, b: torch.Tensor) -> bool:

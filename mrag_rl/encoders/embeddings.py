@@ -25,10 +25,10 @@ class Embeddings:
 
     standard: np.ndarray
     heads: np.ndarray
-    norms: np.ndarray = field(default=None)  # type: ignore[assignment]  # never None after __post_init__
+    norms: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.float32))
 
     def __post_init__(self) -> None:
-        if self.norms is None:
+        if not self.norms.size:
             object.__setattr__(self, "norms", np.linalg.norm(self.heads, axis=-1))
 
     def __len__(self) -> int:
@@ -63,6 +63,7 @@ class Embeddings:
             raise InputError(f"{path}: no such embeddings file; write it with Embeddings.save")
         try:
             with np.load(path, allow_pickle=False) as arrays:
-                return Embeddings(arrays["standard"], arrays["heads"], arrays.get("norms"))
+                norms = {"norms": arrays["norms"]} if "norms" in arrays else {}
+                return Embeddings(arrays["standard"], arrays["heads"], **norms)
         except (ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: not an embeddings file; write it with Embeddings.save") from error
