@@ -1,8 +1,9 @@
-"""Evaluate the systems of a run, pool runs of several seeds, or answer one text with a run.
+"""Evaluate the systems of a run, pool runs of several seeds, answer one text with a run, or compare ways to retrieve.
 
 python evaluate.py systems --run runs/quickstart
 python evaluate.py pool --runs runs/seed0 runs/seed1 runs/seed2 --output runs/seeds
 python evaluate.py ask --run runs/quickstart --text "The harbour council met on Monday ..."
+python evaluate.py retrieval --documents documents.jsonl --queries queries.jsonl --output retrieval.json
 """
 
 from __future__ import annotations
@@ -62,6 +63,32 @@ examples:
   python evaluate.py ask --run runs/quickstart --text "..." --json | jq .hypothesis
 """
 
+RETRIEVAL_HELP = """\
+Rank documents for queries with many aspects by each retrieval strategy; write success ratios and print a table.
+
+  standard          the standard embedding
+  mrag              every attention head votes for its nearest documents: importance of the head * 2^-place
+  mrag_decay        the same without importance
+  mrag_distance     a head's vote is 1 / distance
+  split             the standard embedding cut in as many pieces as there are heads; each votes 2^-place
+  split_weighted    the same with the importance of each piece
+  fusion            reciprocal rank fusion over the query and generated questions about it ("questions")
+  fusion_mrag       the same over the rankings of mrag
+  segment_mrag      every sentence of the query votes in every head
+  late_interaction  every sentence of the query shares out a vote in every head and the standard space, by similarity
+                    to whole documents and their nearest sentences
+
+documents: {"id", "text", "category", "title"?}; queries: {"id", "text", "relevant": [document id], "questions"?: [...]}
+"""
+
+RETRIEVAL_EXAMPLES = """\
+examples:
+  python evaluate.py retrieval --documents d.jsonl --queries q.jsonl --output out.json --plots plots
+  python evaluate.py retrieval --documents d.jsonl --queries q.jsonl --output out.json \\
+      --strategies standard mrag late_interaction --encoder BAAI/bge-base-en-v1.5 \\
+      --prefix "Represent this sentence for searching relevant passages: "
+"""
+
 
 class _Parser(argparse.ArgumentParser):
     """One line on a mistake, as everywhere else."""
@@ -73,7 +100,9 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = _Parser(prog="evaluate.py", description=__doc__, formatter_class=form)
-    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser, metavar="{systems,pool,ask}")
+    commands = parser.add_subparsers(
+        dest="command", required=True, parser_class=_Parser, metavar="{systems,pool,ask,retrieval}"
+    )
     systems = commands.add_parser(
         "systems",
         help="compare all systems on the run's test pairs",
@@ -105,6 +134,39 @@ def _parser() -> argparse.ArgumentParser:
     ask.add_argument("--text", required=True, help="the text to answer")
     ask.add_argument("--allowed", nargs="*", metavar="PARTITION", help="partitions that may be read (default: all)")
     ask.add_argument("--json", action="store_true", help="print JSON")
+    retrieval = commands.add_parser(
+        "retrieval",
+        help="compare retrieval strategies on multi-aspect queries",
+        description=RETRIEVAL_HELP,
+        epilog=RETRIEVAL_EXAMPLES,
+        formatter_class=form,
+    )
+    retrieval.add_argument("--documents", type=Path, required=True, metavar="D.jsonl", help="what to retrieve from")
+    retrieval.add_argument("--queries", type=Path, required=True, metavar="Q.jsonl", help="queries with answers")
+    retrieval.add_argument("--output", type=Path, required=True, metavar="OUT.json", help="where to write the results")
+    retrieval.add_argument(
+        "--strategies", nargs="+", metavar="NAME", help="which (default: all that the queries allow)"
+    )
+    retrieval.add_argument("--fetch", type=int, default=32, help="documents fetched for a query (default: 32)")
+    retrieval.add_argument("--plots", type=Path, metavar="DIR", help="draw the results there")
+    retrieval.add_argument(
+        "--embeddings", type=Path, metavar="DIR", help="keep vectors there (default: embeddings, beside the output)"
+    )
+    retrieval.add_argument(
+        "--encoder", default="all-MiniLM-L6-v2", metavar="NAME", help="folder or hub name (default: all-MiniLM-L6-v2)"
+    )
+    retrieval.add_argument("--layer", type=int, nargs="+", default=[-1], help="whose heads (default: -1, the last)")
+    retrieval.add_argument("--pooling", choices=("first", "last", "mean"), help="whose heads' outputs, by token")
+    retrieval.add_argument("--max-length", type=int, metavar="TOKENS", help="window; longer texts are read in several")
+    retrieval.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    retrieval.add_argument("--device", default="cpu", help="torch device (default: cpu)")
+    retrieval.add_argument("--prefix", default="", help="instruction put before every query text")
+    retrieval.add_argument(
+        "--index", choices=("exact", "hnsw"), default="exact", help="how nearest documents are found"
+    )
+    retrieval.add_argument(
+        "--votes", choices=("sum", "single"), default="sum", help="sum a document's votes, or count its highest alone"
+    )
     return parser
 
 
@@ -127,11 +189,39 @@ def _ask(arguments: argparse.Namespace) -> str:
     return json.dumps(answer, indent=2, ensure_ascii=False) if arguments.json else explanation(answer)
 
 
+def _retrieval(arguments: argparse.Namespace) -> str:
+    from mrag_rl.encoders import TransformerEncoder
+    from mrag_rl.evaluation.retrieval import evaluate_retrieval
+
+    encoder = TransformerEncoder.load(
+        arguments.encoder,
+        layer=arguments.layer if len(arguments.layer) > 1 else arguments.layer[0],
+        pooling=arguments.pooling,
+        device=arguments.device,
+        dtype=arguments.dtype,
+        max_length=arguments.max_length,
+    )
+    return evaluate_retrieval(
+        arguments.documents,
+        arguments.queries,
+        arguments.output,
+        encoder=encoder,
+        strategies=arguments.strategies,
+        fetch=arguments.fetch,
+        index=arguments.index,
+        single=arguments.votes == "single",
+        prefix=arguments.prefix,
+        plots=arguments.plots,
+        embeddings=arguments.embeddings,
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
     try:
         arguments = _parser().parse_args(argv)
-        print({"systems": _systems, "pool": _pool, "ask": _ask}[arguments.command](arguments))
+        commands = {"systems": _systems, "pool": _pool, "ask": _ask, "retrieval": _retrieval}
+        print(commands[arguments.command](arguments))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -256,8 +256,10 @@ def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:
 def _max_length(
     folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, wanted: int | None = None
 ) -> int:
-    """Tokens in a window: as wanted, else what sentence-transformers' file says, else as many as the model has positions,
-    4096 at most (attention that is not fused needs memory for their square). Raises InputError for more than there are.
+    """Tokens in a window: as wanted, else what sentence-transformers' file says, else as many as the model has
+    positions, 4096 at most (attention that is not fused needs memory for their square).
+
+    Raises InputError where more are wanted than there are positions.
     """
     file = folder / "sentence_bert_config.json"
     stated = read_json(file).get("max_seq_length") if file.is_file() else None

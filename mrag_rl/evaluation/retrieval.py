@@ -6,18 +6,16 @@ import hashlib
 import json
 import os
 import time
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mrag_rl.data.multi_aspect import load_documents, load_queries
-from mrag_rl.data.records import Document, Query
+from mrag_rl.data.records import Query
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.errors import InputError
-from mrag_rl.evaluation.bootstrap import interval
 from mrag_rl.evaluation.retrieval_plots import draw_all
 from mrag_rl.io import write_json
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
@@ -27,8 +25,171 @@ from mrag_rl.retrieval.strategies import (
     DOCUMENT_SENTENCES,
     QUERY_SENTENCES,
     QUESTIONS,
+    STRATEGIES,
     EncodedQueries,
     MultiAspectRetriever,
     Parts,
     check_strategies,
 )
+
+
+def evaluate_retrieval(
+    documents_path: Path,
+    queries_path: Path,
+    output: Path,
+    *,
+    encoder: TransformerEncoder,
+    strategies: Sequence[str] | None = None,
+    fetch: int = 32,
+    index: IndexKind = "exact",
+    single: bool = False,
+    prefix: str = "",
+    plots: Path | None = None,
+    embeddings: Path | None = None,
+    progress: bool = True,
+) -> str:
+    """Rank documents for queries by each strategy, write `output` (docs/formats.md) and return a table, Markdown.
+
+    strategies: None for all that the queries allow. prefix: the instruction put before a query's texts. embeddings: the
+    folder where vectors are kept and found again; None is `embeddings` beside the output. Raises InputError.
+    """
+    documents = load_documents(documents_path)
+    queries = load_queries(queries_path, documents)
+    wanted = _chosen(strategies, queries, queries_path)
+    if fetch < 1:
+        raise InputError(f"--fetch is {fetch}; give 1 or more")
+    store = _Store(encoder, embeddings or output.parent / "embeddings", progress)
+
+    texts, asked = [document.text for document in documents], [query.text for query in queries]
+    retriever = MultiAspectRetriever(
+        store.encode(texts),
+        store.sentences(texts) if set(wanted) & set(DOCUMENT_SENTENCES) else None,
+        index=index,
+        single=single,
+    )
+    encoded = EncodedQueries(
+        store.encode(asked, prefix),
+        store.sentences(asked, prefix) if set(wanted) & set(QUERY_SENTENCES) else None,
+        store.questions(queries, prefix) if set(wanted) & set(QUESTIONS) else None,
+    )
+
+    place = {document.id: i for i, document in enumerate(documents)}
+    relevant = [[place[identifier] for identifier in query.relevant] for query in queries]
+    categories = [document.category for document in documents]
+    ratios, seconds = {}, {}
+    for strategy in wanted:
+        start = time.perf_counter()
+        ranking = retriever.rank(encoded, strategy, fetch)
+        seconds[strategy] = time.perf_counter() - start
+        ratios[strategy] = success_ratios(ranking.indices, relevant, categories)
+
+    aspects = np.array([len(some) for some in relevant])
+    identifiers = [query.id for query in queries]
+    results = {
+        "documents": len(documents),
+        "queries": len(queries),
+        "encoder": {
+            "name": encoder.name,
+            "fingerprint": encoder.fingerprint,
+            "parameters": sum(parameter.numel() for parameter in encoder.model.parameters()),
+            "layers": encoder.layers,
+            "pooling": encoder.pooling,
+            "max_length": encoder.max_length,
+        },
+        "index": index,
+        "votes": "single" if single else "sum",
+        "strategies": {name: _means(values, aspects) for name, values in ratios.items()},
+        "per_query": {name: _each(values, aspects, identifiers) for name, values in ratios.items()},
+        "seconds": {"encode": store.seconds, **seconds},
+    }
+    write_json(output, results)
+    if plots is not None:
+        draw_all(plots, results)
+    return retrieval_table(results)
+
+
+def retrieval_table(results: dict[str, Any], *, weight: float = 2.0) -> str:
+    """Weighted success ratio by strategy and number of aspects n, at min(3n, fetched) documents; Markdown."""
+    some = next(iter(results["strategies"].values()))
+    aspects = sorted(some, key=int)
+    fetched = [min(3 * int(n), max(map(int, some[n]))) for n in aspects]
+    lines = [
+        f"Weighted success ratio ({weight:g}:1) by number of aspects, at three documents fetched for each aspect, "
+        f"{max(fetched)} at most:",
+        "",
+        "| strategy | " + " | ".join(f"{n} ({k})" for n, k in zip(aspects, fetched, strict=True)) + " | mean |",
+        "|---|" + "---:|" * (len(aspects) + 1),
+    ]
+    for name, by_aspects in results["strategies"].items():
+        values = [
+            float(weighted_success(np.array(by_aspects[n][str(k)]), weight))
+            for n, k in zip(aspects, fetched, strict=True)
+        ]
+        lines.append(f"| {name} | " + " | ".join(f"{value:.3f}" for value in [*values, float(np.mean(values))]) + " |")
+    return "\n".join(lines)
+
+
+def _chosen(strategies: Sequence[str] | None, queries: Sequence[Query], path: Path) -> list[str]:
+    """The strategies to run. Raises InputError: an unknown one, or one that needs questions that a query lacks."""
+    without = next((query.id for query in queries if not query.questions), None)
+    if strategies is None:
+        return [name for name in STRATEGIES if without is None or name not in QUESTIONS]
+    check_strategies(strategies)
+    for name in strategies:
+        if name in QUESTIONS and without is not None:
+            raise InputError(
+                f'{os.fspath(path)}: strategy {name} needs "questions", and query "{without}" has none; add them, or '
+                "choose other strategies"
+            )
+    return list(dict.fromkeys(strategies))
+
+
+class _Store:
+    """Encodes texts, or finds on disk what the same encoder made of the same texts before."""
+
+    def __init__(self, encoder: TransformerEncoder, folder: Path, progress: bool) -> None:
+        self.encoder, self.folder, self.progress = encoder, folder, progress
+        self.seconds = 0.0
+
+    def encode(self, texts: Sequence[str], prefix: str = "") -> Embeddings:
+        start = time.perf_counter()
+        what = json.dumps([self.encoder.fingerprint, self.encoder.max_length, prefix, *texts])
+        path = self.folder / f"{hashlib.sha256(what.encode()).hexdigest()}.npz"
+        if path.is_file():
+            embeddings = Embeddings.load(path)
+        else:
+            embeddings = self.encoder.encode(texts, prefix=prefix, progress=self.progress)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            embeddings.save(path)
+        self.seconds += time.perf_counter() - start
+        return embeddings
+
+    def sentences(self, texts: Sequence[str], prefix: str = "") -> Parts:
+        sentences, owners = split_all(texts)
+        return Parts(self.encode(sentences, prefix), owners)
+
+    def questions(self, queries: Sequence[Query], prefix: str) -> Parts:
+        texts = [question for query in queries for question in query.questions]
+        owners = np.repeat(np.arange(len(queries)), [len(query.questions) for query in queries])
+        return Parts(self.encode(texts, prefix), owners)
+
+
+def _means(ratios: np.ndarray, aspects: np.ndarray) -> dict[str, dict[str, list[float]]]:
+    """{aspects: {fetched: [success, category success]}}, means over queries."""
+    return {
+        str(n): {str(k + 1): pair for k, pair in enumerate(ratios[aspects == n].mean(axis=0).tolist())}
+        for n in np.unique(aspects)
+    }
+
+
+def _each(
+    ratios: np.ndarray, aspects: np.ndarray, identifiers: Sequence[str]
+) -> dict[str, dict[str, dict[str, list[float]]]]:
+    """{aspects: {fetched: {query id: [success, category success]}}}."""
+    return {
+        str(n): {
+            str(k + 1): {identifiers[row]: ratios[row, k].tolist() for row in np.flatnonzero(aspects == n)}
+            for k in range(ratios.shape[1])
+        }
+        for n in np.unique(aspects)
+    }
