@@ -88,7 +88,7 @@ def continue_run(folder: RunFolder, config: Config, *, progress: bool = True) ->
 
 
 def _continue(folder: RunFolder, config: Config, *, progress: bool) -> RunFolder:
-    stages = Stages(folder.state)
+    stages = Stages(folder, config)
     if stages.done("evaluate"):
         return folder
     remove_leftovers(folder.root)
@@ -99,6 +99,8 @@ def _continue(folder: RunFolder, config: Config, *, progress: bool) -> RunFolder
     _say(f"{config.name}: the language model's weights take {weight_bytes(llm.model) / 2**20:,.0f} MiB", progress)
     if splits is not None:
         _say(f"{config.name}: preparing data, embeddings and databases", progress)
+        if repeated := splits.known_sources():
+            _say(f"{config.name}: {repeated} queries have a source that is in the database too", progress)
         stages.finish("prepare", _prepare(folder, config, splits, encoder, progress=progress))
     with with_cache(llm, folder, config.llm) as cached:
         for stage, variant in _trainings(config).items():

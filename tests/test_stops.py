@@ -44,11 +44,15 @@ def error_line(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return last
 
 
+def stages_of(run: Path) -> Stages:
+    return Stages(RunFolder(run), load_config(run / "config.yaml"))
+
+
 def check_whole(run: Path) -> None:
     """Whatever of a run is there, is there as a whole."""
     assert not [path for path in run.rglob("*") if path.suffix in {".tmp", ".old"}]
     assert load_config(run / "config.yaml").name == run.name
-    stages = Stages(RunFolder(run).state)
+    stages = stages_of(run)
     assert (run / "results.json").exists() == stages.done("evaluate")
     for database in run.rglob("memories.sqlite"):
         MemoryDatabase.open(database.parent).close()
@@ -183,6 +187,20 @@ def test_prepared_a_run_goes_on_without_its_input_file(
     assert outcome(unprepared) == outcome(straight)
 
 
+def test_settings_changed_after_the_run_began_are_refused(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = stopped_before("evaluate", small, tmp_path)
+    config = run / "config.yaml"
+    before = config.read_text()
+    config.write_text(before.replace("seed: 0", "seed: 1", 1))
+    assert resume(run) == 2
+    error_line(capsys, f"{config}: changed since the run began")
+    config.write_text(before)
+    assert resume(run) == 0
+    assert outcome(run) == outcome(small)
+
+
 # -- places that cannot be written -------------------------------------------------------------------------------------
 
 
@@ -232,7 +250,7 @@ def test_a_full_disk_stops_a_run_with_one_line_wherever_it_is_met(
             assert ".tmp" not in line
             remount(tmp_path, "rw,size=20m")
             check_whole(run)
-            stages.add(next(stage for stage in MADE_BY if not Stages(RunFolder(run).state).done(stage)))
+            stages.add(next(stage for stage in MADE_BY if not stages_of(run).done(stage)))
         assert stages == set(MADE_BY)
         assert resume(run) == 0
         check_whole(run)

@@ -23,6 +23,11 @@ class Splits:
     dev: list[TextPair]
     test: list[TextPair]
 
+    def known_sources(self) -> int:
+        """How many queries to train on, develop or test with have a source that is a memory's, too."""
+        memories = {pair.source for pair in self.database}
+        return sum(pair.source in memories for pair in [*self.train, *self.dev, *self.test])
+
 
 def split_pairs(
     pairs: Sequence[TextPair],

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from mrag_rl.config import Config, LLMConfig, load_config
+from mrag_rl.config import Config, LLMConfig, config_sha256, load_config
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.results import USAGE
@@ -87,9 +87,15 @@ class RunFolder:
 class Stages:
     """The complete stages of a run with their costs, kept in `run.json`."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        found = read_json(path) if path.is_file() else {}
+    def __init__(self, folder: RunFolder, config: Config) -> None:
+        """Raises InputError where stages were completed under other settings."""
+        self.path, self.config_sha256 = folder.state, config_sha256(config)
+        found = read_json(self.path) if self.path.is_file() else {}
+        if found.get("config_sha256", self.config_sha256) != self.config_sha256:
+            raise InputError(
+                f"{folder.config}: changed since the run began; undo that, or start another run with --config and "
+                "another --name"
+            )
         self._stages: dict[str, dict[str, Any]] = found.get("stages", {})
         self._interrupted: dict[str, int] = found.get("llm_of_interrupted_stages", {})
 
@@ -128,7 +134,14 @@ class Stages:
         return _sum([*(stage["llm"] for stage in self._stages.values()), self._interrupted])
 
     def _write(self) -> None:
-        write_json(self.path, {"stages": self._stages, "llm_of_interrupted_stages": self._interrupted})
+        write_json(
+            self.path,
+            {
+                "config_sha256": self.config_sha256,
+                "stages": self._stages,
+                "llm_of_interrupted_stages": self._interrupted,
+            },
+        )
 
 
 @dataclass(frozen=True)
