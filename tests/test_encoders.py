@@ -132,6 +132,8 @@ def test_pickled_weights_are_not_read(tmp_path: Path) -> None:
         ({"layer": []}, r"encoder layers \[\]: give one or more layers, each once"),
         ({"layer": [5, -1]}, r"encoder layers \[5, -1\]: give one or more"),
         ({"layer": [0, 6]}, "encoder layer 6: the model has 6 layers"),
+        ({"max_length": 513}, "max_length is 513; .* has 512 positions, give no more"),
+        ({"max_length": 2}, "no room for text in 2 tokens"),
         ({"batch_tokens": 0}, "batch_tokens is 0; give 1 or more"),
         ({"name_or_path": str(Path(__file__).parent)}, "no config.json"),
     ],
@@ -191,7 +193,7 @@ def test_a_prefix_comes_before_every_text_and_an_empty_text_stays_empty(minilm: 
 
 
 def test_a_long_text_is_the_mean_of_its_windows(minilm: TransformerEncoder) -> None:
-    long = " ".join(TEXTS[i % 5] for i in range(40))
+    long = " ".join(TEXTS[i % 5] for i in range(45))
     tokens = minilm.tokenizer(long, add_special_tokens=False, verbose=False)["input_ids"]
     assert len(tokens) > 2 * 254
     first, last = minilm.tokenizer.cls_token_id, minilm.tokenizer.sep_token_id
@@ -215,6 +217,15 @@ def test_a_long_text_is_the_mean_of_its_windows(minilm: TransformerEncoder) -> N
     np.testing.assert_allclose(embeddings.heads[1], normalize(heads, dim=-1), atol=1e-5)
     np.testing.assert_allclose(embeddings.standard[1], normalize(standard, dim=0), atol=1e-5)
     np.testing.assert_allclose(minilm.encode_standard([long])[0], embeddings.standard[1], atol=1e-5)
+
+
+def test_the_length_of_a_window_can_be_chosen(minilm: TransformerEncoder) -> None:
+    long = " ".join(TEXTS * 4)
+    whole, halves = TransformerEncoder.load(max_length=512), TransformerEncoder.load(max_length=128)
+    assert (minilm.max_length, whole.max_length) == (256, 512)
+    assert len({encoder.fingerprint for encoder in (minilm, whole, halves)}) == 3
+    np.testing.assert_allclose(whole.encode(TEXTS).heads, halves.encode(TEXTS).heads, atol=1e-5)
+    assert np.abs(whole.encode([long]).heads - halves.encode([long]).heads).max() > 0.01
 
 
 def test_a_change_at_the_end_of_100_000_characters_is_noticed(seeded: None) -> None:

@@ -176,6 +176,15 @@ def test_batched_equals_single(name: str, pooling: str | None) -> None:
         np.testing.assert_allclose(batched.norms[i], single.norms[0], rtol=1e-5)
 
 
+def test_minilm_in_four_bits_is_near_the_whole_one_and_has_its_own_fingerprint() -> None:
+    pytest.importorskip("bitsandbytes")
+    whole, quantized = TransformerEncoder.load(), TransformerEncoder.load(quantization="nf4")
+    assert whole.fingerprint != quantized.fingerprint
+    a, b = whole.encode(TEXTS), quantized.encode(TEXTS)
+    assert (a.standard * b.standard).sum(-1).min() > 0.9
+    assert 0.9 < (a.heads * b.heads).sum(-1).mean() < 0.9999
+
+
 # Each with the end of the path of the module whose input is read.
 OTHERS = {
     "distilbert": ({"vocab_size": 30522, "dim": 32, "n_heads": HEADS, "n_layers": 3, "hidden_dim": 48}, "out_lin"),

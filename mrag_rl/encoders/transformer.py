@@ -21,6 +21,7 @@ from mrag_rl.encoders.attention import find_output_projections
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.weights import MINILM_NAMES, MINILM_SHA256, find_model, weights_sha256
 from mrag_rl.errors import InputError
+from mrag_rl.generation.quantization import quantize_nf4
 from mrag_rl.io import read_json
 
 Pooling = Literal["first", "last", "mean"]
@@ -55,7 +56,7 @@ class TransformerEncoder:
         pooling: Pooling | None = None,
         batch_tokens: int | None = None,
     ) -> None:
-        """``weights_hash`` goes into the fingerprint; the rest as in ``load``. Raises InputError as ``load``."""
+        """``weights_hash``, or whatever tells the weights and windows apart, goes into the fingerprint; the rest as in ``load``. Raises InputError as ``load``."""
         if batch_tokens is None:
             batch_tokens = 1024 if model.dtype == torch.float32 else 4096
         if batch_tokens < 1:
@@ -104,6 +105,7 @@ class TransformerEncoder:
         device: str = "cpu",
         batch_tokens: int | None = None,
         dtype: Literal["float32", "bfloat16"] = "float32",
+        quantization: Literal["nf4"] | None = None,
         max_length: int | None = None,
     ) -> TransformerEncoder:
         """Load a model by name (offline package, local folder or hub, in this order).
@@ -112,10 +114,12 @@ class TransformerEncoder:
         layer: whose attention heads to read, negative from the end; several give their heads side by side. pooling:
         which token's heads ("mean": of all), None is "first" for bidirectional attention and "last" for causal.
         batch_tokens: tokens in a batch, padding counted; None is 1024 in float32, which stays in a CPU's cache, and
-        4096 in 16 bits. dtype: of weights and arithmetic; vectors are float32 always. max_length: tokens in a window,
-        None is what the model's files state.
+        4096 in 16 bits. dtype: of weights and arithmetic; vectors are float32 always. quantization: "nf4" for 4-bit
+        weights (needs bitsandbytes; see ``quantize_nf4``). max_length: tokens in a window; None is what the model's
+        files state for sentences (256 for all-MiniLM-L6-v2, which has 512 positions), else its positions, 4096 at most.
 
-        Raises InputError: model not found, wrong hash, no safetensors weights, no such layer, no attention heads.
+        Raises InputError: model not found, wrong hash, no safetensors weights, no such layer, no attention heads,
+        fewer positions than ``max_length``, no bitsandbytes.
         """
         folder = find_model(name_or_path)
         if name_or_path in MINILM_NAMES:
@@ -134,12 +138,17 @@ class TransformerEncoder:
                 transformers_logging.enable_progress_bar()
         if model.config.is_encoder_decoder:
             model = model.get_encoder()
+        if quantization == "nf4":
+            quantize_nf4(model, device)
+            weights_hash += " nf4"
+        if max_length is not None:
+            weights_hash += f" {max_length} tokens"
         return cls(
             model.to(device).eval(),
             tokenizer,
             name=name_or_path,
             weights_hash=weights_hash,
-            max_length=_max_length(folder, model, tokenizer, max_length),
+            max_length=_max_length(folder, model, tokenizer, wanted=max_length),
             layer=layer,
             pooling=pooling,
             batch_tokens=batch_tokens,
@@ -253,24 +262,24 @@ def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:
     return before, added - before
 
 
-def _max_length(
-    folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, wanted: int | None = None
-) -> int:
-    """Tokens in a window: as wanted, else what sentence-transformers' file says, else as many as the model has
+def _max_length(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, wanted: int | None) -> int:
+    """Tokens in a window: what is wanted, else what sentence-transformers' file says, else as many as the model has
     positions, 4096 at most (attention that is not fused needs memory for their square).
 
-    Raises InputError where more are wanted than there are positions.
+    Raises InputError when more are wanted than there are positions.
     """
-    file = folder / "sentence_bert_config.json"
-    stated = read_json(file).get("max_seq_length") if file.is_file() else None
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     for module in model.modules():
         # RoBERTa and its kin count positions from the padding index on.
         if isinstance(module, nn.Embedding) and module.num_embeddings == positions and module.padding_idx is not None:
             positions -= module.padding_idx + 1
-    if wanted is not None and positions and wanted > positions:
-        raise InputError(f"encoder {folder}: {wanted} tokens at once, but it has {positions} positions; give fewer")
-    return wanted or min(n for n in (stated or LONGEST_WINDOW, positions, tokenizer.model_max_length) if n)
+    if wanted is not None:
+        if positions is not None and wanted > positions:
+            raise InputError(f"encoder max_length is {wanted}; {folder} has {positions} positions, give no more")
+        return wanted
+    file = folder / "sentence_bert_config.json"
+    stated = read_json(file).get("max_seq_length") if file.is_file() else None
+    return min(n for n in (stated or LONGEST_WINDOW, positions, tokenizer.model_max_length) if n)
 
 
 def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[np.ndarray]:
