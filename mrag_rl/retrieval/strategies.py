@@ -163,11 +163,13 @@ class MultiAspectRetriever:
                     indices = self._by_heads(each, len(each.owners), importance_votes, fetch).indices
                 votes = reciprocal_rank_votes(indices, self.importance)
                 return count_votes(indices, votes, searched.owners, queries=count, fetch=fetch)
-            case _:
+            case "segment_mrag":
                 sentences = _needed(queries.sentences, strategy, "the queries' sentences")
-                if strategy == "segment_mrag":
-                    return self._by_heads(sentences, count, importance_votes, fetch)
-                return self._late_interaction(sentences, count, fetch)
+                return self._by_heads(sentences, count, importance_votes, fetch)
+            case _:
+                return self._late_interaction(
+                    _needed(queries.sentences, strategy, "the queries' sentences"), count, fetch
+                )
 
     @property
     def _heads_count(self) -> int:
