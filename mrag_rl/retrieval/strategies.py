@@ -154,8 +154,8 @@ class MultiAspectRetriever:
         for asked in (queries.whole, *(parts.embeddings for parts in (queries.sentences, queries.questions) if parts)):
             if _shapes(asked) != _shapes(self.documents):
                 raise InputError(
-                    f"retrieval: queries' vectors of {_shapes(asked)} numbers, documents' of {_shapes(self.documents)}; "
-                    "encode both with the same encoder"
+                    f"retrieval: queries' vectors of {_shapes(asked)} numbers, documents' of "
+                    f"{_shapes(self.documents)}; encode both with the same encoder"
                 )
         fetch = min(fetch, len(self.documents))
         whole = Parts(queries.whole, np.arange(len(queries)))
