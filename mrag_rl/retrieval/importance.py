@@ -11,6 +11,8 @@ import numpy as np
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.errors import InputError
 
+_ROWS = 64  # Documents summed in single precision, which reads memory twice as fast, before double takes over
+
 
 class RunningImportance:
     """Exact importance scores of a collection that documents join and leave.
@@ -26,11 +28,11 @@ class RunningImportance:
         self._norms = np.zeros(heads)
 
     def add(self, embeddings: Embeddings) -> None:
-        """Documents join."""
+        """Documents join. Raises InputError for heads of another number or dimension."""
         self._change(embeddings, 1)
 
     def remove(self, embeddings: Embeddings) -> None:
-        """Documents that are in leave. Raises InputError when more would leave than are in."""
+        """Documents that are in leave. Raises InputError when more would leave than are in, and as `add` does."""
         if len(embeddings) > self.count:
             raise InputError(
                 f"importance: {len(embeddings)} documents to remove of {self.count}; remove what was added"
@@ -47,8 +49,15 @@ class RunningImportance:
         return self._norms / self.count * np.maximum(spread, 0) * self.count / (self.count - 1)
 
     def _change(self, embeddings: Embeddings, sign: int) -> None:
+        if embeddings.heads.shape[1:] != self._vectors.shape:
+            heads, dimension = self._vectors.shape
+            raise InputError(
+                f"importance: vectors of shape {embeddings.heads.shape}; these scores take (N, {heads}, {dimension}), "
+                "the vectors of one encoder"
+            )
         self.count += sign * len(embeddings)
-        self._vectors += sign * embeddings.heads.sum(axis=0, dtype=np.float64)
+        for first in range(0, len(embeddings), _ROWS):
+            self._vectors += sign * embeddings.heads[first : first + _ROWS].sum(axis=0)
         self._norms += sign * embeddings.norms.sum(axis=0, dtype=np.float64)
 
 

@@ -43,8 +43,8 @@ class SpaceIndex:
         self.size, self.spaces, self.dimension = vectors.shape
         self.kind = kind
         if kind == "exact":
-            # One space after the other, each (d, N): the layout that the matrix product reads fastest.
-            self._vectors = torch.from_numpy(np.ascontiguousarray(vectors.transpose(1, 0, 2), dtype=np.float32))
+            # One space after the other, (H, N, d), so that a matrix product reads one stretch of memory.
+            self._vectors = _tensor(vectors.transpose(1, 0, 2))
         elif kind == "hnsw":
             self._graphs = []
             for space in range(self.spaces):
@@ -73,17 +73,22 @@ class SpaceIndex:
         indices = np.empty((len(queries), self.spaces, k), np.int64)
         similarities = np.empty((len(queries), self.spaces, k), np.float32)
         for space in range(self.spaces):
-            rows = np.ascontiguousarray(queries[:, space], dtype=np.float32)
+            rows = queries[:, space]
             if self.kind == "hnsw":
-                found, positions = self._graphs[space].search(rows, k)
+                found, positions = self._graphs[space].search(np.ascontiguousarray(rows, dtype=np.float32), k)
             else:
-                found, positions = _exact(torch.from_numpy(rows), self._vectors[space], k)
+                found, positions = _exact(_tensor(rows), self._vectors[space], k)
             order = np.lexsort((positions, -found), axis=-1)
             indices[:, space] = np.take_along_axis(positions, order, axis=-1)
             similarities[:, space] = np.take_along_axis(found, order, axis=-1)
         if self.kind == "hnsw":
             similarities[indices < 0] = -np.inf
         return indices, similarities
+
+
+def _tensor(array: np.ndarray) -> torch.Tensor:
+    """Contiguous float32; of what may not be written (a mapped file) a copy, as torch wants it."""
+    return torch.from_numpy(np.require(array, np.float32, ["C", "W"]))
 
 
 @torch.inference_mode()
@@ -95,19 +100,33 @@ def _exact(queries: torch.Tensor, documents: torch.Tensor, k: int) -> tuple[np.n
 
 
 def _best(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """`scores.topk(k)` of (B, N) in two rounds: the k best groups by their maximum hold the k best scores.
+    """The k best of scores (B, N), unordered, of equals those of lower index, in two rounds.
 
-    Selecting costs far more a number than taking a maximum, so it is done on a `_GROUP`-th of the numbers.
+    The k best groups by their maximum hold the k best scores. Selecting costs far more a number than taking a maximum,
+    so it is done on a `_GROUP`-th of the numbers.
     """
     count = scores.shape[1]
     grouped = count // _GROUP
     if grouped <= 2 * k:
         values, indices = scores.topk(k)
-        return values, indices
-    # Group g is g, g + grouped, g + 2 grouped, ...: the maximum then runs along contiguous rows.
-    groups = scores[:, : grouped * _GROUP].view(len(scores), _GROUP, grouped).amax(dim=1).topk(k, sorted=False).indices
-    candidates = (groups[:, :, None] + grouped * torch.arange(_GROUP)).flatten(1)
-    rest = torch.arange(grouped * _GROUP, count).expand(len(scores), -1)
-    candidates = torch.cat([candidates, rest], dim=1)
-    values, places = scores.gather(1, candidates).topk(k, sorted=False)
-    return values, candidates.gather(1, places)
+        least = values[:, -1:]
+        tied = (scores >= least).sum(dim=1) > k
+    else:
+        # Group g is g, g + grouped, g + 2 grouped, ...: the maximum then runs along contiguous rows.
+        maxima = scores[:, : grouped * _GROUP].view(len(scores), _GROUP, grouped).amax(dim=1)
+        groups = maxima.topk(k, sorted=False).indices
+        candidates = (groups[:, :, None] + grouped * torch.arange(_GROUP)).flatten(1)
+        rest = torch.arange(grouped * _GROUP, count).expand(len(scores), -1)
+        candidates = torch.cat([candidates, rest], dim=1)
+        gathered = scores.gather(1, candidates)
+        values, places = gathered.topk(k)
+        indices = candidates.gather(1, places)
+        least = values[:, -1:]
+        tied = ((gathered >= least).sum(dim=1) > k) | ((maxima >= least).sum(dim=1) > k)
+    if tied.any():
+        # More scores equal the last one chosen: topk took any of them.
+        some, last = scores[tied], least[tied]
+        keys = ((some > last) * 2 + (some == last).long()) * count - torch.arange(count)
+        indices[tied] = keys.topk(k).indices
+        values[tied] = some.gather(1, indices[tied])
+    return values, indices

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 # After the marks that end a sentence and any closing quote or bracket; East Asian marks need no space behind them.
-_END = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
+_END = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])[」』”’）】]*|\n+")
 _ABBREVIATION = re.compile(r"(?:^|[\s(])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|No|vs|etc|approx|ca|cf|e\.g|i\.e)\.$")
+_TAIL = 10  # Characters before an end that show an abbreviation: more than the longest has
 
 
 def split_sentences(text: str) -> list[str]:
@@ -20,9 +21,9 @@ def split_sentences(text: str) -> list[str]:
     sentences: list[str] = []
     start = 0
     for end in _END.finditer(text):
-        piece = text[start : end.end()].strip()
-        if not _ABBREVIATION.search(piece):
-            sentences.append(piece)
+        tail = text[max(start, end.start() - _TAIL) : end.end()].strip()
+        if "\n" in end.group() or not _ABBREVIATION.search(tail):
+            sentences.append(text[start : end.end()].strip())
             start = end.end()
     sentences.append(text[start:].strip())
     worded = [sentence for sentence in sentences if any(map(str.isalnum, sentence))]

@@ -89,9 +89,18 @@ class MultiAspectRetriever:
     def __init__(
         self, documents: Embeddings, sentences: Parts | None = None, *, index: IndexKind = "exact", single: bool = False
     ) -> None:
-        """`index`: how lists of nearest documents are found. `single`: see `count_votes`."""
+        """`sentences`: one or more of every document, in the documents' order. `index`: how lists of nearest documents
+        are found. `single`: see `count_votes`. Raises InputError for no documents or other sentences.
+        """
         if len(documents) == 0:
             raise InputError("retrieval: no documents; give at least one")
+        if sentences is not None:
+            steps = np.diff(sentences.owners, prepend=-1, append=len(documents))
+            if steps.min() < 0 or steps.max() > 1:
+                raise InputError(
+                    f"retrieval: sentences that are not of each of {len(documents)} documents in order; make them with "
+                    "Parts.of_sentences"
+                )
         self.documents, self.sentences, self.index, self.single = documents, sentences, index, single
 
     @classmethod
@@ -116,10 +125,17 @@ class MultiAspectRetriever:
         fetch: int = 10,
         questions: Sequence[Sequence[str]] | None = None,
     ) -> Ranking:
-        """Rank documents for query texts; `questions` about each are what the fusion strategies search with, too."""
+        """Rank documents for query texts; `questions` about each are what the fusion strategies search with, too.
+
+        Raises InputError as `rank` does, for an empty text, and for questions about more or fewer texts.
+        """
         check_strategies([strategy])
         parts = None
         if strategy in QUESTIONS and questions is not None:
+            if len(questions) != len(texts):
+                raise InputError(
+                    f"retrieval: questions about {len(questions)} of {len(texts)} queries; give a list each"
+                )
             owners = np.repeat(np.arange(len(texts)), [len(some) for some in questions])
             parts = Parts(encoder.encode([question for some in questions for question in some]), owners)
         sentences = Parts.of_sentences(encoder, texts) if strategy in QUERY_SENTENCES else None
@@ -129,11 +145,18 @@ class MultiAspectRetriever:
         """The best min(fetch, N) documents for each of B queries.
 
         Each list that a vote is taken from has as many places as documents are fetched, as in the authors' code.
-        Raises InputError: unknown strategy, fetch < 1, or vectors that the strategy needs and were not given.
+        Raises InputError: unknown strategy, fetch < 1, vectors of another encoder than the documents', or vectors that
+        the strategy needs and were not given.
         """
         check_strategies([strategy])
         if fetch < 1:
             raise InputError(f"fetch is {fetch}; give 1 or more")
+        for asked in (queries.whole, *(parts.embeddings for parts in (queries.sentences, queries.questions) if parts)):
+            if _shapes(asked) != _shapes(self.documents):
+                raise InputError(
+                    f"retrieval: queries' vectors of {_shapes(asked)} numbers, documents' of "
+                    f"{_shapes(self.documents)}; encode both with the same encoder"
+                )
         fetch = min(fetch, len(self.documents))
         whole = Parts(queries.whole, np.arange(len(queries)))
         count = len(queries)
@@ -239,9 +262,14 @@ def _split(standard: np.ndarray, pieces: int) -> tuple[np.ndarray, np.ndarray]:
         raise InputError(
             f"split: {standard.shape[1]} dimensions do not make {pieces} equal pieces; use another strategy"
         )
-    cut = standard.reshape(len(standard), pieces, -1)
+    cut = standard.reshape(len(standard), pieces, standard.shape[1] // pieces)
     norms = np.linalg.norm(cut, axis=-1)
     return cut / np.maximum(norms, 1e-12)[..., None], norms
+
+
+def _shapes(embeddings: Embeddings) -> tuple[int, int, int]:
+    """What one text has: dimensions of its standard embedding, heads and dimensions of each."""
+    return embeddings.standard.shape[1], *embeddings.heads.shape[1:]
 
 
 def _together(a: Parts, b: Parts) -> Parts:

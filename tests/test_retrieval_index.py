@@ -1,0 +1,195 @@
+"""The index of many spaces: exact search is brute force, HNSW finds nearly all of it, equals go by index."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mrag_rl.errors import InputError
+from mrag_rl.retrieval.index import SpaceIndex
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
+
+
+def random_units(*shape: int, seed: int) -> np.ndarray:
+    return unit(np.random.default_rng(seed).standard_normal(shape))
+
+
+def grid_units(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Vectors of 0, 1 and -1 in four places, one unit long each: inner products are exact, and many are equal."""
+    vectors = np.zeros((*shape, 4), np.float32)
+    np.put_along_axis(
+        vectors, rng.integers(4, size=(*shape, 1)), rng.choice(np.array([-1, 1], np.float32), (*shape, 1)), -1
+    )
+    return vectors
+
+
+def brute_force(documents: np.ndarray, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Every similarity in double precision, sorted; equals by index."""
+    similarities = np.einsum("bhd,nhd->bhn", queries.astype(np.float64), documents.astype(np.float64))
+    order = np.argsort(-similarities, axis=-1, kind="stable")[..., :k]
+    return order, np.take_along_axis(similarities, order, axis=-1)
+
+
+SHAPES = [
+    # documents, spaces, dimension, queries, k
+    (1, 1, 1, 1, 1),
+    (1, 3, 4, 2, 10),
+    (5, 2, 3, 1, 5),
+    (31, 2, 8, 3, 1),
+    (32, 2, 8, 3, 32),
+    (33, 2, 8, 3, 33),
+    (97, 1, 5, 1, 1),  # three groups and one document left over
+    (96, 4, 5, 7, 1),
+    (1000, 3, 16, 1, 15),
+    (1000, 3, 16, 9, 16),  # about where groups are too few for the two rounds
+    (1055, 12, 32, 5, 7),
+    (5003, 2, 16, 64, 32),
+    (5003, 2, 16, 2, 6000),
+]
+
+
+@pytest.mark.parametrize(("documents", "spaces", "dimension", "queries", "k"), SHAPES)
+def test_exact_search_is_brute_force(documents: int, spaces: int, dimension: int, queries: int, k: int) -> None:
+    vectors = random_units(documents, spaces, dimension, seed=documents)
+    asked = random_units(queries, spaces, dimension, seed=queries + 1)
+    indices, similarities = SpaceIndex(vectors).search(asked, k)
+    expected, cosines = brute_force(vectors, asked, k)
+    assert indices.shape == similarities.shape == (queries, spaces, min(k, documents))
+    assert indices.dtype == np.int64 and similarities.dtype == np.float32
+    np.testing.assert_allclose(similarities, cosines, atol=1e-6)
+    if dimension > 1:
+        # Places may differ where two similarities are equal but for rounding.
+        differing = indices != expected
+        found = np.take_along_axis(np.einsum("bhd,nhd->bhn", asked, vectors), indices, axis=-1)
+        np.testing.assert_allclose(found[differing], cosines[differing], atol=1e-6)
+        assert differing.mean() < 0.01
+
+
+@given(
+    documents=st.integers(1, 700),
+    spaces=st.integers(1, 3),
+    queries=st.integers(1, 4),
+    k=st.integers(1, 40),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=100, deadline=None)
+def test_equal_similarities_go_by_index(documents: int, spaces: int, queries: int, k: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    vectors, asked = grid_units(rng, documents, spaces), grid_units(rng, queries, spaces)
+    indices, similarities = SpaceIndex(vectors).search(asked, k)
+    expected, cosines = brute_force(vectors, asked, k)
+    np.testing.assert_array_equal(indices, expected)
+    np.testing.assert_array_equal(similarities, cosines)
+
+
+def test_copies_of_one_document_come_in_order() -> None:
+    vectors = np.repeat(random_units(1, 2, 8, seed=0), 3000, axis=0)
+    indices, _ = SpaceIndex(vectors).search(vectors[:2], 20)
+    np.testing.assert_array_equal(indices, np.broadcast_to(np.arange(20), (2, 2, 20)))
+
+
+def test_a_batch_too_large_for_one_product_is_searched_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, asked = random_units(500, 2, 8, seed=1), random_units(10, 2, 8, seed=2)
+    whole = SpaceIndex(vectors).search(asked, 4)
+    for scores in (1, 1500):  # 1 and 3 queries at a time
+        monkeypatch.setattr("mrag_rl.retrieval.index._SCORES", scores)
+        parts = SpaceIndex(vectors).search(asked, 4)
+        np.testing.assert_array_equal(parts[0], whole[0])
+        np.testing.assert_allclose(parts[1], whole[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["exact", "hnsw"])
+def test_a_batch_is_its_queries_one_at_a_time(kind: str) -> None:
+    vectors, asked = random_units(2000, 3, 16, seed=3), random_units(9, 3, 16, seed=4)
+    index = SpaceIndex(vectors, kind)  # type: ignore[arg-type]
+    indices, similarities = index.search(asked, 10)
+    for i in range(len(asked)):
+        single = index.search(asked[i : i + 1], 10)
+        np.testing.assert_array_equal(indices[i : i + 1], single[0])
+        np.testing.assert_allclose(similarities[i : i + 1], single[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["exact", "hnsw"])
+def test_no_queries_find_nothing(kind: str) -> None:
+    index = SpaceIndex(random_units(50, 2, 4, seed=5), kind)  # type: ignore[arg-type]
+    indices, similarities = index.search(np.zeros((0, 2, 4), np.float32), 3)
+    assert indices.shape == similarities.shape == (0, 2, 3)
+
+
+def test_hnsw_finds_nearly_all_that_exact_search_finds() -> None:
+    vectors, asked = random_units(4000, 2, 16, seed=6), random_units(100, 2, 16, seed=7)
+    exact, cosines = SpaceIndex(vectors).search(asked, 10)
+    found, similarities = SpaceIndex(vectors, "hnsw").search(asked, 10)
+    hits = (found[..., :, None] == exact[..., None, :]).any(axis=-1)
+    assert hits.mean() > 0.98
+    np.testing.assert_allclose(similarities[..., 0][hits[..., 0]], cosines[..., 0][hits[..., 0]], atol=1e-6)
+    assert (np.diff(similarities, axis=-1) <= 0).all()
+
+
+def test_hnsw_with_broader_search_finds_more() -> None:
+    vectors, asked = random_units(4000, 1, 32, seed=8), random_units(100, 1, 32, seed=9)
+    exact, _ = SpaceIndex(vectors).search(asked, 10)
+
+    def recall(breadth: int) -> float:
+        found, _ = SpaceIndex(vectors, "hnsw", links=8, construction=20, breadth=breadth).search(asked, 10)
+        return float((found[..., :, None] == exact[..., None, :]).any(axis=-1).mean())
+
+    assert recall(10) < recall(50) < recall(400)
+
+
+def test_hnsw_of_few_documents_finds_all_and_marks_what_it_cannot() -> None:
+    vectors, asked = random_units(20, 2, 4, seed=10), random_units(5, 2, 4, seed=11)
+    indices, similarities = SpaceIndex(vectors, "hnsw").search(asked, 50)
+    expected, cosines = brute_force(vectors, asked, 20)
+    np.testing.assert_array_equal(indices, expected)
+    np.testing.assert_allclose(similarities, cosines, atol=1e-6)
+    # A graph with hardly a link cannot be walked to every document.
+    sparse = random_units(3000, 1, 8, seed=12)
+    indices, similarities = SpaceIndex(sparse, "hnsw", links=2, construction=2, breadth=2).search(
+        asked[:, :1, :1].repeat(8, 2), 3000
+    )
+    assert (indices < 0).any()
+    assert (similarities[indices < 0] == -np.inf).all() and np.isfinite(similarities[indices >= 0]).all()
+    missing = np.argmax(indices < 0, axis=-1, keepdims=True)
+    assert ((indices < 0) == (np.arange(3000) >= missing))[(indices < 0).any(axis=-1)].all()
+
+
+def test_vectors_that_cannot_be_written_are_read_without_a_warning() -> None:
+    vectors, asked = random_units(40, 1, 4, seed=13), random_units(3, 1, 4, seed=14)
+    for array in (vectors, asked):
+        array.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        indices, _ = SpaceIndex(vectors).search(asked, 5)
+    np.testing.assert_array_equal(indices, brute_force(vectors, asked, 5)[0])
+
+
+def test_no_documents_is_a_clear_error() -> None:
+    with pytest.raises(InputError, match="index: no documents; give at least one"):
+        SpaceIndex(np.zeros((0, 2, 4), np.float32))
+
+
+def test_an_unknown_kind_is_a_clear_error() -> None:
+    with pytest.raises(InputError, match="index 'flat' is unknown; choose exact or hnsw"):
+        SpaceIndex(random_units(5, 2, 4, seed=0), "flat")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["exact", "hnsw"])
+@pytest.mark.parametrize("shape", [(2, 4), (3, 2, 5), (3, 1, 4), (3, 4, 2), (1, 3, 2, 4)])
+def test_queries_of_another_shape_are_a_clear_error(kind: str, shape: tuple[int, ...]) -> None:
+    index = SpaceIndex(random_units(50, 2, 4, seed=0), kind)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"this index takes \(B, 2, 4\), the vectors of the encoder that made it"):
+        index.search(np.ones(shape, np.float32), 3)
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_a_k_below_one_is_a_clear_error(k: int) -> None:
+    with pytest.raises(InputError, match=f"index: k is {k}; give 1 or more"):
+        SpaceIndex(random_units(5, 2, 4, seed=0)).search(random_units(1, 2, 4, seed=1), k)

@@ -1,0 +1,367 @@
+"""Every strategy against its definition written out in loops, and what a retriever refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from tiny import encoder
+
+from mrag_rl.encoders import Embeddings
+from mrag_rl.errors import InputError
+from mrag_rl.retrieval.strategies import (
+    QUERY_SENTENCES,
+    QUESTIONS,
+    STANDARD_SHARE,
+    STRATEGIES,
+    TEMPERATURE,
+    EncodedQueries,
+    MultiAspectRetriever,
+    Parts,
+    check_strategies,
+)
+from mrag_rl.retrieval.voting import Ranking
+
+DOCUMENTS, QUERIES, HEADS, WIDTH, HEAD_WIDTH = 60, 6, 4, 16, 5
+
+
+def random_embeddings(rng: np.random.Generator, count: int) -> Embeddings:
+    standard = rng.standard_normal((count, WIDTH)) + 0.5
+    heads = rng.standard_normal((count, HEADS, HEAD_WIDTH)) + np.linspace(0, 2, HEADS)[:, None]
+    norms = np.linalg.norm(heads, axis=-1)
+    return Embeddings(
+        (standard / np.linalg.norm(standard, axis=-1, keepdims=True)).astype(np.float32),
+        (heads / norms[..., None]).astype(np.float32),
+        norms.astype(np.float32),
+    )
+
+
+def random_parts(rng: np.random.Generator, texts: int, low: int) -> Parts:
+    """`low` to 3 parts of every text."""
+    owners = np.repeat(np.arange(texts), rng.integers(low, 4, size=texts))
+    return Parts(random_embeddings(rng, len(owners)), owners)
+
+
+RNG = np.random.default_rng(0)
+CORPUS = random_embeddings(RNG, DOCUMENTS)
+CORPUS_SENTENCES = random_parts(RNG, DOCUMENTS, 1)
+ASKED = EncodedQueries(random_embeddings(RNG, QUERIES), random_parts(RNG, QUERIES, 1), random_parts(RNG, QUERIES, 0))
+assert ASKED.sentences is not None and ASKED.questions is not None
+
+Vector = np.ndarray
+Vote = Callable[[int, int, float], float]  # (space, place, cosine) -> vote
+
+
+def cosine(a: Vector, b: Vector) -> float:
+    return sum(float(x) * float(y) for x, y in zip(a, b, strict=True)) / float(np.linalg.norm(a) * np.linalg.norm(b))
+
+
+def nearest(query: Vector, documents: Sequence[Vector], fetch: int) -> list[tuple[int, float]]:
+    """The `fetch` nearest documents with their cosines."""
+    cosines = [(i, cosine(query, document)) for i, document in enumerate(documents)]
+    return sorted(cosines, key=lambda pair: (-pair[1], pair[0]))[:fetch]
+
+
+def elected(
+    lists: Sequence[Sequence[tuple[int, float]]], vote: Vote, fetch: int, single: bool
+) -> list[tuple[int, float]]:
+    """Lists of all spaces, voter by voter, to one: (document, votes), most votes first."""
+    votes: dict[int, float] = {}
+    for number, ranked in enumerate(lists):
+        for place, (document, similarity) in enumerate(ranked):
+            given = vote(number % HEADS, place, similarity)
+            votes[document] = max(votes.get(document, 0), given) if single else votes.get(document, 0) + given
+    return sorted(votes.items(), key=lambda pair: (-pair[1], pair[0]))[:fetch]
+
+
+def spread(vectors: Sequence[Vector], norms: Sequence[float]) -> float:
+    """s_i = a_i b_i over all pairs of distinct documents."""
+    distances = [1 - cosine(a, b) for i, a in enumerate(vectors) for j, b in enumerate(vectors) if i != j]
+    return float(np.mean(norms) * np.mean(distances))
+
+
+def piece(embedding: Vector, number: int) -> Vector:
+    return embedding[number * WIDTH // HEADS : (number + 1) * WIDTH // HEADS]
+
+
+IMPORTANCE = [spread(CORPUS.heads[:, head], CORPUS.norms[:, head]) for head in range(HEADS)]
+PIECES = [[piece(document, number) for document in CORPUS.standard] for number in range(HEADS)]
+PIECE_IMPORTANCE = [spread(pieces, [float(np.linalg.norm(part)) for part in pieces]) for pieces in PIECES]
+
+
+def by_place(weights: Sequence[float] | None) -> Vote:
+    return lambda space, place, _: 2.0**-place * (1 if weights is None else weights[space])
+
+
+def by_heads(voters: Sequence[Vector], vote: Vote, fetch: int, single: bool) -> list[tuple[int, float]]:
+    lists = [nearest(heads[h], CORPUS.heads[:, h], fetch) for heads in voters for h in range(HEADS)]
+    return elected(lists, vote, fetch, single)
+
+
+def own(parts: Parts | None, query: int) -> Embeddings:
+    assert parts is not None
+    return parts.embeddings[np.flatnonzero(parts.owners == query)]
+
+
+def written_out(strategy: str, query: int, fetch: int, single: bool) -> list[tuple[int, float]]:
+    """A strategy's ranking of one query: (document, score), best first."""
+    standard, heads = ASKED.whole.standard[query], ASKED.whole.heads[query]
+    match strategy:
+        case "standard":
+            return nearest(standard, CORPUS.standard, fetch)
+        case "mrag":
+            return by_heads([heads], by_place(IMPORTANCE), fetch, single)
+        case "mrag_decay":
+            return by_heads([heads], by_place(None), fetch, single)
+        case "mrag_distance":
+            return by_heads([heads], lambda _, __, similarity: 1 / (1 - similarity), fetch, single)
+        case "split" | "split_weighted":
+            lists = [nearest(piece(standard, number), PIECES[number], fetch) for number in range(HEADS)]
+            return elected(lists, by_place(PIECE_IMPORTANCE if strategy == "split_weighted" else None), fetch, single)
+        case "fusion" | "fusion_mrag":
+            questions = own(ASKED.questions, query)
+            if strategy == "fusion":
+                lists = [nearest(v, CORPUS.standard, fetch) for v in (standard, *questions.standard)]
+            else:
+                lists = [by_heads([v], by_place(IMPORTANCE), fetch, single) for v in (heads, *questions.heads)]
+            return elected(lists, lambda _, place, __: 1 / (60 + place), fetch, False)
+        case "segment_mrag":
+            return by_heads(list(own(ASKED.sentences, query).heads), by_place(IMPORTANCE), fetch, single)
+    assert strategy == "late_interaction"
+    votes = [0.0] * DOCUMENTS
+    sentences = own(ASKED.sentences, query)
+    for voter in range(len(sentences)):
+        for space in range(-1, HEADS):
+            similarities = []
+            for document in range(DOCUMENTS):
+                parts = own(CORPUS_SENTENCES, document)
+                if space < 0:
+                    a, b, pieces = sentences.standard[voter], CORPUS.standard[document], parts.standard
+                else:
+                    a, b = sentences.heads[voter, space], CORPUS.heads[document, space]
+                    pieces = parts.heads[:, space]
+                similarities.append((cosine(a, b) + max(cosine(a, part) for part in pieces)) / 2)
+            powers = [np.exp(similarity / TEMPERATURE) for similarity in similarities]
+            for document in range(DOCUMENTS):
+                weight = STANDARD_SHARE * HEADS if space < 0 else 1
+                votes[document] += weight * powers[document] / sum(powers)
+    return sorted(enumerate(votes), key=lambda pair: (-pair[1], pair[0]))[:fetch]
+
+
+def assert_written_out(ranking: Ranking, strategy: str, fetch: int, *, single: bool = False) -> None:
+    assert ranking.indices.shape == ranking.scores.shape == (QUERIES, min(fetch, DOCUMENTS))
+    assert ranking.indices.dtype == np.int64 and ranking.scores.dtype == np.float64
+    for query in range(QUERIES):
+        expected = written_out(strategy, query, min(fetch, DOCUMENTS), single)
+        places = len(expected)
+        assert ranking.indices[query].tolist() == [document for document, _ in expected] + [-1] * (fetch - places)
+        np.testing.assert_allclose(ranking.scores[query, :places], [score for _, score in expected], rtol=2e-4)
+
+
+@pytest.mark.parametrize("fetch", [1, 7, DOCUMENTS])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_strategy_is_its_definition(strategy: str, fetch: int) -> None:
+    assert_written_out(MultiAspectRetriever(CORPUS, CORPUS_SENTENCES).rank(ASKED, strategy, fetch), strategy, fetch)
+
+
+@pytest.mark.parametrize(
+    "strategy", ["mrag", "mrag_decay", "mrag_distance", "split", "split_weighted", "fusion_mrag", "segment_mrag"]
+)
+def test_single_votes_are_sorted_where_asked_for(strategy: str) -> None:
+    ranking = MultiAspectRetriever(CORPUS, single=True).rank(ASKED, strategy, 7)
+    assert_written_out(ranking, strategy, 7, single=True)
+    summed = MultiAspectRetriever(CORPUS).rank(ASKED, strategy, 7)
+    assert (ranking.indices != summed.indices).any()
+
+
+def test_importance_is_that_of_the_documents() -> None:
+    np.testing.assert_allclose(MultiAspectRetriever(CORPUS).importance, IMPORTANCE, rtol=1e-5)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_fetching_more_than_there_are_ranks_every_document(strategy: str) -> None:
+    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
+    more, all_ = retriever.rank(ASKED, strategy, 10 * DOCUMENTS), retriever.rank(ASKED, strategy, DOCUMENTS)
+    np.testing.assert_array_equal(more.indices, all_.indices)
+    np.testing.assert_array_equal(np.sort(more.indices), np.broadcast_to(np.arange(DOCUMENTS), (QUERIES, DOCUMENTS)))
+    assert (np.diff(more.scores) <= 0).all()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_one_document_is_found(strategy: str) -> None:
+    sentence = Parts(CORPUS_SENTENCES.embeddings[:2], np.array([0, 0]))
+    ranking = MultiAspectRetriever(CORPUS[:1], sentence).rank(ASKED, strategy, 3)
+    assert ranking.indices.tolist() == [[0]] * QUERIES
+
+
+def one_query(number: int) -> EncodedQueries:
+    sentences, questions = own(ASKED.sentences, number), own(ASKED.questions, number)
+    return EncodedQueries(
+        ASKED.whole[[number]],
+        Parts(sentences, np.zeros(len(sentences), np.int64)),
+        Parts(questions, np.zeros(len(questions), np.int64)),
+    )
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_batch_is_its_queries_one_at_a_time(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
+    whole = retriever.rank(ASKED, strategy, 9)
+    for number in range(QUERIES):
+        single = retriever.rank(one_query(number), strategy, 9)
+        assert single.indices[0].tolist() == whole.indices[number].tolist()
+        np.testing.assert_allclose(single.scores[0], whole.scores[number], rtol=1e-4)
+    monkeypatch.setattr("mrag_rl.retrieval.strategies._VOTERS", 4)
+    in_parts = retriever.rank(ASKED, strategy, 9)
+    assert in_parts.indices.tolist() == whole.indices.tolist()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_no_queries_have_no_ranking(strategy: str) -> None:
+    none = EncodedQueries(ASKED.whole[:0], *(Parts(ASKED.whole[:0], np.zeros(0, np.int64)) for _ in range(2)))
+    ranking = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES).rank(none, strategy, 5)
+    assert ranking.indices.shape == ranking.scores.shape == (0, 5) and len(ranking) == 0
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_hnsw_of_a_small_corpus_ranks_as_exact_search(strategy: str) -> None:
+    exact, graphs = (
+        MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, index=index).rank(ASKED, strategy, 8)
+        for index in ("exact", "hnsw")
+    )  # type: ignore[arg-type]
+    assert exact.indices.tolist() == graphs.indices.tolist()
+    np.testing.assert_allclose(exact.scores, graphs.scores, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("mrga", "did you mean mrag"),
+        ("segment-mrag", "did you mean segment_mrag"),
+        ("zzzz", "choose from standard, mrag, "),
+    ],
+)
+def test_an_unknown_strategy_names_the_nearest(name: str, hint: str) -> None:
+    with pytest.raises(InputError, match=f"strategy '{name}' is unknown; {hint}"):
+        check_strategies(["mrag", name])
+    with pytest.raises(InputError, match=hint):
+        MultiAspectRetriever(CORPUS).rank(ASKED, name, 3)
+
+
+def test_every_strategy_is_known() -> None:
+    check_strategies(STRATEGIES)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_a_strategy_needs_and_only_that_is_asked_for(strategy: str) -> None:
+    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
+    if strategy in QUERY_SENTENCES:
+        says = "needs the queries' sentences; give them, or choose another strategy"
+    elif strategy in QUESTIONS:
+        says = "needs questions about the queries; give them, or choose another strategy"
+    else:
+        assert len(retriever.rank(EncodedQueries(ASKED.whole), strategy, 3)) == QUERIES
+        return
+    with pytest.raises(InputError, match=f"strategy {strategy} {says}"):
+        retriever.rank(EncodedQueries(ASKED.whole), strategy, 3)
+
+
+def test_late_interaction_without_the_documents_sentences_is_a_clear_error() -> None:
+    with pytest.raises(InputError, match="strategy late_interaction needs the documents' sentences; give them"):
+        MultiAspectRetriever(CORPUS).rank(ASKED, "late_interaction", 3)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("fetch", [0, -3])
+def test_fetching_less_than_one_is_a_clear_error(strategy: str, fetch: int) -> None:
+    with pytest.raises(InputError, match=f"fetch is {fetch}; give 1 or more"):
+        MultiAspectRetriever(CORPUS, CORPUS_SENTENCES).rank(ASKED, strategy, fetch)
+
+
+def test_no_documents_is_a_clear_error() -> None:
+    with pytest.raises(InputError, match="retrieval: no documents; give at least one"):
+        MultiAspectRetriever(CORPUS[:0])
+
+
+@pytest.mark.parametrize("missing", [0, 20, DOCUMENTS - 1])
+def test_a_document_without_a_sentence_is_a_clear_error(missing: int) -> None:
+    kept = CORPUS_SENTENCES.owners != missing
+    sentences = Parts(CORPUS_SENTENCES.embeddings[kept], CORPUS_SENTENCES.owners[kept])
+    with pytest.raises(InputError, match=r"not of each of 60 documents in order; make them with Parts\.of_sentences"):
+        MultiAspectRetriever(CORPUS, sentences)
+
+
+@pytest.mark.parametrize(
+    "owners", [CORPUS_SENTENCES.owners[::-1], CORPUS_SENTENCES.owners + 1, CORPUS_SENTENCES.owners - 1]
+)
+def test_sentences_out_of_order_are_a_clear_error(owners: np.ndarray) -> None:
+    with pytest.raises(InputError, match="not of each of 60 documents in order"):
+        MultiAspectRetriever(CORPUS, Parts(CORPUS_SENTENCES.embeddings, owners))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_queries_of_another_encoder_are_a_clear_error(strategy: str) -> None:
+    whole = Embeddings(ASKED.whole.standard, ASKED.whole.heads[:, :2], ASKED.whole.norms[:, :2])
+    with pytest.raises(
+        InputError, match=r"\(16, 2, 5\) numbers, documents' of \(16, 4, 5\); encode both with the same encoder"
+    ):
+        MultiAspectRetriever(CORPUS, CORPUS_SENTENCES).rank(
+            EncodedQueries(whole, ASKED.sentences, ASKED.questions), strategy, 3
+        )
+
+
+def test_pieces_that_are_not_equal_are_a_clear_error() -> None:
+    odd, asked = (Embeddings(e.standard[:, :15], e.heads, e.norms) for e in (CORPUS, ASKED.whole))
+    for strategy in ("split", "split_weighted"):
+        with pytest.raises(InputError, match="15 dimensions do not make 4 equal pieces; use another strategy"):
+            MultiAspectRetriever(odd).rank(EncodedQueries(asked), strategy, 3)
+
+
+TEXTS = [
+    "The violin has four strings. It is played with a bow.",
+    "The frigate was sunk by a torpedo in 1942. Her wreck lies off Malta.",
+    "Chess is played on 64 squares. Each side has sixteen pieces.",
+    "The volcano erupted in 1883. Its ash darkened the sky for months.",
+    "The longsword has two edges. It was swung with both hands.",
+]
+STORIES = [
+    "My aunt plays the violin. On holiday we dived to a sunken frigate.",
+    "After a game of chess the old man took a longsword from the wall.",
+    "The volcano woke us.",
+]
+QUESTIONS_ASKED = [["Who plays the violin?", "Where is the frigate?"], ["What is a longsword?"], []]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_texts_are_searched_together_as_one_at_a_time(strategy: str) -> None:
+    retriever = MultiAspectRetriever.build(encoder(), TEXTS)
+    asked = {"strategy": strategy, "fetch": 4}
+    together = retriever.search(encoder(), STORIES, questions=QUESTIONS_ASKED, **asked)  # type: ignore[arg-type]
+    assert together.indices.shape == (3, 4)
+    for i, (story, questions) in enumerate(zip(STORIES, QUESTIONS_ASKED, strict=True)):
+        single = retriever.search(encoder(), [story], questions=[questions], **asked)  # type: ignore[arg-type]
+        assert single.indices[0].tolist() == together.indices[i].tolist()
+        np.testing.assert_allclose(single.scores[0], together.scores[i], rtol=5e-3)
+
+
+def test_sentences_find_every_aspect_of_a_story() -> None:
+    retriever = MultiAspectRetriever.build(encoder(), TEXTS)
+    for strategy in QUERY_SENTENCES:
+        found = retriever.search(encoder(), STORIES[:1], strategy=strategy, fetch=2).indices[0]
+        assert sorted(found.tolist()) == [0, 1], strategy
+
+
+def test_what_cannot_be_searched_for_is_a_clear_error() -> None:
+    retriever = MultiAspectRetriever.build(encoder(), TEXTS)
+    for strategy in STRATEGIES:
+        with pytest.raises(InputError, match="text 1 of 2 is empty"):
+            retriever.search(encoder(), ["Chess.", " \n"], strategy=strategy, questions=[[], []])
+    with pytest.raises(InputError, match="text 0 of 1 is empty"):
+        MultiAspectRetriever.build(encoder(), [""])
+    with pytest.raises(InputError, match="no documents; give at least one"):
+        MultiAspectRetriever.build(encoder(), [])
+    with pytest.raises(InputError, match="questions about 1 of 2 queries; give a list each"):
+        retriever.search(encoder(), STORIES[:2], strategy="fusion", questions=[["Who?"]])
+    with pytest.raises(InputError, match="strategy fusion needs questions about the queries"):
+        retriever.search(encoder(), STORIES, strategy="fusion")
