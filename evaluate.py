@@ -158,6 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     retrieval.add_argument("--layer", type=int, nargs="+", default=[-1], help="whose heads (default: -1, the last)")
     retrieval.add_argument("--pooling", choices=("first", "last", "mean"), help="whose heads' outputs, by token")
     retrieval.add_argument("--max-length", type=int, metavar="TOKENS", help="window; longer texts are read in several")
+    retrieval.add_argument("--truncate", action="store_true", help="read only the first window of a longer text")
     retrieval.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     retrieval.add_argument("--device", default="cpu", help="torch device (default: cpu)")
     retrieval.add_argument("--prefix", default="", help="instruction put before every query text")
@@ -200,6 +201,7 @@ def _retrieval(arguments: argparse.Namespace) -> str:
         device=arguments.device,
         dtype=arguments.dtype,
         max_length=arguments.max_length,
+        truncate=arguments.truncate,
     )
     return evaluate_retrieval(
         arguments.documents,

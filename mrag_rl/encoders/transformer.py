@@ -55,6 +55,7 @@ class TransformerEncoder:
         layer: int | Sequence[int] = -1,
         pooling: Pooling | None = None,
         batch_tokens: int | None = None,
+        truncate: bool = False,
     ) -> None:
         """``weights_hash``, or whatever tells the weights and windows apart, goes into the fingerprint; the rest as in
         ``load``. Raises InputError as ``load``.
@@ -78,6 +79,7 @@ class TransformerEncoder:
             raise InputError(f"encoder layers {layers}: their heads have widths {widths}; choose layers of one width")
         self.name = name
         self.max_length = max_length
+        self.truncate = truncate
         self.batch_tokens = batch_tokens
         self.layers = [layer % config.num_hidden_layers for layer in layers]
         self.pooling: Pooling = pooling or ("last" if projections[0].causal else "first")
@@ -109,6 +111,7 @@ class TransformerEncoder:
         dtype: Literal["float32", "bfloat16"] = "float32",
         quantization: Literal["nf4"] | None = None,
         max_length: int | None = None,
+        truncate: bool = False,
     ) -> TransformerEncoder:
         """Load a model by name (offline package, local folder or hub, in this order).
 
@@ -119,6 +122,7 @@ class TransformerEncoder:
         4096 in 16 bits. dtype: of weights and arithmetic; vectors are float32 always. quantization: "nf4" for 4-bit
         weights (needs bitsandbytes; see ``quantize_nf4``). max_length: tokens in a window; None is what the model's
         files state for sentences (256 for all-MiniLM-L6-v2, which has 512 positions), else its positions, 4096 at most.
+        truncate: read only the first window of a longer text, as many published figures do.
 
         Raises InputError: model not found, wrong hash, no safetensors weights, no such layer, no attention heads,
         fewer positions than ``max_length``, no bitsandbytes.
@@ -145,6 +149,8 @@ class TransformerEncoder:
             weights_hash += " nf4"
         if max_length is not None:
             weights_hash += f" {max_length} tokens"
+        if truncate:
+            weights_hash += " truncated"
         return cls(
             model.to(device).eval(),
             tokenizer,
@@ -154,6 +160,7 @@ class TransformerEncoder:
             layer=layer,
             pooling=pooling,
             batch_tokens=batch_tokens,
+            truncate=truncate,
         )
 
     def encode(self, texts: Sequence[str], *, progress: bool = False, prefix: str = "") -> Embeddings:
@@ -227,14 +234,11 @@ class TransformerEncoder:
         for i, ids in enumerate(tokens):
             if not ids:
                 raise InputError(f"encoder {self.name}: its tokenizer finds nothing in {texts[i][:40]!r}; give words")
-            if len(ids) <= self.max_length:
-                windows.append(ids)
-                owners.append(i)
-                continue
             end = len(ids) - self._after
-            for start in range(self._before, end - room // 2, room - room // 2):
-                body = ids[start : min(start + room, end)]
-                windows.append(ids[: self._before] + body + ids[end:])
+            several = len(ids) > self.max_length and not self.truncate
+            starts = range(self._before, end - room // 2, room - room // 2) if several else [self._before]
+            for start in starts:
+                windows.append(ids[: self._before] + ids[start : min(start + room, end)] + ids[end:])
                 owners.append(i)
         owned = torch.tensor(owners, dtype=torch.int64)
         lengths = torch.tensor([len(ids) for ids in windows], dtype=torch.float32)

@@ -95,6 +95,7 @@ def evaluate_retrieval(
             "layers": encoder.layers,
             "pooling": encoder.pooling,
             "max_length": encoder.max_length,
+            "truncate": encoder.truncate,
         },
         "index": index,
         "votes": "single" if single else "sum",
@@ -153,7 +154,7 @@ class _Store:
 
     def encode(self, texts: Sequence[str], prefix: str = "") -> Embeddings:
         start = time.perf_counter()
-        what = json.dumps([self.encoder.fingerprint, self.encoder.max_length, prefix, *texts])
+        what = json.dumps([self.encoder.fingerprint, prefix, *texts])
         path = self.folder / f"{hashlib.sha256(what.encode()).hexdigest()}.npz"
         if path.is_file():
             embeddings = Embeddings.load(path)
@@ -188,7 +189,7 @@ def _each(
     """{aspects: {fetched: {query id: [success, category success]}}}."""
     return {
         str(n): {
-            str(k + 1): {identifiers[row]: ratios[row, k].tolist() for row in np.flatnonzero(aspects == n)}
+            str(k + 1): {identifiers[row]: ratios[row, k].tolist() for row in np.flatnonzero(aspects == n).tolist()}
             for k in range(ratios.shape[1])
         }
         for n in np.unique(aspects)

@@ -107,7 +107,9 @@ def _scores(queries: np.ndarray, found: np.ndarray, gains: np.ndarray, totals: n
         hit.astype(np.float64),
         found[:, :4].any(axis=1).astype(np.float64),
     )
-    return RankingScores(queries, dict(zip(RANKING_METRICS, values, strict=True)))
+    return RankingScores(
+        queries, {name: np.asarray(value) for name, value in zip(RANKING_METRICS, values, strict=True)}
+    )
 
 
 def _squeeze(text: str, known: dict[str, str]) -> str:

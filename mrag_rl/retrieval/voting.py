@@ -59,6 +59,7 @@ def count_votes(
     given = flat >= 0
     size = int(flat.max(initial=0)) + 1
     keys, positions = np.unique(queried[given] * size + flat[given], return_inverse=True)
+    totals: np.ndarray
     if single:
         totals = np.zeros(len(keys))
         np.maximum.at(totals, positions, votes.ravel()[given])
