@@ -43,8 +43,8 @@ class SpaceIndex:
         self.size, self.spaces, self.dimension = vectors.shape
         self.kind = kind
         if kind == "exact":
-            # One space after the other, (H, N, d), so that a matrix product reads one stretch of memory.
-            self._vectors = _tensor(vectors.transpose(1, 0, 2))
+            # One space after the other, each (d, N): the layout that the matrix product reads fastest.
+            self._vectors = _tensor(vectors.transpose(1, 2, 0))
         elif kind == "hnsw":
             self._graphs = []
             for space in range(self.spaces):
@@ -72,12 +72,15 @@ class SpaceIndex:
         k = min(k, self.size)
         indices = np.empty((len(queries), self.spaces, k), np.int64)
         similarities = np.empty((len(queries), self.spaces, k), np.float32)
+        if self.kind == "exact":
+            # Taken from the system once: its pages are slower to get than to fill.
+            scores = torch.empty(max(1, min(len(queries), _SCORES // self.size)), self.size)
         for space in range(self.spaces):
             rows = queries[:, space]
             if self.kind == "hnsw":
                 found, positions = self._graphs[space].search(np.ascontiguousarray(rows, dtype=np.float32), k)
             else:
-                found, positions = _exact(_tensor(rows), self._vectors[space], k)
+                found, positions = _exact(_tensor(rows), self._vectors[space], k, scores)
             order = np.lexsort((positions, -found), axis=-1)
             indices[:, space] = np.take_along_axis(positions, order, axis=-1)
             similarities[:, space] = np.take_along_axis(found, order, axis=-1)
@@ -92,41 +95,45 @@ def _tensor(array: np.ndarray) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def _exact(queries: torch.Tensor, documents: torch.Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k best inner products of queries (B, d) with documents (N, d), unordered: (B, k) products and indices."""
-    block = max(1, _SCORES // len(documents))
-    parts = [_best(rows @ documents.T, k) for rows in queries.split(block)]
+def _exact(
+    queries: torch.Tensor, documents: torch.Tensor, k: int, scores: torch.Tensor
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k best inner products of queries (B, d) with documents (d, N), unordered: (B, k) products and indices.
+
+    scores: room for the products of some queries at a time, (b, N).
+    """
+    parts = [_best(torch.mm(rows, documents, out=scores[: len(rows)]), k) for rows in queries.split(len(scores))]
     return torch.cat([values for values, _ in parts]).numpy(), torch.cat([indices for _, indices in parts]).numpy()
 
 
 def _best(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The k best of scores (B, N), unordered, of equals those of lower index, in two rounds.
+    """The k best of scores (B, N), unordered, and their indices; of equals those of lower index."""
+    values, indices = _topk(scores, min(k + 1, scores.shape[1]))
+    tied = (values[:, k:] == values[:, k - 1 : k]).any(dim=1)
+    values, indices = values[:, :k], indices[:, :k]
+    if tied.any():
+        # More scores equal the last one than there are places left: topk took any of them.
+        some, last = scores[tied], values[tied, -1:]
+        keys = ((some > last) * 2 + (some == last).long()) * scores.shape[1] - torch.arange(scores.shape[1])
+        indices[tied] = keys.topk(k).indices
+        values[tied] = some.gather(1, indices[tied])
+    return values, indices
 
-    The k best groups by their maximum hold the k best scores. Selecting costs far more a number than taking a maximum,
-    so it is done on a `_GROUP`-th of the numbers.
+
+def _topk(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """`scores.topk(k)` of (B, N) in two rounds: the k best groups by their maximum hold the k best scores.
+
+    Selecting costs far more a number than taking a maximum, so it is done on a `_GROUP`-th of the numbers.
     """
     count = scores.shape[1]
     grouped = count // _GROUP
     if grouped <= 2 * k:
         values, indices = scores.topk(k)
-        least = values[:, -1:]
-        tied = (scores >= least).sum(dim=1) > k
-    else:
-        # Group g is g, g + grouped, g + 2 grouped, ...: the maximum then runs along contiguous rows.
-        maxima = scores[:, : grouped * _GROUP].view(len(scores), _GROUP, grouped).amax(dim=1)
-        groups = maxima.topk(k, sorted=False).indices
-        candidates = (groups[:, :, None] + grouped * torch.arange(_GROUP)).flatten(1)
-        rest = torch.arange(grouped * _GROUP, count).expand(len(scores), -1)
-        candidates = torch.cat([candidates, rest], dim=1)
-        gathered = scores.gather(1, candidates)
-        values, places = gathered.topk(k)
-        indices = candidates.gather(1, places)
-        least = values[:, -1:]
-        tied = ((gathered >= least).sum(dim=1) > k) | ((maxima >= least).sum(dim=1) > k)
-    if tied.any():
-        # More scores equal the last one chosen: topk took any of them.
-        some, last = scores[tied], least[tied]
-        keys = ((some > last) * 2 + (some == last).long()) * count - torch.arange(count)
-        indices[tied] = keys.topk(k).indices
-        values[tied] = some.gather(1, indices[tied])
-    return values, indices
+        return values, indices
+    # Group g is g, g + grouped, g + 2 grouped, ...: the maximum then runs along contiguous rows.
+    groups = scores[:, : grouped * _GROUP].view(len(scores), _GROUP, grouped).amax(dim=1).topk(k, sorted=False).indices
+    candidates = (groups[:, :, None] + grouped * torch.arange(_GROUP)).flatten(1)
+    rest = torch.arange(grouped * _GROUP, count).expand(len(scores), -1)
+    candidates = torch.cat([candidates, rest], dim=1)
+    values, places = scores.gather(1, candidates).topk(k)
+    return values, candidates.gather(1, places)
