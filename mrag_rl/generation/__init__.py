@@ -1,7 +1,20 @@
 """Generation: prompts, LLM backends, sampling and the generation cache."""
 
 from mrag_rl.generation.cache import CachedLLM
+from mrag_rl.generation.fusion_prompts import answer_prompt, query_prompt
 from mrag_rl.generation.llm import LLM, Usage
 from mrag_rl.generation.prompts import TEMPLATES, Prompt, messages, render, template, translation
 
-__all__ = ["LLM", "TEMPLATES", "CachedLLM", "Prompt", "Usage", "messages", "render", "template", "translation"]
+__all__ = [
+    "LLM",
+    "TEMPLATES",
+    "CachedLLM",
+    "Prompt",
+    "Usage",
+    "answer_prompt",
+    "messages",
+    "query_prompt",
+    "render",
+    "template",
+    "translation",
+]

@@ -101,15 +101,10 @@ def _scores(queries: np.ndarray, found: np.ndarray, gains: np.ndarray, totals: n
     """found: (E, c) what is relevant; gains: (E, c) what each place adds to average precision; totals: (E,)."""
     hit = found.any(axis=1)
     first = found.argmax(axis=1) if found.shape[1] else np.zeros(len(found), np.int64)
-    values = (
-        np.where(hit, 1 / (1 + first), 0.0),
-        gains.sum(axis=1) / np.minimum(totals, _PLACES),
-        hit.astype(np.float64),
-        found[:, :4].any(axis=1).astype(np.float64),
-    )
-    return RankingScores(
-        queries, {name: np.asarray(value) for name, value in zip(RANKING_METRICS, values, strict=True)}
-    )
+    reciprocal = np.where(hit, 1 / (1 + first), 0.0)
+    precision = gains.sum(axis=1) / np.minimum(totals, _PLACES)
+    values = reciprocal, precision, np.where(hit, 1.0, 0.0), np.where(found[:, :4].any(axis=1), 1.0, 0.0)
+    return RankingScores(queries, dict(zip(RANKING_METRICS, map(np.asarray, values), strict=True)))
 
 
 def _squeeze(text: str, known: dict[str, str]) -> str:

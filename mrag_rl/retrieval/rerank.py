@@ -1,0 +1,154 @@
+"""Reranking: a cross-encoder reads query and passage together and scores the pair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from torch import nn
+from tqdm import tqdm
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
+
+from mrag_rl.encoders.transformer import length_batches
+from mrag_rl.encoders.weights import find_model, weights_sha256
+from mrag_rl.errors import InputError
+from mrag_rl.retrieval.voting import Ranking
+
+RERANKER = "BAAI/bge-reranker-large"  # What Multi-Meta-RAG and MultiHop-RAG rerank with
+
+
+class CrossEncoder:
+    """Scores pairs of texts by any Hugging Face sequence classifier with one output, or two (no, yes).
+
+    The score is the output before any sigmoid, or the second one less the first: the log-odds that the passage is
+    relevant, in the usual training. It orders passages of one query; it is no probability.
+
+    Pairs longer than ``max_length`` tokens are cut off at the end of the longer text. Make one with
+    ``CrossEncoder.load``.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        fingerprint: str,
+        batch_tokens: int = 4096,
+    ) -> None:
+        """fingerprint: of the weights; batch_tokens: as in ``load``. Raises InputError: more than two outputs."""
+        if batch_tokens < 1:
+            raise InputError(f"reranker: batch_tokens is {batch_tokens}; give 1 or more")
+        outputs = model.config.num_labels or 0
+        if outputs not in (1, 2):
+            raise InputError(f"reranker: a classifier of {outputs} classes; give a model with one score, or two")
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.fingerprint = fingerprint
+        self.batch_tokens = batch_tokens
+        self.max_length = _max_length(model, tokenizer)
+
+    @classmethod
+    def load(
+        cls,
+        name_or_path: str = RERANKER,
+        *,
+        device: str = "cpu",
+        dtype: Literal["float32", "bfloat16", "float16"] = "float32",
+        batch_tokens: int = 4096,
+    ) -> CrossEncoder:
+        """Load a local folder or a model of the hub, from safetensors only.
+
+        dtype: of weights and arithmetic; scores are float32 always. batch_tokens: tokens in a batch, padding counted.
+
+        Raises InputError: model not found, no safetensors weights, not loadable, no trained classifier in it.
+        """
+        folder = find_model(name_or_path, role="reranker")
+        fingerprint = weights_sha256(folder, expected=None, role="reranker")
+        show_bars, verbosity = transformers_logging.is_progress_bar_enabled(), transformers_logging.get_verbosity()
+        transformers_logging.disable_progress_bar()
+        transformers_logging.set_verbosity_error()  # What it would warn of is an error below
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            model, report = AutoModelForSequenceClassification.from_pretrained(
+                folder,
+                dtype=getattr(torch, dtype),
+                use_safetensors=True,
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InputError(f"reranker {folder}: cannot be loaded ({reason}); give another model folder") from error
+        finally:
+            transformers_logging.set_verbosity(verbosity)
+            if show_bars:
+                transformers_logging.enable_progress_bar()
+        # transformers would draw them at random: an encoder's folder would rank by chance.
+        untrained = sorted(report["missing_keys"])
+        if untrained:
+            raise InputError(f"reranker {folder}: no weights for {untrained[0]}; give a model trained to score pairs")
+        return cls(model.to(device), tokenizer, fingerprint=fingerprint, batch_tokens=batch_tokens)
+
+    def scores(self, pairs: Sequence[tuple[str, str]], *, progress: bool = False) -> np.ndarray:
+        """The scores of P pairs (query, passage), (P,) float32. A repeated pair is computed once."""
+        unique = list(dict.fromkeys(pairs))
+        scores = np.empty(len(unique), np.float32)
+        if unique:
+            encoded = self.tokenizer(
+                [query for query, _ in unique],
+                [passage for _, passage in unique],
+                truncation="longest_first",
+                max_length=self.max_length,
+            )
+            lengths = [len(ids) for ids in encoded["input_ids"]]
+            with tqdm(total=len(unique), desc="rerank", unit="pair", disable=not progress) as bar:
+                for batch in length_batches(lengths, self.batch_tokens):
+                    scores[batch] = self._forward(encoded, batch)
+                    bar.update(len(batch))
+        row = {pair: index for index, pair in enumerate(unique)}
+        return scores[[row[pair] for pair in pairs]]
+
+    def rerank(
+        self, queries: Sequence[str], texts: Sequence[str], ranking: Ranking, k: int, *, progress: bool = False
+    ) -> Ranking:
+        """The k best of each query's ranked texts by this model's scores, equals in the order they came in.
+
+        queries: B. texts: what `ranking.indices` (B, c) point at. Returns (B, min(k, c)); places that the ranking left
+        empty (-1) stay last, with score -inf. Raises InputError: k < 1.
+        """
+        if k < 1:
+            raise InputError(f"rerank: k is {k}; give 1 or more")
+        rows, columns = np.nonzero(ranking.indices >= 0)
+        passages = ranking.indices[rows, columns]
+        pairs = [(queries[row], texts[i]) for row, i in zip(rows.tolist(), passages.tolist(), strict=True)]
+        scores = np.full(ranking.indices.shape, -np.inf)
+        scores[rows, columns] = self.scores(pairs, progress=progress)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return Ranking(np.take_along_axis(ranking.indices, order, axis=1), np.take_along_axis(scores, order, axis=1))
+
+    def _forward(self, encoded: dict[str, list[list[int]]], batch: np.ndarray) -> np.ndarray:
+        """The scores of one batch of tokenised pairs, (B,)."""
+        lengths = [len(encoded["input_ids"][i]) for i in batch]
+        inputs = {}
+        for name, rows in encoded.items():
+            padding = (self.tokenizer.pad_token_id or 0) if name == "input_ids" else 0
+            padded = [rows[i] + [padding] * (max(lengths) - len(rows[i])) for i in batch]
+            inputs[name] = torch.tensor(padded, device=self.model.device)
+        with torch.inference_mode():
+            logits = self.model(**inputs).logits.float()
+        return (logits[:, -1] - logits[:, 0] if logits.shape[1] == 2 else logits[:, 0]).cpu().numpy()
+
+
+def _max_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    """Tokens read of a pair: the tokenizer's limit and the model's positions."""
+    positions = getattr(model.config, "max_position_embeddings", None)
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            # RoBERTa and its like number positions from behind the padding's.
+            positions = module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+    return min(n for n in (positions, tokenizer.model_max_length) if n)

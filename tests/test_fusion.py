@@ -1,0 +1,301 @@
+"""RAG-Fusion: the article's example, query generation and its repairs, searching with any strategy, the prompts."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import encoder, write_tiny_llm
+
+from mrag_rl.data.records import Document
+from mrag_rl.errors import InputError
+from mrag_rl.generation import CachedLLM, Prompt, Usage, answer_prompt, messages, query_prompt, render
+from mrag_rl.generation.fusion_prompts import EXAMPLES, MOST_QUERIES
+from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.retrieval.fusion import (
+    FusionQueries,
+    generate_queries,
+    parse_queries,
+    reciprocal_rank_fusion,
+    search_fused,
+)
+from mrag_rl.retrieval.strategies import MultiAspectRetriever
+
+# What the article's four searches find; documents by their number.
+ARTICLE = ([8, 9], [10, 2, 3, 8], [8, 9, 5, 2], [9, 2, 4, 5, 8])
+
+
+def lists(rankings: Sequence[Sequence[int]]) -> np.ndarray:
+    """One question's rankings, (1, Q, c)."""
+    width = max(map(len, rankings))
+    return np.array([[[*ranking, *[-1] * (width - len(ranking))] for ranking in rankings]])
+
+
+def fused(rankings: Sequence[Sequence[int]], **settings: float) -> dict[int, float]:
+    ranking = reciprocal_rank_fusion(lists(rankings), **settings)  # type: ignore[arg-type]
+    return dict(zip(ranking.indices[0].tolist(), ranking.scores[0].tolist(), strict=True))
+
+
+def test_the_articles_example_to_the_last_digit() -> None:
+    # The scores that the article prints list by list. Its picture is hard to read in places: where a digit of it is
+    # no sum of 1 / (60 + rank), the sum stands here.
+    assert {document: repr(score) for document, score in fused(ARTICLE[:1]).items()} == {
+        8: "0.016666666666666666", 9: "0.01639344262295082",
+    }  # fmt: skip
+    assert {document: repr(score) for document, score in fused(ARTICLE[:2]).items()} == {
+        8: "0.032539682539682535", 10: "0.016666666666666666", 2: "0.01639344262295082", 9: "0.01639344262295082",
+        3: "0.016129032258064516",
+    }  # fmt: skip
+    assert {document: repr(score) for document, score in fused(ARTICLE[:3]).items()} == {
+        8: "0.0492063492063492", 9: "0.03278688524590164", 2: "0.032266458495966696", 10: "0.016666666666666666",
+        3: "0.016129032258064516", 5: "0.016129032258064516",
+    }  # fmt: skip
+    whole = fused(ARTICLE)
+    assert list(whole) == [8, 9, 2, 5, 10, 3, 4]
+    assert whole == {
+        8: 1 / 60 + 1 / 63 + 1 / 60 + 1 / 64, 9: 1 / 61 + 1 / 61 + 1 / 60, 2: 1 / 61 + 1 / 63 + 1 / 61,
+        5: 1 / 62 + 1 / 63, 10: 1 / 60, 3: 1 / 62, 4: 1 / 62,
+    }  # fmt: skip
+
+
+def test_the_formula_counts_ranks_from_one() -> None:
+    assert fused(ARTICLE, first_rank=1)[9] == 1 / 62 + 1 / 62 + 1 / 61
+    assert fused([[4]], first_rank=1, k=0) == {4: 1.0}
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_fusion_equals_its_definition(data: st.DataObject) -> None:
+    places = data.draw(st.integers(0, 5))
+    one = st.permutations(range(7)).map(lambda order: order[:places])
+    rankings = np.array(data.draw(st.lists(st.lists(one, min_size=3, max_size=3), min_size=1, max_size=4)), dtype=int)
+    rankings[rankings == 6] = -1
+    weights = np.array(data.draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=3, max_size=3)))
+    k, first, fetch = data.draw(st.sampled_from([1.0, 60.0])), data.draw(st.sampled_from([0, 1])), 4
+    result = reciprocal_rank_fusion(rankings, weights, k=k, first_rank=first, fetch=fetch)
+    assert result.indices.shape == result.scores.shape == (len(rankings), fetch)
+    for row, question in enumerate(rankings):
+        scores = dict.fromkeys(sorted({int(x) for x in question.ravel() if x >= 0}), 0.0)
+        for ranking, weight in zip(question, weights, strict=True):
+            for place, document in enumerate(ranking):
+                if document >= 0:
+                    scores[int(document)] += weight / (k + first + place)
+        best = sorted(scores.items(), key=lambda item: -item[1])[:fetch]
+        best += [(-1, 0.0)] * (fetch - len(best))
+        assert result.indices[row].tolist() == [document for document, _ in best]
+        assert result.scores[row].tolist() == [score for _, score in best]
+
+
+def test_an_original_that_weighs_more_wins() -> None:
+    rankings = lists([[1], [2, 3], [3, 2]])
+    assert reciprocal_rank_fusion(rankings).indices[0, 0] == 2
+    heavy = reciprocal_rank_fusion(rankings, np.array([70.0, 1, 1]))
+    assert heavy.indices[0].tolist() == [1, 2, 3]  # 2 and 3 are equal
+    assert heavy.scores[0, 0] == 70 / 60
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"first_rank": 2}, "first_rank is 2; give 0"),
+        ({"k": 0.0}, "k is 0.0; give a number above 0"),
+        ({"k": float("nan")}, "k is nan"),
+        ({"weights": np.array([1.0, -1.0])}, "a weight is below 0"),
+        ({"weights": np.array([1.0, np.inf])}, "not finite"),
+        ({"fetch": 0}, "fetch is 0"),
+    ],
+)
+def test_bad_settings_of_fusion_are_named(settings: dict, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        reciprocal_rank_fusion(lists([[1], [2]]), **settings)
+
+
+class Writer:
+    """An LLM that writes given texts: the first for its first asking of a question, the second for the next."""
+
+    fingerprint = "writer"
+
+    def __init__(self, texts: dict[str, Sequence[str]]) -> None:
+        self.texts = {question: iter(answers) for question, answers in texts.items()}
+        self.usage = Usage()
+        self.calls: list[tuple[list[str], float, int]] = []
+
+    def generate(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        samples: int = 1,
+        temperature: float = 0.0,
+        seeds: int | Sequence[int] = 0,
+        max_new_tokens: int = 64,
+    ) -> list[list[str]]:
+        assert isinstance(seeds, int) and samples == 1
+        self.calls.append(([prompt.query for prompt in prompts], temperature, seeds))
+        return [[next(self.texts[prompt.query])] for prompt in prompts]
+
+
+def test_all_questions_are_asked_at_once_and_those_with_too_few_once_more() -> None:
+    llm = Writer(
+        {
+            "Who won?": ["the winner || the final || WHO WON || the cup"],
+            "And then?": ["1. the end\n\n2. The end.", "3. the end\n4. after the end\n5. later\n6. much later"],
+            "Why?": ["", "- because"],
+        }
+    )
+    found = generate_queries(llm, ["Who won?", "And then?", "Why?"], 3, seed=7)
+    assert [queries.generated for queries in found] == [
+        ("the winner", "the final", "the cup"),
+        ("the end", "after the end", "later"),
+        ("because",),
+    ]
+    assert [queries.note for queries in found] == ["", "", "the LLM wrote 1 of 3 queries, asked twice"]
+    assert found[0].all == ("Who won?", "the winner", "the final", "the cup")
+    assert llm.calls == [(["Who won?", "And then?", "Why?"], 0.7, 7), (["And then?", "Why?"], 0.7, 8)]
+
+
+def test_a_second_asking_is_never_greedy() -> None:
+    llm = Writer({"Why?": ["", "so"]})
+    assert generate_queries(llm, ["Why?"], 1, temperature=0.0)[0].generated == ("so",)
+    assert [temperature for _, temperature, _ in llm.calls] == [0.0, 0.7]
+
+
+def test_queries_can_be_switched_off_given_and_edited() -> None:
+    llm = Writer({})
+    assert generate_queries(llm, ["Why?", "How?"], 0) == [FusionQueries("Why?"), FusionQueries("How?")]
+    assert llm.calls == []
+    assert FusionQueries.of("Why?", ["  so  it is", "", "why", "2. Bundesliga", "So it is!"]) == FusionQueries(
+        "Why?", ("so it is", "2. Bundesliga")
+    )
+
+
+def test_bad_questions_and_numbers_are_named() -> None:
+    with pytest.raises(InputError, match="9 generated queries; give 0 to 8"):
+        generate_queries(Writer({}), ["Why?"], 9)
+    with pytest.raises(InputError, match="question 1 of 2 is blank"):
+        generate_queries(Writer({}), ["Why?", " "])
+
+
+@pytest.mark.parametrize(
+    ("line", "query"),
+    [
+        ("1. climate and health", "climate and health"),
+        ("(2) climate and health", "climate and health"),
+        ("[3] climate  and\thealth", "climate and health"),
+        ("4: climate and health", "climate and health"),
+        ("b) climate and health", "climate and health"),
+        ("  -  climate and health", "climate and health"),
+        ("* **climate and health**", "climate and health"),
+        ('1. "climate and health"', "climate and health"),
+        ("Query 3: climate and health", "climate and health"),
+        ("- Search query: “climate and health”", "climate and health"),
+        ("3.5 million displaced", "3.5 million displaced"),
+        ("12:30 train to Oslo", "12:30 train to Oslo"),
+        ("2023 elections", "2023 elections"),
+        ("A. Smith's new book", "A. Smith's new book"),
+        ('"Apple" against "Google"', '"Apple" against "Google"'),
+        ("The Roar | Sports Writers Blog on rugby", "The Roar | Sports Writers Blog on rugby"),
+        ("Wer gewann 東京?", "Wer gewann 東京?"),
+    ],
+)
+def test_a_line_becomes_a_query(line: str, query: str) -> None:
+    assert parse_queries(line) == [query]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n \n", "```", "---", "Here are four search queries:", "1.", "1. ||2)", "|| || "]
+)
+def test_no_query_comes_of_nothing(text: str) -> None:
+    assert parse_queries(text) == []
+
+
+@given(st.text(alphabet="ab1.|:- \n\"*'?", max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_parsed_queries_are_distinct_clean_and_stay_what_they_are(text: str) -> None:
+    queries = parse_queries(text)
+    assert all(query == query.strip() and any(map(str.isalnum, query)) and "\n" not in query for query in queries)
+    assert len({query.casefold() for query in queries}) == len(queries)
+    assert parse_queries("\n".join(queries)) == queries
+
+
+def test_a_real_llm_writes_queries_that_repeat_with_their_seed(tmp_path: Path) -> None:
+    texts = ["bridge || harbour || council || market || river || the || a || new"] * 3
+    llm = TransformersLLM.load(write_tiny_llm(tmp_path / "llm", texts))
+    questions = ["new bridge", "the river market"]
+    first = generate_queries(llm, questions, 4, seed=1)
+    assert all(0 < len(queries.generated) <= 4 for queries in first)
+    assert all(set(" ".join(queries.generated).split()) <= set(texts[0].split()) | {"<unk>"} for queries in first)
+    assert generate_queries(llm, questions[1:], 4, seed=1) == first[1:]
+    assert generate_queries(llm, questions, 4, seed=2) != first
+    with CachedLLM(llm, tmp_path / "cache.sqlite") as cached:
+        assert generate_queries(cached, questions, 4, seed=1) == first
+        batches = llm.usage.batches
+        assert generate_queries(cached, questions, 4, seed=1) == first
+        assert llm.usage.batches == batches
+
+
+def test_any_strategy_is_searched_and_fusion_mrag_is_the_same_code() -> None:
+    texts = ["Cats purr.", "Dogs bark loudly.", "A harbour has ships.", "Ships sail to the harbour.", "Rain falls."]
+    retriever = MultiAspectRetriever.build(encoder(), texts)
+    asked = [FusionQueries("ships in rain", ("a harbour", "weather")), FusionQueries("pets")]
+    for strategy, fusion in (("standard", "fusion"), ("mrag", "fusion_mrag")):
+        calls = []
+
+        def search(queries: Sequence[str], fetch: int, strategy: str = strategy, calls: list = calls):
+            calls.append(list(queries))
+            return retriever.search(encoder(), queries, strategy=strategy, fetch=fetch)
+
+        result = search_fused(search, asked, 3)
+        assert calls == [["ships in rain", "a harbour", "weather", "pets"]]
+        expected = retriever.search(
+            encoder(), ["ships in rain", "pets"], strategy=fusion, fetch=3, questions=[["a harbour", "weather"], []]
+        )
+        assert result.indices.tolist() == expected.indices.tolist()
+        np.testing.assert_allclose(result.scores, expected.scores, rtol=1e-12)
+    assert search_fused(search, [], 3).indices.shape == (0, 3)
+    alone = search(["ships in rain"], 3).indices
+    assert search_fused(search, asked[:1], 3, original_weight=1000.0).indices.tolist() == alone.tolist()
+
+
+def test_the_query_prompt_shows_as_many_queries_as_it_wants() -> None:
+    for _, queries in EXAMPLES:
+        assert len(set(queries)) == MOST_QUERIES
+    for n in range(1, MOST_QUERIES + 1):
+        prompt = query_prompt("Who won?", n)
+        assert [len(parse_queries(target)) for _, target in prompt.demonstrations] == [n, n]
+        assert render(prompt).endswith(f"Question: Who won?\n{n} search {'queries' if n > 1 else 'query'}:")
+        assert f"Write {n} search" in messages(prompt)[0]["content"]
+
+
+def test_the_answer_prompt_names_sources_and_sets_the_question_first() -> None:
+    passages = [
+        Document("1", "It\nwon.", "Cup", metadata={"source": "The Verge", "published_at": "May 2, 2023", "x": 1}),
+        Document("2", "It lost."),
+    ]
+    assert render(answer_prompt("Who won?", passages, ["winner", "cup final"])) == (
+        "Question: Who won?\n"
+        "Related queries, which count less: winner || cup final\n"
+        "Passage 1 (Cup, The Verge, May 2, 2023): It won.\n"
+        "Passage 2: It lost.\n"
+        "The question to answer: Who won?\n"
+        "Answer:"
+    )
+    plain = answer_prompt("Who won?", passages[1:])
+    assert render(plain) == "Question: Who won?\nPassage 1: It lost.\nAnswer:"
+    assert "this question that counts" in messages(plain)[0]["content"]
+
+
+def test_the_templates_are_there_whichever_module_is_imported_first() -> None:
+    modules = ("mrag_rl.generation.prompts", "mrag_rl.retrieval.fusion", "mrag_rl.generation.transformers_llm")
+    code = "import {}; from mrag_rl.generation.prompts import TEMPLATES; print(list(TEMPLATES))"
+    printed = [
+        subprocess.run([sys.executable, "-c", code.format(name)], capture_output=True, text=True, check=True).stdout
+        for name in modules
+    ]
+    assert "4 search queries" in printed[0] and all(a == b for a, b in itertools.pairwise(printed))
