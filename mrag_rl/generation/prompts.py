@@ -52,6 +52,14 @@ TEMPLATES: dict[str, Template] = {
         "Write the next reply in the style of the example replies. Write the reply only.",
         keep="tail",
     ),
+    "filter": Template(
+        "Question",
+        "Filter",
+        "Write the metadata filter that each question names, as one JSON object on one line and nothing else. Use only "
+        "the fields and values of the first answer, and the operators $in, $nin, $eq, $ne, $gt, $gte, $lt, $lte, $and, "
+        "$or. Write {} for a question that names none.",
+        keep="tail",
+    ),
 }
 
 
