@@ -145,9 +145,7 @@ def test_a_model_found_nowhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_embeddings_slice_join_save_and_load(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    whole = Embeddings(
-        rng.random((5, 4), np.float32), rng.random((5, 2, 3), np.float32), rng.random((5, 2), np.float32)
-    )
+    whole = Embeddings(rng.random((5, 4), np.float32), rng.random((5, 2, 3), np.float32), rng.random((5, 2), np.float32))
     assert len(whole) == 5
     np.testing.assert_array_equal(whole[np.array([3, 1])].heads, whole.heads[[3, 1]])
     np.testing.assert_array_equal(Embeddings.concatenate([whole[:2], whole[2:]]).standard, whole.standard)

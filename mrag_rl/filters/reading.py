@@ -1,9 +1,9 @@
 """JSON, and the Python-like text that language models write for it, read as data and never evaluated.
 
 Besides JSON: single and typographic quotes, True, False, None, trailing commas, tuples, sets (read as lists; a set
-inside a list is joined to it, as in ``[{'a'}, 'b']``), keys without quotes, and prose or code fences around the whole. Names,
-calls, operators, comments, string prefixes, NaN and Infinity are refused. A key written twice is refused too, since
-readers differ on which one counts.
+inside a list is joined to it, as in ``[{'a'}, 'b']``), keys without quotes, and prose or code fences around the whole.
+Names, calls, operators, comments, string prefixes, NaN and Infinity are refused. A key written twice is refused too,
+since readers differ on which one counts.
 """
 
 from __future__ import annotations

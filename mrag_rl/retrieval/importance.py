@@ -32,9 +32,7 @@ class RunningImportance:
     def remove(self, embeddings: Embeddings) -> None:
         """Documents that are in leave. Raises InputError when more would leave than are in."""
         if len(embeddings) > self.count:
-            raise InputError(
-                f"importance: {len(embeddings)} documents to remove of {self.count}; remove what was added"
-            )
+            raise InputError(f"importance: {len(embeddings)} documents to remove of {self.count}; remove what was added")
         self._change(embeddings, -1)
 
     def scores(self) -> np.ndarray:

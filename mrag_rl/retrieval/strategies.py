@@ -167,9 +167,7 @@ class MultiAspectRetriever:
                 sentences = _needed(queries.sentences, strategy, "the queries' sentences")
                 return self._by_heads(sentences, count, importance_votes, fetch)
             case _:
-                return self._late_interaction(
-                    _needed(queries.sentences, strategy, "the queries' sentences"), count, fetch
-                )
+                return self._late_interaction(_needed(queries.sentences, strategy, "the queries' sentences"), count, fetch)
 
     @property
     def _heads_count(self) -> int:
@@ -236,9 +234,7 @@ def check_strategies(names: Sequence[str]) -> None:
 def _split(standard: np.ndarray, pieces: int) -> tuple[np.ndarray, np.ndarray]:
     """Standard embeddings (N, d) cut in `pieces`: unit vectors (N, pieces, d / pieces) and their norms (N, pieces)."""
     if standard.shape[1] % pieces:
-        raise InputError(
-            f"split: {standard.shape[1]} dimensions do not make {pieces} equal pieces; use another strategy"
-        )
+        raise InputError(f"split: {standard.shape[1]} dimensions do not make {pieces} equal pieces; use another strategy")
     cut = standard.reshape(len(standard), pieces, -1)
     norms = np.linalg.norm(cut, axis=-1)
     return cut / np.maximum(norms, 1e-12)[..., None], norms
