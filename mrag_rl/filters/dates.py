@@ -39,7 +39,7 @@ _PATTERN = (
     r"|(?P<d4>\d{1,2})\.(?P<m4>\d{1,2})\.(?P<y4>\d{4})"
     r"|(?P<a5>\d{1,2})/(?P<b5>\d{1,2})/(?P<y5>\d{4})"
     r")"
-    rf"{_TIME}(?![\w/])"
+    rf"{_TIME}(?![\w/]|\.\d)"
 )
 _DATE = re.compile(_PATTERN, re.IGNORECASE)
 _DIGIT = re.compile(r"[0-9]")

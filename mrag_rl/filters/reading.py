@@ -39,7 +39,7 @@ def read_mapping(text: str) -> dict[str, Any]:
     """The first mapping in a text, whatever prose or fences stand around it.
 
     The first brace that opens a mapping decides: where that mapping is broken, nothing inside it or after it is taken
-    for it. Raises InputError with the place (a character, from 1) where it cannot be read, where there is none, and
+    for it; nor is one that stands inside other braces. Raises InputError with the place (a character, from 1) where it cannot be read, where there is none, and
     where the text is longer than ``MAX_TEXT``.
     """
     if len(text) > MAX_TEXT:
@@ -47,6 +47,9 @@ def read_mapping(text: str) -> dict[str, Any]:
     match = _MAPPING.search(text)
     if match is None:
         raise InputError('filter: no mapping in the text; write one like {"source": {"$in": ["The Herald"]}}')
+    before = text[: match.start()]
+    if before.count("{") > before.count("}"):
+        raise InputError(f"filter: braces around the mapping at character {match.start() + 1}; write plain JSON")
     value = _Reader(text, match.start()).value(0)
     assert isinstance(value, dict)
     return value

@@ -26,18 +26,26 @@ def lay_out(connection: sqlite3.Connection, records: Iterable[tuple[int, Mapping
     """Write the values of (memory, metadata) records into the connection's temporary table, replacing it.
 
     The table lives as long as the connection; the database itself is not touched and may be read-only.
+    Raises sqlite3.Error.
     """
-    connection.execute(f"DROP TABLE IF EXISTS {_TABLE}")
-    connection.execute(_SCHEMA)
-    connection.executemany(
-        f"INSERT OR IGNORE INTO {_TABLE} VALUES (?, ?, ?, ?)",
-        (
-            (field, kind, value, memory)
-            for memory, metadata in records
-            for field, held in metadata.items()
-            for kind, value in typed_values(held)
-        ),
-    )
+    connection.execute("SAVEPOINT lay_out")
+    try:
+        connection.execute(f"DROP TABLE IF EXISTS {_TABLE}")
+        connection.execute(_SCHEMA)
+        connection.executemany(
+            f"INSERT OR IGNORE INTO {_TABLE} VALUES (?, ?, ?, ?)",
+            (
+                (field, kind, value, memory)
+                for memory, metadata in records
+                for field, held in metadata.items()
+                for kind, value in typed_values(held)
+            ),
+        )
+    except BaseException:
+        connection.execute("ROLLBACK TO lay_out")
+        raise
+    finally:
+        connection.execute("RELEASE lay_out")
 
 
 def where(condition: Filter) -> tuple[str, list[Any]]:
