@@ -28,7 +28,8 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", "
 _SPACE = re.compile(r"\s*")
 _NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d{1,4})?(?![\w.])")
 _WORD = re.compile(r"[$A-Za-z_][\w$]*")
-_MAPPING = re.compile(r"\{\s*(?:\}|(?:[\"'“‘][^\"'”’\n]{0,200}[\"'”’]|[$\w]{1,200})\s*:)")
+_KEY = r"""(?:"[^"\n]{0,200}"|'[^'\n]{0,200}'|“[^”\n]{0,200}”|‘[^’\n]{0,200}’|[$\w]{1,200})"""
+_MAPPING = re.compile(rf"\{{\s*(?:\}}|{_KEY}\s*:)")
 
 
 class _Set(list[Any]):
@@ -39,8 +40,8 @@ def read_mapping(text: str) -> dict[str, Any]:
     """The first mapping in a text, whatever prose or fences stand around it.
 
     The first brace that opens a mapping decides: where that mapping is broken, nothing inside it or after it is taken
-    for it; nor is one that stands inside other braces. Raises InputError with the place (a character, from 1) where it cannot be read, where there is none, and
-    where the text is longer than ``MAX_TEXT``.
+    for it; nor is one that stands inside other braces. Raises InputError with the place (a character, from 1) where it
+    cannot be read, where there is none, and where the text is longer than ``MAX_TEXT``.
     """
     if len(text) > MAX_TEXT:
         raise InputError(f"filter: {len(text)} characters of text; give {MAX_TEXT} or fewer")
