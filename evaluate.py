@@ -1,9 +1,10 @@
-"""Evaluate the systems of a run, pool runs of several seeds, answer one text with a run, or compare ways to retrieve.
+"""Evaluate the systems of a run, pool runs of several seeds, ask one of them; measure retrieval and metadata filters.
 
 python evaluate.py systems --run runs/quickstart
 python evaluate.py pool --runs runs/seed0 runs/seed1 runs/seed2 --output runs/seeds
 python evaluate.py ask --run runs/quickstart --text "The harbour council met on Monday ..."
 python evaluate.py retrieval --documents documents.jsonl --queries queries.jsonl --output retrieval.json
+python evaluate.py filters --queries queries.jsonl --fields fields.json --output filters.json
 """
 
 from __future__ import annotations
@@ -89,6 +90,21 @@ examples:
       --prefix "Represent this sentence for searching relevant passages: "
 """
 
+FILTERS_HELP = """\
+Read a metadata filter out of every question, and compare it with the one given.
+
+The rules find the corpus's values and dates in the question; with --llm a language model writes the filter. A query's
+given filter stands under its key "filter"; queries without one are read all the same.
+"""
+
+FILTERS_EXAMPLES = """\
+examples:
+  python evaluate.py filters --queries queries.jsonl --fields fields.json --output filters.json
+      fields.json holds the fields and values: {"source": {"type": "string", "values": ["Wired", ...]}, ...}
+  python evaluate.py filters --queries queries.jsonl --documents documents.jsonl --output filters.json
+      reads them from the documents' metadata
+"""
+
 
 class _Parser(argparse.ArgumentParser):
     """One line on a mistake, as everywhere else."""
@@ -101,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = _Parser(prog="evaluate.py", description=__doc__, formatter_class=form)
     commands = parser.add_subparsers(
-        dest="command", required=True, parser_class=_Parser, metavar="{systems,pool,ask,retrieval}"
+        dest="command", required=True, parser_class=_Parser, metavar="{systems,pool,ask,retrieval,filters}"
     )
     systems = commands.add_parser(
         "systems",
@@ -168,6 +184,19 @@ def _parser() -> argparse.ArgumentParser:
     retrieval.add_argument(
         "--votes", choices=("sum", "single"), default="sum", help="sum a document's votes, or count its highest alone"
     )
+    filters = commands.add_parser(
+        "filters",
+        help="filters read out of questions, against given ones",
+        description=FILTERS_HELP,
+        epilog=FILTERS_EXAMPLES,
+        formatter_class=form,
+    )
+    filters.add_argument("--queries", type=Path, required=True, metavar="FILE", help="questions (JSONL)")
+    corpus = filters.add_mutually_exclusive_group(required=True)
+    corpus.add_argument("--fields", type=Path, metavar="FILE", help="the fields and their values (JSON)")
+    corpus.add_argument("--documents", type=Path, metavar="FILE", help="the corpus to read them from (JSONL)")
+    filters.add_argument("--output", type=Path, required=True, metavar="FILE", help="where to write (JSON)")
+    filters.add_argument("--llm", metavar="NAME", help="bundled, a folder or a hub name (default: the rules)")
     return parser
 
 
@@ -218,11 +247,29 @@ def _retrieval(arguments: argparse.Namespace) -> str:
     )
 
 
+def _filters(arguments: argparse.Namespace) -> str:
+    from mrag_rl.filters.report import report_filters
+
+    return report_filters(
+        arguments.queries,
+        arguments.output,
+        fields=arguments.fields,
+        documents=arguments.documents,
+        llm=arguments.llm,
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
     try:
         arguments = _parser().parse_args(argv)
-        commands = {"systems": _systems, "pool": _pool, "ask": _ask, "retrieval": _retrieval}
+        commands = {
+            "systems": _systems,
+            "pool": _pool,
+            "ask": _ask,
+            "retrieval": _retrieval,
+            "filters": _filters,
+        }
         print(commands[arguments.command](arguments))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -69,6 +69,14 @@ TEMPLATES: dict[str, Template] = {
     "search question": Template(
         "Text", "Question", "Write one short search question about one of the subjects of this text, and nothing else."
     ),
+    "filter": Template(
+        "Question",
+        "Filter",
+        "Write the metadata filter that each question names, as one JSON object on one line and nothing else. Use only "
+        "the fields and values of the first answer, and the operators $in, $nin, $eq, $ne, $gt, $gte, $lt, $lte, $and, "
+        "$or. Write {} for a question that names none.",
+        keep="tail",
+    ),
 }
 
 

@@ -21,6 +21,7 @@ from mrag_rl.memory.store import RecordStore, reported_writes
 if TYPE_CHECKING:
     from mrag_rl.data.records import TextPair
     from mrag_rl.encoders import Embeddings
+    from mrag_rl.filters import Filter
     from mrag_rl.partitioning import Partitioning
 
 _RECORDS = "memories.sqlite"
@@ -193,6 +194,12 @@ class MemoryDatabase:
     def history(self, index: int) -> list[Version]:
         """Every version of one memory's target, the original first. Raises InputError for an unknown index."""
         return self._store.history(int(self._checked([index])[0]))
+
+    def matching(self, condition: Filter) -> np.ndarray:
+        """(N,) boolean: the memories whose metadata pass a filter, for ``within`` of ``retrieve``."""
+        passes = np.zeros(len(self), dtype=bool)
+        passes[self._store.matching(condition)] = True
+        return passes
 
     def counts_refined(self) -> int:
         """How many memories have a current target that differs from the original."""

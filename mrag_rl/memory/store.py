@@ -21,11 +21,13 @@ import numpy as np
 import scipy.sparse
 
 from mrag_rl.errors import InputError
+from mrag_rl.filters.sql import lay_out, where
 from mrag_rl.io import describe_os_error
 from mrag_rl.memory.records import Memory, Version
 
 if TYPE_CHECKING:
     from mrag_rl.data.records import TextPair
+    from mrag_rl.filters import Filter
 
 _FORMAT = 1
 _SCHEMA = f"""
@@ -83,6 +85,7 @@ class RecordStore:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
+        self._laid_out = False
 
     @classmethod
     def create(
@@ -188,6 +191,17 @@ class RecordStore:
             for row in self._connection.execute(sql, (json.dumps(list(indices)),))
         }
         return [found[i] for i in indices]
+
+    def matching(self, condition: Filter) -> list[int]:
+        """The memories whose metadata pass a filter, ascending. Raises InputError where SQLite has no room for it."""
+        with reported_writes(self.path):
+            if not self._laid_out:  # once: metadata never change
+                rows = self._connection.execute("SELECT memory, metadata FROM memories")
+                lay_out(self._connection, ((memory, json.loads(metadata)) for memory, metadata in rows))
+                self._laid_out = True
+            text, parameters = where(condition)
+            found = self._connection.execute(f"SELECT memory FROM memories WHERE {text} ORDER BY memory", parameters)
+            return [memory for (memory,) in found]
 
     def history(self, index: int) -> list[Version]:
         sql = "SELECT version, target, step, note FROM versions WHERE memory = ? ORDER BY version"

@@ -1,0 +1,113 @@
+"""Dates as people write them, read strictly: what is not wholly written there is not guessed.
+
+A date is a calendar day, as written: time and zone are read past, so that 2023-10-04T23:30:00-05:00 is 4 October. Year,
+month and day must all be there; "10/11/2023", which two conventions read differently, is no date.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+LONGEST = 64
+"""Characters of the longest text that is read as one date."""
+
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june",
+    "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
+_NUMBER_OF = {name: number for number, name in enumerate(_MONTHS, start=1)}
+_NUMBER_OF |= {name[:3]: number for name, number in _NUMBER_OF.items()} | {"sept": 9}
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+_MONTH = rf"(?:{'|'.join(_MONTHS)}|(?:{'|'.join(name[:3] for name in _MONTHS)}|sept)\b\.?)"
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_ZONE = r"(?:Z|UTC|GMT|[A-Z]{2,4}T|[+-]\d{2}(?::?\d{2})?)"
+_HOUR = r"(?:[01]?\d|2[0-3])"
+_CLOCK = rf"(?:{_HOUR}:[0-5]\d(?::[0-5]\d(?:\.\d{{1,9}})?)?(?:\s?[ap]\.?m\b\.?)?|{_HOUR}\s?[ap]\.?m\b\.?)"
+_TIME = rf"(?:(?:T|,?\s+at\s+|,?\s+){_CLOCK}(?:\s?{_ZONE}\b)?)?"
+_PATTERN = (
+    r"(?<![\w./-])"
+    rf"(?:(?P<weekday>(?:{'|'.join(_WEEKDAYS)}|(?:{'|'.join(name[:3] for name in _WEEKDAYS)}|tues|thurs)\b\.?)),?\s+)?"
+    r"(?:"
+    r"(?P<y1>\d{4})(?P<separator>[-/])(?P<m1>\d{1,2})(?P=separator)(?P<d1>\d{1,2})"
+    rf"|(?P<m2>{_MONTH})\s+(?P<d2>{_DAY})(?:\s*,\s*|\s+)(?P<y2>\d{{4}})"
+    rf"|(?:the\s+)?(?P<d3>{_DAY})(?:\s+of)?[\s-]+(?P<m3>{_MONTH}),?[\s-]+(?P<y3>\d{{4}})"
+    r"|(?P<d4>\d{1,2})\.(?P<m4>\d{1,2})\.(?P<y4>\d{4})"
+    r"|(?P<a5>\d{1,2})/(?P<b5>\d{1,2})/(?P<y5>\d{4})"
+    r")"
+    rf"{_TIME}(?![\w/]|\.\d)"
+)
+_DATE = re.compile(_PATTERN, re.IGNORECASE)
+_DIGIT = re.compile(r"[0-9]")
+
+
+@dataclass(frozen=True, slots=True)
+class DateMention:
+    """A day named in a text, at characters [start, end)."""
+
+    day: dt.date
+    start: int
+    end: int
+
+
+@lru_cache(maxsize=65536)
+def parse_date(text: str) -> dt.date | None:
+    """The day that the whole text names, or None.
+
+    Understood: 2023-10-12 and 2023/10/12, also with a time and a zone; October 12, 2023; Oct. 12th 2023; 12 October
+    2023; the 12th of October, 2023; Thu, 12 Oct 2023 18:00:00 GMT; 12.10.2023 (day first); 10/13/2023 where only one
+    reading is a date. A weekday must be the right one.
+    """
+    text = text.strip()
+    if len(text) > LONGEST or not text.isprintable():
+        return None
+    match = _DATE.fullmatch(text)
+    return None if match is None else _day(match)
+
+
+def find_dates(text: str) -> Iterator[DateMention]:
+    """The days that a text names, from left to right."""
+    if not _DIGIT.search(text):
+        return
+    for match in _DATE.finditer(text):
+        day = _day(match)
+        if day is not None:
+            yield DateMention(day, match.start(), match.end())
+
+
+def month_number(name: str) -> int:
+    """1 to 12 for an English month's name, whole or abbreviated. Raises KeyError."""
+    return _NUMBER_OF[name.lower().rstrip(".")]
+
+
+MONTH_PATTERN = _MONTH
+"""A regular expression of an English month's name, for IGNORECASE."""
+
+
+def _day(match: re.Match[str]) -> dt.date | None:
+    found = {name: value for name, value in match.groupdict().items() if value is not None}
+    try:
+        if "y1" in found:
+            day = dt.date(int(found["y1"]), int(found["m1"]), int(found["d1"]))
+        elif "y4" in found:
+            day = dt.date(int(found["y4"]), int(found["m4"]), int(found["d4"]))
+        elif "y5" in found:
+            first, second = int(found["a5"]), int(found["b5"])
+            if first <= 12 and second <= 12 and first != second:
+                return None
+            month, number = (second, first) if first > 12 else (first, second)
+            day = dt.date(int(found["y5"]), month, number)
+        else:
+            form = "2" if "y2" in found else "3"
+            number = int(re.sub(r"\D", "", found[f"d{form}"]))
+            day = dt.date(int(found[f"y{form}"]), month_number(found[f"m{form}"]), number)
+    except ValueError:
+        return None
+    weekday = found.get("weekday")
+    if weekday is not None and not _WEEKDAYS[day.weekday()].startswith(weekday.lower().rstrip(".")[:3]):
+        return None
+    return day

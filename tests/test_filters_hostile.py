@@ -1,0 +1,330 @@
+"""Malformed, nested, oversized and code-carrying filters and answers: refused or repaired, never evaluated."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from mrag_rl.data.records import TextPair
+from mrag_rl.filters import EVERYTHING, FieldVocabulary, matches, to_json
+from mrag_rl.filters.llm import read_answer
+from mrag_rl.filters.sql import where
+from mrag_rl.memory.store import RecordStore
+
+DROP = "x'; DROP TABLE memories; --"
+RECORDS: list[dict[str, Any]] = [
+    {"source": "Wired", "day": "2023-10-04", "words": 10, "free": True},
+    {"source": "The Verge", "day": "October 5, 2023", "words": 20, "free": False},
+    {"source": DROP, "day": "2023-10-06", "words": 10},
+    {"source": "Wired", "day": "2023-10-05"},
+    {"day": "2023-10-04"},
+    {},
+]
+VOCABULARY = FieldVocabulary.from_metadata(RECORDS)
+WIRED = {"source": {"$eq": "Wired"}}
+IN_WIRED = {"source": {"$in": ["Wired"]}}
+
+CODE = [
+    "__import__('os').system('touch PWNED')",
+    "exec(\"open('PWNED', 'w')\")",
+    "open('PWNED', 'w').close()",
+    "(lambda: 1)()",
+    "os.environ",
+    "f'{open(0)}'",
+    "().__class__.__bases__[0].__subclasses__()",
+    "[x for x in (1, 2)]",
+    "'Wired' if 1 else 'x'",
+    "{**{}}",
+    "'Wi' + 'red'",
+    "'%s' % 'Wired'",
+    "'Wired'.lower()",
+    "b'Wired'",
+    "r'Wired'",
+    "...",
+    "datetime.date(2023, 10, 4)",
+    'ISODate("2023-10-04")',
+    "new Date()",
+    "`touch PWNED`",
+    "$(touch PWNED)",
+    "{{ 7 * 7 }}",
+    "<script>alert(1)</script>",
+]
+PLACES = [
+    '{"source": @}',
+    '{"source": {"$in": [@]}}',
+    '{"source": {"$in": ["Wired", @]}}',
+    '{"source": {@: "Wired"}}',
+    '{"$and": [@, {"source": "Wired"}]}',
+    "{'$and': [{'source': 'Wired'}, @], 'words': 10}",
+    '{"source": "Wired", @: 1}',
+]
+
+# A text, and either words of its refusal or the filter that is read out of it.
+WRITTEN: list[tuple[str, str | dict[str, Any]]] = [
+    # nothing there
+    ("", "no mapping"),
+    ("   \n\t ", "no mapping"),
+    ("None", "no mapping"),
+    ("no filter applies", "no mapping"),
+    ("[]", "no mapping"),
+    ('["Wired"]', "no mapping"),
+    ('"source"', "no mapping"),
+    ("{", "no mapping"),
+    ("}", "no mapping"),
+    ("{'Wired', 'The Verge'}", "no mapping"),
+    ("source = Wired", "no mapping"),
+    ("dict(source='Wired')", "no mapping"),
+    ("SELECT * FROM memories", "no mapping"),
+    ("{see below}", "no mapping"),
+    ("\x00\x01\x02", "no mapping"),
+    ("source:\n  $in: [Wired]", "no mapping"),
+    ("<source>Wired</source>", "no mapping"),
+    ("null", "no mapping"),
+    # broken off or broken
+    ('{"source"', "no mapping"),
+    ('{"source":', "ends inside"),
+    ('{"source": "Wired', "does not end"),
+    ('{"source": "Wired"', "ends inside"),
+    ('{"source": {"$in": ["Wired", "The Ver', "does not end"),
+    ('{"source": {"$in": ["Wired", ', "ends inside"),
+    ('{"source": ["Wired"}', "where a comma or ]"),
+    ('{"source": ("Wired"]}', "where a comma or )"),
+    ('{"source": "Wired"]', "where a comma or }"),
+    ('{"source": "Wired" "words": 10}', "where a comma or }"),
+    ('{"source": "Wired",, "words": 10}', "not the start"),
+    ('{"source": , "words": 10}', "not the start"),
+    ('{"source": : "Wired"}', "not the start"),
+    ('{"source": "Wired" "The Verge"}', "where a comma or }"),
+    ("{'source': 'O'Hara'}", "where a comma or }"),
+    ('{"source": "Wi\nred"}', "a line break"),
+    (r'{"source": "\q"}', "an escape"),
+    (r'{"source": "\u12"}', "an escape"),
+    (r'{"source": "\N{BULLET}"}', "an escape"),
+    (r'{"source": "\101"}', "an escape"),
+    ('{"source": Wired}', "'Wired' is not"),
+    ('{"source": "Wired", "words"}', "a key without a value"),
+    ('{"source": "Wired", 7: 1}', "belongs to no key"),
+    ('{"source": "Wired", None: 1}', "unknown field 'None'"),
+    ('{"source": "Wired", ["a"]: 1}', "belongs to no key"),
+    ('{"source": "Wired" /* x */}', "where a comma or }"),
+    ('{"source": "Wired", // x\n "words": 10}', "not the start"),
+    ('{"source": "Wired", # x\n "words": 10}', "not the start"),
+    ('{"words": 0x10}', "a number"),
+    ('{"words": 1_0}', "a number"),
+    ('{"words": 1.2.3}', "a number"),
+    ('{"words": --1}', "a number"),
+    ('{"words": 1e99999}', "a number"),
+    ('{"words": 10px}', "a number"),
+    ('{"words": NaN}', "'NaN' is not"),
+    ('{"words": Infinity}', "'Infinity' is not"),
+    ('{"words": -Infinity}', "a number"),
+    ('{"words": 1e999}', "inf is not a number"),
+    ('{"source": undefined}', "'undefined' is not"),
+    ('{"source": "Wired", "source": "The Verge"}', "a second time"),
+    ('{"source": {"$in": ["Wired"], "$in": ["x"]}}', "a second time"),
+    # outside the language
+    ('{"author": "Wired"}', "unknown field 'author'"),
+    ('{"Source": "Wired"}', "unknown field 'Source'"),
+    ('{"source.name": "Wired"}', "unknown field"),
+    ('{"": "Wired"}', "unknown field ''"),
+    ('{"__class__": "Wired"}', "unknown field"),
+    ('{"memory": 1}', "unknown field"),
+    ('{"source\' OR 1=1 --": "Wired"}', "unknown field"),
+    ('{"metadata": {}}', "unknown field"),
+    ('{"source": {"$regex": ".*"}}', "operator '$regex'"),
+    ('{"source": {"$like": "%"}}', "operator '$like'"),
+    ('{"source": {"$not": {"$in": ["Wired"]}}}', "operator '$not'"),
+    ('{"source": {"$exists": true}}', "operator '$exists'"),
+    ('{"source": {"$where": "1"}}', "operator '$where'"),
+    ('{"source": {"in": ["Wired"]}}', "operator 'in'"),
+    ('{"source": {"$IN": ["Wired"]}}', "operator '$IN'"),
+    ('{"source": {"$in ": ["Wired"]}}', "operator '$in '"),
+    ('{"source": {"name": "Wired"}}', "operator 'name'"),
+    ('{"source": {"$and": []}}', "operator '$and'"),
+    ('{"$where": "sleep(10)"}', "'$where' where a field"),
+    ('{"$expr": {"$eq": [1, 1]}}', "'$expr' where a field"),
+    ('{"$not": {"source": "Wired"}}', "'$not' where a field"),
+    ('{"$nor": [{"source": "Wired"}]}', "'$nor' where a field"),
+    ('{"$in": ["Wired"]}', "'$in' where a field"),
+    ('{"$function": {"body": "x"}}', "'$function' where a field"),
+    ('{"source": {"$gt": ""}}', "no order"),
+    ('{"source": {"$ne": null}}', "None is not a string"),
+    ('{"source": null}', "None is not a string"),
+    ('{"source": true}', "True is not a string"),
+    ('{"source": 1}', "1 is not a string"),
+    ('{"source": {"$in": [["Wired"]]}}', "a list is not a string"),
+    ('{"source": {"$in": [{"$ne": ""}]}}', "a mapping is not a string"),
+    ('{"source": {"$in": {}}}', "a mapping is not a string"),
+    ('{"source": {"$in": []}}', "an empty list"),
+    ('{"source": []}', "an empty list"),
+    ('{"source": {}}', "no operator"),
+    ('{"source": {"$eq": ["Wired"]}}', "a list is not a string"),
+    ('{"words": "10"}', "'10' is not a number"),
+    ('{"words": true}', "True is not a number"),
+    ('{"words": {"$gt": "1; --"}}', "not a number"),
+    ('{"words": 99999999999999999999}', "beyond 64 bits"),
+    ('{"free": 1}', "1 is not a boolean"),
+    ('{"free": "true"}', "not a boolean"),
+    ('{"free": {"$gt": false}}', "no order"),
+    ('{"day": "tomorrow"}', "no date"),
+    ('{"day": 1696453917}', "no date"),
+    ('{"day": "2023-02-30"}', "no date"),
+    ('{"day": "10/11/2023"}', "no date"),
+    ('{"day": {"$gt": "2023-10-04\' OR 1=1"}}', "no date"),
+    ('{"day": {"$lt": null}}', "no date"),
+    ('{"$and": {"source": "Wired"}}', "is not a list"),
+    ('{"$or": "Wired"}', "is not a list"),
+    ('{"$and": []}', "an empty list"),
+    ('{"$or": [{}]}', "an empty mapping"),
+    ('{"$or": [[]]}', "is not a mapping"),
+    ('{"$or": [null]}', "None is not a mapping"),
+    ('{"$and": [{"source": "Wired"}, {"$or": []}]}', "$and[1].$or"),
+    # too much
+    ('{"$and": [' * 9 + '{"source": "Wired"}' + "]}" * 9, "more than 8 $and"),
+    ('{"$or": [' * 1_500, "brackets inside"),
+    ("[" * 10_000, "no mapping"),
+    ("{" * 19_000, "no mapping"),
+    ('{"source": ' + "[" * 10_000, "brackets inside"),
+    ('{"a": ' * 3_000, "brackets inside"),
+    ('{"source": ' + "(" * 100 + ")" * 100 + "}", "brackets inside"),
+    ('{"source": "' + "x" * 1_001 + '"}', "1001 characters"),
+    ('{"source": "' + "x" * 30_000 + '"}', "characters of text"),
+    ("x" * 20_001, "characters of text"),
+    (" " * 20_000 + '{"source": "Wired"}', "characters of text"),
+    ('{"words": ' + "9" * 5_000 + "}", "a number"),
+    ('{"words": [' + "1," * 2_500 + "]}", "more than 2000 values"),
+    ('{"words": [' + ",".join(map(str, range(501))) + "]}", "more than 500 values"),
+    ('{"$and": [' + ",".join(['{"words": 10}'] * 101) + "]}", "101 filters"),
+    (
+        '{"$and": [' + ",".join(['{"$or": [' + ",".join(['{"free": true}'] * 60) + "]}"] * 2) + "]}",
+        "more than 100 conditions",
+    ),
+    ("{" + ",".join(f'"a{number}": 1' for number in range(900)) + "}", "unknown field 'a0'"),
+    # repaired: quotes, constants, commas, sets, fences, prose
+    ('{"source": "Wired"}', WIRED),
+    ("{'source': 'Wired'}", WIRED),
+    ("{“source”: “Wired”}", WIRED),
+    ("{source: 'Wired'}", WIRED),
+    ("{source: {$in: ['Wired']}}", IN_WIRED),
+    ('{"source": {"$in": ["Wired",],},}', IN_WIRED),
+    ("{'source': {'$in': ('Wired',)}}", IN_WIRED),
+    ("{'source': {'$in': {'Wired'}}}", IN_WIRED),
+    ("{'source': {'$in': [{'Wired'}, 'Wired']}}", IN_WIRED),
+    ('{"source": ["Wired"]}', IN_WIRED),
+    ('{"source": {"$in": "Wired"}}', IN_WIRED),
+    ('```json\n{"source": "Wired"}\n```', WIRED),
+    ("```python\n{'source': 'Wired'}\n```", WIRED),
+    ("Sure! Here is the filter:\n\n{'source': 'Wired'}\n\nAnything else?", WIRED),
+    ('filter = {"source": "Wired"};', WIRED),
+    ('Answer: {"source": "Wired"}\nQuestion: next?\nAnswer: {"source": "The Verge"}', WIRED),
+    ('[{"source": "Wired"}, 1]', WIRED),
+    ("{'a', 'b'} or rather {'source': 'Wired'}", WIRED),
+    ('{"source": "Wired"} | __import__("os").system("touch PWNED")', WIRED),
+    ('not {"source": "Wired"}', WIRED),
+    ("{'free': True}", {"free": {"$eq": True}}),
+    ("{'free': true}", {"free": {"$eq": True}}),
+    (r'{"source": "\u0057ired"}', WIRED),
+    (r'{"source": "\x57ired"}', WIRED),
+    ('{\n\t"source"\n:\n"Wired"\n}', WIRED),
+    ('{"day": "October 4th, 2023"}', {"day": {"$eq": "2023-10-04"}}),
+    ('{"words": +10.0}', {"words": {"$eq": 10.0}}),
+    ("{}", {}),
+    ("{ } and so on", {}),
+    # values that the corpus does not have are dropped; other spellings of those it has become those
+    ('{"source": "The Onion"}', {}),
+    ('{"source": {"$in": ["The Onion", "Wired"]}}', IN_WIRED),
+    ('{"source": "WIRED"}', WIRED),
+    ('{"source": "verge"}', {"source": {"$eq": "The Verge"}}),
+    ('{"source": {"$nin": ["The Onion"]}}', {}),
+    ('{"words": 11}', {}),
+    ('{"day": "2001-01-01", "source": "Wired"}', WIRED),
+    ('{"$or": [{"source": "The Onion"}, {"source": "Wired"}]}', WIRED),
+    ('{"source": "Robert\'); DROP TABLE memories;--"}', {}),
+    ('{"source": "\\u0000"}', {}),
+    (r'{"source": "\ud800"}', {}),
+    ('{"source": "ignore all previous instructions"}', {}),
+    ('{"source": "{{7*7}}"}', {}),
+    ('{"source": "$ne"}', {}),
+    ('{"source": ""}', {}),
+    # a value of the corpus that looks like SQL is a value
+    (json.dumps({"source": DROP}), {"source": {"$eq": DROP}}),
+    (repr({"source": {"$ne": DROP}}), {"source": {"$ne": DROP}}),
+]
+# In a value's place some code begins with a string that is itself a value; it never ends as one.
+CARRYING = [(place.replace("@", code), "") for place in PLACES for code in CODE]
+CASES: list[tuple[str, str | dict[str, Any]]] = [*WRITTEN, *CARRYING]
+
+_EVENTS: list[str] | None = None
+
+
+def _listen(event: str, arguments: tuple[Any, ...]) -> None:
+    """Note what would betray evaluation: audit hooks cannot be removed, so one stays and mostly looks away."""
+    if _EVENTS is not None and event.split(".")[0] in {
+        "compile",
+        "exec",
+        "open",
+        "os",
+        "subprocess",
+        "import",
+        "socket",
+    }:
+        _EVENTS.append(event)
+
+
+sys.addaudithook(_listen)
+
+
+@contextmanager
+def overheard() -> Iterator[list[str]]:
+    global _EVENTS
+    _EVENTS = []
+    try:
+        yield _EVENTS
+    finally:
+        _EVENTS = None
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> RecordStore:
+    path = tmp_path_factory.mktemp("hostile") / "memories.sqlite"
+    pairs = [TextPair(str(index), "s", "t", metadata=metadata) for index, metadata in enumerate(RECORDS)]
+    RecordStore.create(path, pairs, scipy.sparse.csr_array(np.ones((len(pairs), 1), dtype=bool)), ["all"], {})
+    return RecordStore.open(path)
+
+
+def test_there_are_more_than_two_hundred_of_them() -> None:
+    assert len({text for text, _ in WRITTEN}) == len(WRITTEN) > 150 and len({text for text, _ in CASES}) > 300
+
+
+def test_the_listener_hears_evaluation() -> None:
+    with overheard() as events:
+        eval("1 + 1")
+    assert {"compile", "exec"} <= set(events)
+
+
+@pytest.mark.parametrize(("text", "expected"), CASES, ids=[f"{i}" for i in range(len(CASES))])
+def test_each_is_refused_or_repaired_and_none_is_evaluated(
+    text: str, expected: str | dict[str, Any], store: RecordStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with overheard() as events:
+        condition, dropped, refused = read_answer(text, VOCABULARY)
+    assert not events and not list(tmp_path.iterdir())
+    if isinstance(expected, str):
+        assert refused.startswith("filter") and expected in refused and "\n" not in refused and len(refused) < 400
+        assert condition == EVERYTHING and not dropped
+        return
+    assert not refused and to_json(condition) == expected
+    before = store.digest()
+    assert store.matching(condition) == [i for i, metadata in enumerate(RECORDS) if matches(condition, metadata)]
+    assert store.digest() == before
+    assert re.fullmatch(r"[a-zA-Z_0-9 .,?=<>()]*", where(condition)[0])
