@@ -58,7 +58,7 @@ def evaluate_retrieval(
     wanted = _chosen(strategies, queries, queries_path)
     if fetch < 1:
         raise InputError(f"--fetch is {fetch}; give 1 or more")
-    store = _Store(encoder, embeddings or output.parent / "embeddings", progress)
+    store = EmbeddingStore(encoder, embeddings or output.parent / "embeddings", progress)
 
     texts, asked = [document.text for document in documents], [query.text for query in queries]
     retriever = MultiAspectRetriever(
@@ -145,7 +145,7 @@ def _chosen(strategies: Sequence[str] | None, queries: Sequence[Query], path: Pa
     return list(dict.fromkeys(strategies))
 
 
-class _Store:
+class EmbeddingStore:
     """Encodes texts, or finds on disk what the same encoder made of the same texts before."""
 
     def __init__(self, encoder: TransformerEncoder, folder: Path, progress: bool) -> None:

@@ -1,0 +1,200 @@
+"""What does each choice in multi-head retrieval bring?
+
+    python -m benchmarks.retrieval_ablations [--documents D.jsonl --queries Q.jsonl] [--embeddings DIR]
+
+Layer (first, middle, last), pooling, vote rule, summed or single votes, importance (exact, sampled, none), number of
+heads kept, and the parts of `late_interaction`. Printed are weighted success ratios (2:1) at three documents fetched
+for each aspect, 32 at most: means over the numbers of aspects, for every other query (the development half) and for the
+rest, and their ratio to the strategy as it is. Vectors are kept in DIR and found again. Without files, the bundled
+articles are searched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from mrag_rl.data.multi_aspect import load_documents, load_queries
+from mrag_rl.data.world.articles import make_articles
+from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.evaluation.retrieval import EmbeddingStore
+from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
+from mrag_rl.retrieval import strategies
+from mrag_rl.retrieval.importance import importance_scores, sampled_importance_scores
+from mrag_rl.retrieval.strategies import EncodedQueries, MultiAspectRetriever, Parts
+
+FETCH = 32
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", type=Path)
+    parser.add_argument("--queries", type=Path)
+    parser.add_argument("--embeddings", type=Path, default=Path("runs/embeddings"))
+    parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
+    parser.add_argument("--max-length", type=int, help="tokens in a window")
+    arguments = parser.parse_args()
+
+    if arguments.documents and arguments.queries:
+        documents = load_documents(arguments.documents)
+        queries = load_queries(arguments.queries, documents)
+    else:
+        documents, queries = make_articles(seed=0)
+    place = {document.id: i for i, document in enumerate(documents)}
+    relevant = [[place[identifier] for identifier in query.relevant] for query in queries]
+    categories = [document.category for document in documents]
+    aspects = np.array([len(some) for some in relevant])
+    development = np.zeros(len(queries), bool)
+    for n in np.unique(aspects):
+        development[np.flatnonzero(aspects == n)[::2]] = True
+
+    def encoded(layers: Sequence[int], pooling: str | None) -> tuple[Embeddings, Parts, EncodedQueries]:
+        encoder = TransformerEncoder.load(
+            arguments.encoder, layer=[*layers], pooling=pooling, max_length=arguments.max_length
+        )
+        store = EmbeddingStore(encoder, arguments.embeddings, progress=True)
+        texts, asked = [document.text for document in documents], [query.text for query in queries]
+        return (
+            store.encode(texts),
+            store.sentences(texts),
+            EncodedQueries(store.encode(asked), store.sentences(asked)),
+        )
+
+    def scores(retriever: MultiAspectRetriever, asked: EncodedQueries, strategy: str) -> np.ndarray:
+        """Development half, other half: (2,)."""
+        values = weighted_success(success_ratios(retriever.rank(asked, strategy, FETCH).indices, relevant, categories))
+        at = values[np.arange(len(queries)), np.minimum(3 * aspects, values.shape[1]) - 1]
+        means = [[at[(aspects == n) & half].mean() for n in np.unique(aspects)] for half in (development, ~development)]
+        return np.array([np.mean(half) for half in means])
+
+    def table(title: str, rows: dict[str, Callable[[], np.ndarray]]) -> None:
+        print(f"\n| {title} | development | other half | ratio |\n|---|---:|---:|---:|")
+        first = None
+        for name, row in rows.items():
+            half = row()
+            first = half if first is None else first
+            print(f"| {name} | {half[0]:.3f} | {half[1]:.3f} | {half.mean() / first.mean():.2f} |", flush=True)
+
+    depth = TransformerEncoder.load(arguments.encoder).model.config.get_text_config().num_hidden_layers
+    layers = [0, depth // 2, depth - 1]
+    whole, sentences, asked = encoded(layers, None)
+    heads = whole.heads.shape[1] // len(layers)
+
+    def kept(spaces: np.ndarray) -> tuple[Embeddings, Parts, EncodedQueries]:
+        def cut(embeddings: Embeddings) -> Embeddings:
+            return Embeddings(embeddings.standard, embeddings.heads[:, spaces], embeddings.norms[:, spaces])
+
+        assert asked.sentences is not None
+        cut_sentences = Parts(cut(asked.sentences.embeddings), asked.sentences.owners)
+        return (
+            cut(whole),
+            Parts(cut(sentences.embeddings), sentences.owners),
+            EncodedQueries(cut(asked.whole), cut_sentences),
+        )
+
+    last = kept(np.arange(2 * heads, 3 * heads))
+    retriever = MultiAspectRetriever(last[0], last[1])
+    compared = ("mrag", "segment_mrag", "late_interaction")
+
+    def on(parts: tuple[Embeddings, Parts, EncodedQueries], strategy: str, **options: bool) -> np.ndarray:
+        return scores(MultiAspectRetriever(parts[0], parts[1], **options), parts[2], strategy)
+
+    for strategy in compared:
+        by_layer = {
+            f"layer {layer + 1} of {depth}": kept(np.arange(i * heads, (i + 1) * heads))
+            for i, layer in reversed([*enumerate(layers)])
+        }
+        rows = {name: (lambda parts=parts, s=strategy: on(parts, s)) for name, parts in by_layer.items()}
+        rows["all three"] = lambda s=strategy: on((whole, sentences, asked), s)
+        table(f"{strategy}: layer", rows)
+    mean_pooled = encoded([depth - 1], "mean")
+    for strategy in compared:
+        table(
+            f"{strategy}: pooling of heads",
+            {
+                "the encoder's own": lambda strategy=strategy: on(last, strategy),
+                "mean": lambda strategy=strategy: on(mean_pooled, strategy),
+            },
+        )
+    table(
+        "vote rule",
+        {name: lambda name=name: on(last, name) for name in ("mrag", "mrag_decay", "mrag_distance")},
+    )
+    for strategy in ("mrag", "segment_mrag"):
+        table(
+            f"{strategy}: votes",
+            {
+                "summed": lambda strategy=strategy: on(last, strategy),
+                "single": lambda strategy=strategy: on(last, strategy, single=True),
+            },
+        )
+
+    def with_importance(scores_of: np.ndarray, strategy: str) -> np.ndarray:
+        changed = MultiAspectRetriever(last[0], last[1])
+        changed.importance = scores_of  # type: ignore[misc]  # a cached property: this is its cache
+        return scores(changed, last[2], strategy)
+
+    exact = importance_scores(last[0])
+    rules = {"exact": exact}
+    rules |= {f"sampled, {count} a document": sampled_importance_scores(last[0], count) for count in (1, 10, 100)}
+    rules["none"] = np.ones(heads)
+    for strategy in ("mrag", "segment_mrag"):
+        table(
+            f"{strategy}: importance",
+            {name: lambda rule=rule, s=strategy: with_importance(rule, s) for name, rule in rules.items()},
+        )
+    exact_seconds = _seconds(lambda: importance_scores(last[0]))
+    for count in (1, 10, 100):
+        ratio = _seconds(lambda count=count: sampled_importance_scores(last[0], count)) / exact_seconds
+        off = np.abs(rules[f"sampled, {count} a document"] / exact - 1).max()
+        print(f"exact importance is {ratio:.0f}x faster than {count} samples a document, which are off by {off:.2%}")
+
+    order = np.argsort(-retriever.importance, kind="stable")
+    for strategy in compared:
+        table(
+            f"{strategy}: heads of most importance kept",
+            {
+                str(count): lambda count=count, s=strategy: on(kept(2 * heads + np.sort(order[:count])), s)
+                for count in sorted({heads, heads * 3 // 4, heads // 2, heads // 4, 1}, reverse=True)
+            },
+        )
+
+    def late(**constants: float) -> np.ndarray:
+        before = {name: getattr(strategies, name) for name in constants}
+        try:
+            for name, value in constants.items():
+                setattr(strategies, name, value)
+            return on(last, "late_interaction")
+        finally:
+            for name, value in before.items():
+                setattr(strategies, name, value)
+
+    ones = Parts(last[0], np.arange(len(documents)))  # Every document is its own only sentence
+    rows = {"as it is": lambda: on(last, "late_interaction")}
+    rows["whole documents only"] = lambda: on((last[0], ones, last[2]), "late_interaction")
+    rows |= {
+        f"the standard space weighs {share:g} of all heads": lambda share=share: late(STANDARD_SHARE=share)
+        for share in (0, 0.5, 1)
+    }
+    rows |= {
+        f"temperature {value:g}": lambda value=value: late(TEMPERATURE=value) for value in (0.01, 0.02, 0.04, 0.06)
+    }
+    table("late_interaction: its parts", rows)
+
+
+def _seconds(work: Callable[[], object], repeats: int = 5) -> float:
+    taken = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - start)
+    return median(taken)
+
+
+if __name__ == "__main__":
+    main()
