@@ -24,7 +24,7 @@ from mrag_rl.retrieval.segments import split_all, split_sentences
         ("J. R. R. Tolkien wrote it. C. S. Lewis read it.", ["J. R. R. Tolkien wrote it.", "C. S. Lewis read it."]),
         ("Red vs. blue, e.g. in No. 5 (cf. Fig. 2).", ["Red vs. blue, e.g. in No. 5 (cf. Fig.", "2)."]),
         ("About (ca. 1900) it fell.", ["About (ca. 1900) it fell."]),
-        ("It is 3.5 m long; see a.b.com for 1.000.000 more.", ["It is 3.5 m long; see a.b.com for 1.000.000 more."]),
+        ("It is 3.5 m long, costs 1.000.000 at a.b.com.", ["It is 3.5 m long, costs 1.000.000 at a.b.com."]),
         # Words that only end like an abbreviation do end a sentence.
         ("We ate a maca. They ate a tomato. It was First. Then last.",
          ["We ate a maca.", "They ate a tomato.", "It was First.", "Then last."]),
