@@ -51,7 +51,6 @@ _NEGATION = re.compile(
 _LIST = re.compile(
     rf"[\"'”’]?\s*(?:,|,?\s*\b(?:or|and|nor)\b(?:\s+(?:by|from|in|on)\b)?)\s*{_ARTICLE}{_QUOTE}$", re.IGNORECASE
 )
-_SENTENCE = re.compile(r"(?:^|[.!?:;\n])[\s\"'“”‘’(]*$")
 _BEFORE = re.compile(
     r"\b(?:(?P<lte>until|till|up to|through|on or before|no later than|not after|not later than|by the end of)"
     r"|(?P<gte>since|on or after|no earlier than|not before|not earlier than|starting|beginning|as of)"
@@ -106,9 +105,15 @@ class RuleExtractor:
         self.vocabulary = vocabulary
         self._names: dict[tuple[str, ...], _Name] = {}
         self._lengths: dict[str, list[int]] = {}
+        self._beside: dict[str, tuple[re.Pattern[str], re.Pattern[str]]] = {}
         for field in vocabulary:
             if field.type == "string" and field.facet:
                 self._learn(field)
+                words = r"[\s_]+".join(map(re.escape, key(field.name))) or r"(?!)"
+                self._beside[field.name] = (
+                    re.compile(rf"\b{words}(?:\s+(?:is|of)|\s*[:=])?\s+{_QUOTE}$", re.IGNORECASE),
+                    re.compile(rf"[\"'”’]?\s+{words}\b", re.IGNORECASE),
+                )
         self._date_fields = [field for field in vocabulary if field.type == "date"]
 
     def _learn(self, field: Field) -> None:
@@ -181,7 +186,7 @@ class RuleExtractor:
         if capitals or (without_capitals and several):
             # Without its article "The Age" is "Age", a word like any other.
             lacks_article = not several and _article_missing(name, own)
-            starts_sentence = not several and own[0] is content[0][0] and bool(_SENTENCE.search(text[:start]))
+            starts_sentence = not several and own[0] is content[0][0] and _starts_sentence(text, start)
             inside_longer = not several and _inside_longer(text, words, position, length)
             if not (lacks_article or starts_sentence or inside_longer):
                 return True
@@ -191,9 +196,8 @@ class RuleExtractor:
 
     def _field_beside(self, text: str, field: str, start: int, end: int) -> bool:
         """Whether the field is named beside the mention: "category sports", "the sports category"."""
-        words = r"[\s_]+".join(map(re.escape, key(field)))
-        before = re.search(rf"\b{words}(?:\s+(?:is|of)|\s*[:=])?\s+{_QUOTE}$", text[max(0, start - 60) : start], re.I)
-        return bool(before or re.match(rf"[\"'”’]?\s+{words}\b", text[end:], re.I))
+        before, after = self._beside[field]
+        return bool(before.search(text[max(0, start - _LOOK_BACK) : start]) or after.match(text, end))
 
     def _of_values(self, mentions: Sequence[_Mention]) -> tuple[list[Filter], list[str]]:
         wanted: dict[str, dict[str, None]] = {}
@@ -327,9 +331,16 @@ def _inside_longer(text: str, words: Sequence[Token], position: int, length: int
             return True
     if position and text[words[position - 1].end : words[position].start] == " ":
         previous = words[position - 1]
-        if previous.text[0].isupper() and not _SENTENCE.search(text[: previous.start]):
+        if previous.text[0].isupper() and not _starts_sentence(text, previous.start):
             return True
     return False
+
+
+def _starts_sentence(text: str, start: int) -> bool:
+    position = start - 1
+    while position >= 0 and text[position] in " \t\"'“”‘’(":
+        position -= 1
+    return position < 0 or text[position] in ".!?:;\n"
 
 
 def _negated(text: str, start: int, end: int, earlier: Sequence[_Mention]) -> bool:

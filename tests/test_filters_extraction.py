@@ -1,0 +1,472 @@
+"""Vocabularies of a corpus, filters read out of questions by rules and by a language model, and their evaluation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import evaluate
+from mrag_rl.data.records import Document
+from mrag_rl.errors import InputError
+from mrag_rl.filters import EVERYTHING, FieldVocabulary, LLMExtractor, RuleExtractor, parse_filter, to_json
+from mrag_rl.filters.language import conditions
+from mrag_rl.filters.llm import examples
+from mrag_rl.filters.names import aliases
+from mrag_rl.filters.scoring import agreement, atoms, cost, only_known
+from mrag_rl.generation import Prompt, Usage
+
+SOURCES = [
+    "The Harbour Post", "Meridian", "The Tide", "NewsForge", "Northern Broadcasting - Sport",
+    "Northern Broadcasting - Arts", "Cnx | World Trade Leader", "Deep Field: The Boldest Papers", "PlayDaily.com",
+    "Rock & Root", "Morning Ledger",
+]  # fmt: skip
+DAYS = ["October 4, 2023", "October 5, 2023", "October 28, 2023", "November 6, 2023", "December 15, 2023"]
+
+
+def corpus() -> list[Document]:
+    """Three articles of every source: one a day, by turns, and by turns about sport and trade."""
+    return [
+        Document(
+            f"{source}-{copy}",
+            "Text.",
+            title=f"Title {number} {copy}",
+            category=["sport", "trade"][(number + copy) % 2],
+            metadata={"source": source, "published_at": DAYS[(number + copy) % 5], "words": 100 * copy, "tags": None},
+        )
+        for number, source in enumerate(SOURCES)
+        for copy in range(3)
+    ]
+
+
+VOCABULARY = FieldVocabulary.from_documents(corpus())
+RULES = RuleExtractor(VOCABULARY)
+BROADCASTING = ["Northern Broadcasting - Arts", "Northern Broadcasting - Sport"]
+
+
+def read(question: str) -> dict[str, Any]:
+    found = to_json(RULES.extract([question])[0].filter)
+    for operators in found.values():
+        for name, values in operators.items():
+            if isinstance(values, list):
+                operators[name] = sorted(values)
+    return found
+
+
+# -- vocabulary ----------------------------------------------------------------------------------------------------
+
+
+def test_fields_and_values_come_from_the_documents() -> None:
+    assert {field.name: (field.type, field.facet) for field in VOCABULARY} == {
+        "title": ("string", False),
+        "category": ("string", True),
+        "source": ("string", True),
+        "published_at": ("date", True),
+        "words": ("number", True),
+    }
+    assert dict(VOCABULARY["source"].values or {}) == dict.fromkeys(SOURCES, 3)
+    assert {day.isoformat() for day in VOCABULARY["published_at"].values or ()} == {
+        "2023-10-04", "2023-10-05", "2023-10-28", "2023-11-06", "2023-12-15"
+    }  # fmt: skip
+    assert list(VOCABULARY["words"].values or ()) == [0, 100, 200]
+
+
+def test_a_field_of_mixed_types_or_of_objects_is_no_field() -> None:
+    found = FieldVocabulary.from_metadata(
+        [{"a": 1, "b": {"x": 1}, "c": True, "d": [1, 2], "e": None, "$f": 1, "g": "2023-10-04"},
+         {"a": "1", "b": "x", "c": False, "d": 3, "g": "soon"}]
+    )  # fmt: skip
+    assert {field.name: field.type for field in found} == {"c": "boolean", "d": "number", "g": "string"}
+    assert list(found["c"].values or ()) == [False, True] and list(found["d"].values or ()) == [1, 2, 3]
+
+
+def test_fields_come_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "fields.json"
+    path.write_text(
+        json.dumps(
+            {
+                "source": {"type": "string", "values": SOURCES},
+                "day": {"type": "date", "format": "%B %-d, %Y", "values": ["October 4, 2023"]},
+                "author": {},
+            }
+        )
+    )
+    found = FieldVocabulary.from_file(path)
+    assert list(found["source"].values or ()) == SOURCES and found["author"].values is None
+    (day,) = found["day"].values or ()
+    assert str(day) == "2023-10-04" and found["day"].written(day) == "October 4, 2023"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[]", "no fields"),
+        ("{}", "no fields"),
+        ('{"a": 1}', "field 'a' is not an object"),
+        ('{"$in": {}}', "cannot be a field's name"),
+        ('{"a": {"type": "text"}}', "choose one of string, number, date, boolean"),
+        ('{"a": {"kind": "string"}}', "unknown key 'kind'"),
+        ('{"a": {"values": []}}', '"values" is not a list of values'),
+        ('{"a": {"values": ["x", 1]}}', "1 is not a string"),
+        ('{"a": {"type": "date", "values": ["soon"]}}', "'soon' is not a date"),
+        ('{"a": {"format": 1}}', '"format" is not a string'),
+    ],
+)
+def test_a_bad_file_of_fields_is_named(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "fields.json").write_text(text)
+    with pytest.raises(InputError) as error:
+        FieldVocabulary.from_file(tmp_path / "fields.json")
+    assert says in str(error.value) and "fields.json" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_values_that_the_corpus_lacks_are_dropped_and_told() -> None:
+    def kept(written: dict[str, Any]) -> tuple[dict[str, Any], int]:
+        condition, dropped = VOCABULARY.keep_known(parse_filter(written, VOCABULARY))
+        return to_json(condition), len(dropped)
+
+    assert kept({"source": {"$in": ["Meridian", "The Onion"]}}) == ({"source": {"$in": ["Meridian"]}}, 1)
+    assert kept({"source": "The Onion"}) == ({}, 1)
+    assert kept({"source": "CNX"}) == ({"source": {"$eq": "Cnx | World Trade Leader"}}, 0)
+    assert kept({"source": {"$ne": "northern broadcasting"}})[0] == {"source": {"$nin": BROADCASTING}}
+    assert kept({"published_at": {"$in": ["2023-10-04", "2024-01-01"]}}) == (
+        {"published_at": {"$in": ["2023-10-04"]}}, 1
+    )  # fmt: skip
+    assert kept({"published_at": {"$gt": "2024-01-01"}}) == ({"published_at": {"$gt": "2024-01-01"}}, 0)
+    assert kept({"$or": [{"source": "The Onion"}, {"words": 100}]}) == ({"words": {"$eq": 100}}, 1)
+    assert kept({"$or": [{"source": {"$ne": "The Onion"}}, {"words": 100}]}) == ({}, 1)
+    assert kept({"$or": [{"source": "x"}, {"words": 7}]}) == ({}, 2)
+
+
+def test_a_name_has_its_shorter_forms() -> None:
+    assert aliases("The Tide") == ["The Tide", "Tide"]
+    assert set(aliases("Deep Field: The Boldest Papers")) == {"Deep Field: The Boldest Papers", "Deep Field"}
+    assert {"PlayDaily", "Play Daily"} <= set(aliases("PlayDaily.com"))
+    assert "Rock and Root" in aliases("Rock & Root")
+
+
+# -- rules ---------------------------------------------------------------------------------------------------------
+
+QUESTIONS: list[tuple[str, dict[str, Any]]] = [
+    # names and their other forms
+    ("What does Meridian say of the storm?", {"source": {"$in": ["Meridian"]}}),
+    ("Do 'Meridian' and \"The Harbour Post\" agree?", {"source": {"$in": ["Meridian", "The Harbour Post"]}}),
+    ("Did a Harbour Post article praise the bridge?", {"source": {"$in": ["The Harbour Post"]}}),
+    ("Is the Harbour Post's report of the flood right?", {"source": {"$in": ["The Harbour Post"]}}),
+    ("Was it Meridian’s view that the dam would hold?", {"source": {"$in": ["Meridian"]}}),
+    ("who won, according to meridian and newsforge?", {"source": {"$in": ["Meridian", "NewsForge"]}}),
+    ("what did morning ledger write of the flood?", {"source": {"$in": ["Morning Ledger"]}}),
+    ("What did MORNING LEDGER write of the flood?", {"source": {"$in": ["Morning Ledger"]}}),
+    ("Who, as News Forge has it, built the mill?", {"source": {"$in": ["NewsForge"]}}),
+    ("How does CNX see the merger?", {"source": {"$in": ["Cnx | World Trade Leader"]}}),
+    ("How does 'Cnx | World Trade Leader' see it?", {"source": {"$in": ["Cnx | World Trade Leader"]}}),
+    ("What has Deep Field found out?", {"source": {"$in": ["Deep Field: The Boldest Papers"]}}),
+    ("What has 'Deep Field: The Boldest Papers' found out?", {"source": {"$in": ["Deep Field: The Boldest Papers"]}}),
+    ("Which record did Rock and Root like?", {"source": {"$in": ["Rock & Root"]}}),
+    ("Who scored, if PlayDaily is right?", {"source": {"$in": ["PlayDaily.com"]}}),
+    ("What did Northern Broadcasting show?", {"source": {"$in": BROADCASTING}}),
+    ("What did Northern Broadcasting – Arts show?", {"source": {"$in": BROADCASTING[:1]}}),
+    ("Meridian, NewsForge, Meridian again: who is right?", {"source": {"$in": ["Meridian", "NewsForge"]}}),
+    # ordinary words are names only where they are meant so
+    ("How high is the tide?", {}),
+    ("How high was the Spring Tide of that year?", {}),
+    ("Who measured the Tide?", {"source": {"$in": ["The Tide"]}}),
+    ("Who died, according to the tide?", {"source": {"$in": ["The Tide"]}}),
+    ("Who died in the tide report?", {"source": {"$in": ["The Tide"]}}),
+    ("Meridian 500 members met. Who led them?", {}),
+    ("Where does the meridian run?", {}),
+    ("Meridian lines: where do they run?", {}),
+    ("Meridian reported a storm. Where?", {"source": {"$in": ["Meridian"]}}),
+    ("Which sport is the oldest?", {}),
+    ("Which sport articles name the mayor?", {"category": {"$in": ["sport"]}}),
+    ("Who is named in the trade category?", {"category": {"$in": ["trade"]}}),
+    ("Is there a harbour, post, or tide gauge?", {}),
+    ("What became of Harbour, Post and Sons?", {}),
+    ("Is Title 3 1 a title?", {}),
+    # exclusion
+    ("Who was praised, but not by Meridian?", {"source": {"$nin": ["Meridian"]}}),
+    ("Who was praised, but not by Meridian or The Tide?", {"source": {"$nin": ["Meridian", "The Tide"]}}),
+    ("Who was praised by anyone except for NewsForge?", {"source": {"$nin": ["NewsForge"]}}),
+    ("Who, in sources other than the Harbour Post, won?", {"source": {"$nin": ["The Harbour Post"]}}),
+    ("Who was praised by Meridian but not by NewsForge?", {"source": {"$in": ["Meridian"]}}),
+    ("Who was praised, not by Meridian but by NewsForge?", {"source": {"$in": ["NewsForge"]}}),
+    ("Not only by Meridian but by The Tide: who was praised?", {"source": {"$in": ["Meridian", "The Tide"]}}),
+    ("Likened to a king but not by Meridian, who was tried, as Meridian says?", {"source": {"$in": ["Meridian"]}}),
+    ("Did Meridian not report the storm?", {"source": {"$in": ["Meridian"]}}),
+    # dates
+    ("What happened on October 4, 2023?", {"published_at": {"$in": ["2023-10-04"]}}),
+    ("What happened on October 4th, 2023?", {"published_at": {"$in": ["2023-10-04"]}}),
+    ("What happened on 2023-10-04T21:11:57+00:00?", {"published_at": {"$in": ["2023-10-04"]}}),
+    ("What happened on Oct 4, 2023 and 28 October 2023?", {"published_at": {"$in": ["2023-10-04", "2023-10-28"]}}),
+    ("What happened on October 4?", {}),
+    ("What happened in October 2023?", {}),
+    ("What happened on January 9, 2024?", {}),
+    ("What did Meridian publish before October 28, 2023?",
+     {"source": {"$in": ["Meridian"]}, "published_at": {"$lt": "2023-10-28"}}),
+    ("What was new after October 28, 2023?", {"published_at": {"$gt": "2023-10-28"}}),
+    ("What is new since October 28, 2023?", {"published_at": {"$gte": "2023-10-28"}}),
+    ("What was known until October 28, 2023?", {"published_at": {"$lte": "2023-10-28"}}),
+    ("What was written between October 1, 2023 and October 28, 2023?",
+     {"published_at": {"$gte": "2023-10-01", "$lte": "2023-10-28"}}),
+    ("What was written from 2023-10-01 to 2023-10-28?", {"published_at": {"$gte": "2023-10-01", "$lte": "2023-10-28"}}),
+    ("Which articles published in October 2023 name him?",
+     {"published_at": {"$gte": "2023-10-01", "$lt": "2023-11-01"}}),
+    ("What was written after October 4, 2023 and before November 6, 2023?",
+     {"published_at": {"$gt": "2023-10-04", "$lt": "2023-11-06"}}),
+    ("Which articles not from October 4, 2023 name him?", {"published_at": {"$nin": ["2023-10-04"]}}),
+    ("Between the Meridian report before October 28, 2023, and the NewsForge report, what changed?",
+     {"source": {"$in": ["Meridian", "NewsForge"]}}),
+    ("Did a later report differ from what Meridian wrote before October 28, 2023?", {"source": {"$in": ["Meridian"]}}),
+    ("Between the Meridian report of October 4, 2023, and the NewsForge report of October 28, 2023, what changed?",
+     {"source": {"$in": ["Meridian", "NewsForge"]}, "published_at": {"$in": ["2023-10-04", "2023-10-28"]}}),
+    ("", {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("question", "expected"), QUESTIONS, ids=[question[:50] for question, _ in QUESTIONS])
+def test_the_rules_read_a_question_as_a_person_would(question: str, expected: dict[str, Any]) -> None:
+    assert read(question) == expected
+
+
+def test_what_is_left_out_is_told() -> None:
+    (bound, yearless, unknown, both) = RULES.extract(
+        [
+            "Did Meridian before October 28, 2023 and NewsForge agree?",
+            "What did Meridian say on October 4th?",
+            "What did Meridian say on January 9, 2024?",
+            "Not by Meridian, who was tried, as Meridian says?",
+        ]
+    )
+    assert "one of several reports" in bound.dropped[0] and "no year" in yearless.dropped[0]
+    assert "the corpus has no '2024-01-09'" in unknown.dropped[0] and "both named and excluded" in both.dropped[0]
+
+
+def test_of_two_date_fields_the_question_names_one() -> None:
+    fields = FieldVocabulary.from_metadata(
+        [{"published": "2023-10-04", "event_day": "2023-10-04"}, {"published": "2023-10-05"}]
+    )
+    named, unnamed = RuleExtractor(fields).extract(
+        ["What was published on October 4, 2023?", "What of October 4, 2023?"]
+    )
+    assert to_json(named.filter) == {"published": {"$in": ["2023-10-04"]}}
+    assert unnamed.filter == EVERYTHING and "no date field" in unnamed.dropped[0]
+
+
+PIECES = st.sampled_from(
+    [*SOURCES, "The Onion", "not by", "except", "or", "and", ",", ".", "'", "October 4, 2023", "2024-01-01", "before",
+     "between", "the", "article", "according to", "sport", "category", "Who", "\n", "$in", "{", "’s", "İ", "ß", "𝟜"]
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(PIECES, st.text(max_size=5)), max_size=14).map(" ".join))
+def test_no_question_yields_a_value_that_the_corpus_lacks(question: str) -> None:
+    (made,) = RULES.extract([question])
+    assert made.question == question and made.seconds > 0 and made.tokens == 0
+    for condition in conditions(made.filter):
+        if condition.operator in ("$in", "$nin"):
+            assert set(condition.values) <= set(VOCABULARY[condition.field].values or ())
+        if condition.field == "source":
+            low = question.casefold()
+            assert all(any(word.casefold() in low for word in str(value).split()) for value in condition.values)
+
+
+# -- language model ------------------------------------------------------------------------------------------------
+
+
+class ScriptedLLM:
+    """Answers prompts from a script, and remembers them."""
+
+    fingerprint = "scripted"
+
+    def __init__(self, answers: Sequence[str]) -> None:
+        self.answers = list(answers)
+        self.usage = Usage()
+        self.prompts: list[Prompt] = []
+
+    def generate(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        samples: int = 1,
+        temperature: float = 0.0,
+        seeds: int | Sequence[int] = 0,
+        max_new_tokens: int = 64,
+    ) -> list[list[str]]:
+        self.prompts += prompts
+        self.usage.generated_tokens += 10 * len(prompts)
+        return [[self.answers.pop(0)] for _ in prompts]
+
+
+def test_the_few_shot_prompt_is_made_of_the_corpus() -> None:
+    llm = ScriptedLLM(["{}"])
+    LLMExtractor(llm, VOCABULARY).extract(["Who\nwon?"])
+    (prompt,) = llm.prompts
+    assert prompt.query == "Who won?" and prompt.task == "filter"
+    listed = json.loads(prompt.demonstrations[0][1])
+    assert sorted(listed["source"]) == sorted(SOURCES) and listed["published_at"] == "any date"
+    assert listed["title"] == "any string"  # nobody filters by one of a thousand titles
+    shown = examples(VOCABULARY)
+    assert prompt.demonstrations[1:] == shown and len(shown) >= 4
+    for question, written in shown:
+        condition = parse_filter(written, VOCABULARY)
+        assert VOCABULARY.keep_known(condition) == (condition, [])
+        assert all(str(value) in question for value in json.loads(written).get("source", {}).get("$in", []))
+
+
+def test_the_rules_agree_with_the_examples_of_a_corpus_of_sources() -> None:
+    fields = FieldVocabulary.from_metadata(
+        [{"source": source, "published_at": day} for source in ("NewsForge", "Morning Ledger") for day in DAYS]
+    )
+    shown = examples(fields)
+    for (question, written), made in zip(shown, RuleExtractor(fields).extract([q for q, _ in shown]), strict=True):
+        assert atoms(made.filter) == atoms(parse_filter(written, fields)), question
+
+
+def test_answers_are_checked_against_the_corpus() -> None:
+    llm = ScriptedLLM(
+        [
+            "{'source': {'$in': ['Meridian', 'The Onion']}, 'published_at': {'$gt': 'October 5, 2023'}}",
+            "Sure: {'source': 'meridian'}",
+            "I cannot tell.",
+            "{'editor': 'Meridian'}",
+            "{'source': __import__('os').getcwd()}",
+        ]
+    )
+    made = LLMExtractor(llm, VOCABULARY).extract(["a", "b", "c", "d", "e"])
+    assert to_json(made[0].filter) == {"source": {"$in": ["Meridian"]}, "published_at": {"$gt": "2023-10-05"}}
+    assert made[0].dropped == ("source: the corpus has no 'The Onion'",) and not made[0].refused
+    assert to_json(made[1].filter) == {"source": {"$eq": "Meridian"}}
+    assert all(one.filter == EVERYTHING and one.refused for one in made[2:])
+    assert "no mapping" in made[2].refused and "editor" in made[3].refused and "__import__" in made[4].refused
+    assert [one.tokens for one in made] == [10] * 5 and all(one.seconds > 0 for one in made)
+    assert LLMExtractor(llm, VOCABULARY).extract([]) == []
+
+
+def test_a_real_language_model_extracts_in_batches(tmp_path: Path) -> None:
+    from tiny import tiny_llm
+
+    made = LLMExtractor(tiny_llm(tmp_path), VOCABULARY, max_new_tokens=8).extract(
+        ["Who won?", "What did Meridian say?"]
+    )
+    assert [one.question for one in made] == ["Who won?", "What did Meridian say?"]
+    # Random weights write no filter: the answers are refused, and say so.
+    assert all(one.filter == EVERYTHING and one.refused for one in made) and made[0].tokens > 0
+
+
+# -- evaluation ----------------------------------------------------------------------------------------------------
+
+
+def test_agreement_counts_parts_and_whole_filters() -> None:
+    wanted = [
+        {"source": {"$in": ["Meridian", "NewsForge"]}},
+        {"source": "Meridian", "published_at": {"$in": ["October 4, 2023"]}},
+        {},
+        {"source": {"$nin": ["Meridian"]}},
+    ]
+    questions = [
+        "What do Meridian and The Tide say?",
+        "What did Meridian say on 2023-10-04?",
+        "Who won?",
+        "What does Meridian say?",
+    ]
+    given_filters = [parse_filter(one, VOCABULARY) for one in wanted]
+    found = agreement(given_filters, RULES.extract(questions))
+    assert found["queries"] == 4 and found["exact_match"] == 50.0
+    assert found["precision"] == 60.0 and found["recall"] == 60.0  # 3 of 5 parts on either side
+    assert found["fields"]["source"] == {
+        "queries": 3, "exact_match": pytest.approx(100 / 3, abs=1e-4), "precision": 50.0, "recall": 50.0
+    }  # fmt: skip
+    assert found["fields"]["published_at"]["exact_match"] == 100.0
+    assert agreement([], [])["exact_match"] is None
+
+
+def test_order_and_spelling_make_no_difference_but_or_does() -> None:
+    def parts(written: dict[str, Any]) -> Any:
+        return atoms(parse_filter(written, VOCABULARY))
+
+    assert parts({"source": {"$in": ["a", "b"]}, "words": 1}) == parts(
+        {"$and": [{"words": {"$in": [1.0]}}, {"source": {"$in": ["b", "a", "b"]}}]}
+    )
+    assert parts({"published_at": "Oct 4, 2023"}) == parts({"published_at": {"$in": ["2023-10-04"]}})
+    either = {"$or": [{"source": "a"}, {"words": 1}]}
+    assert parts(either) == parts({"$or": [{"words": 1}, {"source": "a"}]}) != parts({"source": "a", "words": 1})
+    assert only_known(parse_filter({"source": "Meridian"}, VOCABULARY), VOCABULARY)
+    assert not only_known(parse_filter({"source": "The Onion"}, VOCABULARY), VOCABULARY)
+
+
+def test_cost_is_told_a_question() -> None:
+    assert set(cost(RULES.extract(["a", "b"]))) == {"tokens", "milliseconds", "median_milliseconds"}
+
+
+def write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_the_command_line_writes_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    queries = write_lines(
+        tmp_path / "queries.jsonl",
+        [
+            {"id": "a", "text": "What does Meridian say?", "filter": {"source": {"$in": ["Meridian"]}}},
+            {"id": "b", "text": "What does The Onion say?", "filter": {"source": "The Onion"}},
+            {"id": "c", "text": "What did NewsForge say on October 4, 2023?"},
+        ],
+    )
+    documents = write_lines(
+        tmp_path / "documents.jsonl",
+        [{"id": one.id, "text": one.text, "metadata": dict(one.metadata)} for one in corpus()],
+    )
+    fields = tmp_path / "fields.json"
+    fields.write_text(json.dumps({"source": {"values": SOURCES}, "published_at": {"type": "date"}}))
+    reports = []
+    for corpus_of in (["--documents", str(documents)], ["--fields", str(fields)]):
+        output = tmp_path / f"{corpus_of[0][2:]}.out.json"
+        assert evaluate.main(["filters", "--queries", str(queries), *corpus_of, "--output", str(output)]) == 0
+        assert "those of known values" in capsys.readouterr().out
+        reports.append(json.loads(output.read_text()))
+    for report in reports:
+        assert report["queries"] == 2 and report["exact_match"] == 50.0 and report["precision"] == 100.0
+        assert report["known_values"]["queries"] == 1 and report["known_values"]["exact_match"] == 100.0
+        assert report["fields"]["source"]["recall"] == 50.0 and report["tokens"] == 0 and report["milliseconds"] > 0
+        assert [row.get("agrees") for row in report["extractions"]] == [True, False, None]
+        assert report["extractions"][2]["filter"] == {
+            "source": {"$in": ["NewsForge"]}, "published_at": {"$in": ["2023-10-04"]}
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("files", "arguments", "says"),
+    [
+        ({}, [], "one of the arguments --fields --documents is required"),
+        ({}, ["--fields", "fields.json"], "fields.json"),
+        ({"fields.json": '{"day": {"type": "date"}}'}, ["--fields", "fields.json"], "query 'a': filter: unknown field"),
+        (
+            {"fields.json": '{"source": {"type": "number"}}'},
+            ["--fields", "fields.json"],
+            "filter at source: 'x' is not",
+        ),
+        ({"d.jsonl": '{"id": "1", "text": "x"}'}, ["--documents", "d.jsonl"], "no document has metadata"),
+        ({"fields.json": '{"source": {}}'}, ["--fields", "fields.json", "--llm", "nowhere"], "nowhere"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(
+    files: dict[str, str],
+    arguments: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_lines(tmp_path / "q.jsonl", [{"id": "a", "text": "Who?", "filter": {"source": "x"}}])
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert evaluate.main(["filters", "--queries", "q.jsonl", *arguments, "--output", "out.json"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and says in error
+    assert not (tmp_path / "out.json").exists()
