@@ -56,7 +56,7 @@ class TransformerEncoder:
         pooling: Pooling | None = None,
         batch_tokens: int | None = None,
     ) -> None:
-        """``weights_hash``, or whatever tells the weights and windows apart, goes into the fingerprint; the rest as in ``load``. Raises InputError as ``load``."""
+        """``weights_hash`` goes into the fingerprint; the rest as in ``load``. Raises InputError as ``load``."""
         if batch_tokens is None:
             batch_tokens = 1024 if model.dtype == torch.float32 else 4096
         if batch_tokens < 1:
