@@ -1,6 +1,6 @@
 """What do the heads' embeddings cost on top of the forward pass that the standard embedding needs anyway?
 
-    python -m benchmarks.head_extraction [--texts 48] [--words 60] [--rounds 9] [--hidden 384] [--layers 6]
+    python -m benchmarks.head_extraction [--texts 16] [--words 60] [--rounds 31] [--hidden 384] [--layers 6]
 
 Random models of each architecture, so nothing is downloaded. The plain pass is encode_standard: the same batches,
 tokenized, run and pooled over tokens. A round times all, in turn first; the clock counts the seconds that this process
@@ -51,9 +51,9 @@ def seconds(work: Callable[[], object]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--texts", type=int, default=48)
+    parser.add_argument("--texts", type=int, default=16)
     parser.add_argument("--words", type=int, default=60)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--hidden", type=int, default=384)
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--heads", type=int, default=12)
