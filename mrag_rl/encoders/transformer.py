@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -57,9 +58,7 @@ class TransformerEncoder:
         batch_tokens: int | None = None,
         truncate: bool = False,
     ) -> None:
-        """``weights_hash``, or whatever tells the weights and windows apart, goes into the fingerprint; the rest as in
-        ``load``. Raises InputError as ``load``.
-        """
+        """``weights_hash`` goes into the fingerprint; the rest as in ``load``. Raises InputError as ``load``."""
         if batch_tokens is None:
             batch_tokens = 1024 if model.dtype == torch.float32 else 4096
         if batch_tokens < 1:
@@ -175,16 +174,20 @@ class TransformerEncoder:
         unique, rows = _unique(texts)
         standard = torch.zeros(len(unique), self.dimension)
         heads = torch.zeros(len(unique), len(self.layers), self.heads * self.head_dimension // len(self.layers))
-        captured: dict[int, torch.Tensor] = {}
-        handles = [
-            module.register_forward_pre_hook(lambda _, args, i=i: captured.__setitem__(i, args[0]))
-            for i, module in enumerate(self._projections)
-        ]
+        pooled: dict[int, torch.Tensor] = {}
+        lengths = torch.empty(0)
+
+        def pool(i: int, module: nn.Module, args: tuple) -> None:
+            # At once, so that no layer's tokens are kept until the end of the pass.
+            pooled[i] = _pool(args[0], lengths, self.pooling)
+
+        handles = [m.register_forward_pre_hook(partial(pool, i)) for i, m in enumerate(self._projections)]
         try:
-            for batch in self._forward([prefix + text for text in unique], progress=progress):
-                batch.add(standard, batch.hidden, "mean")
+            for batch in self._batches([prefix + text for text in unique], progress=progress):
+                lengths = batch.lengths
+                batch.add(standard, _pool(batch.run(self.model), lengths, "mean"))
                 for i in range(len(handles)):
-                    batch.add(heads[:, i], captured.pop(i), self.pooling)
+                    batch.add(heads[:, i], pooled.pop(i))
         finally:
             for handle in handles:
                 handle.remove()
@@ -201,14 +204,14 @@ class TransformerEncoder:
         unique, rows = _unique(texts)
         worded = [i for i, text in enumerate(unique) if text.strip()]
         means = torch.zeros(len(worded), self.dimension)
-        for batch in self._forward([unique[i] for i in worded], progress=False):
-            batch.add(means, batch.hidden, "mean")
+        for batch in self._batches([unique[i] for i in worded], progress=False):
+            batch.add(means, _pool(batch.run(self.model), batch.lengths, "mean"))
         standard = np.zeros((len(unique), self.dimension), np.float32)
         standard[worded] = normalize(means, dim=-1).numpy()
         return standard[rows]
 
-    def _forward(self, texts: Sequence[str], *, progress: bool) -> Iterator[_Batch]:
-        """Run the texts' windows in batches of like length."""
+    def _batches(self, texts: Sequence[str], *, progress: bool) -> Iterator[_Batch]:
+        """The texts' windows in batches of like length."""
         windows, owners, shares = self._windows(texts)
         device = self.model.device
         with tqdm(total=len(windows), desc="encode", unit="text", disable=not progress) as bar:
@@ -220,9 +223,7 @@ class TransformerEncoder:
                 ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=device)
                 padded = len(rows[0]) < longest
                 mask = (torch.arange(longest) < lengths[:, None]).long().to(device) if padded else None
-                with torch.inference_mode():
-                    hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
-                yield _Batch(hidden, lengths.to(device), owners[batch], shares[batch])
+                yield _Batch(ids, mask, lengths.to(device), owners[batch], shares[batch])
                 bar.update(len(rows))
 
     def _windows(self, texts: Sequence[str]) -> tuple[list[list[int]], torch.Tensor, torch.Tensor]:
@@ -248,16 +249,24 @@ class TransformerEncoder:
 
 @dataclass(frozen=True)
 class _Batch:
-    """hidden: (B, L, d), the last hidden state. lengths: (B,). owners: (B,), text of each row. shares: (B,), of it."""
+    """ids: (B, L). mask: (B, L), None where nothing is padded. lengths: (B,). owners: (B,), each row's text. shares:
+    (B,), the row's share of its text.
+    """
 
-    hidden: torch.Tensor
+    ids: torch.Tensor
+    mask: torch.Tensor | None
     lengths: torch.Tensor
     owners: torch.Tensor
     shares: torch.Tensor
 
-    def add(self, means: torch.Tensor, x: torch.Tensor, pooling: Pooling) -> None:
-        """Add the batch's part of (N, w) means over windows: x (B, L, w), pooled over tokens."""
-        means.index_add_(0, self.owners, _pool(x, self.lengths, pooling).cpu() * self.shares[:, None])
+    @torch.inference_mode()
+    def run(self, model: PreTrainedModel) -> torch.Tensor:
+        """The last hidden state (B, L, d)."""
+        return model(input_ids=self.ids, attention_mask=self.mask).last_hidden_state
+
+    def add(self, means: torch.Tensor, vectors: torch.Tensor) -> None:
+        """Add the batch's vectors (B, w), by their shares, to the texts' means (N, w)."""
+        means.index_add_(0, self.owners, vectors.cpu() * self.shares[:, None])
 
 
 def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:
@@ -308,7 +317,7 @@ def _unique(texts: Sequence[str]) -> tuple[list[str], np.ndarray]:
 def _pool(x: torch.Tensor, lengths: torch.Tensor, pooling: Pooling) -> torch.Tensor:
     """(B, L, w) right-padded rows to (B, w) float32: the first or last token's vector, or the mean over tokens."""
     if pooling == "first":
-        return x[:, 0].float()
+        return x[:, 0].to(torch.float32, copy=True)
     if pooling == "last":
         return x[torch.arange(len(x), device=x.device), lengths - 1].float()
     mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
