@@ -49,11 +49,13 @@ def test_one_pass_is_the_double_loop(count: int, heads: int, dimension: int, spr
     embeddings = random_embeddings(count, heads, dimension, seed=seed, spread=spread)
     scores = importance_scores(embeddings)
     assert scores.dtype == np.float64
-    np.testing.assert_allclose(scores, double_loop(embeddings), rtol=1e-4, atol=2e-6)
+    # Unit vectors of single precision are a little longer or shorter than 1.
+    length = embeddings.norms.mean(axis=0)
+    np.testing.assert_allclose(scores / length, double_loop(embeddings) / length, rtol=1e-4, atol=1e-6)
 
 
-def test_one_pass_is_the_double_loop_for_more_documents_than_are_summed_at_once() -> None:
-    embeddings = random_embeddings(203, 2, 5, seed=1)
+def test_one_pass_is_the_double_loop_for_many_documents() -> None:
+    embeddings = random_embeddings(200, 2, 5, seed=1)
     np.testing.assert_allclose(importance_scores(embeddings), double_loop(embeddings), rtol=1e-6)
 
 
@@ -89,7 +91,7 @@ def test_scores_after_documents_came_and_went_are_those_of_the_rest(data: st.Dat
     for part in np.array_split(np.flatnonzero(~kept), data.draw(st.integers(1, 5))):
         running.remove(embeddings[part])
     assert running.count == kept.sum()
-    np.testing.assert_allclose(running.scores(), importance_scores(embeddings[kept]), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(running.scores(), importance_scores(embeddings[kept]), rtol=1e-9)
 
 
 def test_ten_thousand_changes_one_at_a_time_do_not_drift() -> None:
@@ -99,7 +101,15 @@ def test_ten_thousand_changes_one_at_a_time_do_not_drift() -> None:
     for change in range(5_000):
         running.remove(embeddings[[change % 100]])
         running.add(embeddings[[change % 100]])
-    np.testing.assert_allclose(running.scores(), importance_scores(embeddings), rtol=1e-6)
+    np.testing.assert_allclose(running.scores(), importance_scores(embeddings), rtol=1e-10)
+
+
+def test_all_but_two_of_many_documents_may_leave() -> None:
+    embeddings = random_embeddings(20_000, 1, 8, seed=10)
+    running = RunningImportance(1, 8)
+    running.add(embeddings)
+    running.remove(embeddings[2:])
+    np.testing.assert_allclose(running.scores(), importance_scores(embeddings[:2]), rtol=1e-9)
 
 
 def test_sampled_scores_near_the_exact_ones() -> None:

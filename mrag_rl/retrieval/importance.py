@@ -11,8 +11,6 @@ import numpy as np
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.errors import InputError
 
-_ROWS = 64  # Documents summed in single precision, which reads memory twice as fast, before double takes over
-
 
 class RunningImportance:
     """Exact importance scores of a collection that documents join and leave.
@@ -56,8 +54,7 @@ class RunningImportance:
                 "the vectors of one encoder"
             )
         self.count += sign * len(embeddings)
-        for first in range(0, len(embeddings), _ROWS):
-            self._vectors += sign * embeddings.heads[first : first + _ROWS].sum(axis=0)
+        self._vectors += sign * embeddings.heads.sum(axis=0, dtype=np.float64)
         self._norms += sign * embeddings.norms.sum(axis=0, dtype=np.float64)
 
 

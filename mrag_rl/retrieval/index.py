@@ -13,6 +13,7 @@ from mrag_rl.errors import InputError
 IndexKind = Literal["exact", "hnsw"]
 
 _GROUP = 32  # Documents whose best similarity stands for all of them in the first round of the selection
+_COPIED = 64  # Documents turned into columns at once: in the processor's caches, eight times as fast as all of them
 _SCORES = 1 << 23  # Similarities held at once; more of them fall out of the processor's caches
 
 
@@ -44,7 +45,10 @@ class SpaceIndex:
         self.kind = kind
         if kind == "exact":
             # One space after the other, each (d, N): the layout that the matrix product reads fastest.
-            self._vectors = _tensor(vectors.transpose(1, 2, 0))
+            self._vectors = torch.empty(self.spaces, self.dimension, self.size)
+            for first in range(0, self.size, _COPIED):
+                rows = vectors[first : first + _COPIED]
+                self._vectors.numpy()[..., first : first + _COPIED] = rows.transpose(1, 2, 0)
         elif kind == "hnsw":
             self._graphs = []
             for space in range(self.spaces):
@@ -80,18 +84,15 @@ class SpaceIndex:
             if self.kind == "hnsw":
                 found, positions = self._graphs[space].search(np.ascontiguousarray(rows, dtype=np.float32), k)
             else:
-                found, positions = _exact(_tensor(rows), self._vectors[space], k, scores)
+                # Of rows that may not be written (a mapped file) a copy, as torch wants it.
+                asked = torch.from_numpy(np.require(rows, np.float32, ["C", "W"]))
+                found, positions = _exact(asked, self._vectors[space], k, scores)
             order = np.lexsort((positions, -found), axis=-1)
             indices[:, space] = np.take_along_axis(positions, order, axis=-1)
             similarities[:, space] = np.take_along_axis(found, order, axis=-1)
         if self.kind == "hnsw":
             similarities[indices < 0] = -np.inf
         return indices, similarities
-
-
-def _tensor(array: np.ndarray) -> torch.Tensor:
-    """Contiguous float32; of what may not be written (a mapped file) a copy, as torch wants it."""
-    return torch.from_numpy(np.require(array, np.float32, ["C", "W"]))
 
 
 @torch.inference_mode()
