@@ -3,9 +3,9 @@
 Values. A question names a value by its full name or another form of it (``names.aliases``), the longest where several
 fit. Spelled with the value's own capitals it counts anywhere but alone at the start of a sentence and inside a longer
 name ("Fortune 500"); there, in other case, and where the value is an ordinary word, it needs a word of reporting beside
-it ("according to the verge", "a fortune article", "in the sports category"). In a question without any capitals, names of
-two words and more need none. A name that several values share stands for all of them. "not by X", "except X", "other than
-X" exclude, also of a list ("but not by X or Y"); a value that is named elsewhere without that is wanted.
+it ("according to the verge", "a fortune article", "in the sports category"). In a question without any capitals, names
+of two words and more need none. A name that several values share stands for all of them. "not by X", "except X", "other
+than X" exclude, also of a list ("but not by X or Y"); a value that is named elsewhere without that is wanted.
 
 Dates. Whole days only (year, month, day; ``dates``). Days named outright are wanted, all of them. "before", "after",
 "since", "until" and "between ... and" bound the date. A bound is used only where the question speaks of one report: one
