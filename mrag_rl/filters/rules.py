@@ -1,11 +1,11 @@
 """Filter extraction without a language model: known values and dates, found in the question.
 
 Values. A question names a value by its full name or another form of it (``names.aliases``), the longest where several
-fit. Spelled with the value's own capitals it counts anywhere but at the start of a sentence and inside a longer name
-("Fortune 500"); there, in other case, and where the value is an ordinary word, it needs a word of reporting beside it
-("according to the verge", "a fortune article", "in the sports category"). A name that several values share stands for
-all of them. "not by X", "except X", "other than X" exclude, also of a list ("but not by X or Y"); a value that is named
-elsewhere without that is wanted.
+fit. Spelled with the value's own capitals it counts anywhere but alone at the start of a sentence and inside a longer
+name ("Fortune 500"); there, in other case, and where the value is an ordinary word, it needs a word of reporting beside
+it ("according to the verge", "a fortune article", "in the sports category"). In a question without any capitals, names
+of two words and more need none. A name that several values share stands for all of them. "not by X", "except X", "other
+than X" exclude, also of a list ("but not by X or Y"); a value that is named elsewhere without that is wanted.
 
 Dates. Whole days only (year, month, day; ``dates``). Days named outright are wanted, all of them. "before", "after",
 "since", "until" and "between ... and" bound the date. A bound is used only where the question speaks of one report: one
@@ -43,8 +43,9 @@ _CUE_AFTER = re.compile(
     re.IGNORECASE,
 )
 _NEGATION = re.compile(
-    r"(?:\b(?:not|never|nor|n['’]t)(?:\s+(?:been\s+)?(?:reported|published|written|covered|mentioned|posted))?"
+    r"(?:(?:\b(?:not|never|nor)|n['’]t)(?:\s+(?:been\s+)?(?:reported|published|written|covered|mentioned|posted))?"
     r"\s+(?:by|from|in|on)|\b(?:except|excluding|excepting|without)(?:\s+(?:for|from|by|in|on|those))*"
+    r"|\bneither(?:\s+(?:by|from|in|on))?"
     rf"|\b(?:other than|apart from|aside from|outside(?: of)?|rather than|instead of))\s+{_ARTICLE}{_QUOTE}$",
     re.IGNORECASE,
 )
@@ -76,6 +77,8 @@ _ANOTHER_REPORT = re.compile(
     rf"\b(?:same|subsequent|later|another|second|earlier|previous|other|following)\s+(?:news\s+)?(?:source|outlet|{_NOUN})\b",
     re.IGNORECASE,
 )
+_LIST_GOES_ON = re.compile(r"[\"'”’]?(?:,|,?\s+(?:and|or|nor|vs\.?|versus)\s)", re.IGNORECASE)
+_ABBREVIATION = re.compile(r"(?:^|[^\w])\w{1,2}$")  # "vs.", "Mr.", the last of "U.S."
 _LOOK_BACK = 60
 """Characters before a mention that are read for its meaning."""
 
@@ -148,7 +151,7 @@ class RuleExtractor:
     def _mentions(self, text: str) -> list[_Mention]:
         words = tokens(text)
         keys = [word.text.casefold() for word in words]
-        without_capitals = not any(character.isupper() for character in text[1:])
+        without_capitals = text == text.lower()
         found: list[_Mention] = []
         position = 0
         while position < len(words):
@@ -161,13 +164,23 @@ class RuleExtractor:
                     continue
                 step = length
                 start, end = words[position].start, words[position + length - 1].end
-                if self._is_name(text, words, position, name, without_capitals):
+                in_list = bool(_LIST_GOES_ON.match(text, end)) and self._begins_name(keys, position + length)
+                if self._is_name(text, words, position, name, in_list, without_capitals):
                     found.append(_Mention(name.field.name, name.values, start, end, _negated(text, start, end, found)))
                 break
             position += step
         return found
 
-    def _is_name(self, text: str, words: Sequence[Token], position: int, name: _Name, without_capitals: bool) -> bool:
+    def _begins_name(self, keys: Sequence[str], position: int) -> bool:
+        """Whether a known name begins at a position, or behind the "and" that stands there."""
+        while position < len(keys) and keys[position] in ("and", "or", "nor", "vs", "versus"):
+            position += 1
+        lengths = self._lengths.get(keys[position], ()) if position < len(keys) else ()
+        return any(tuple(keys[position : position + length]) in self._names for length in lengths)
+
+    def _is_name(
+        self, text: str, words: Sequence[Token], position: int, name: _Name, in_list: bool, without_capitals: bool
+    ) -> bool:
         """Whether the words at a position are meant as a name."""
         length = len(name.spelling)
         own = words[position : position + length]
@@ -186,7 +199,7 @@ class RuleExtractor:
         if capitals or (without_capitals and several):
             # Without its article "The Age" is "Age", a word like any other.
             lacks_article = not several and _article_missing(name, own)
-            starts_sentence = not several and own[0] is content[0][0] and _starts_sentence(text, start)
+            starts_sentence = not several and not in_list and own[0] is content[0][0] and _starts_sentence(text, start)
             inside_longer = not several and _inside_longer(text, words, position, length)
             if not (lacks_article or starts_sentence or inside_longer):
                 return True
@@ -340,7 +353,9 @@ def _starts_sentence(text: str, start: int) -> bool:
     position = start - 1
     while position >= 0 and text[position] in " \t\"'“”‘’(":
         position -= 1
-    return position < 0 or text[position] in ".!?:;\n"
+    if position >= 0 and text[position] == ".":
+        return not _ABBREVIATION.search(text[max(0, position - 4) : position])
+    return position < 0 or text[position] in "!?:;\n"
 
 
 def _negated(text: str, start: int, end: int, earlier: Sequence[_Mention]) -> bool:
