@@ -84,6 +84,8 @@ documents: {"id", "text", "category", "title"?}; queries: {"id", "text", "releva
 
 RETRIEVAL_EXAMPLES = """\
 examples:
+  python evaluate.py retrieval --output out.json --plots plots
+      the bundled articles
   python evaluate.py retrieval --documents d.jsonl --queries q.jsonl --output out.json --plots plots
   python evaluate.py retrieval --documents d.jsonl --queries q.jsonl --output out.json \\
       --strategies standard mrag late_interaction --encoder BAAI/bge-base-en-v1.5 \\
@@ -157,8 +159,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog=RETRIEVAL_EXAMPLES,
         formatter_class=form,
     )
-    retrieval.add_argument("--documents", type=Path, required=True, metavar="D.jsonl", help="what to retrieve from")
-    retrieval.add_argument("--queries", type=Path, required=True, metavar="Q.jsonl", help="queries with answers")
+    retrieval.add_argument("--documents", type=Path, metavar="D.jsonl", help="default: the bundled articles")
+    retrieval.add_argument("--queries", type=Path, metavar="Q.jsonl", help="default: those of the bundled articles")
     retrieval.add_argument("--output", type=Path, required=True, metavar="OUT.json", help="where to write the results")
     retrieval.add_argument(
         "--strategies", nargs="+", metavar="NAME", help="which (default: all that the queries allow)"
@@ -181,6 +183,7 @@ def _parser() -> argparse.ArgumentParser:
     retrieval.add_argument(
         "--index", choices=("exact", "hnsw"), default="exact", help="how nearest documents are found"
     )
+    retrieval.add_argument("--reranker", metavar="NAME", help="a cross-encoder that orders what was fetched anew")
     retrieval.add_argument(
         "--votes", choices=("sum", "single"), default="sum", help="sum a document's votes, or count its highest alone"
     )
@@ -222,6 +225,7 @@ def _ask(arguments: argparse.Namespace) -> str:
 def _retrieval(arguments: argparse.Namespace) -> str:
     from mrag_rl.encoders import TransformerEncoder
     from mrag_rl.evaluation.retrieval import evaluate_retrieval
+    from mrag_rl.retrieval.rerank import CrossEncoder
 
     encoder = TransformerEncoder.load(
         arguments.encoder,
@@ -232,11 +236,13 @@ def _retrieval(arguments: argparse.Namespace) -> str:
         max_length=arguments.max_length,
         truncate=arguments.truncate,
     )
+    reranker = CrossEncoder.load(arguments.reranker, device=arguments.device) if arguments.reranker else None
     return evaluate_retrieval(
         arguments.documents,
         arguments.queries,
         arguments.output,
         encoder=encoder,
+        reranker=reranker,
         strategies=arguments.strategies,
         fetch=arguments.fetch,
         index=arguments.index,

@@ -210,6 +210,24 @@ class TransformerEncoder:
         standard[worded] = normalize(means, dim=-1).numpy()
         return standard[rows]
 
+    def attention(self, text: str) -> tuple[list[str], np.ndarray]:
+        """What the heads look at in the first window of a text: its T tokens, and the attention (H, T, T) after the
+        softmax, from the token of the row to that of the column. Raises InputError for an empty text.
+        """
+        if not text.strip():
+            raise InputError("encoder: the text is empty; give it at least one word")
+        windows, _, _ = self._windows([text])
+        before = self.model.config._attn_implementation
+        self.model.set_attn_implementation("eager")  # Fused attention keeps no weights
+        try:
+            with torch.inference_mode():
+                ids = torch.tensor(windows[:1], device=self.model.device)
+                weights = self.model(input_ids=ids, output_attentions=True).attentions
+        finally:
+            self.model.set_attn_implementation(before)
+        chosen = torch.cat([weights[layer][0] for layer in self.layers]).float().cpu().numpy()
+        return list(self.tokenizer.convert_ids_to_tokens(windows[0])), chosen
+
     def _batches(self, texts: Sequence[str], *, progress: bool) -> Iterator[_Batch]:
         """The texts' windows in batches of like length."""
         windows, owners, shares = self._windows(texts)

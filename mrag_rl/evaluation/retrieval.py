@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,13 +13,15 @@ import numpy as np
 
 from mrag_rl.data.multi_aspect import load_documents, load_queries
 from mrag_rl.data.records import Query
+from mrag_rl.data.world.articles import make_articles
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.errors import InputError
-from mrag_rl.evaluation.retrieval_plots import draw_all
+from mrag_rl.evaluation.retrieval_plots import documents_by_head, draw_all, head_attention
 from mrag_rl.io import write_json
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
 from mrag_rl.retrieval.index import IndexKind
-from mrag_rl.retrieval.segments import split_all
+from mrag_rl.retrieval.rerank import CrossEncoder
+from mrag_rl.retrieval.segments import split_all, split_sentences
 from mrag_rl.retrieval.strategies import (
     DOCUMENT_SENTENCES,
     QUERY_SENTENCES,
@@ -34,11 +35,12 @@ from mrag_rl.retrieval.strategies import (
 
 
 def evaluate_retrieval(
-    documents_path: Path,
-    queries_path: Path,
+    documents_path: Path | None,
+    queries_path: Path | None,
     output: Path,
     *,
     encoder: TransformerEncoder,
+    reranker: CrossEncoder | None = None,
     strategies: Sequence[str] | None = None,
     fetch: int = 32,
     index: IndexKind = "exact",
@@ -50,11 +52,18 @@ def evaluate_retrieval(
 ) -> str:
     """Rank documents for queries by each strategy, write `output` (docs/formats.md) and return a table, Markdown.
 
-    strategies: None for all that the queries allow. prefix: the instruction put before a query's texts. embeddings: the
-    folder where vectors are kept and found again; None is `embeddings` beside the output. Raises InputError.
+    documents_path, queries_path: JSONL files; None for both are the bundled articles and their queries. strategies:
+    None for all that the queries allow. reranker: orders what each strategy fetched anew, as a strategy "NAME+rerank".
+    prefix: the instruction put before a query's texts. plots: the folder to draw the results in. embeddings: the folder
+    where vectors are kept and found again; None is `embeddings` beside the output. Raises InputError.
     """
-    documents = load_documents(documents_path)
-    queries = load_queries(queries_path, documents)
+    if (documents_path is None) != (queries_path is None):
+        raise InputError("--documents and --queries go together; give both, or neither for the bundled articles")
+    if documents_path is None or queries_path is None:
+        documents, queries = make_articles(seed=0)
+    else:
+        documents = load_documents(documents_path)
+        queries = load_queries(queries_path, documents)
     wanted = _chosen(strategies, queries, queries_path)
     if fetch < 1:
         raise InputError(f"--fetch is {fetch}; give 1 or more")
@@ -82,6 +91,11 @@ def evaluate_retrieval(
         ranking = retriever.rank(encoded, strategy, fetch)
         seconds[strategy] = time.perf_counter() - start
         ratios[strategy] = success_ratios(ranking.indices, relevant, categories)
+        if reranker is not None:
+            start = time.perf_counter()
+            ranking = reranker.rerank(asked, texts, ranking, fetch, progress=progress)
+            seconds[f"{strategy}+rerank"] = time.perf_counter() - start
+            ratios[f"{strategy}+rerank"] = success_ratios(ranking.indices, relevant, categories)
 
     aspects = np.array([len(some) for some in relevant])
     identifiers = [query.id for query in queries]
@@ -106,6 +120,13 @@ def evaluate_retrieval(
     write_json(output, results)
     if plots is not None:
         draw_all(plots, results)
+        example = int(np.flatnonzero(aspects == np.sort(aspects)[len(aspects) // 2])[0])
+        names = [documents[i].title or documents[i].id for i in relevant[example]]
+        places = _places(retriever.documents.heads, encoded.whole.heads[example], relevant[example])
+        documents_by_head(plots, f"documents_by_head_{identifiers[example]}", places, names)
+        tokens, weights = encoder.attention(prefix + split_sentences(asked[example])[0])
+        looking = {"first": weights[:, 0], "last": weights[:, -1], "mean": weights.mean(axis=1)}[encoder.pooling]
+        head_attention(plots, f"head_attention_{identifiers[example]}", looking, tokens)
     return retrieval_table(results)
 
 
@@ -130,7 +151,13 @@ def retrieval_table(results: dict[str, Any], *, weight: float = 2.0) -> str:
     return "\n".join(lines)
 
 
-def _chosen(strategies: Sequence[str] | None, queries: Sequence[Query], path: Path) -> list[str]:
+def _places(documents: np.ndarray, query: np.ndarray, chosen: Sequence[int]) -> np.ndarray:
+    """The places of D chosen documents in each head's list, (D, H), 0 for the nearest, among documents (N, H, d)."""
+    similarities = np.einsum("nhd,hd->nh", documents, query)
+    return np.stack([(similarities > similarities[i]).sum(axis=0) for i in chosen])
+
+
+def _chosen(strategies: Sequence[str] | None, queries: Sequence[Query], path: Path | None) -> list[str]:
     """The strategies to run. Raises InputError: an unknown one, or one that needs questions that a query lacks."""
     without = next((query.id for query in queries if not query.questions), None)
     if strategies is None:
@@ -139,8 +166,8 @@ def _chosen(strategies: Sequence[str] | None, queries: Sequence[Query], path: Pa
     for name in strategies:
         if name in QUESTIONS and without is not None:
             raise InputError(
-                f'{os.fspath(path)}: strategy {name} needs "questions", and query "{without}" has none; add them, or '
-                "choose other strategies"
+                f'{path or "bundled articles"}: strategy {name} needs "questions", and query "{without}" has none; add '
+                "them, or choose other strategies"
             )
     return list(dict.fromkeys(strategies))
 

@@ -1,0 +1,121 @@
+"""evaluate.py retrieval, from files to results, tables and pictures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evaluate
+from mrag_rl.data.multi_aspect import save_documents, save_queries
+from mrag_rl.data.records import Document, Query
+from mrag_rl.data.world.articles import make_articles
+from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
+from mrag_rl.retrieval.strategies import STRATEGIES
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """60 bundled articles and the queries with one or two aspects that are about them."""
+    folder = tmp_path_factory.mktemp("data")
+    documents, queries = make_articles(seed=0)
+    few = [query for query in queries if len(query.relevant) <= 2][:12]
+    wanted = {identifier for query in few for identifier in query.relevant}
+    kept = [document for document in documents if document.id in wanted]
+    kept += [document for document in documents if document.id not in wanted][: 60 - len(kept)]
+    save_documents(folder / "documents.jsonl", kept)
+    save_queries(folder / "queries.jsonl", few)
+    return folder
+
+
+def run(data: Path, output: Path, *arguments: str) -> int:
+    files = ["--documents", str(data / "documents.jsonl"), "--queries", str(data / "queries.jsonl")]
+    return evaluate.main(["retrieval", *files, "--output", str(output), "--max-length", "64", *arguments])
+
+
+def error(capsys: pytest.CaptureFixture[str]) -> str:
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert lines[-1].startswith("error: "), lines
+    return lines[-1]
+
+
+def test_every_strategy_table_pictures_and_vectors_used_again(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = tmp_path / "first.json"
+    assert run(data, first, "--fetch", "6", "--plots", str(tmp_path / "plots")) == 0
+    table = capsys.readouterr().out
+    assert all(f"| {name} |" in table for name in STRATEGIES)
+    results = json.loads(first.read_text())
+    assert list(results["strategies"]) == list(STRATEGIES)
+    for name, by_aspects in results["strategies"].items():
+        for aspects, by_fetched in by_aspects.items():
+            assert list(by_fetched) == [str(k) for k in range(1, 7)]
+            each = results["per_query"][name][aspects]["6"]
+            np.testing.assert_allclose(np.mean(list(each.values()), axis=0), by_fetched["6"])
+    for picture in ("strategies", "improvement_by_aspects", "success_by_fetched_1"):
+        assert all((tmp_path / "plots" / f"{picture}.{kind}").is_file() for kind in ("png", "svg", "csv"))
+    assert list((tmp_path / "plots").glob("documents_by_head_*.csv"))
+    assert list((tmp_path / "plots").glob("head_attention_*.png"))
+
+    made = {path: path.stat().st_mtime_ns for path in (tmp_path / "embeddings").iterdir()}
+    second = tmp_path / "second.json"
+    assert run(data, second, "--fetch", "6", "--strategies", "standard", "late_interaction") == 0
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "embeddings").iterdir()} == made
+    again = json.loads(second.read_text())
+    for name in ("standard", "late_interaction"):
+        assert again["strategies"][name] == results["strategies"][name]
+
+
+def test_fetching_more_than_there_is(data: Path, tmp_path: Path) -> None:
+    assert run(data, tmp_path / "out.json", "--fetch", "100", "--strategies", "mrag", "standard", "split") == 0
+    results = json.loads((tmp_path / "out.json").read_text())
+    assert all(by_aspects["1"]["60"][0] <= 1 for by_aspects in results["strategies"].values())
+    assert results["strategies"]["standard"]["1"]["60"] == [1, 1]  # all documents are fetched
+    assert "61" not in results["strategies"]["standard"]["1"]
+
+
+def test_bad_input_ends_in_one_line_and_writes_nothing(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out.json"
+    assert run(data, output, "--strategies", "mragg") == 2
+    assert "'mragg' is unknown; did you mean mrag?" in error(capsys)
+    assert run(data, output, "--fetch", "0") == 2
+    assert "--fetch is 0" in error(capsys)
+    assert evaluate.main(["retrieval", "--documents", str(data / "documents.jsonl"), "--output", str(output)]) == 2
+    assert "--documents and --queries go together" in error(capsys)
+
+    documents, queries = (
+        [Document("a", "A text.", category="x"), Document("b", "Another.", category="y")],
+        "queries.jsonl",
+    )
+    save_documents(tmp_path / "documents.jsonl", documents)
+    save_queries(tmp_path / queries, [Query("q", "What?", relevant=("c",))])
+    assert run(tmp_path, output) == 2
+    assert 'queries.jsonl:1: relevant id "c" is no document' in error(capsys)
+    save_queries(tmp_path / queries, [Query("q", "What?", relevant=("a",))])
+    assert run(tmp_path, output, "--strategies", "fusion") == 2
+    assert 'strategy fusion needs "questions", and query "q" has none' in error(capsys)
+    save_documents(tmp_path / "documents.jsonl", [Document("a", "A text."), *documents[1:]])
+    assert run(tmp_path, output) == 2
+    assert 'documents.jsonl:1: no "category"' in error(capsys)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["documents.jsonl", "queries.jsonl"]
+
+
+def test_success_ratios_against_the_definition() -> None:
+    rng = np.random.default_rng(0)
+    categories = [str(kind) for kind in rng.integers(5, size=30)]
+    rankings = np.stack([rng.permutation(30)[:8] for _ in range(40)])
+    rankings[3, 5:] = -1
+    relevant = [rng.choice(30, size=rng.integers(1, 6), replace=False).tolist() for _ in range(40)]
+    ratios = success_ratios(rankings, relevant, categories)
+    for row, (found, wanted) in enumerate(zip(rankings.tolist(), relevant, strict=True)):
+        for k in range(8):
+            fetched = {i for i in found[: k + 1] if i >= 0}
+            kinds, needed = {categories[i] for i in fetched}, {categories[i] for i in wanted}
+            success, category = len(fetched & set(wanted)) / len(wanted), len(kinds & needed) / len(needed)
+            np.testing.assert_allclose(ratios[row, k], (success, category))
+            np.testing.assert_allclose(weighted_success(ratios[row, k], 3), (3 * success + category) / 4)
