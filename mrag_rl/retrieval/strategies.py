@@ -256,19 +256,18 @@ class MultiAspectRetriever:
         for first in range(0, len(voters.owners), _VOTERS):
             rows = slice(first, first + _VOTERS)
             read = None if allowed is None else allowed[voters.owners[rows]]
+            given = np.zeros((len(voters.owners[rows]), len(self.documents)), np.float32)
             for weight, (documents, parts, asked) in zip(weights, spaces, strict=True):
                 nearest = np.maximum.reduceat(asked[rows] @ parts.T, starts, axis=1)
                 similarities = (asked[rows] @ documents.T + nearest) / 2
-                if read is None:
-                    highest = similarities.max(axis=1, keepdims=True)
-                else:
+                if read is not None:
                     similarities = np.where(read, similarities, -np.inf)
-                    # Of a voter that may read nothing any finite number: its votes are all 0.
-                    highest = similarities.max(axis=1, keepdims=True, initial=-1)
+                # At least -1, so that a voter that may read nothing has votes of 0 and not of nothing over nothing.
+                highest = similarities.max(axis=1, keepdims=True, initial=-1)
                 votes = np.exp((similarities - highest) / TEMPERATURE)
                 shared = votes.sum(axis=1, keepdims=True)
-                votes *= weight / np.where(shared > 0, shared, 1)
-                np.add.at(totals, voters.owners[rows], votes)
+                given += votes * (weight / np.where(shared > 0, shared, 1))
+            np.add.at(totals, voters.owners[rows], given)
         if allowed is None:
             return top(totals, fetch)
         ranking = top(np.where(allowed, totals, -np.inf), fetch)
