@@ -1,6 +1,7 @@
 """Whole RAG systems behind one interface: texts and their embeddings in, answers out."""
 
 from mrag_rl.systems.base import Answer, System, Writer
+from mrag_rl.systems.multi_meta_rag import MultiMetaAnswer, MultiMetaRAG
 from mrag_rl.systems.partitioned import (
     OraclePartition,
     PartitionSystem,
@@ -12,6 +13,8 @@ from mrag_rl.systems.unpartitioned import NoRetrieval, WholeDatabase
 
 __all__ = [
     "Answer",
+    "MultiMetaAnswer",
+    "MultiMetaRAG",
     "NoRetrieval",
     "OraclePartition",
     "PartitionSystem",
