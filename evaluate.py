@@ -1,10 +1,11 @@
-"""Evaluate the systems of a run, pool runs of several seeds, ask one of them; measure retrieval and metadata filters.
+"""Evaluate the systems of a run, pool runs, ask one of them; measure retrieval, metadata filters and Multi-Meta-RAG.
 
 python evaluate.py systems --run runs/quickstart
 python evaluate.py pool --runs runs/seed0 runs/seed1 runs/seed2 --output runs/seeds
 python evaluate.py ask --run runs/quickstart --text "The harbour council met on Monday ..."
 python evaluate.py retrieval --documents documents.jsonl --queries queries.jsonl --output retrieval.json
 python evaluate.py filters --queries queries.jsonl --fields fields.json --output filters.json
+python evaluate.py multihop --output multihop.json
 """
 
 from __future__ import annotations
@@ -107,6 +108,25 @@ examples:
       reads them from the documents' metadata
 """
 
+MULTIHOP_HELP = """\
+Find chunks of news articles for questions about several of them, with and without the metadata filter that a question
+names, with and without reranking, by each retrieval strategy; print tables.
+
+documents and queries: none for the bundled news; two JSONL files; or MultiHop-RAG's corpus.json and MultiHopRAG.json.
+In JSONL a query has "relevant" (document ids), "facts" (the sentences that are the evidence), or both, and may have
+"answer", "question_type" (inference, comparison, temporal, null) and "filter".
+"""
+
+MULTIHOP_EXAMPLES = """\
+examples:
+  python evaluate.py multihop --output out.json
+      the bundled news, filters by the rules
+  python evaluate.py multihop --output out.json --llm bundled --reranker BAAI/bge-reranker-large
+      the language model reads filters, too, and answers the questions
+  python evaluate.py multihop --documents corpus.json --queries MultiHopRAG.json --output out.json \\
+      --encoder BAAI/bge-large-en-v1.5 --prefix "Represent this sentence for searching relevant passages: "
+"""
+
 
 class _Parser(argparse.ArgumentParser):
     """One line on a mistake, as everywhere else."""
@@ -119,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = _Parser(prog="evaluate.py", description=__doc__, formatter_class=form)
     commands = parser.add_subparsers(
-        dest="command", required=True, parser_class=_Parser, metavar="{systems,pool,ask,retrieval,filters}"
+        dest="command", required=True, parser_class=_Parser, metavar="{systems,pool,ask,retrieval,filters,multihop}"
     )
     systems = commands.add_parser(
         "systems",
@@ -200,6 +220,34 @@ def _parser() -> argparse.ArgumentParser:
     corpus.add_argument("--documents", type=Path, metavar="FILE", help="the corpus to read them from (JSONL)")
     filters.add_argument("--output", type=Path, required=True, metavar="FILE", help="where to write (JSON)")
     filters.add_argument("--llm", metavar="NAME", help="bundled, a folder or a hub name (default: the rules)")
+    multihop = commands.add_parser(
+        "multihop",
+        help="Multi-Meta-RAG on multi-hop questions",
+        description=MULTIHOP_HELP,
+        epilog=MULTIHOP_EXAMPLES,
+        formatter_class=form,
+    )
+    multihop.add_argument("--documents", type=Path, metavar="FILE", help="default: the bundled news")
+    multihop.add_argument("--queries", type=Path, metavar="FILE", help="default: those of the bundled news")
+    multihop.add_argument("--output", type=Path, required=True, metavar="OUT.json", help="where to write the results")
+    multihop.add_argument(
+        "--strategies", nargs="+", metavar="NAME", help="which (default: standard mrag late_interaction)"
+    )
+    multihop.add_argument("--fetch", type=int, default=20, help="chunks found for a question (default: 20)")
+    multihop.add_argument("--passages", type=int, default=6, help="chunks the language model is shown (default: 6)")
+    multihop.add_argument("--reranker", metavar="NAME", help="a cross-encoder that orders what was found anew")
+    multihop.add_argument("--llm", metavar="NAME", help="reads filters and answers: bundled, a folder or a hub name")
+    multihop.add_argument("--chunk-tokens", type=int, default=256, help="of a chunk, at most (default: 256)")
+    multihop.add_argument("--chunk-overlap", type=int, default=32, help="tokens, at most (default: 32)")
+    multihop.add_argument(
+        "--embeddings", type=Path, metavar="DIR", help="keep vectors there (default: embeddings, beside the output)"
+    )
+    multihop.add_argument(
+        "--encoder", default="all-MiniLM-L6-v2", metavar="NAME", help="folder or hub name (default: all-MiniLM-L6-v2)"
+    )
+    multihop.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of the encoder")
+    multihop.add_argument("--device", default="cpu", help="torch device (default: cpu)")
+    multihop.add_argument("--prefix", default="", help="instruction put before every question")
     return parser
 
 
@@ -265,6 +313,35 @@ def _filters(arguments: argparse.Namespace) -> str:
     )
 
 
+def _multihop(arguments: argparse.Namespace) -> str:
+    from mrag_rl.config import LLMConfig
+    from mrag_rl.encoders import TransformerEncoder
+    from mrag_rl.evaluation.multihop import STRATEGIES, evaluate_multihop
+    from mrag_rl.generation.transformers_llm import TransformersLLM
+    from mrag_rl.retrieval.rerank import CrossEncoder
+
+    llm, reranker = None, None
+    if arguments.llm is not None:
+        llm = TransformersLLM.load(LLMConfig(name=arguments.llm).path, device=arguments.device)
+    if arguments.reranker is not None:
+        reranker = CrossEncoder.load(arguments.reranker, device=arguments.device)
+    return evaluate_multihop(
+        arguments.documents,
+        arguments.queries,
+        arguments.output,
+        encoder=TransformerEncoder.load(arguments.encoder, device=arguments.device, dtype=arguments.dtype),
+        reranker=reranker,
+        llm=llm,
+        strategies=arguments.strategies or STRATEGIES,
+        fetch=arguments.fetch,
+        passages=arguments.passages,
+        tokens=arguments.chunk_tokens,
+        overlap=arguments.chunk_overlap,
+        prefix=arguments.prefix,
+        embeddings=arguments.embeddings,
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
     try:
@@ -275,6 +352,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "ask": _ask,
             "retrieval": _retrieval,
             "filters": _filters,
+            "multihop": _multihop,
         }
         print(commands[arguments.command](arguments))
     except InputError as error:

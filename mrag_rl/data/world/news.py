@@ -257,10 +257,12 @@ _INFERENCE = (
     "According to {A}, one {noun} {p1}; {B} adds that it {p2}. Which {noun} do they mean?",
     "{A} writes of one {noun} that {p1}, and in the {b} report the same {noun} {p2}. What is it called?",
     "Name the {noun} that {p1} (reported by {A}) and {p2} (reported by {B}).",
-    "Which {noun}, covered by both {A} and {B}, {p1} and {p2}?",
-)
-_OF_CATEGORY = (
     "In the {category} category, which {noun} {p1}, according to {A}, and {p2}, according to {B}?",
+)
+# Here it is left open which of the two says what.
+_TOGETHER = (
+    "Which {noun}, covered by both {A} and {B}, {p1} and {p2}?",
+    "Going by {A} and {B}, which {noun} {p1} and {p2}?",
     "Which {noun}, in {a} and {b} articles of the category {category}, {p1} and {p2}?",
 )
 _EXCLUDING = (
@@ -285,17 +287,17 @@ def _inference(rng: np.random.Generator, told: Sequence[_Event]) -> _Asked | Non
         return None
     names = [_name(rng, report.source) for report in reports]
     claims = [(first, reports[0].values[first]), (second, reports[1].values[second])]
-    asked = [(claim, value, _NAMED[name]) for (claim, value), name in zip(claims, names, strict=True)]
-    evidence = _only_in(told, event, asked)
+    together = rng.random() < 0.25
+    sources = [_sources(names) if together else _NAMED[name] for name in names]
+    evidence = _only_in(told, event, [(*claim, some) for claim, some in zip(claims, sources, strict=True)])
     if evidence is None:
         return None
     words = _predicates(event.kind, claims) | {"noun": event.kind.noun, "category": event.kind.category}
+    form = _pick(rng, _TOGETHER if together else _INFERENCE)
     condition: dict[str, Any] = {"source": {"$in": _sources(names)}}
-    forms = _INFERENCE
-    if rng.random() < 0.15:
-        forms = _OF_CATEGORY
+    if "{category}" in form:
         condition["category"] = {"$in": [event.kind.category]}
-    return _Asked(_fill(rng, forms, words, names), event.org, condition, evidence)
+    return _Asked(_fill(rng, [form], words, names), event.org, condition, evidence)
 
 
 def _excluding(
@@ -367,7 +369,7 @@ def _comparison(rng: np.random.Generator, told: Sequence[_Event], true: bool) ->
     if shape == 0:
         wrong = _other(rng, event.kind.claims[second], answers)
         words |= _predicates(event.kind, [(first, says), (second, answers if true else wrong)])
-        forms = _DIFFERENT
+        forms: Sequence[str] = _DIFFERENT
     else:
         if true != (says == answers):
             return None
@@ -504,7 +506,10 @@ def _null(
             if other.kind is event.kind
         ):
             return None
-        text = _fill(rng, _INFERENCE, words, names)
+        form = _pick(rng, (*_INFERENCE, *_TOGETHER))
+        if "{category}" in form:
+            condition["category"] = {"$in": [event.kind.category]}
+        text = _fill(rng, [form], words | {"category": event.kind.category}, names)
     elif shape == 1:
         text = _fill(rng, (*_DIFFERENT, *_SAME, *_AGREE), words, names)
     elif shape == 2:
