@@ -287,9 +287,11 @@ def _inference(rng: np.random.Generator, told: Sequence[_Event]) -> _Asked | Non
         return None
     names = [_name(rng, report.source) for report in reports]
     claims = [(first, reports[0].values[first]), (second, reports[1].values[second])]
+    # One answer even to a reader who mixes up which source says what; where that is left open, either may be evidence.
+    evidence = _only_in(told, event, [(*claim, _sources(names)) for claim in claims])
     together = rng.random() < 0.25
-    sources = [_sources(names) if together else _NAMED[name] for name in names]
-    evidence = _only_in(told, event, [(*claim, some) for claim, some in zip(claims, sources, strict=True)])
+    if evidence is not None and not together:
+        evidence = _only_in(told, event, [(*claim, _NAMED[name]) for claim, name in zip(claims, names, strict=True)])
     if evidence is None:
         return None
     words = _predicates(event.kind, claims) | {"noun": event.kind.noun, "category": event.kind.category}
