@@ -90,6 +90,7 @@ def evaluate_multihop(
     vocabulary = FieldVocabulary.from_documents(documents)
     given = _given_filters(queries, vocabulary, str(queries_path))
     chunks = split_documents(documents, encoder.tokenizer, tokens=tokens, overlap=overlap)
+    judge = _Judge(documents, chunks, queries, resamples)
     asked = [query.text for query in queries]
 
     extractors: dict[str, Extractor] = {"rules": RuleExtractor(vocabulary)}
@@ -109,7 +110,6 @@ def evaluate_multihop(
         store.encode(asked, prefix), store.sentences(asked, prefix) if set(strategies) & set(QUERY_SENTENCES) else None
     )
 
-    judge = _Judge(documents, chunks, queries, resamples)
     systems: dict[str, dict[str, Any]] = {}
     comparisons: dict[str, dict[str, Any]] = {}
     retrieved: dict[str, dict[str, list[str]]] = {}

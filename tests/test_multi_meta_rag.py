@@ -1,0 +1,445 @@
+"""Search under filters and access rights, Multi-Meta-RAG, and evaluate.py multihop from files to tables."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import encoder, write_tiny_llm
+from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+
+import evaluate
+from mrag_rl.data.chunks import Chunk, split_documents
+from mrag_rl.data.records import Document, Query
+from mrag_rl.data.world.news import make_news
+from mrag_rl.encoders import Embeddings
+from mrag_rl.errors import InputError
+from mrag_rl.filters import (
+    EVERYTHING,
+    Condition,
+    Extraction,
+    FieldVocabulary,
+    Filter,
+    RuleExtractor,
+    document_metadata,
+    matches,
+    parse_filter,
+)
+from mrag_rl.generation.prompts import Prompt, render
+from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.io import write_jsonl
+from mrag_rl.metrics.ranking import RANKING_METRICS, evidence_scores, textbook_scores
+from mrag_rl.retrieval.filtered import FilteredRetriever
+from mrag_rl.retrieval.rerank import CrossEncoder
+from mrag_rl.retrieval.strategies import EncodedQueries, MultiAspectRetriever, Parts
+from mrag_rl.systems import MultiMetaRAG
+
+STRATEGIES = ("standard", "mrag", "late_interaction")
+
+
+@cache
+def world() -> tuple[list[Document], list[Query]]:
+    """Twelve events and 24 questions."""
+    return make_news(5, split="dev", events=12, queries=24)
+
+
+@cache
+def chunks() -> list[Chunk]:
+    return split_documents(world()[0], encoder().tokenizer)
+
+
+@cache
+def library() -> FilteredRetriever:
+    """The chunks under random vectors: what is asked here is who may be ranked, not how well."""
+    rng = np.random.default_rng(0)
+    owners = np.repeat(np.arange(len(chunks())), 2)
+    retriever = MultiAspectRetriever(vectors(rng, len(chunks())), Parts(vectors(rng, len(owners)), owners))
+    return FilteredRetriever(retriever, chunks())
+
+
+def vectors(rng: np.random.Generator, count: int) -> Embeddings:
+    standard, heads = rng.standard_normal((count, 8)), rng.standard_normal((count, 3, 4))
+    return Embeddings(
+        (standard / np.linalg.norm(standard, axis=-1, keepdims=True)).astype(np.float32),
+        (heads / np.linalg.norm(heads, axis=-1, keepdims=True)).astype(np.float32),
+    )
+
+
+def asked(count: int) -> EncodedQueries:
+    rng = np.random.default_rng(1)
+    return EncodedQueries(vectors(rng, count), Parts(vectors(rng, 2 * count), np.repeat(np.arange(count), 2)))
+
+
+@cache
+def filters() -> list[Filter]:
+    """Those of the questions, nothing, and one that no article passes."""
+    vocabulary = FieldVocabulary.from_documents(world()[0])
+    given = [parse_filter(query.metadata["filter"], vocabulary) for query in world()[1]]
+    nowhere = parse_filter({"source": "Kestrel Wire", "published_at": {"$lt": "2001-01-01"}}, vocabulary)
+    return [*given, EVERYTHING, nowhere]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_is_ranked_passes_the_filter_by_its_plain_reading(strategy: str) -> None:
+    found = library().rank(asked(len(filters())), strategy, 20, filters=filters())
+    for row, condition, unfiltered in zip(found.ranking.indices, filters(), found.unfiltered, strict=True):
+        passing = {i for i, chunk in enumerate(chunks()) if matches(condition, document_metadata(chunk))}
+        assert unfiltered == (not passing)
+        ranked = [i for i in row.tolist() if i >= 0]
+        assert len(ranked) == len(set(ranked)) == min(20, len(passing) or len(chunks()))
+        assert not passing or set(ranked) <= passing
+    assert found.unfiltered[-1] and not found.unfiltered[-2]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_filter_that_leaves_nothing_gives_the_unfiltered_ranking(strategy: str) -> None:
+    queries = asked(2)
+    found = library().rank(queries, strategy, 10, filters=[filters()[-1]] * 2)
+    free = library().rank(queries, strategy, 10)
+    assert found.unfiltered.all() and not free.unfiltered.any()
+    assert found.ranking.indices.tolist() == free.ranking.indices.tolist()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_access_rights_never_give_way(strategy: str) -> None:
+    """Neither where the filter leaves nothing that may be read, nor where nothing may be read at all."""
+    sport = library().readable(categories=["sport"])
+    assert sport is not None
+    queries, business = asked(len(filters())), Condition("category", "$eq", ("business",))
+    found = library().rank(queries, strategy, 20, filters=filters(), allowed=sport)
+    assert all(chunks()[i].category == "sport" for i in found.ranking.indices.ravel().tolist() if i >= 0)
+    assert (found.ranking.indices[:, 0] >= 0).all()
+    barred = library().rank(queries, strategy, 20, filters=[business] * len(queries), allowed=sport)
+    assert barred.unfiltered.all()
+    assert all(chunks()[i].category == "sport" for i in barred.ranking.indices.ravel().tolist())
+    for nothing in (library().readable(documents=[]), library().readable(categories=()), np.zeros_like(sport)):
+        none = library().rank(queries, strategy, 20, filters=filters(), allowed=nothing)
+        assert (none.ranking.indices == -1).all() and not none.unfiltered.any()
+        none = library().rank(queries, strategy, 20, allowed=nothing)
+        assert (none.ranking.indices == -1).all()
+
+
+def test_rights_of_each_query_its_own_are_its_rows() -> None:
+    queries = asked(2)
+    rights = np.zeros((2, len(chunks())), bool)
+    rights[0, 3] = rights[1, [4, 5]] = True
+    found = library().rank(queries, "standard", 5, filters=[EVERYTHING, filters()[-1]], allowed=rights)
+    assert found.ranking.indices[0].tolist() == [3, -1, -1, -1, -1]
+    assert set(found.ranking.indices[1].tolist()) == {4, 5, -1} and found.unfiltered.tolist() == [False, True]
+
+
+def test_readable_wants_both_and_names_what_does_not_exist() -> None:
+    first = chunks()[0]
+    assert library().readable() is None
+    mask = library().readable([first.document], [first.category])
+    assert mask is not None
+    assert [chunks()[i].document for i in np.flatnonzero(mask)] == [first.document] * int(mask.sum()) and mask.any()
+    with pytest.raises(InputError, match="allowed category 'sports' does not exist"):
+        library().readable(categories=["sports"])
+    with pytest.raises(InputError, match="allowed document 'x' does not exist"):
+        library().readable(documents=[first.document, "x"])
+
+
+def test_other_numbers_of_filters_chunks_or_columns_are_clear_errors() -> None:
+    with pytest.raises(InputError, match="1 filters for 2 queries; give one of each a query"):
+        library().rank(asked(2), "standard", filters=[EVERYTHING])
+    with pytest.raises(InputError, match="embeddings; give one of each a chunk"):
+        FilteredRetriever(library().retriever, chunks()[1:])
+    with pytest.raises(InputError, match="a column for each chunk"):
+        library().rank(asked(1), "standard", filters=[filters()[0]], allowed=np.ones(3, bool))
+
+
+class Listening:
+    """A language model that keeps the prompts that it is asked."""
+
+    def __init__(self, llm: TransformersLLM) -> None:
+        self.llm, self.fingerprint, self.usage = llm, llm.fingerprint, llm.usage
+        self.prompts: list[Prompt] = []
+
+    def generate(self, prompts: Sequence[Prompt], **settings: Any) -> list[list[str]]:
+        self.prompts += prompts
+        return self.llm.generate(prompts, **settings)
+
+
+@pytest.fixture(scope="module")
+def llm(tmp_path_factory: pytest.TempPathFactory) -> TransformersLLM:
+    """A Llama with random weights."""
+    texts = [query.text for query in world()[1]] + ["Yes No Insufficient information."]
+    return TransformersLLM.load(write_tiny_llm(tmp_path_factory.mktemp("llm"), texts))
+
+
+@pytest.fixture(scope="module")
+def reranker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cross-encoder with random weights and MiniLM's tokenizer."""
+    folder = tmp_path_factory.mktemp("reranker")
+    encoder().tokenizer.save_pretrained(folder)
+    assert isinstance(encoder().tokenizer, PreTrainedTokenizerFast)
+    config = BertConfig(
+        vocab_size=len(encoder().tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=1,
+        num_attention_heads=2, max_position_embeddings=512, initializer_range=0.5, num_labels=1,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        BertForSequenceClassification(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def system(llm: TransformersLLM) -> MultiMetaRAG:
+    return MultiMetaRAG.build(world()[0][:40], llm, encoder())
+
+
+def test_the_system_searches_under_the_questions_filter_and_shows_source_and_date(system: MultiMetaRAG) -> None:
+    documents = world()[0][:40]
+    listening = Listening(system.llm)  # type: ignore[arg-type]
+    rag = MultiMetaRAG(listening, encoder(), system.library, system.extractor, passages=3)
+    ((source, _),) = Counter(document.metadata["source"] for document in documents).most_common(1)
+    answers = rag.answer([f"What does {source} say of the weather?", "Who is it?"])
+    assert answers[0].filter == Condition("source", "$in", (source,)) and answers[1].filter == EVERYTHING
+    assert len(answers[0].passages) == len(answers[1].passages) == 3 and answers[0].notes == ()
+    assert {passage.metadata["source"] for passage in answers[0].passages} == {source}
+    nearest = system.library.retriever.search(encoder(), ["Who is it?"], strategy="standard", fetch=3).indices[0]
+    assert list(answers[1].passages) == [system.library.chunks[i] for i in nearest]
+    for answer, prompt in zip(answers, listening.prompts, strict=True):
+        shown = render(prompt)
+        for passage in answer.passages:
+            assert passage.text in shown and passage.title in shown
+            assert passage.metadata["source"] in shown and passage.metadata["published_at"] in shown
+    assert [answer.hypothesis for answer in answers] == [
+        texts[0].strip() for texts in system.llm.generate(listening.prompts, max_new_tokens=rag.max_new_tokens)
+    ]
+
+
+def test_the_system_says_where_a_filter_left_nothing_and_keeps_to_access_rights(system: MultiMetaRAG) -> None:
+    documents = world()[0][:40]
+    source, category = documents[0].metadata["source"], documents[0].category
+    question = f"What did {source} write after October 1, 2031?"
+    (answer,) = system.answer([question])
+    assert answer.filter == EVERYTHING and len(answer.passages) == 6
+    assert answer.notes == ("the filter leaves nothing to read; searched without it",)
+    (answer,) = system.answer([question], categories=[category])
+    assert answer.passages and {passage.category for passage in answer.passages} == {category}
+    other = next(document for document in documents if document.metadata["source"] != source)
+    (answer,) = system.answer([f"What does {source} say?"], documents=[other.id])
+    assert {passage.document for passage in answer.passages} == {other.id} and answer.notes
+    (answer,) = system.answer([question], documents=[])
+    assert answer.passages == ()
+    with pytest.raises(InputError, match="question 1 of 2 is blank"):
+        system.answer(["Who?", " "])
+    assert system.answer([]) == []
+
+
+def test_the_system_reranks_what_it_fetched_and_reads_sentences_where_a_strategy_does(
+    llm: TransformersLLM, reranker: Path
+) -> None:
+    documents = world()[0][:20]
+    model = CrossEncoder.load(str(reranker))
+    rag = MultiMetaRAG.build(documents, llm, encoder(), strategy="late_interaction", reranker=model)
+    question = "Which club has a new striker? Its captain is injured."
+    (answer,) = rag.answer([question])
+    found = rag.library.retriever.search(encoder(), [question], strategy="late_interaction", fetch=20).indices[0]
+    scores = model.scores([(question, rag.library.chunks[i].text) for i in found])
+    best = [rag.library.chunks[i] for i in found[np.argsort(-scores, kind="stable")[:6]]]
+    assert list(answer.passages) == best
+
+
+class Dropping:
+    """An extractor that reads nothing and has something to say about it."""
+
+    def extract(self, questions: Sequence[str]) -> list[Extraction]:
+        return [
+            Extraction(question, EVERYTHING, ("source: the corpus has no 'X'",), "no mapping") for question in questions
+        ]
+
+
+def test_what_the_extractor_left_out_is_in_the_notes(system: MultiMetaRAG) -> None:
+    rag = MultiMetaRAG(system.llm, encoder(), system.library, Dropping())
+    (answer,) = rag.answer(["What does X say?"])
+    assert answer.notes == ("left out of the filter: source: the corpus has no 'X'", "no filter: no mapping")
+    (answer,) = MultiMetaRAG(system.llm, encoder(), system.library, None).answer(["What does Kestrel Wire say?"])
+    assert answer.filter == EVERYTHING and answer.notes == ()
+
+
+def save(folder: Path, documents: Sequence[Document], queries: Sequence[Query]) -> list[str]:
+    write_jsonl(folder / "d.jsonl", [asdict(document) for document in documents])
+    write_jsonl(folder / "q.jsonl", [flat(query) for query in queries])
+    return ["--documents", str(folder / "d.jsonl"), "--queries", str(folder / "q.jsonl")]
+
+
+def flat(query: Query) -> dict[str, Any]:
+    return {"id": query.id, "text": query.text, "relevant": query.relevant, **query.metadata}
+
+
+def multihop(files: Sequence[str], output: Path, *arguments: str) -> int:
+    return evaluate.main(["multihop", *files, "--output", str(output), *arguments])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("multihop")
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path, llm: TransformersLLM, reranker: Path) -> dict[str, Any]:
+    """The whole comparison on a small world."""
+    files = save(folder, *world())
+    llm_folder = write_tiny_llm(folder / "llm", [query.text for query in world()[1]])
+    extra = ["--llm", str(llm_folder), "--reranker", str(reranker), "--strategies", "standard", "late_interaction"]
+    assert multihop(files, folder / "out.json", *extra) == 0
+    return dict(json.loads((folder / "out.json").read_text()))
+
+
+def test_every_combination_is_scored_and_compared(results: Mapping[str, Any]) -> None:
+    filtered = ("rules", "llm", "given")
+    names = [
+        "+".join([strategy, *some, *again])
+        for strategy in ("standard", "late_interaction")
+        for again in ([], ["rerank"])
+        for some in ([], *([name] for name in filtered))
+    ]
+    assert list(results["systems"]) == names
+    assert results["documents"] == len(world()[0]) and results["chunks"] == len(chunks())
+    assert results["with_evidence"] == {"evidence": 22, "textbook": 22}
+    assert "standard+rules+rerank - standard+rerank" in results["comparisons"]
+    assert len(results["comparisons"]) == len(names) * 3 // 4
+    for name in names:
+        assert set(results["systems"][name]) == {"evidence", "textbook", "answers"}
+        assert set(results["systems"][name]["answers"]) == {"overall", "inference", "comparison", "temporal", "null"}
+        assert set(results["answers"][name]) == {query.id for query in world()[1]}
+    for pair, by_rule in results["comparisons"].items():
+        one, other = pair.split(" - ")
+        for rule in ("evidence", "textbook"):
+            for metric in RANKING_METRICS:
+                difference = by_rule[rule][metric]
+                value = (
+                    results["systems"][one][rule][metric]["value"] - results["systems"][other][rule][metric]["value"]
+                )
+                assert difference["difference"] == pytest.approx(value, abs=2e-4)
+                assert difference["low"] <= difference["difference"] <= difference["high"]
+
+
+def test_scores_are_those_of_the_chunks_it_says_were_retrieved(results: Mapping[str, Any]) -> None:
+    documents, queries = world()
+    number = {document.id: i for i, document in enumerate(documents)}
+    texts = {chunk.id: chunk.text for chunk in chunks()}
+    for name in results["systems"]:
+        rows = [results["retrieved"][name][query.id] for query in queries]
+        ranked = np.full((len(queries), 10), -1)
+        for row, found in zip(ranked, rows, strict=True):
+            row[: len(found)] = [number[chunk.split("#")[0]] for chunk in found]
+        passages = [[texts[chunk] for chunk in row] for row in rows]
+        expected = {
+            "evidence": evidence_scores(passages, [query.metadata["facts"] for query in queries]),
+            "textbook": textbook_scores(ranked, [[number[i] for i in query.relevant] for query in queries]),
+        }
+        for rule, scores in expected.items():
+            for metric, value in scores.report().items():
+                assert results["systems"][name][rule][metric]["value"] == pytest.approx(value, abs=1e-4)
+
+
+def test_the_filters_in_the_results_are_the_rules_own_and_nothing_else_is_retrieved(results: Mapping[str, Any]) -> None:
+    documents, queries = world()
+    by_id = {document.id: document for document in documents}
+    extractions = RuleExtractor(FieldVocabulary.from_documents(documents)).extract([query.text for query in queries])
+    aside = 0
+    for query, extraction in zip(queries, extractions, strict=True):
+        passing = {d.id for d in documents if matches(extraction.filter, document_metadata(d))}
+        found = {chunk.split("#")[0] for chunk in results["retrieved"]["standard+rules"][query.id]}
+        aside += not passing
+        assert found <= (passing or set(by_id))
+    assert results["filters"]["rules"]["nothing_left"] == aside
+    assert results["filters"]["rules"]["exact_match"] > 80
+    assert set(results["filters"]["llm"]["extractions"]) == {query.id for query in queries}
+
+
+def test_filters_help_on_the_bundled_news(results: Mapping[str, Any]) -> None:
+    """A small world with real vectors; the whole one is measured in docs/multihop.md."""
+    for strategy in ("standard", "late_interaction"):
+        gained = results["comparisons"][f"{strategy}+rules - {strategy}"]["evidence"]
+        assert gained["hits@4"]["difference"] > 0 and gained["map@10"]["low"] > 0
+
+
+def test_vectors_are_found_again_and_results_stay_the_same(
+    folder: Path, results: Mapping[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = ["--documents", str(folder / "d.jsonl"), "--queries", str(folder / "q.jsonl")]
+    made = {path: path.stat().st_mtime_ns for path in (folder / "embeddings").iterdir()}
+    assert multihop(files, folder / "again.json", "--strategies", "standard") == 0
+    assert {path: path.stat().st_mtime_ns for path in (folder / "embeddings").iterdir()} == made
+    again = json.loads((folder / "again.json").read_text())
+    assert list(again["systems"]) == ["standard", "standard+rules", "standard+given"]
+    for name, row in again["systems"].items():
+        assert row["evidence"] == results["systems"][name]["evidence"] and "answers" not in row
+    table = capsys.readouterr().out
+    assert "| standard+rules |" in table and "22 questions" in table and "ms a question" in table
+
+
+def test_the_benchmarks_two_files(folder: Path, tmp_path: Path) -> None:
+    documents, queries = world()
+    article = {document.id: document for document in documents}
+    corpus = [
+        {"title": d.title, "source": d.metadata["source"], "published_at": d.metadata["published_at"],
+         "category": d.category, "url": f"https://example.org/{d.id}", "body": d.text}
+        for d in documents
+    ]  # fmt: skip
+    questions = [
+        {"query": q.text, "answer": q.metadata["answer"], "question_type": f"{q.metadata['question_type']}_query",
+         "evidence_list": [
+             {"fact": fact, "title": article[name].title, "url": f"https://example.org/{name}"}
+             for fact in q.metadata["facts"] for name in q.relevant if fact in article[name].text
+         ]}
+        for q in queries
+    ]  # fmt: skip
+    (tmp_path / "corpus.json").write_text(json.dumps(corpus))
+    (tmp_path / "MultiHopRAG.json").write_text(json.dumps(questions))
+    files = ["--documents", str(tmp_path / "corpus.json"), "--queries", str(tmp_path / "MultiHopRAG.json")]
+    output = tmp_path / "out.json"
+    kept = ["--embeddings", str(folder / "embeddings"), "--strategies", "standard"]
+    assert multihop(files, output, *kept) == 0
+    found = json.loads(output.read_text())
+    assert list(found["systems"]) == ["standard", "standard+rules"]  # It comes without filters
+    ours = folder / "same.json"
+    assert multihop(save(tmp_path, documents, queries), ours, *kept) == 0
+    expected = json.loads(ours.read_text())["systems"]
+    for name, row in found["systems"].items():
+        assert row == expected[name]
+
+
+def test_bad_input_ends_in_one_line_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = Document("a", "A text.", metadata={"source": "Kestrel Wire"})
+    output = tmp_path / "out.json"
+    for change, says in (
+        ({"relevant": ["b"]}, "query 'q': relevant id \"b\" is no document"),
+        ({"relevant": ["a"], "facts": "A text."}, "query 'q': \"facts\" is no list of sentences"),
+        ({"relevant": ["a"], "question_type": "bridge"}, "query 'q': question_type 'bridge' is unknown"),
+        ({"relevant": ["a"], "answer": 3}, "query 'q': \"answer\" is no string"),
+        ({"relevant": ["a"], "filter": {"sauce": "x"}}, "query 'q': filter: unknown field 'sauce'"),
+        ({}, 'no query has evidence; give "relevant"'),
+    ):
+        write_jsonl(tmp_path / "d.jsonl", [asdict(document)])
+        write_jsonl(tmp_path / "q.jsonl", [{"id": "q", "text": "What?", **change}])
+        files = ["--documents", str(tmp_path / "d.jsonl"), "--queries", str(tmp_path / "q.jsonl")]
+        assert multihop(files, output) == 2
+        line = capsys.readouterr().err.strip().splitlines()[-1]
+        assert line.startswith("error: ") and says in line, line
+    write_jsonl(tmp_path / "q.jsonl", [{"id": "q", "text": "What?", "relevant": ["a"]}])
+    for extra, says in (
+        (["--strategies", "fusion"], "strategy fusion needs generated questions"),
+        (["--strategies", "standrad"], "did you mean standard?"),
+        (["--fetch", "0"], "--fetch is 0; give 1 or more"),
+        (["--passages", "0"], "--passages is 0; give 1 or more"),
+        (["--chunk-overlap", "256"], "chunks that overlap by 256 of 256 tokens"),
+    ):
+        assert multihop(files, output, *extra) == 2
+        assert says in capsys.readouterr().err
+    assert multihop(files[:2], output) == 2
+    assert "--documents and --queries go together" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d.jsonl", "q.jsonl"]
