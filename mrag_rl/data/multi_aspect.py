@@ -216,6 +216,7 @@ def write_stories(
     attempts: int = 3,
     temperature: float = 0.7,
     max_new_tokens: int = 1024,
+    first: int = 0,
 ) -> Stories:
     """Let a language model write each query's text: a story around its documents that mentions every title.
 
@@ -227,9 +228,10 @@ def write_stories(
         drawn: The documents of each query, as `draw_aspects` gives them.
         seed, temperature, max_new_tokens: As for `LLM.generate`.
         attempts: How often a story is asked for, at most.
+        first: The number of the first query, where they are written in several calls.
 
     Returns:
-        The queries, in order. Query `q7` is about `drawn[7]`, whatever was dropped before it.
+        The queries, in order. With `first` 0 query `q7` is about `drawn[7]`, whatever was dropped before it.
 
     Raises:
         InputError: A document has no title.
@@ -255,7 +257,7 @@ def write_stories(
                 problems[i] = problem
                 continue
             ids = tuple(document.id for document in drawn[i])
-            written[i] = Query(f"q{i}", text.strip(), ids, metadata={"attempts": attempt + 1})
+            written[i] = Query(f"q{first + i}", text.strip(), ids, metadata={"attempts": attempt + 1})
     dropped = [
         Dropped(tuple(document.id for document in drawn[i]), problems[i]) for i in range(len(drawn)) if i not in written
     ]
