@@ -191,7 +191,7 @@ class TransformerEncoder:
         finally:
             for handle in handles:
                 handle.remove()
-        by_head = heads.view(len(unique), self.heads, -1)
+        by_head = heads.view(len(unique), self.heads, self.head_dimension)
         norms = by_head.norm(dim=-1)
         by_head /= norms.clamp_min(1e-12)[..., None]
         embeddings = Embeddings(normalize(standard, dim=-1).numpy(), by_head.numpy(), norms.numpy())

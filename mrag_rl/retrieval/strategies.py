@@ -238,12 +238,13 @@ class MultiAspectRetriever:
         totals = np.zeros((queries, len(self.documents)))
         for first in range(0, len(voters.owners), _VOTERS):
             rows = slice(first, first + _VOTERS)
+            given = np.zeros((len(voters.owners[rows]), len(self.documents)), np.float32)
             for weight, (documents, parts, asked) in zip(weights, spaces, strict=True):
                 nearest = np.maximum.reduceat(asked[rows] @ parts.T, starts, axis=1)
                 similarities = (asked[rows] @ documents.T + nearest) / 2
                 votes = np.exp((similarities - similarities.max(axis=1, keepdims=True)) / TEMPERATURE)
-                votes *= weight / votes.sum(axis=1, keepdims=True)
-                np.add.at(totals, voters.owners[rows], votes)
+                given += votes * (weight / votes.sum(axis=1, keepdims=True))
+            np.add.at(totals, voters.owners[rows], given)
         return top(totals, fetch)
 
 
