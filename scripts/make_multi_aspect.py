@@ -89,7 +89,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def make(arguments: argparse.Namespace) -> str:
     """Write the dataset; returns what is in it and what was left out. Raises InputError."""
-    for name, least in (("per_aspect", 1), ("questions", 0), ("attempts", 1), ("max_new_tokens", 1)):
+    for name, least in (("seed", 0), ("per_aspect", 1), ("questions", 0), ("attempts", 1), ("max_new_tokens", 1)):
         if getattr(arguments, name) < least:
             raise InputError(f"--{name.replace('_', '-')} is {getattr(arguments, name)}; give {least} or more")
     if arguments.temperature <= 0:

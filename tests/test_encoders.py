@@ -135,6 +135,8 @@ def test_pickled_weights_are_not_read(tmp_path: Path) -> None:
         ({"max_length": 513}, "max_length is 513; .* has 512 positions, give no more"),
         ({"max_length": 2}, "no room for text in 2 tokens"),
         ({"batch_tokens": 0}, "batch_tokens is 0; give 1 or more"),
+        ({"device": "nowhere"}, "device 'nowhere' cannot be used .*; give cpu"),
+        ({"device": "cuda:99"}, "device 'cuda:99' cannot be used .*; give cpu"),
         ({"name_or_path": str(Path(__file__).parent)}, "no config.json"),
     ],
 )

@@ -138,6 +138,8 @@ def test_mistakes_are_answered_in_one_line_and_write_nothing(
         (with_llm(place, new, "--per-aspect", "16"), "16 queries of 1 aspects, but only 15 can be drawn"),
         (with_llm(place, new, "--attempts", "0"), "--attempts is 0; give 1 or more"),
         (with_llm(place, new, "--temperature", "0"), "--temperature is 0; give more than 0"),
+        (with_llm(place, new, "--seed", "-1"), "--seed is -1; give 0 or more"),
+        (with_llm(place, new, "--device", "nowhere"), "device 'nowhere' cannot be used"),
         (with_llm(place, new, "--llm", str(tmp_path / "there")), "there"),
         (command(untitled, new, "--llm", str(place / "llm"), "--per-aspect", "1"), '"d0" has no title'),
     ):

@@ -18,6 +18,7 @@ from tqdm import tqdm
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
+from mrag_rl.devices import check_device
 from mrag_rl.encoders.attention import find_output_projections
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.weights import MINILM_NAMES, MINILM_SHA256, find_model, weights_sha256
@@ -124,8 +125,9 @@ class TransformerEncoder:
         truncate: read only the first window of a longer text, as many published figures do.
 
         Raises InputError: model not found, wrong hash, no safetensors weights, no such layer, no attention heads,
-        fewer positions than ``max_length``, no bitsandbytes.
+        fewer positions than ``max_length``, no such device, no bitsandbytes.
         """
+        check_device(device)
         folder = find_model(name_or_path)
         if name_or_path in MINILM_NAMES:
             sha256 = sha256 or MINILM_SHA256
