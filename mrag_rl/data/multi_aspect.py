@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -31,12 +31,15 @@ MIN_STORY = 100
 
 
 def load_documents(path: StrPath) -> list[Document]:
-    """The documents of a JSONL file, each with a category. Raises InputError naming file and line."""
+    """The documents of a JSONL file, each with a category (space around it is cut off).
+
+    Raises InputError naming file and line.
+    """
     documents = records.load_documents(path)
     for line, document in zip(_lines(path), documents, strict=True):
         if not document.category.strip():
             raise InputError(f'{os.fspath(path)}:{line}: no "category"; name the one that the document belongs to')
-    return documents
+    return [replace(document, category=document.category.strip()) for document in documents]
 
 
 def load_queries(path: StrPath, documents: Sequence[Document]) -> list[Query]:
