@@ -46,6 +46,7 @@ STRATEGIES = (
 QUERY_SENTENCES = ("segment_mrag", "late_interaction")
 DOCUMENT_SENTENCES = ("late_interaction",)
 QUESTIONS = ("fusion", "fusion_mrag")
+PIECES = ("split", "split_weighted")
 
 # Of `late_interaction`, chosen on the development half of the multi-aspect queries (docs/retrieval.md)
 TEMPERATURE = 0.03
@@ -90,7 +91,9 @@ class MultiAspectRetriever:
         self, documents: Embeddings, sentences: Parts | None = None, *, index: IndexKind = "exact", single: bool = False
     ) -> None:
         """`sentences`: one or more of every document, in the documents' order. `index`: how lists of nearest documents
-        are found. `single`: see `count_votes`. Raises InputError for no documents or other sentences.
+        are found; `late_interaction` has none, it compares with all. `single`: see `count_votes`.
+
+        Raises InputError for no documents or other sentences.
         """
         if len(documents) == 0:
             raise InputError("retrieval: no documents; give at least one")
