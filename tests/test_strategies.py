@@ -10,6 +10,7 @@ from tiny import encoder
 
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
+from mrag_rl.retrieval.index import IndexKind
 from mrag_rl.retrieval.strategies import (
     QUERY_SENTENCES,
     QUESTIONS,
@@ -215,6 +216,71 @@ def test_a_batch_is_its_queries_one_at_a_time(strategy: str, monkeypatch: pytest
     monkeypatch.setattr("mrag_rl.retrieval.strategies._VOTERS", 4)
     in_parts = retriever.rank(ASKED, strategy, 9)
     assert in_parts.indices.tolist() == whole.indices.tolist()
+
+
+def restricted(rng: np.random.Generator) -> np.ndarray:
+    """Allowed documents by query: many, a third, one, none, all but one, all."""
+    allowed = rng.random((QUERIES, DOCUMENTS)) < np.array([0.7, 0.3, 0.0, 0.0, 1.0, 1.0])[:, None]
+    allowed[2, 31] = True
+    allowed[4, 7] = False
+    return allowed
+
+
+@pytest.mark.parametrize("index", ["exact", "hnsw"])
+@pytest.mark.parametrize("fetch", [1, 7, DOCUMENTS])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_allowed_documents_are_ranked_as_if_there_were_no_others(
+    strategy: str, fetch: int, index: IndexKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, index=index)
+    allowed = restricted(np.random.default_rng(1))
+    ranking = retriever.rank(ASKED, strategy, fetch, allowed)
+    assert ranking.indices.shape == ranking.scores.shape == (QUERIES, fetch)
+    for query in range(QUERIES):
+        rows = np.flatnonzero(allowed[query])
+        places = min(fetch, len(rows))
+        assert ranking.indices[query, places:].tolist() == [-1] * (fetch - places)
+        assert (ranking.scores[query, places:] == -np.inf).all()
+        if len(rows) == 0:
+            continue
+        # A retriever that has these documents alone, but for the importance of spaces, which is the whole corpus's.
+        kept = np.isin(CORPUS_SENTENCES.owners, rows)
+        owners = np.searchsorted(rows, CORPUS_SENTENCES.owners[kept])
+        alone = MultiAspectRetriever(CORPUS[rows], Parts(CORPUS_SENTENCES.embeddings[kept], owners))
+        monkeypatch.setitem(alone.__dict__, "importance", retriever.importance)
+        monkeypatch.setitem(alone.__dict__, "_split_importance", np.array(PIECE_IMPORTANCE))
+        expected = alone.rank(one_query(query), strategy, fetch)
+        assert ranking.indices[query, :places].tolist() == rows[expected.indices[0, :places]].tolist()
+        np.testing.assert_allclose(ranking.scores[query, :places], expected.scores[0, :places], rtol=1e-4)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_allowing_every_document_changes_nothing(strategy: str) -> None:
+    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
+    free = retriever.rank(ASKED, strategy, 7)
+    all_ = retriever.rank(ASKED, strategy, 7, np.ones((QUERIES, DOCUMENTS), bool))
+    assert free.indices.tolist() == all_.indices.tolist()
+    np.testing.assert_allclose(free.scores, all_.scores, rtol=1e-6)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_nothing_that_is_not_allowed_is_ever_ranked(strategy: str) -> None:
+    rng = np.random.default_rng(2)
+    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
+    for share in (0.0, 0.05, 0.5):
+        allowed = rng.random((QUERIES, DOCUMENTS)) < share
+        ranking = retriever.rank(ASKED, strategy, 20, allowed)
+        for row, found in zip(allowed, ranking.indices, strict=True):
+            assert row[found[found >= 0]].all()
+            assert (found >= 0).sum() == min(20, row.sum())
+
+
+@pytest.mark.parametrize(
+    "allowed", [np.ones(DOCUMENTS, bool), np.ones((QUERIES, DOCUMENTS - 1), bool), np.ones((QUERIES, DOCUMENTS), int)]
+)
+def test_allowed_documents_of_another_form_are_a_clear_error(allowed: np.ndarray) -> None:
+    with pytest.raises(InputError, match=r"give booleans of shape \(6, 60\), a row for each query"):
+        MultiAspectRetriever(CORPUS).rank(ASKED, "standard", 3, allowed)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -60,11 +60,15 @@ class SpaceIndex:
         else:
             raise InputError(f"index {kind!r} is unknown; choose exact or hnsw")
 
-    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def search(self, queries: np.ndarray, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The min(k, N) nearest documents to queries (B, H, d), unit vectors, in each space.
 
-        Returns indices (B, H, k) int64 and cosine similarities (B, H, k) float32, best first, equals by index. HNSW
-        fills what it could not find with index -1 and similarity -inf. Raises InputError for other shapes or k < 1.
+        allowed: (B, N) bool, which documents each query may find. With it the search is exact whatever the kind, for a
+        graph's walk past forbidden documents would lose allowed ones.
+
+        Returns indices (B, H, k) int64 and cosine similarities (B, H, k) float32, best first, equals by index. What
+        HNSW could not find, and what is not allowed, leaves index -1 and similarity -inf. Raises InputError for other
+        shapes or k < 1.
         """
         if queries.ndim != 3 or queries.shape[1:] != (self.spaces, self.dimension):
             raise InputError(
@@ -73,44 +77,70 @@ class SpaceIndex:
             )
         if k < 1:
             raise InputError(f"index: k is {k}; give 1 or more")
+        forbidden = None
+        if allowed is not None:
+            if allowed.shape != (len(queries), self.size):
+                raise InputError(
+                    f"index: allowed documents of shape {allowed.shape}; give ({len(queries)}, {self.size}) booleans"
+                )
+            forbidden = torch.from_numpy(~allowed.astype(bool))
         k = min(k, self.size)
         indices = np.empty((len(queries), self.spaces, k), np.int64)
         similarities = np.empty((len(queries), self.spaces, k), np.float32)
-        if self.kind == "exact":
+        graphs = self.kind == "hnsw" and forbidden is None
+        if not graphs:
             # Taken from the system once: its pages are slower to get than to fill.
             scores = torch.empty(max(1, min(len(queries), _SCORES // self.size)), self.size)
         for space in range(self.spaces):
             rows = queries[:, space]
-            if self.kind == "hnsw":
+            if graphs:
                 found, positions = self._graphs[space].search(np.ascontiguousarray(rows, dtype=np.float32), k)
             else:
                 # Of rows that may not be written (a mapped file) a copy, as torch wants it.
                 asked = torch.from_numpy(np.require(rows, np.float32, ["C", "W"]))
-                found, positions = _exact(asked, self._vectors[space], k, scores)
+                found, positions = _exact(asked, self._columns(space), k, scores, forbidden)
             order = np.lexsort((positions, -found), axis=-1)
             indices[:, space] = np.take_along_axis(positions, order, axis=-1)
             similarities[:, space] = np.take_along_axis(found, order, axis=-1)
-        if self.kind == "hnsw":
+        if graphs:
             similarities[indices < 0] = -np.inf
+        elif forbidden is not None:
+            indices[similarities == -np.inf] = -1
         return indices, similarities
+
+    def _columns(self, space: int) -> torch.Tensor:
+        """The documents' vectors in a space, (d, N)."""
+        if self.kind == "exact":
+            return self._vectors[space]
+        return torch.from_numpy(self._graphs[space].reconstruct_n(0, self.size)).T
 
 
 @torch.inference_mode()
 def _exact(
-    queries: torch.Tensor, documents: torch.Tensor, k: int, scores: torch.Tensor
+    queries: torch.Tensor,
+    documents: torch.Tensor,
+    k: int,
+    scores: torch.Tensor,
+    forbidden: torch.Tensor | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k best inner products of queries (B, d) with documents (d, N), unordered: (B, k) products and indices.
 
-    scores: room for the products of some queries at a time, (b, N).
+    scores: room for the products of some queries at a time, (b, N). forbidden: (B, N), whose products are -inf.
     """
-    parts = [_best(torch.mm(rows, documents, out=scores[: len(rows)]), k) for rows in queries.split(len(scores))]
+    parts = []
+    for first in range(0, max(1, len(queries)), len(scores)):
+        rows = queries[first : first + len(scores)]
+        products = torch.mm(rows, documents, out=scores[: len(rows)])
+        if forbidden is not None:
+            products.masked_fill_(forbidden[first : first + len(rows)], -torch.inf)
+        parts.append(_best(products, k))
     return torch.cat([values for values, _ in parts]).numpy(), torch.cat([indices for _, indices in parts]).numpy()
 
 
 def _best(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The k best of scores (B, N), unordered, and their indices; of equals those of lower index."""
     values, indices = _topk(scores, min(k + 1, scores.shape[1]))
-    tied = (values[:, k:] == values[:, k - 1 : k]).any(dim=1)
+    tied = ((values[:, k:] == values[:, k - 1 : k]) & (values[:, k:] > -torch.inf)).any(dim=1)
     values, indices = values[:, :k], indices[:, :k]
     if tied.any():
         # More scores equal the last one than there are places left: topk took any of them.

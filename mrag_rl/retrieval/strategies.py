@@ -127,10 +127,12 @@ class MultiAspectRetriever:
         strategy: str = "late_interaction",
         fetch: int = 10,
         questions: Sequence[Sequence[str]] | None = None,
+        allowed: np.ndarray | None = None,
     ) -> Ranking:
         """Rank documents for query texts; `questions` about each are what the fusion strategies search with, too.
 
-        Raises InputError as `rank` does, for an empty text, and for questions about more or fewer texts.
+        allowed: as for `rank`. Raises InputError as `rank` does, for an empty text, and for questions about more or
+        fewer texts.
         """
         check_strategies([strategy])
         parts = None
@@ -142,14 +144,19 @@ class MultiAspectRetriever:
             owners = np.repeat(np.arange(len(texts)), [len(some) for some in questions])
             parts = Parts(encoder.encode([question for some in questions for question in some]), owners)
         sentences = Parts.of_sentences(encoder, texts) if strategy in QUERY_SENTENCES else None
-        return self.rank(EncodedQueries(encoder.encode(texts), sentences, parts), strategy, fetch)
+        return self.rank(EncodedQueries(encoder.encode(texts), sentences, parts), strategy, fetch, allowed)
 
-    def rank(self, queries: EncodedQueries, strategy: str, fetch: int) -> Ranking:
+    def rank(self, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None = None) -> Ranking:
         """The best min(fetch, N) documents for each of B queries.
 
         Each list that a vote is taken from has as many places as documents are fetched, as in the authors' code.
-        Raises InputError: unknown strategy, fetch < 1, vectors of another encoder than the documents', or vectors that
-        the strategy needs and were not given.
+
+        allowed: (B, N) bool, which documents each query may read: it is ranked as if there were no others, with the
+        importance scores of all. Places that it leaves empty have index -1 and score -inf; a row without a document
+        reads nothing.
+
+        Raises InputError: unknown strategy, fetch < 1, vectors of another encoder than the documents', vectors that
+        the strategy needs and were not given, or `allowed` of another shape or type.
         """
         check_strategies([strategy])
         if fetch < 1:
@@ -160,42 +167,52 @@ class MultiAspectRetriever:
                     f"retrieval: queries' vectors of {_shapes(asked)} numbers, documents' of "
                     f"{_shapes(self.documents)}; encode both with the same encoder"
                 )
-        fetch = min(fetch, len(self.documents))
+        if allowed is not None and (allowed.dtype != bool or allowed.shape != (len(queries), len(self.documents))):
+            raise InputError(
+                f"retrieval: allowed is {allowed.dtype} of shape {allowed.shape}; give booleans of shape "
+                f"({len(queries)}, {len(self.documents)}), a row for each query and a column for each document"
+            )
+        ranking = self._rank(queries, strategy, min(fetch, len(self.documents)), allowed)
+        if allowed is None:
+            return ranking
+        return Ranking(ranking.indices, np.where(ranking.indices < 0, -np.inf, ranking.scores))
+
+    def _rank(self, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None) -> Ranking:
         whole = Parts(queries.whole, np.arange(len(queries)))
         count = len(queries)
         match strategy:
             case "standard":
-                indices, similarities = self._standard.search(queries.whole.standard[:, None], fetch)
+                indices, similarities = self._standard.search(queries.whole.standard[:, None], fetch, allowed)
                 return Ranking(indices[:, 0], similarities[:, 0].astype(np.float64))
             case "mrag":
-                return self._by_heads(whole, count, importance_votes, fetch)
+                return self._by_heads(whole, count, importance_votes, fetch, allowed)
             case "mrag_decay":
-                return self._by_heads(whole, count, decay_votes, fetch)
+                return self._by_heads(whole, count, decay_votes, fetch, allowed)
             case "mrag_distance":
-                return self._by_heads(whole, count, distance_votes, fetch)
+                return self._by_heads(whole, count, distance_votes, fetch, allowed)
             case "split" | "split_weighted":
                 rule = importance_votes if strategy == "split_weighted" else decay_votes
                 pieces, _ = _split(queries.whole.standard, self._heads_count)
-                indices, similarities = self._pieces.search(pieces, fetch)
+                indices, similarities = self._pieces.search(pieces, fetch, allowed)
                 votes = rule(similarities, self._split_importance)
                 return count_votes(indices, votes, whole.owners, queries=count, fetch=fetch, single=self.single)
             case "fusion" | "fusion_mrag":
                 searched = _together(whole, _needed(queries.questions, strategy, "questions about the queries"))
+                read = _of_owners(allowed, searched)
                 if strategy == "fusion":
-                    lists, _ = self._standard.search(searched.embeddings.standard[:, None], fetch)
+                    lists, _ = self._standard.search(searched.embeddings.standard[:, None], fetch, read)
                     indices = lists[:, 0]
                 else:
                     each = Parts(searched.embeddings, np.arange(len(searched.owners)))
-                    indices = self._by_heads(each, len(each.owners), importance_votes, fetch).indices
+                    indices = self._by_heads(each, len(each.owners), importance_votes, fetch, read).indices
                 votes = reciprocal_rank_votes(indices, self.importance)
                 return count_votes(indices, votes, searched.owners, queries=count, fetch=fetch)
             case "segment_mrag":
                 sentences = _needed(queries.sentences, strategy, "the queries' sentences")
-                return self._by_heads(sentences, count, importance_votes, fetch)
+                return self._by_heads(sentences, count, importance_votes, fetch, allowed)
             case _:
-                return self._late_interaction(
-                    _needed(queries.sentences, strategy, "the queries' sentences"), count, fetch
-                )
+                sentences = _needed(queries.sentences, strategy, "the queries' sentences")
+                return self._late_interaction(sentences, count, fetch, allowed)
 
     @property
     def _heads_count(self) -> int:
@@ -218,13 +235,13 @@ class MultiAspectRetriever:
         pieces, norms = _split(self.documents.standard, self._heads_count)
         return importance_scores(Embeddings(self.documents.standard, pieces, norms))
 
-    def _by_heads(self, voters: Parts, queries: int, rule: VoteRule, fetch: int) -> Ranking:
+    def _by_heads(self, voters: Parts, queries: int, rule: VoteRule, fetch: int, allowed: np.ndarray | None) -> Ranking:
         """Every voter votes for its nearest documents in every head."""
-        indices, similarities = self._heads.search(voters.embeddings.heads, fetch)
+        indices, similarities = self._heads.search(voters.embeddings.heads, fetch, _of_owners(allowed, voters))
         votes = rule(similarities, self.importance)
         return count_votes(indices, votes, voters.owners, queries=queries, fetch=fetch, single=self.single)
 
-    def _late_interaction(self, voters: Parts, queries: int, fetch: int) -> Ranking:
+    def _late_interaction(self, voters: Parts, queries: int, fetch: int, allowed: np.ndarray | None) -> Ranking:
         """Each sentence of a query shares out one vote in each space, by the softmax of its similarities.
 
         The similarity of a document is the mean of two cosines: with the whole of it and with its nearest sentence
@@ -241,14 +258,23 @@ class MultiAspectRetriever:
         totals = np.zeros((queries, len(self.documents)))
         for first in range(0, len(voters.owners), _VOTERS):
             rows = slice(first, first + _VOTERS)
+            read = None if allowed is None else allowed[voters.owners[rows]]
             given = np.zeros((len(voters.owners[rows]), len(self.documents)), np.float32)
             for weight, (documents, parts, asked) in zip(weights, spaces, strict=True):
                 nearest = np.maximum.reduceat(asked[rows] @ parts.T, starts, axis=1)
                 similarities = (asked[rows] @ documents.T + nearest) / 2
-                votes = np.exp((similarities - similarities.max(axis=1, keepdims=True)) / TEMPERATURE)
-                given += votes * (weight / votes.sum(axis=1, keepdims=True))
+                if read is not None:
+                    similarities = np.where(read, similarities, -np.inf)
+                # At least -1, so that a voter that may read nothing has votes of 0 and not of nothing over nothing.
+                highest = similarities.max(axis=1, keepdims=True, initial=-1)
+                votes = np.exp((similarities - highest) / TEMPERATURE)
+                shared = votes.sum(axis=1, keepdims=True)
+                given += votes * (weight / np.where(shared > 0, shared, 1))
             np.add.at(totals, voters.owners[rows], given)
-        return top(totals, fetch)
+        if allowed is None:
+            return top(totals, fetch)
+        ranking = top(np.where(allowed, totals, -np.inf), fetch)
+        return Ranking(np.where(ranking.scores == -np.inf, -1, ranking.indices), ranking.scores)
 
 
 def check_strategies(names: Sequence[str]) -> None:
@@ -274,6 +300,11 @@ def _split(standard: np.ndarray, pieces: int) -> tuple[np.ndarray, np.ndarray]:
 def _shapes(embeddings: Embeddings) -> tuple[int, int, int]:
     """What one text has: dimensions of its standard embedding, heads and dimensions of each."""
     return embeddings.standard.shape[1], *embeddings.heads.shape[1:]
+
+
+def _of_owners(allowed: np.ndarray | None, voters: Parts) -> np.ndarray | None:
+    """What each voter may read, (V, N): what the query may that it votes for."""
+    return None if allowed is None else allowed[voters.owners]
 
 
 def _together(a: Parts, b: Parts) -> Parts:
