@@ -114,6 +114,7 @@ def evaluate_retrieval(
             "parameters": sum(parameter.numel() for parameter in encoder.model.parameters()),
             "layers": encoder.layers,
             "pooling": encoder.pooling,
+            "standard_pooling": encoder.standard_pooling,
             "max_length": encoder.max_length,
             "truncate": encoder.truncate,
         },
