@@ -291,7 +291,7 @@ def _inference(rng: np.random.Generator, told: Sequence[_Event]) -> _Asked | Non
         return None
     words = _predicates(event.kind, claims) | {"noun": event.kind.noun, "category": event.kind.category}
     condition: dict[str, Any] = {"source": {"$in": _sources(names)}}
-    forms = _INFERENCE
+    forms: tuple[str, ...] = _INFERENCE
     if rng.random() < 0.15:
         forms = _OF_CATEGORY
         condition["category"] = {"$in": [event.kind.category]}
@@ -364,6 +364,7 @@ def _comparison(rng: np.random.Generator, told: Sequence[_Event], true: bool) ->
     names = [_name(rng, report.source) for report in pair]
     says, answers = one.values[first], other.values[second]
     words = {"org": event.org, "about": event.kind.claims[first].about.format(org=event.org)}
+    forms: tuple[str, ...]
     if shape == 0:
         wrong = _other(rng, event.kind.claims[second], answers)
         words |= _predicates(event.kind, [(first, says), (second, answers if true else wrong)])
