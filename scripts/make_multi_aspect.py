@@ -1,11 +1,11 @@
 """Make a multi-aspect retrieval dataset from any corpus whose documents have categories.
 
-    python scripts/make_multi_aspect.py --documents corpus.jsonl --output my_data
-        my_data/documents.jsonl: 50 documents of 800 characters or more, drawn from each category that has so many
+    python scripts/make_multi_aspect.py --documents corpus.jsonl --output my_corpus
+        my_corpus/documents.jsonl: 50 documents of 800 characters or more, drawn from each category that has so many
     python scripts/make_multi_aspect.py --documents corpus.jsonl --output my_data --llm PATH_OR_HUB_MODEL \\
             --device cuda --dtype bfloat16
-        and my_data/queries.jsonl: for each number of aspects n, 25 stories, each about one document of each of n
-        categories, with search questions about each story
+        the same documents, and my_data/queries.jsonl: for each number of aspects n, 25 stories, each about one document
+        of each of n categories, with search questions about each story
     python evaluate.py retrieval --documents my_data/documents.jsonl --queries my_data/queries.jsonl --output out.json
         what it is for: which strategy finds the documents that a story is about?
 
