@@ -201,7 +201,10 @@ def _parser() -> argparse.ArgumentParser:
     retrieval.add_argument("--device", default="cpu", help="torch device (default: cpu)")
     retrieval.add_argument("--prefix", default="", help="instruction put before every query text")
     retrieval.add_argument(
-        "--index", choices=("exact", "hnsw"), default="exact", help="how nearest documents are found"
+        "--index",
+        choices=("exact", "hnsw"),
+        default="exact",
+        help="how nearest documents are found (late_interaction compares with all)",
     )
     retrieval.add_argument("--reranker", metavar="NAME", help="a cross-encoder that orders what was fetched anew")
     retrieval.add_argument(

@@ -39,6 +39,8 @@ def main() -> None:
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
     parser.add_argument("--max-length", type=int, help="tokens in a window")
     arguments = parser.parse_args()
+    if (arguments.documents is None) != (arguments.queries is None):
+        parser.error("--documents and --queries go together; give both, or neither for the bundled articles")
 
     if arguments.documents and arguments.queries:
         documents = load_documents(arguments.documents)

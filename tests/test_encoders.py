@@ -78,6 +78,28 @@ def test_encode_standard_is_the_standard_part_and_takes_an_empty_answer(minilm: 
     assert minilm.encode_standard([]).shape == (0, 384)
 
 
+@pytest.mark.parametrize(("stated", "token"), [("cls_token", 0), ("lasttoken", -1)])
+def test_the_standard_embedding_is_pooled_as_the_models_files_state(
+    minilm: TransformerEncoder, tmp_path: Path, stated: str, token: int
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(find_model("all-MiniLM-L6-v2"), folder)
+    pooling = folder / "1_Pooling" / "config.json"
+    pooling.write_text(f'{{"word_embedding_dimension": 384, "pooling_mode_{stated}": true}}')
+    encoder = TransformerEncoder.load(str(folder), batch_tokens=64)
+    embeddings = encoder.encode(TEXTS)
+    for i, ids in enumerate(token_rows(encoder, TEXTS)):
+        with torch.inference_mode():
+            hidden = encoder.model(ids).last_hidden_state[0]
+        np.testing.assert_allclose(embeddings.standard[i], normalize(hidden[token], dim=-1), atol=1e-5)
+    np.testing.assert_allclose(encoder.encode_standard(TEXTS), embeddings.standard, atol=1e-5)
+    np.testing.assert_array_equal(embeddings.heads, minilm.encode(TEXTS).heads)
+    assert encoder.fingerprint != minilm.fingerprint
+    pooling.write_text('{"pooling_mode_cls_token": true, "pooling_mode_max_tokens": true}')
+    with pytest.raises(InputError, match="pooling by pooling_mode_cls_token and pooling_mode_max_tokens"):
+        TransformerEncoder.load(str(folder))
+
+
 def test_an_empty_text_is_refused_by_its_number(minilm: TransformerEncoder) -> None:
     with pytest.raises(InputError, match="text 1 of 3 is empty"):
         minilm.encode(["a", " \n", "b"])
@@ -135,6 +157,8 @@ def test_pickled_weights_are_not_read(tmp_path: Path) -> None:
         ({"max_length": 513}, "max_length is 513; .* has 512 positions, give no more"),
         ({"max_length": 2}, "no room for text in 2 tokens"),
         ({"batch_tokens": 0}, "batch_tokens is 0; give 1 or more"),
+        ({"device": "nowhere"}, "device 'nowhere' cannot be used .*; give cpu"),
+        ({"device": "cuda:99"}, "device 'cuda:99' cannot be used .*; give cpu"),
         ({"name_or_path": str(Path(__file__).parent)}, "no config.json"),
     ],
 )

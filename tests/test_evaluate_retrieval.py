@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny import encoder
 
 import evaluate
 from mrag_rl.data.multi_aspect import save_documents, save_queries
 from mrag_rl.data.records import Document, Query
 from mrag_rl.data.world.articles import make_articles
+from mrag_rl.evaluation.retrieval import EmbeddingStore
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
 from mrag_rl.retrieval.strategies import STRATEGIES
 
@@ -77,6 +79,46 @@ def test_fetching_more_than_there_is(data: Path, tmp_path: Path) -> None:
     assert "61" not in results["strategies"]["standard"]["1"]
 
 
+def test_layers_whose_heads_do_not_divide_the_standard_embedding_leave_out_the_split_strategies(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out.json"
+    layers = ("--layer", "1", "3", "5", "--fetch", "3")
+    assert run(data, output, *layers, "--strategies", "mrag", "split_weighted") == 2
+    assert "strategy split_weighted: 384 dimensions make no equal pieces for 36 heads" in error(capsys)
+    assert not list(tmp_path.iterdir())
+    assert run(data, output, *layers) == 0
+    assert set(STRATEGIES) - set(json.loads(output.read_text())["strategies"]) == {"split", "split_weighted"}
+
+
+def test_results_go_to_a_new_folder_whatever_the_ids_of_the_queries(tmp_path: Path) -> None:
+    save_documents(tmp_path / "documents.jsonl", [Document("a", "A text.", category="x")])
+    save_queries(tmp_path / "queries.jsonl", [Query("wiki/../1 ?", "What?", relevant=("a",))])
+    output, plots = tmp_path / "new" / "deep" / "out.json", tmp_path / "plots"
+    arguments = ("--embeddings", str(tmp_path / "vectors"), "--plots", str(plots), "--strategies", "standard", "mrag")
+    assert run(tmp_path, output, *arguments, "--prefix", "query: ") == 0
+    results = json.loads(output.read_text())
+    assert list(results["per_query"]["mrag"]["1"]["1"]) == ["wiki/../1 ?"]
+    assert (results["prefix"], results["reranker"]) == ("query: ", None)
+    assert (plots / "documents_by_head_wiki_.._1__.png").is_file()
+    assert (plots / "head_attention_wiki_.._1__.csv").is_file()
+
+
+def test_texts_are_kept_in_blocks_of_which_only_the_changed_are_encoded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mrag_rl.evaluation.retrieval._BLOCK", 2)
+    texts = ["One.", "Two.", "Three.", "Four.", "Five."]
+    store = EmbeddingStore(encoder(), tmp_path, progress=False)
+    vectors = store.encode(texts)
+    np.testing.assert_allclose(vectors.heads, encoder().encode(texts).heads, atol=1e-5)
+    made = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert len(made) == 3
+    np.testing.assert_array_equal(store.encode([*texts, "Six."])[:4].heads, vectors[:4].heads)
+    assert {path: path.stat().st_mtime_ns for path in made} == made and len(list(tmp_path.iterdir())) == 4
+    assert len(store.encode([])) == 0
+
+
 def test_bad_input_ends_in_one_line_and_writes_nothing(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,6 +127,10 @@ def test_bad_input_ends_in_one_line_and_writes_nothing(
     assert "'mragg' is unknown; did you mean mrag?" in error(capsys)
     assert run(data, output, "--fetch", "0") == 2
     assert "--fetch is 0" in error(capsys)
+    assert run(data, tmp_path) == 2
+    assert "is a folder; give a file to write" in error(capsys)
+    assert run(data, output, "--device", "nowhere") == 2
+    assert "device 'nowhere' cannot be used" in error(capsys)
     assert evaluate.main(["retrieval", "--documents", str(data / "documents.jsonl"), "--output", str(output)]) == 2
     assert "--documents and --queries go together" in error(capsys)
 

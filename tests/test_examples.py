@@ -38,6 +38,13 @@ def test_own_agent(workplace: Path) -> None:
     output("own_agent", "--steps", "4", "--llm", workplace / "llm")
 
 
+def test_multi_aspect_search() -> None:
+    lines = output("multi_aspect_search", "--aspects", "6").splitlines()
+    hits = dict(line.split(" of 6 among the first 12")[0].split(": ") for line in lines if " of 6 among" in line)
+    assert int(hits["late_interaction"]) > int(hits["standard"])
+    assert sum(line.startswith("  + ") for line in lines) == int(hits["late_interaction"])
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
 def test_every_example_says_how_to_run_it(path: Path) -> None:
     assert f"python -m examples.{path.stem}" in path.read_text(encoding="utf-8")

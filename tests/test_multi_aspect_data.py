@@ -277,6 +277,11 @@ def test_a_bad_query_is_named_by_its_line(tmp_path: Path, line: str, says: str) 
     assert "\n" not in str(caught.value)
 
 
+def test_space_around_a_category_makes_no_other_category(tmp_path: Path) -> None:
+    save_documents(tmp_path / "d.jsonl", [Document("a", "A", category="towns "), Document("b", "B", category="towns")])
+    assert [document.category for document in load_documents(tmp_path / "d.jsonl")] == ["towns", "towns"]
+
+
 def test_a_text_of_100_000_characters_loads(tmp_path: Path) -> None:
     text = "Velden lies by the sea. " * 4200
     save_documents(tmp_path / "d.jsonl", [Document("a", text, "Velden", "towns")])
@@ -287,6 +292,7 @@ def test_a_text_of_100_000_characters_loads(tmp_path: Path) -> None:
     ("text", "found"),
     [
         ("In 1921 they left. In 1921 they came.", {"1921"}),
+        ("It weighed 3.5kg on the 20th, and a 2,5m pole of 1921.", {"1921"}),
         ("It cost 2.5 million and 3,500 men fell on 12 May.", {"2 5", "3 500", "12", "may"}),
         ("There they met Anna Adler's sister. However, nobody spoke.", {"anna adler"}),
         ("The Battle of the Great Plains began.", {"battle of the great plains"}),

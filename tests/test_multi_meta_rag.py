@@ -440,6 +440,8 @@ def test_bad_input_ends_in_one_line_and_writes_nothing(tmp_path: Path, capsys: p
     ):
         assert multihop(files, output, *extra) == 2
         assert says in capsys.readouterr().err
+    assert multihop(files, tmp_path) == 2
+    assert "is a folder; give a file to write" in capsys.readouterr().err
     assert multihop(files[:2], output) == 2
     assert "--documents and --queries go together" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d.jsonl", "q.jsonl"]

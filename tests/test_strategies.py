@@ -411,6 +411,15 @@ def test_texts_are_searched_together_as_one_at_a_time(strategy: str) -> None:
         np.testing.assert_allclose(single.scores[0], together.scores[i], rtol=5e-3)
 
 
+@pytest.mark.parametrize("strategy", ["standard", "late_interaction"])
+def test_an_instruction_comes_before_all_that_is_searched_with(strategy: str) -> None:
+    retriever = MultiAspectRetriever.build(encoder(), TEXTS)
+    prefixed = retriever.search(encoder(), ["Chess."], strategy=strategy, prefix="find: ")
+    written, plain = (retriever.search(encoder(), [text], strategy=strategy) for text in ("find: Chess.", "Chess."))
+    np.testing.assert_array_equal(prefixed.scores, written.scores)
+    assert (prefixed.scores != plain.scores).any()
+
+
 def test_sentences_find_every_aspect_of_a_story() -> None:
     retriever = MultiAspectRetriever.build(encoder(), TEXTS)
     for strategy in QUERY_SENTENCES:

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -31,12 +31,15 @@ MIN_STORY = 100
 
 
 def load_documents(path: StrPath) -> list[Document]:
-    """The documents of a JSONL file, each with a category. Raises InputError naming file and line."""
+    """The documents of a JSONL file, each with a category (space around it is cut off).
+
+    Raises InputError naming file and line.
+    """
     documents = records.load_documents(path)
     for line, document in zip(_lines(path), documents, strict=True):
         if not document.category.strip():
             raise InputError(f'{os.fspath(path)}:{line}: no "category"; name the one that the document belongs to')
-    return documents
+    return [replace(document, category=document.category.strip()) for document in documents]
 
 
 def load_queries(path: StrPath, documents: Sequence[Document]) -> list[Query]:
@@ -216,6 +219,7 @@ def write_stories(
     attempts: int = 3,
     temperature: float = 0.7,
     max_new_tokens: int = 1024,
+    first: int = 0,
 ) -> Stories:
     """Let a language model write each query's text: a story around its documents that mentions every title.
 
@@ -227,9 +231,10 @@ def write_stories(
         drawn: The documents of each query, as `draw_aspects` gives them.
         seed, temperature, max_new_tokens: As for `LLM.generate`.
         attempts: How often a story is asked for, at most.
+        first: The number of the first query, where they are written in several calls.
 
     Returns:
-        The queries, in order. Query `q7` is about `drawn[7]`, whatever was dropped before it.
+        The queries, in order. With `first` 0 query `q7` is about `drawn[7]`, whatever was dropped before it.
 
     Raises:
         InputError: A document has no title.
@@ -255,7 +260,7 @@ def write_stories(
                 problems[i] = problem
                 continue
             ids = tuple(document.id for document in drawn[i])
-            written[i] = Query(f"q{i}", text.strip(), ids, metadata={"attempts": attempt + 1})
+            written[i] = Query(f"q{first + i}", text.strip(), ids, metadata={"attempts": attempt + 1})
     dropped = [
         Dropped(tuple(document.id for document in drawn[i]), problems[i]) for i in range(len(drawn)) if i not in written
     ]

@@ -18,6 +18,7 @@ from tqdm import tqdm
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
+from mrag_rl.devices import check_device
 from mrag_rl.encoders.attention import find_output_projections
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.weights import MINILM_NAMES, MINILM_SHA256, find_model, weights_sha256
@@ -34,8 +35,9 @@ LONGEST_WINDOW = 4096
 class TransformerEncoder:
     """Texts to vectors by any Hugging Face transformer with multi-head attention, encoder or decoder.
 
-    The standard embedding is the mean over tokens of the last hidden state, L2-normalised (the recipe of
-    all-MiniLM-L6-v2; Reimers and Gurevych 2019). The embedding of a head is its attention output,
+    The standard embedding is the last hidden state, L2-normalised, of the token that the model's files state
+    (sentence-transformers' `1_Pooling`), else the mean over tokens (the recipe of all-MiniLM-L6-v2; Reimers and
+    Gurevych 2019). The embedding of a head is its attention output,
     softmax(Q K^T / sqrt(d_h)) V, at one token, L2-normalised: "Multi-Head RAG" (Besta et al. 2024, Section 2), which
     reads the last token of a decoder's last layer. In a bidirectional encoder the first token takes the last one's
     part. Both come from one forward pass, and so do the heads of several layers: H = layers x heads, layer by layer.
@@ -55,10 +57,13 @@ class TransformerEncoder:
         max_length: int,
         layer: int | Sequence[int] = -1,
         pooling: Pooling | None = None,
+        standard_pooling: Pooling = "mean",
         batch_tokens: int | None = None,
         truncate: bool = False,
     ) -> None:
-        """``weights_hash`` goes into the fingerprint; the rest as in ``load``. Raises InputError as ``load``."""
+        """``weights_hash`` goes into the fingerprint; ``standard_pooling``: which token's last hidden state is the
+        standard embedding; the rest as in ``load``. Raises InputError as ``load``.
+        """
         if batch_tokens is None:
             batch_tokens = 1024 if model.dtype == torch.float32 else 4096
         if batch_tokens < 1:
@@ -81,6 +86,7 @@ class TransformerEncoder:
         self.truncate = truncate
         self.batch_tokens = batch_tokens
         self.layers = [layer % config.num_hidden_layers for layer in layers]
+        self.standard_pooling: Pooling = standard_pooling
         self.pooling: Pooling = pooling or ("last" if projections[0].causal else "first")
         self.heads: int = heads * len(layers)
         self.dimension: int = config.hidden_size
@@ -124,8 +130,9 @@ class TransformerEncoder:
         truncate: read only the first window of a longer text, as many published figures do.
 
         Raises InputError: model not found, wrong hash, no safetensors weights, no such layer, no attention heads,
-        fewer positions than ``max_length``, no bitsandbytes.
+        fewer positions than ``max_length``, no such device, no bitsandbytes.
         """
+        check_device(device)
         folder = find_model(name_or_path)
         if name_or_path in MINILM_NAMES:
             sha256 = sha256 or MINILM_SHA256
@@ -150,6 +157,9 @@ class TransformerEncoder:
             weights_hash += f" {max_length} tokens"
         if truncate:
             weights_hash += " truncated"
+        standard_pooling = _standard_pooling(folder)
+        if standard_pooling != "mean":
+            weights_hash += f" standard {standard_pooling}"
         return cls(
             model.to(device).eval(),
             tokenizer,
@@ -158,6 +168,7 @@ class TransformerEncoder:
             max_length=_max_length(folder, model, tokenizer, wanted=max_length),
             layer=layer,
             pooling=pooling,
+            standard_pooling=standard_pooling,
             batch_tokens=batch_tokens,
             truncate=truncate,
         )
@@ -185,7 +196,7 @@ class TransformerEncoder:
         try:
             for batch in self._batches([prefix + text for text in unique], progress=progress):
                 lengths = batch.lengths
-                batch.add(standard, _pool(batch.run(self.model), lengths, "mean"))
+                batch.add(standard, _pool(batch.run(self.model), lengths, self.standard_pooling))
                 for i in range(len(handles)):
                     batch.add(heads[:, i], pooled.pop(i))
         finally:
@@ -205,7 +216,7 @@ class TransformerEncoder:
         worded = [i for i, text in enumerate(unique) if text.strip()]
         means = torch.zeros(len(worded), self.dimension)
         for batch in self._batches([unique[i] for i in worded], progress=False):
-            batch.add(means, _pool(batch.run(self.model), batch.lengths, "mean"))
+            batch.add(means, _pool(batch.run(self.model), batch.lengths, self.standard_pooling))
         standard = np.zeros((len(unique), self.dimension), np.float32)
         standard[worded] = normalize(means, dim=-1).numpy()
         return standard[rows]
@@ -313,6 +324,28 @@ def _max_length(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedToken
     file = folder / "sentence_bert_config.json"
     stated = read_json(file).get("max_seq_length") if file.is_file() else None
     return min(n for n in (stated or LONGEST_WINDOW, positions, tokenizer.model_max_length) if n)
+
+
+def _standard_pooling(folder: Path) -> Pooling:
+    """What sentence-transformers' file says a text's vector is made of; the mean where there is no such file.
+
+    Raises InputError where it says something else than one token or the mean.
+    """
+    file = folder / "1_Pooling" / "config.json"
+    if not file.is_file():
+        return "mean"
+    chosen = [key for key, value in read_json(file).items() if key.startswith("pooling_mode_") and value is True]
+    known: dict[str, Pooling] = {
+        "pooling_mode_mean_tokens": "mean",
+        "pooling_mode_cls_token": "first",
+        "pooling_mode_lasttoken": "last",
+    }
+    if len(chosen) != 1 or chosen[0] not in known:
+        raise InputError(
+            f"{file}: pooling by {' and '.join(chosen) or 'nothing'}; choose an encoder that pools by one of "
+            f"{', '.join(known)}, or remove the file to have the mean"
+        )
+    return known[chosen[0]]
 
 
 def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[np.ndarray]:

@@ -86,6 +86,8 @@ def evaluate_multihop(
     for option, value in (("--fetch", fetch), ("--passages", passages)):
         if value < 1:
             raise InputError(f"{option} is {value}; give 1 or more")
+    if output.is_dir():
+        raise InputError(f"--output {output} is a folder; give a file to write")
     documents, queries = load_multihop(documents_path, queries_path)
     vocabulary = FieldVocabulary.from_documents(documents)
     given = _given_filters(queries, vocabulary, str(queries_path))
@@ -170,6 +172,7 @@ def evaluate_multihop(
         "retrieved": retrieved,
         "answers": answers,
     }
+    output.parent.mkdir(parents=True, exist_ok=True)
     write_json(output, results)
     return multihop_tables(results)
 

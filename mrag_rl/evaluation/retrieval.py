@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.segments import split_all, split_sentences
 from mrag_rl.retrieval.strategies import (
     DOCUMENT_SENTENCES,
+    PIECES,
     QUERY_SENTENCES,
     QUESTIONS,
     STRATEGIES,
@@ -32,6 +34,8 @@ from mrag_rl.retrieval.strategies import (
     Parts,
     check_strategies,
 )
+
+_BLOCK = 8192  # Texts encoded and kept together
 
 
 def evaluate_retrieval(
@@ -64,9 +68,11 @@ def evaluate_retrieval(
     else:
         documents = load_documents(documents_path)
         queries = load_queries(queries_path, documents)
-    wanted = _chosen(strategies, queries, queries_path)
+    wanted = _chosen(strategies, queries, queries_path, encoder)
     if fetch < 1:
         raise InputError(f"--fetch is {fetch}; give 1 or more")
+    if output.is_dir():
+        raise InputError(f"--output {output} is a folder; give a file to write")
     store = EmbeddingStore(encoder, embeddings or output.parent / "embeddings", progress)
 
     texts, asked = [document.text for document in documents], [query.text for query in queries]
@@ -108,25 +114,30 @@ def evaluate_retrieval(
             "parameters": sum(parameter.numel() for parameter in encoder.model.parameters()),
             "layers": encoder.layers,
             "pooling": encoder.pooling,
+            "standard_pooling": encoder.standard_pooling,
             "max_length": encoder.max_length,
             "truncate": encoder.truncate,
         },
+        "prefix": prefix,
+        "reranker": None if reranker is None else reranker.fingerprint,
         "index": index,
         "votes": "single" if single else "sum",
         "strategies": {name: _means(values, aspects) for name, values in ratios.items()},
         "per_query": {name: _each(values, aspects, identifiers) for name, values in ratios.items()},
         "seconds": {"encode": store.seconds, **seconds},
     }
+    output.parent.mkdir(parents=True, exist_ok=True)
     write_json(output, results)
     if plots is not None:
         draw_all(plots, results)
         example = int(np.flatnonzero(aspects == np.sort(aspects)[len(aspects) // 2])[0])
         names = [documents[i].title or documents[i].id for i in relevant[example]]
         places = _places(retriever.documents.heads, encoded.whole.heads[example], relevant[example])
-        documents_by_head(plots, f"documents_by_head_{identifiers[example]}", places, names)
+        known_as = re.sub(r"[^\w.-]", "_", identifiers[example])[:80]  # An id may hold what no file name can
+        documents_by_head(plots, f"documents_by_head_{known_as}", places, names)
         tokens, weights = encoder.attention(prefix + split_sentences(asked[example])[0])
         looking = {"first": weights[:, 0], "last": weights[:, -1], "mean": weights.mean(axis=1)}[encoder.pooling]
-        head_attention(plots, f"head_attention_{identifiers[example]}", looking, tokens)
+        head_attention(plots, f"head_attention_{known_as}", looking, tokens)
     return retrieval_table(results)
 
 
@@ -157,13 +168,24 @@ def _places(documents: np.ndarray, query: np.ndarray, chosen: Sequence[int]) -> 
     return np.stack([(similarities > similarities[i]).sum(axis=0) for i in chosen])
 
 
-def _chosen(strategies: Sequence[str] | None, queries: Sequence[Query], path: Path | None) -> list[str]:
-    """The strategies to run. Raises InputError: an unknown one, or one that needs questions that a query lacks."""
+def _chosen(
+    strategies: Sequence[str] | None, queries: Sequence[Query], path: Path | None, encoder: TransformerEncoder
+) -> list[str]:
+    """The strategies to run; None for all that can. Raises InputError: an unknown one, one that needs questions that a
+    query lacks, or one that cuts vectors in pieces where their length does not allow it.
+    """
     without = next((query.id for query in queries if not query.questions), None)
+    uneven = encoder.dimension % encoder.heads
     if strategies is None:
-        return [name for name in STRATEGIES if without is None or name not in QUESTIONS]
+        impossible = (QUESTIONS if without is not None else ()) + (PIECES if uneven else ())
+        return [name for name in STRATEGIES if name not in impossible]
     check_strategies(strategies)
     for name in strategies:
+        if name in PIECES and uneven:
+            raise InputError(
+                f"strategy {name}: {encoder.dimension} dimensions make no equal pieces for {encoder.heads} heads; "
+                "choose other layers or strategies"
+            )
         if name in QUESTIONS and without is not None:
             raise InputError(
                 f'{path or "bundled articles"}: strategy {name} needs "questions", and query "{without}" has none; add '
@@ -173,7 +195,10 @@ def _chosen(strategies: Sequence[str] | None, queries: Sequence[Query], path: Pa
 
 
 class EmbeddingStore:
-    """Encodes texts, or finds on disk what the same encoder made of the same texts before."""
+    """Encodes texts, or finds on disk what the same encoder made of the same texts before.
+
+    A file holds `_BLOCK` texts, so that what is stopped goes on, and documents added at the end leave the others be.
+    """
 
     def __init__(self, encoder: TransformerEncoder, folder: Path, progress: bool) -> None:
         self.encoder, self.folder, self.progress = encoder, folder, progress
@@ -181,15 +206,18 @@ class EmbeddingStore:
 
     def encode(self, texts: Sequence[str], prefix: str = "") -> Embeddings:
         start = time.perf_counter()
+        blocks = [self._block(texts[i : i + _BLOCK], prefix) for i in range(0, max(1, len(texts)), _BLOCK)]
+        self.seconds += time.perf_counter() - start
+        return blocks[0] if len(blocks) == 1 else Embeddings.concatenate(blocks)
+
+    def _block(self, texts: Sequence[str], prefix: str) -> Embeddings:
         what = json.dumps([self.encoder.fingerprint, prefix, *texts])
         path = self.folder / f"{hashlib.sha256(what.encode()).hexdigest()}.npz"
         if path.is_file():
-            embeddings = Embeddings.load(path)
-        else:
-            embeddings = self.encoder.encode(texts, prefix=prefix, progress=self.progress)
-            self.folder.mkdir(parents=True, exist_ok=True)
-            embeddings.save(path)
-        self.seconds += time.perf_counter() - start
+            return Embeddings.load(path)
+        embeddings = self.encoder.encode(texts, prefix=prefix, progress=self.progress)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        embeddings.save(path)
         return embeddings
 
     def sentences(self, texts: Sequence[str], prefix: str = "") -> Parts:

@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.generation import StopStringCriteria
 
+from mrag_rl.devices import check_device
 from mrag_rl.errors import InputError
 from mrag_rl.generation.kv_cache import growing_cache, prefill_cache
 from mrag_rl.generation.llm import Usage, one_seed_per_prompt
@@ -98,8 +99,9 @@ class TransformersLLM:
             revision: Branch, tag or commit on the hub.
 
         Raises:
-            InputError: There is no usable model there.
+            InputError: There is no usable model there, or no such device.
         """
+        check_device(device)
         if dtype not in _DTYPES:
             raise InputError(f"dtype {dtype!r} is unknown; choose one of {', '.join(_DTYPES)}")
         if quantization not in (None, "nf4"):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from mrag_rl.data.multi_aspect import mentions, word_string
 from mrag_rl.data.records import Document
 
-_NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+)*(?!\w)")
+_NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+)*(?!\w|[.,]\d)")
 _NAME = re.compile(r"[^\W\d_a-z][\w'’-]*(?: (?:(?:of|de|da|di|du|del|la|van|von|der|the) ){0,2}[^\W\d_a-z][\w'’-]*)*")
 _SENTENCE_START = re.compile(r"(?:^|[.!?:]['\"”’)]*\s|\n)\W*$")
 # Words that are capitalised for where they stand, not for what they name.

@@ -13,6 +13,7 @@ from tqdm import tqdm
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
+from mrag_rl.devices import check_device
 from mrag_rl.encoders.transformer import length_batches
 from mrag_rl.encoders.weights import find_model, weights_sha256
 from mrag_rl.errors import InputError
@@ -64,8 +65,10 @@ class CrossEncoder:
 
         dtype: of weights and arithmetic; scores are float32 always. batch_tokens: tokens in a batch, padding counted.
 
-        Raises InputError: model not found, no safetensors weights, not loadable, no trained classifier in it.
+        Raises InputError: model not found, no safetensors weights, not loadable, no trained classifier in it, no such
+        device.
         """
+        check_device(device)
         folder = find_model(name_or_path, role="reranker")
         fingerprint = weights_sha256(folder, expected=None, role="reranker")
         show_bars, verbosity = transformers_logging.is_progress_bar_enabled(), transformers_logging.get_verbosity()

@@ -46,6 +46,7 @@ STRATEGIES = (
 QUERY_SENTENCES = ("segment_mrag", "late_interaction")
 DOCUMENT_SENTENCES = ("late_interaction",)
 QUESTIONS = ("fusion", "fusion_mrag")
+PIECES = ("split", "split_weighted")
 
 # Of `late_interaction`, chosen on the development half of the multi-aspect queries (docs/retrieval.md)
 TEMPERATURE = 0.03
@@ -62,10 +63,12 @@ class Parts:
     owners: np.ndarray
 
     @staticmethod
-    def of_sentences(encoder: TransformerEncoder, texts: Sequence[str], *, progress: bool = False) -> Parts:
-        """The sentences of texts."""
+    def of_sentences(
+        encoder: TransformerEncoder, texts: Sequence[str], *, progress: bool = False, prefix: str = ""
+    ) -> Parts:
+        """The sentences of texts; `prefix` as for `TransformerEncoder.encode`."""
         sentences, owners = split_all(texts)
-        return Parts(encoder.encode(sentences, progress=progress), owners)
+        return Parts(encoder.encode(sentences, progress=progress, prefix=prefix), owners)
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,9 @@ class MultiAspectRetriever:
         self, documents: Embeddings, sentences: Parts | None = None, *, index: IndexKind = "exact", single: bool = False
     ) -> None:
         """`sentences`: one or more of every document, in the documents' order. `index`: how lists of nearest documents
-        are found. `single`: see `count_votes`. Raises InputError for no documents or other sentences.
+        are found; `late_interaction` has none, it compares with all. `single`: see `count_votes`.
+
+        Raises InputError for no documents or other sentences.
         """
         if len(documents) == 0:
             raise InputError("retrieval: no documents; give at least one")
@@ -125,11 +130,13 @@ class MultiAspectRetriever:
         fetch: int = 10,
         questions: Sequence[Sequence[str]] | None = None,
         allowed: np.ndarray | None = None,
+        prefix: str = "",
     ) -> Ranking:
         """Rank documents for query texts; `questions` about each are what the fusion strategies search with, too.
 
-        allowed: as for `rank`. Raises InputError as `rank` does, for an empty text, and for questions about more or
-        fewer texts.
+        allowed: as for `rank`. prefix: the instruction that the encoder wants before a query's texts.
+
+        Raises InputError as `rank` does, for an empty text, and for questions about more or fewer texts.
         """
         check_strategies([strategy])
         parts = None
@@ -139,9 +146,10 @@ class MultiAspectRetriever:
                     f"retrieval: questions about {len(questions)} of {len(texts)} queries; give a list each"
                 )
             owners = np.repeat(np.arange(len(texts)), [len(some) for some in questions])
-            parts = Parts(encoder.encode([question for some in questions for question in some]), owners)
-        sentences = Parts.of_sentences(encoder, texts) if strategy in QUERY_SENTENCES else None
-        return self.rank(EncodedQueries(encoder.encode(texts), sentences, parts), strategy, fetch, allowed)
+            parts = Parts(encoder.encode([question for some in questions for question in some], prefix=prefix), owners)
+        sentences = Parts.of_sentences(encoder, texts, prefix=prefix) if strategy in QUERY_SENTENCES else None
+        whole = encoder.encode(texts, prefix=prefix)
+        return self.rank(EncodedQueries(whole, sentences, parts), strategy, fetch, allowed)
 
     def rank(self, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None = None) -> Ranking:
         """The best min(fetch, N) documents for each of B queries.

@@ -19,7 +19,6 @@ from mrag_rl.generation.fusion_prompts import answer_prompt
 from mrag_rl.generation.llm import LLM
 from mrag_rl.retrieval.filtered import FETCH, FilteredRetriever
 from mrag_rl.retrieval.rerank import CrossEncoder
-from mrag_rl.retrieval.segments import split_all
 from mrag_rl.retrieval.strategies import (
     DOCUMENT_SENTENCES,
     QUERY_SENTENCES,
@@ -127,7 +126,7 @@ class MultiMetaRAG:
             extractions = self.extractor.extract(texts)
         asked = EncodedQueries(
             self.encoder.encode(texts, prefix=self.prefix),
-            self._sentences(texts) if self.strategy in QUERY_SENTENCES else None,
+            Parts.of_sentences(self.encoder, texts, prefix=self.prefix) if self.strategy in QUERY_SENTENCES else None,
         )
         filters = [extraction.filter for extraction in extractions]
         found = self.library.rank(asked, self.strategy, self.fetch, filters=filters, allowed=allowed)
@@ -147,10 +146,6 @@ class MultiMetaRAG:
                 hypotheses, extractions, found.unfiltered, passages, strict=True
             )
         ]
-
-    def _sentences(self, texts: Sequence[str]) -> Parts:
-        sentences, owners = split_all(texts)
-        return Parts(self.encoder.encode(sentences, prefix=self.prefix), owners)
 
 
 def chosen_passages(chunks: Sequence[Chunk], indices: np.ndarray, count: int) -> list[list[Chunk]]:

@@ -368,10 +368,11 @@ def _comparison(rng: np.random.Generator, told: Sequence[_Event], true: bool) ->
     names = [_name(rng, report.source) for report in pair]
     says, answers = one.values[first], other.values[second]
     words = {"org": event.org, "about": event.kind.claims[first].about.format(org=event.org)}
+    forms: tuple[str, ...]
     if shape == 0:
         wrong = _other(rng, event.kind.claims[second], answers)
         words |= _predicates(event.kind, [(first, says), (second, answers if true else wrong)])
-        forms: Sequence[str] = _DIFFERENT
+        forms = _DIFFERENT
     else:
         if true != (says == answers):
             return None

@@ -1,0 +1,16 @@
+"""Torch devices that users name."""
+
+from __future__ import annotations
+
+import torch
+
+from mrag_rl.errors import InputError
+
+
+def check_device(device: str) -> None:
+    """Raises InputError for a device that torch does not know, or that this machine or build does not have."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # NotImplementedError is a RuntimeError
+        reason = str(error).splitlines()[0].split(". ")[0]
+        raise InputError(f"device {device!r} cannot be used ({reason}); give cpu, or one that is there") from error

@@ -1,0 +1,226 @@
+"""Make a multi-aspect retrieval dataset from any corpus whose documents have categories.
+
+    python scripts/make_multi_aspect.py --documents corpus.jsonl --output my_corpus
+        my_corpus/documents.jsonl: 50 documents of 800 characters or more, drawn from each category that has so many
+    python scripts/make_multi_aspect.py --documents corpus.jsonl --output my_data --llm PATH_OR_HUB_MODEL \\
+            --device cuda --dtype bfloat16
+        the same documents, and my_data/queries.jsonl: for each number of aspects n, 25 stories, each about one document
+        of each of n categories, with search questions about each story
+    python evaluate.py retrieval --documents my_data/documents.jsonl --queries my_data/queries.jsonl --output out.json
+        what it is for: which strategy finds the documents that a story is about?
+
+The corpus is JSON Lines, one document each: {"id": "7", "text": "...", "category": "bridges", "title": "Rialto"}.
+Documents that are too short, and those whose title or text came before, are left out; the same --seed draws the same
+ones again.
+
+A story has to mention the title of each of its documents, so with --llm all of those drawn need one. A story that
+leaves one out is asked for again, --attempts times in all, and then dropped; my_data/report.json says what each dropped
+one lacked. Choose a model that follows instructions and whose context holds as many documents as a story has aspects:
+of a longer prompt the end is cut off, but never the titles. The bundled model cannot write stories.
+
+Stopped at any moment, the same command goes on: what the model wrote so far is kept in OUTPUT.partial.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from mrag_rl.config import LLMConfig
+from mrag_rl.data.multi_aspect import (
+    ASPECTS,
+    Dropped,
+    Selection,
+    draw_aspects,
+    load_documents,
+    save_documents,
+    save_queries,
+    select_documents,
+    story_prompt,
+    write_questions,
+    write_stories,
+)
+from mrag_rl.data.records import Document, Query
+from mrag_rl.errors import InputError
+from mrag_rl.generation.cache import CachedLLM
+from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.io import atomic_directory, describe_os_error, write_json
+
+AT_ONCE = 16  # Stories that the model is asked for together; at most so many are lost when it is stopped
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", type=Path, required=True, help="JSONL of a corpus with categories")
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder to write")
+    parser.add_argument("--per-category", type=int, default=50, help="documents in each category (%(default)s)")
+    parser.add_argument("--categories", type=int, help="categories to draw (default: all with enough documents)")
+    parser.add_argument("--min-length", type=int, default=800, help="characters of the shortest text (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of every draw (%(default)s)")
+    stories = parser.add_argument_group("queries, with --llm")
+    stories.add_argument("--llm", metavar="NAME", help="folder or hub name of the model that writes the stories")
+    stories.add_argument(
+        "--aspects",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help=f"numbers of aspects (default: those of {' '.join(map(str, ASPECTS))} that there are categories for)",
+    )
+    stories.add_argument("--per-aspect", type=int, default=25, help="queries of each number (%(default)s)")
+    stories.add_argument("--questions", type=int, default=4, help="search questions about each story (%(default)s)")
+    stories.add_argument("--attempts", type=int, default=3, help="times a story is asked for, at most (%(default)s)")
+    stories.add_argument("--temperature", type=float, default=0.7, help="of the model's texts (%(default)s)")
+    stories.add_argument("--max-new-tokens", type=int, default=1024, help="longest story, in tokens (%(default)s)")
+    stories.add_argument("--device", default="cpu", help="torch device (%(default)s)")
+    stories.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), default="float32")
+    stories.add_argument("--quantization", choices=("nf4",), help="weights in 4 bits (extra: gpu)")
+    return parser.parse_args(argv)
+
+
+def make(arguments: argparse.Namespace) -> str:
+    """Write the dataset; returns what is in it and what was left out. Raises InputError."""
+    for name, least in (("seed", 0), ("per_aspect", 1), ("questions", 0), ("attempts", 1), ("max_new_tokens", 1)):
+        if getattr(arguments, name) < least:
+            raise InputError(f"--{name.replace('_', '-')} is {getattr(arguments, name)}; give {least} or more")
+    if arguments.temperature <= 0:
+        raise InputError(f"--temperature is {arguments.temperature:g}; give more than 0, or every attempt is the same")
+    if arguments.aspects and not arguments.llm:
+        raise InputError("--aspects without --llm: name the model that writes the stories")
+    if arguments.output.exists():
+        raise InputError(f"{arguments.output} exists; remove it or give another --output")
+    selection = select_documents(
+        load_documents(arguments.documents),
+        per_category=arguments.per_category,
+        categories=arguments.categories,
+        min_length=arguments.min_length,
+        seed=arguments.seed,
+    )
+    report = describe(selection)
+    queries: list[Query] = []
+    partial = arguments.output.with_name(arguments.output.name + ".partial")
+    if arguments.llm:
+        possible = [n for n in ASPECTS if n <= len(report["categories"])]
+        aspects = list(dict.fromkeys(arguments.aspects or possible))
+        drawn = draw_aspects(selection.documents, aspects=aspects, per_aspect=arguments.per_aspect, seed=arguments.seed)
+        story_prompt(selection.documents)  # All have titles, those too that no story is about
+        llm = TransformersLLM.load(
+            LLMConfig(name=arguments.llm).path,
+            dtype=arguments.dtype,
+            device=arguments.device,
+            quantization=arguments.quantization,
+        )
+        with CachedLLM(llm, partial / "generations.sqlite") as cached:
+            queries, dropped = write(cached, drawn, arguments)
+        if not queries:
+            raise InputError(
+                f"none of {len(drawn)} stories could be used (the first: {dropped[0].problem}); give another --llm, "
+                "or fewer --aspects"
+            )
+        report |= {
+            "llm": {"name": arguments.llm, "fingerprint": llm.fingerprint},
+            "wanted": counts(len(documents) for documents in drawn),
+            "written": counts(len(query.relevant) for query in queries),
+            "attempts": counts(query.metadata["attempts"] for query in queries),
+            "without_questions": [query.id for query in queries if not query.questions],
+            "dropped": [asdict(some) for some in dropped],
+        }
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_directory(arguments.output) as folder:
+        save_documents(folder / "documents.jsonl", selection.documents)
+        if queries:
+            save_queries(folder / "queries.jsonl", queries)
+        write_json(folder / "report.json", report)
+    if arguments.llm:
+        shutil.rmtree(partial, ignore_errors=True)
+    return summary(arguments.output, report)
+
+
+def write(
+    llm: CachedLLM, drawn: Sequence[Sequence[Document]], arguments: argparse.Namespace
+) -> tuple[list[Query], list[Dropped]]:
+    """The queries about the drawn documents, with questions, and those given up."""
+    queries: list[Query] = []
+    dropped: list[Dropped] = []
+    with tqdm(total=len(drawn), unit="story") as bar:
+        for first in range(0, len(drawn), AT_ONCE):
+            some = drawn[first : first + AT_ONCE]
+            stories = write_stories(
+                llm,
+                some,
+                first=first,
+                seed=arguments.seed,
+                attempts=arguments.attempts,
+                temperature=arguments.temperature,
+                max_new_tokens=arguments.max_new_tokens,
+            )
+            new = stories.queries
+            if arguments.questions:
+                questions = write_questions(
+                    llm, new, count=arguments.questions, seed=arguments.seed, temperature=arguments.temperature
+                )
+                new = [replace(query, questions=asked) for query, asked in zip(new, questions, strict=True)]
+            queries += new
+            dropped += stories.dropped
+            bar.update(len(some))
+            bar.set_postfix(dropped=len(dropped))
+    return queries, dropped
+
+
+def describe(selection: Selection) -> dict[str, Any]:
+    """What the corpus has, and what was left out of it."""
+    return {
+        "documents": len(selection.documents),
+        "categories": list(dict.fromkeys(document.category.strip() for document in selection.documents)),
+        "too_short": selection.too_short,
+        "duplicates": selection.duplicates,
+        "small_categories": selection.small_categories,
+    }
+
+
+def counts(numbers: Iterable[int]) -> dict[str, int]:
+    """How often each number comes, smallest first."""
+    return {str(number): times for number, times in sorted(Counter(numbers).items())}
+
+
+def summary(output: Path, report: dict[str, Any]) -> str:
+    lines = [
+        f"{output}: {report['documents']} documents in {len(report['categories'])} categories; left out: "
+        f"{report['too_short']} too short, {report['duplicates']} duplicates, "
+        f"{len(report['small_categories'])} categories with too few"
+    ]
+    if "llm" in report:
+        lines += ["", "| aspects | stories asked for | written | dropped |", "|---:|---:|---:|---:|"]
+        for n, wanted in report["wanted"].items():
+            written = report["written"].get(n, 0)
+            lines.append(f"| {n} | {wanted} | {written} | {wanted - written} |")
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
+    try:
+        print(make(parse_arguments(argv)))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: {describe_os_error(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nstopped; the same command goes on with what was written so far", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
