@@ -193,3 +193,23 @@ def test_queries_of_another_shape_are_a_clear_error(kind: str, shape: tuple[int,
 def test_a_k_below_one_is_a_clear_error(k: int) -> None:
     with pytest.raises(InputError, match=f"index: k is {k}; give 1 or more"):
         SpaceIndex(random_units(5, 2, 4, seed=0)).search(random_units(1, 2, 4, seed=1), k)
+
+
+@pytest.mark.parametrize("kind", ["exact", "hnsw"])
+@pytest.mark.parametrize("parts", [(1, 1499), (1023, 1, 476), (1024, 0, 476), (60, 70, 1300, 0, 70)])
+def test_documents_that_join_later_are_found_as_if_there_from_the_start(kind: str, parts: tuple[int, ...]) -> None:
+    vectors, asked = random_units(1500, 2, 8, seed=6), random_units(7, 2, 8, seed=7)
+    first, *later = np.split(vectors, np.cumsum(parts)[:-1])
+    index = SpaceIndex(first, kind)  # type: ignore[arg-type]
+    for some in later:
+        index.add(some)
+    together = SpaceIndex(vectors, kind)  # type: ignore[arg-type]
+    assert index.size == 1500
+    for found, expected in zip(index.search(asked, 20), together.search(asked, 20), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_documents_of_other_shape_cannot_join() -> None:
+    index = SpaceIndex(random_units(5, 2, 8, seed=8))
+    with pytest.raises(InputError, match=r"documents of shape \(3, 2, 9\); this index takes \(n, 2, 8\)"):
+        index.add(random_units(3, 2, 9, seed=9))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal
 
 import faiss
@@ -12,9 +13,11 @@ from mrag_rl.errors import InputError
 
 IndexKind = Literal["exact", "hnsw"]
 
+_BLOCK = 1024  # Documents compared at once: they and their similarities stay in a core's cache
+_COPIED = 64  # Documents turned into columns at once: in the processor's caches, faster than a block
 _GROUP = 32  # Documents whose best similarity stands for all of them in the first round of the selection
-_COPIED = 64  # Documents turned into columns at once: in the processor's caches, eight times as fast as all of them
-_SCORES = 1 << 23  # Similarities held at once; more of them fall out of the processor's caches
+_GROUPS = _BLOCK // _GROUP
+_SCORES = 1 << 23  # Similarities held at once
 
 
 class SpaceIndex:
@@ -41,24 +44,48 @@ class SpaceIndex:
         """
         if len(vectors) == 0:
             raise InputError("index: no documents; give at least one")
-        self.size, self.spaces, self.dimension = vectors.shape
+        _, self.spaces, self.dimension = vectors.shape
+        self.size = 0
         self.kind = kind
         if kind == "exact":
-            # One space after the other, each (d, N): the layout that the matrix product reads fastest.
-            self._vectors = torch.empty(self.spaces, self.dimension, self.size)
-            for first in range(0, self.size, _COPIED):
-                rows = vectors[first : first + _COPIED]
-                self._vectors.numpy()[..., first : first + _COPIED] = rows.transpose(1, 2, 0)
+            self._blocks = torch.empty(self.spaces, 0, self.dimension, _BLOCK)
         elif kind == "hnsw":
             self._graphs = []
-            for space in range(self.spaces):
+            for _ in range(self.spaces):
                 graph = faiss.IndexHNSWFlat(self.dimension, links, faiss.METRIC_INNER_PRODUCT)
                 graph.hnsw.efConstruction = construction
                 graph.hnsw.efSearch = breadth
-                graph.add(np.ascontiguousarray(vectors[:, space], dtype=np.float32))
                 self._graphs.append(graph)
         else:
             raise InputError(f"index {kind!r} is unknown; choose exact or hnsw")
+        self.add(vectors)
+
+    def add(self, vectors: np.ndarray) -> None:
+        """Documents join at the end, unit vectors (n, H, d). Graphs grow; the exact index is copied, so add many at
+        once. None can be taken out: a graph would lose the ways that lead through it. Build another index instead.
+
+        Raises InputError for another number of spaces or dimensions.
+        """
+        if vectors.shape[1:] != (self.spaces, self.dimension):
+            raise InputError(
+                f"index: documents of shape {vectors.shape}; this index takes (n, {self.spaces}, {self.dimension}), "
+                "the vectors of the encoder that made it"
+            )
+        if self.kind == "hnsw":
+            for space, graph in enumerate(self._graphs):
+                graph.add(np.ascontiguousarray(vectors[:, space], dtype=np.float32))
+        elif len(vectors):
+            size = self.size + len(vectors)
+            blocks = torch.zeros(self.spaces, -(-size // _BLOCK), self.dimension, _BLOCK)
+            blocks[:, : self._blocks.shape[1]] = self._blocks
+            columns = blocks.numpy()
+            starts = [self.size, *range((self.size // _COPIED + 1) * _COPIED, size, _COPIED), size]
+            for first, last in pairwise(starts):
+                block, column = divmod(first, _BLOCK)
+                rows = vectors[first - self.size : last - self.size]
+                columns[:, block, :, column : column + last - first] = rows.transpose(1, 2, 0)
+            self._blocks = blocks
+        self.size += len(vectors)
 
     def search(self, queries: np.ndarray, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The min(k, N) nearest documents to queries (B, H, d), unit vectors, in each space.
@@ -90,7 +117,8 @@ class SpaceIndex:
         graphs = self.kind == "hnsw" and forbidden is None
         if not graphs:
             # Taken from the system once: its pages are slower to get than to fill.
-            scores = torch.empty(max(1, min(len(queries), _SCORES // self.size)), self.size)
+            room = -(-self.size // _BLOCK) * _BLOCK
+            scores = torch.empty(max(1, min(len(queries), _SCORES // room)) * room)
         for space in range(self.spaces):
             rows = queries[:, space]
             if graphs:
@@ -98,7 +126,7 @@ class SpaceIndex:
             else:
                 # Of rows that may not be written (a mapped file) a copy, as torch wants it.
                 asked = torch.from_numpy(np.require(rows, np.float32, ["C", "W"]))
-                found, positions = _exact(asked, self._columns(space), k, scores, forbidden)
+                found, positions = _exact(asked, self._space(space), self.size, k, scores, forbidden)
             order = np.lexsort((positions, -found), axis=-1)
             indices[:, space] = np.take_along_axis(positions, order, axis=-1)
             similarities[:, space] = np.take_along_axis(found, order, axis=-1)
@@ -108,63 +136,77 @@ class SpaceIndex:
             indices[similarities == -np.inf] = -1
         return indices, similarities
 
-    def _columns(self, space: int) -> torch.Tensor:
-        """The documents' vectors in a space, (d, N)."""
+    def _space(self, space: int) -> torch.Tensor:
+        """The documents' vectors in a space, (blocks, d, `_BLOCK`), the last block filled up with zeros."""
         if self.kind == "exact":
-            return self._vectors[space]
-        return torch.from_numpy(self._graphs[space].reconstruct_n(0, self.size)).T
+            return self._blocks[space]
+        rows = torch.from_numpy(self._graphs[space].reconstruct_n(0, self.size))
+        filled = torch.nn.functional.pad(rows, (0, 0, 0, -self.size % _BLOCK))
+        return filled.view(-1, _BLOCK, self.dimension).transpose(1, 2)
 
 
 @torch.inference_mode()
 def _exact(
     queries: torch.Tensor,
     documents: torch.Tensor,
+    size: int,
     k: int,
     scores: torch.Tensor,
     forbidden: torch.Tensor | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k best inner products of queries (B, d) with documents (d, N), unordered: (B, k) products and indices.
+    """The k best inner products of queries (B, d) with the first `size` documents of (blocks, d, `_BLOCK`), unordered:
+    (B, k) products and indices.
 
-    scores: room for the products of some queries at a time, (b, N). forbidden: (B, N), whose products are -inf.
+    scores: room for the products of some queries at a time. forbidden: (B, size), whose products are -inf.
     """
+    blocks = len(documents)
+    at_once = len(scores) // (blocks * _BLOCK)
     parts = []
-    for first in range(0, max(1, len(queries)), len(scores)):
-        rows = queries[first : first + len(scores)]
-        products = torch.mm(rows, documents, out=scores[: len(rows)])
+    for first in range(0, max(1, len(queries)), at_once):
+        rows = queries[first : first + at_once]
+        products = scores[: blocks * len(rows) * _BLOCK].view(blocks, len(rows), _BLOCK)
+        torch.bmm(rows.expand(blocks, -1, -1), documents, out=products)
+        products[-1, :, size - (blocks - 1) * _BLOCK :] = -torch.inf
         if forbidden is not None:
-            products.masked_fill_(forbidden[first : first + len(rows)], -torch.inf)
-        parts.append(_best(products, k))
+            mask = torch.nn.functional.pad(forbidden[first : first + at_once], (0, -size % _BLOCK))
+            products.masked_fill_(mask.view(len(rows), blocks, _BLOCK).transpose(0, 1), -torch.inf)
+        parts.append(_best(products, min(k + 1, size), k))
     return torch.cat([values for values, _ in parts]).numpy(), torch.cat([indices for _, indices in parts]).numpy()
 
 
-def _best(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The k best of scores (B, N), unordered, and their indices; of equals those of lower index."""
-    values, indices = _topk(scores, min(k + 1, scores.shape[1]))
+def _best(scores: torch.Tensor, looked_at: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k best of scores (blocks, B, `_BLOCK`), unordered, and their indices; of equals those of lower index."""
+    values, indices = _topk(scores, looked_at)
     tied = ((values[:, k:] == values[:, k - 1 : k]) & (values[:, k:] > -torch.inf)).any(dim=1)
     values, indices = values[:, :k], indices[:, :k]
     if tied.any():
         # More scores equal the last one than there are places left: topk took any of them.
-        some, last = scores[tied], values[tied, -1:]
-        keys = ((some > last) * 2 + (some == last).long()) * scores.shape[1] - torch.arange(scores.shape[1])
+        some, last = _by_query(scores[:, tied]), values[tied, -1:]
+        keys = ((some > last) * 2 + (some == last).long()) * some.shape[1] - torch.arange(some.shape[1])
         indices[tied] = keys.topk(k).indices
         values[tied] = some.gather(1, indices[tied])
     return values, indices
 
 
 def _topk(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """`scores.topk(k)` of (B, N) in two rounds: the k best groups by their maximum hold the k best scores.
+    """The k best of scores (blocks, B, `_BLOCK`), (B, k), in two rounds: the k best groups by their maximum hold them.
 
     Selecting costs far more a number than taking a maximum, so it is done on a `_GROUP`-th of the numbers.
     """
-    count = scores.shape[1]
-    grouped = count // _GROUP
-    if grouped <= 2 * k:
-        values, indices = scores.topk(k)
+    blocks, queries, _ = scores.shape
+    if blocks * _GROUPS <= 2 * k:
+        values, indices = _by_query(scores).topk(k)
         return values, indices
-    # Group g is g, g + grouped, g + 2 grouped, ...: the maximum then runs along contiguous rows.
-    groups = scores[:, : grouped * _GROUP].view(len(scores), _GROUP, grouped).amax(dim=1).topk(k, sorted=False).indices
-    candidates = (groups[:, :, None] + grouped * torch.arange(_GROUP)).flatten(1)
-    rest = torch.arange(grouped * _GROUP, count).expand(len(scores), -1)
-    candidates = torch.cat([candidates, rest], dim=1)
-    values, places = scores.gather(1, candidates).topk(k)
-    return values, candidates.gather(1, places)
+    # Group g of a block is g, g + _GROUPS, g + 2 _GROUPS, ...: the maximum then runs along contiguous rows.
+    maxima = _by_query(scores.view(blocks, queries, _GROUP, _GROUPS).amax(dim=2))
+    groups = maxima.topk(k, sorted=False).indices
+    firsts = groups // _GROUPS * _BLOCK + groups % _GROUPS
+    candidates = (firsts[:, :, None] + _GROUPS * torch.arange(_GROUP)).flatten(1)
+    places = candidates // _BLOCK * (queries * _BLOCK) + torch.arange(queries)[:, None] * _BLOCK + candidates % _BLOCK
+    values, best = scores.view(-1)[places].topk(k)
+    return values, candidates.gather(1, best)
+
+
+def _by_query(scores: torch.Tensor) -> torch.Tensor:
+    """(blocks, B, n) as (B, blocks x n)."""
+    return scores.transpose(0, 1).flatten(1)
