@@ -41,24 +41,47 @@ class SpaceIndex:
         """
         if len(vectors) == 0:
             raise InputError("index: no documents; give at least one")
-        self.size, self.spaces, self.dimension = vectors.shape
+        _, self.spaces, self.dimension = vectors.shape
+        self.size = 0
         self.kind = kind
         if kind == "exact":
             # One space after the other, each (d, N): the layout that the matrix product reads fastest.
-            self._vectors = torch.empty(self.spaces, self.dimension, self.size)
-            for first in range(0, self.size, _COPIED):
-                rows = vectors[first : first + _COPIED]
-                self._vectors.numpy()[..., first : first + _COPIED] = rows.transpose(1, 2, 0)
+            self._vectors = torch.empty(self.spaces, self.dimension, 0)
         elif kind == "hnsw":
             self._graphs = []
-            for space in range(self.spaces):
+            for _ in range(self.spaces):
                 graph = faiss.IndexHNSWFlat(self.dimension, links, faiss.METRIC_INNER_PRODUCT)
                 graph.hnsw.efConstruction = construction
                 graph.hnsw.efSearch = breadth
-                graph.add(np.ascontiguousarray(vectors[:, space], dtype=np.float32))
                 self._graphs.append(graph)
         else:
             raise InputError(f"index {kind!r} is unknown; choose exact or hnsw")
+        self.add(vectors)
+
+    def add(self, vectors: np.ndarray) -> None:
+        """Documents join at the end, unit vectors (n, H, d). Graphs grow; the exact index is copied, so add many at
+        once. None can be taken out: a graph would lose the ways that lead through it. Build another index instead.
+
+        Raises InputError for another number of spaces or dimensions.
+        """
+        if vectors.shape[1:] != (self.spaces, self.dimension):
+            raise InputError(
+                f"index: documents of shape {vectors.shape}; this index takes (n, {self.spaces}, {self.dimension}), "
+                "the vectors of the encoder that made it"
+            )
+        size = self.size + len(vectors)
+        if self.kind == "hnsw":
+            for space, graph in enumerate(self._graphs):
+                graph.add(np.ascontiguousarray(vectors[:, space], dtype=np.float32))
+        else:
+            columns = torch.empty(self.spaces, self.dimension, size)
+            columns[..., : self.size] = self._vectors
+            for first in range(0, len(vectors), _COPIED):
+                rows = vectors[first : first + _COPIED]
+                place = self.size + first
+                columns.numpy()[..., place : place + len(rows)] = rows.transpose(1, 2, 0)
+            self._vectors = columns
+        self.size = size
 
     def search(self, queries: np.ndarray, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The min(k, N) nearest documents to queries (B, H, d), unit vectors, in each space.
