@@ -107,6 +107,22 @@ def test_an_empty_text_is_refused_by_its_number(minilm: TransformerEncoder) -> N
         minilm.encode(["a", " \n", "b"])
 
 
+def test_what_is_no_list_of_unicode_texts_is_refused(minilm: TransformerEncoder) -> None:
+    with pytest.raises(InputError, match="text 1 of 2 has half a surrogate pair"):
+        minilm.encode(["whole 🙂", "half \ud83d"])
+    with pytest.raises(InputError, match="text 0 of 1 has half a surrogate pair"):
+        minilm.encode_standard(["\udc00"])
+    with pytest.raises(InputError, match=r"give \[text\]"):
+        minilm.encode("one text")
+
+
+@pytest.mark.parametrize("text", ["\u200b", "...", "🙂🙂", "\x00 b", "[PAD] [CLS]", "\ufeff", "日本語です。"])
+def test_odd_texts_have_vectors(minilm: TransformerEncoder, text: str) -> None:
+    embeddings = minilm.encode([text])
+    np.testing.assert_allclose(np.linalg.norm(embeddings.heads, axis=-1), 1, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(embeddings.standard, axis=-1), 1, atol=1e-5)
+
+
 def test_related_texts_are_nearer(minilm: TransformerEncoder) -> None:
     a, b, c = minilm.encode_standard(["A storm closed the bridge.", "Bad weather shut the crossing.", "Pasta recipes."])
     assert a @ b > a @ c + 0.3

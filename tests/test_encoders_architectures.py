@@ -215,6 +215,20 @@ def test_a_decoders_standard_embedding_is_its_last_token_unless_its_files_say_ot
         np.testing.assert_allclose(encoder.encode_standard(TEXTS)[0], expected, atol=1e-5)
 
 
+@torch.inference_mode()
+def test_the_attention_of_a_shared_layer_is_its_own_and_of_a_recurrent_one_refused() -> None:
+    model = random_model("albert", ARCHITECTURES["albert"][0])
+    encoder = small_encoder(model, layer=[0, 2])
+    tokens, weights = encoder.attention(TEXTS[2])
+    states = model(torch.tensor([encoder.tokenizer(TEXTS[2])["input_ids"]]), output_hidden_states=True).hidden_states
+    projected = [albert(model, layer, states[layer][0]) for layer in (0, 2)]
+    by_hand = torch.cat([(q @ k.transpose(1, 2) / 8**0.5).softmax(-1) for q, k, _ in projected])
+    assert weights.shape == (2 * HEADS, len(tokens), len(tokens))
+    np.testing.assert_allclose(weights, by_hand, atol=1e-5)
+    with pytest.raises(InputError, match="does not give the attention of every layer"):
+        small_encoder(random_model("jamba", OTHERS["jamba"][0])).attention(TEXTS[2])
+
+
 @pytest.mark.parametrize("pooling", [None, "mean"])
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_batched_equals_single(name: str, pooling: str | None) -> None:

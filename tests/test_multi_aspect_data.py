@@ -298,6 +298,10 @@ def test_a_text_of_100_000_characters_loads(tmp_path: Path) -> None:
         ("Velden was lost, as all Velden knew.", {"velden"}),
         ("NASA said so; the UN did not.", {"nasa", "un"}),
         ("1. First\n2) Then it snowed.\n[3] At last it thawed.", set()),
+        ("They met in the café of his fiancée, naïve as ever.", set()),
+        ("There stands the Überseering, and Он живёт в Москве.", {"uberseering", "он", "москве"}),
+        ("There a 5G mast and a 3D print stood.", set()),
+        ("It’s Anna’s, and it's not Boris's.", {"anna", "boris"}),
         ("room B12a, from 1914-1918", {"b12a", "1914", "1918"}),
         ("", set()),
     ],
@@ -311,6 +315,8 @@ def test_facts_are_counted_apart_where_the_wanted_documents_bear_them_out() -> N
         Document("a", "The lamp was lit in 1821 by Anna Adler.", "Velden Light"),
         Document("b", "It flows to Marbeck.", "River Ostra"),
     ]
+    untitled = Document("c", "Nobody has named it.")
+    assert count_facts(["A story."], [[untitled]])[0].titles == 0
     answers = ["The Velden Light was lit in 1821, and Boris Becker saw it in 1999.", "Nothing is known."]
     first, second = count_facts(answers, [wanted, wanted])
     assert (first.stated, first.supported, first.titles, first.wanted) == (4, 2, 1, 2)

@@ -200,8 +200,10 @@ class TransformerEncoder:
         """Standard (N, d) and per-head (N, H, d_h) embeddings, rows in the order of ``texts``. A repeated text is
         computed once. ``prefix`` is put before every text: the instruction that many encoders want before a query.
 
-        Raises InputError naming the first empty text.
+        Raises InputError naming the first text that is empty or no Unicode, and for a text in the list's place.
         """
+        if isinstance(texts, str):
+            raise InputError("encoder: a text where a list of texts is wanted; give [text]")
         for i, text in enumerate(texts):
             if not text.strip():
                 raise InputError(f"encoder: text {i} of {len(texts)} is empty; give every text at least one word")
@@ -249,7 +251,8 @@ class TransformerEncoder:
 
     def attention(self, text: str) -> tuple[list[str], np.ndarray]:
         """What the heads look at in the first window of a text: its T tokens, and the attention (H, T, T) after the
-        softmax, from the token of the row to that of the column. Raises InputError for an empty text.
+        softmax, from the token of the row to that of the column. Raises InputError for an empty text, and for a model
+        that does not give the attention of all layers, such as one with recurrent layers.
         """
         if not text.strip():
             raise InputError("encoder: the text is empty; give it at least one word")
@@ -262,6 +265,8 @@ class TransformerEncoder:
                 weights = self.model(input_ids=ids, output_attentions=True).attentions
         finally:
             self.model.set_attn_implementation(before)
+        if weights is None or len(weights) != self.model.config.get_text_config().num_hidden_layers:
+            raise InputError(f"encoder {self.name}: it does not give the attention of every layer; leave the plots out")
         chosen = torch.cat([weights[layer][0] for layer in self.layers]).float().cpu().numpy()
         return list(self.tokenizer.convert_ids_to_tokens(windows[0])), chosen
 
@@ -286,7 +291,13 @@ class TransformerEncoder:
         windows: list[list[int]] = []
         owners: list[int] = []
         room = self.max_length - self._before - self._after
-        tokens = self.tokenizer(list(texts), verbose=False)["input_ids"] if texts else []
+        try:
+            tokens = self.tokenizer(list(texts), verbose=False)["input_ids"] if texts else []
+        except TypeError as error:
+            i = next((i for i, text in enumerate(texts) if text != text.encode(errors="ignore").decode()), None)
+            if i is None:
+                raise
+            raise InputError(f"encoder: text {i} of {len(texts)} has half a surrogate pair in it; mend it") from error
         for i, ids in enumerate(tokens):
             if not ids:
                 raise InputError(f"encoder {self.name}: its tokenizer finds nothing in {texts[i][:40]!r}; give words")

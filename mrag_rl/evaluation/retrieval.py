@@ -84,6 +84,10 @@ def evaluate_retrieval(
         raise InputError(f"--fetch is {fetch}; give 1 or more")
     if output.is_dir():
         raise InputError(f"--output {output} is a folder; give a file to write")
+    aspects = np.array([len(query.relevant) for query in queries])
+    example = int(np.flatnonzero(aspects == np.sort(aspects)[len(aspects) // 2])[0])
+    # Before all that takes long, for not every encoder gives it
+    seen = encoder.attention(prefix + split_sentences(queries[example].text)[0]) if plots is not None else None
     store = EmbeddingStore(encoder, embeddings or output.parent / "embeddings", progress)
 
     texts, asked = [document.text for document in documents], [query.text for query in queries]
@@ -129,7 +133,6 @@ def evaluate_retrieval(
                 facts[name] = count_facts(answers[name], about)
                 seconds[f"{name}, answers"] = time.perf_counter() - start
 
-    aspects = np.array([len(some) for some in relevant])
     identifiers = [query.id for query in queries]
     results = {
         "documents": len(documents),
@@ -157,14 +160,13 @@ def evaluate_retrieval(
     }
     output.parent.mkdir(parents=True, exist_ok=True)
     write_json(output, results)
-    if plots is not None:
+    if plots is not None and seen is not None:
         draw_all(plots, results)
-        example = int(np.flatnonzero(aspects == np.sort(aspects)[len(aspects) // 2])[0])
         names = [documents[i].title or documents[i].id for i in relevant[example]]
         places = _places(retriever.documents.heads, encoded.whole.heads[example], relevant[example])
         known_as = re.sub(r"[^\w.-]", "_", identifiers[example])[:80]  # An id may hold what no file name can
         documents_by_head(plots, f"documents_by_head_{known_as}", places, names)
-        tokens, weights = encoder.attention(prefix + split_sentences(asked[example])[0])
+        tokens, weights = seen
         looking = {"first": weights[:, 0], "last": weights[:, -1], "mean": weights.mean(axis=1)}[encoder.pooling]
         head_attention(plots, f"head_attention_{known_as}", looking, tokens)
     return retrieval_table(results)

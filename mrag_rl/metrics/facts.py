@@ -15,7 +15,11 @@ from mrag_rl.data.multi_aspect import mentions, word_string
 from mrag_rl.data.records import Document
 
 _NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+)*(?!\w|[.,]\d)")
-_NAME = re.compile(r"[^\W\d_a-z][\w'’-]*(?: (?:(?:of|de|da|di|du|del|la|van|von|der|the) ){0,2}[^\W\d_a-z][\w'’-]*)*")
+_CAPITAL = f"[{''.join(filter(str.isupper, map(chr, range(0x10000))))}]"
+_CAPITALISED = rf"{_CAPITAL}[\w'’-]*"
+_NAME = re.compile(
+    rf"(?<![\w'’-]){_CAPITALISED}(?: (?:(?:of|de|da|di|du|del|la|van|von|der|the) ){{0,2}}{_CAPITALISED})*"
+)
 _SENTENCE_START = re.compile(r"(?:^|[.!?:]['\"”’)]*\s|\n)\W*$")
 # Words that are capitalised for where they stand, not for what they name.
 _FUNCTION_WORDS = frozenset(
@@ -61,7 +65,7 @@ def count_facts(answers: Sequence[str], documents: Sequence[Sequence[Document]])
             FactCount(
                 stated=len(stated),
                 supported=sum(f" {fact} " in known for fact in stated),
-                titles=sum(mentions(answer, document.title) for document in wanted),
+                titles=sum(bool(d.title.strip()) and mentions(answer, d.title) for d in wanted),
                 wanted=len(wanted),
             )
         )
@@ -79,7 +83,7 @@ def facts(text: str) -> frozenset[str]:
     found = {word_string(number).strip() for number in _NUMBER.findall(text)}
     for match in _NAME.finditer(text):
         run = match.group().split()
-        words = run[1:] if run[0].casefold() in _FUNCTION_WORDS else run
+        words = run[1:] if re.sub(r"['’]\w*$", "", run[0]).casefold() in _FUNCTION_WORDS else run
         name = re.sub(r"['’]s?$", "", " ".join(words))
         capital_by_place = len(run) == 1 and not name.isupper() and _SENTENCE_START.search(text[: match.start()])
         if name and not capital_by_place:
