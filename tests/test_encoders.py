@@ -12,7 +12,17 @@ import numpy as np
 import pytest
 import torch
 from torch.nn.functional import normalize
-from transformers import AutoTokenizer, BertConfig, BertModel, LlamaConfig, LlamaModel, RobertaConfig, RobertaModel
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    LlamaConfig,
+    LlamaModel,
+    RobertaConfig,
+    RobertaModel,
+    T5Config,
+    T5EncoderModel,
+)
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from mrag_rl.encoders import Embeddings, TransformerEncoder
@@ -200,6 +210,28 @@ def test_weights_that_are_damaged_or_missing_are_refused(tmp_path: Path) -> None
         TransformerEncoder.load(str(tmp_path / "without_layer"))
 
 
+def test_a_decoder_that_is_not_run_may_be_missing(tmp_path: Path) -> None:
+    config = T5Config(vocab_size=30522, d_model=32, d_kv=8, num_heads=4, num_layers=2, d_ff=48)
+    model = T5EncoderModel(config).eval()
+    model.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(find_model("all-MiniLM-L6-v2")).save_pretrained(tmp_path)
+    encoder = TransformerEncoder.load(str(tmp_path))
+    with torch.inference_mode():
+        hidden = model(torch.tensor([encoder.tokenizer(TEXTS[0])["input_ids"]])).last_hidden_state[0]
+    np.testing.assert_allclose(encoder.encode(TEXTS).standard[0], normalize(hidden.mean(0), dim=-1), atol=1e-5)
+    weights = {key: value for key, value in model.state_dict().items() if not key.startswith("encoder.block.1.")}
+    model.save_pretrained(tmp_path, state_dict=weights)
+    with pytest.raises(InputError, match=r"no weights for encoder\.block\.1\."):
+        TransformerEncoder.load(str(tmp_path))
+
+
+def test_a_model_in_training_is_read_without_dropout(seeded: None) -> None:
+    model = BertModel(BertConfig(hidden_size=24, num_attention_heads=4, num_hidden_layers=1, intermediate_size=32))
+    tokenizer = AutoTokenizer.from_pretrained(find_model("all-MiniLM-L6-v2"))
+    encoder = TransformerEncoder(model.train(), tokenizer, name="small", weights_hash="0", max_length=32)
+    np.testing.assert_array_equal(encoder.encode(TEXTS).heads, encoder.encode(TEXTS).heads)
+
+
 def test_a_models_own_code_is_not_run(tmp_path: Path) -> None:
     folder = minilm_folder(tmp_path / "code")
     config = json.loads((folder / "config.json").read_text())
@@ -228,6 +260,7 @@ def test_pickled_weights_are_not_read(tmp_path: Path) -> None:
         ({"layer": [0, 6]}, "encoder layer 6: the model has 6 layers"),
         ({"max_length": 513}, "max_length is 513; .* has 512 positions, give no more"),
         ({"max_length": 2}, "no room for text in 2 tokens"),
+        ({"pooling": "cls"}, "pooling is 'cls'; choose from first, last, mean"),
         ({"batch_tokens": 0}, "batch_tokens is 0; give 1 or more"),
         ({"device": "nowhere"}, "device 'nowhere' cannot be used .*; give cpu"),
         ({"device": "cuda:99"}, "device 'cuda:99' cannot be used .*; give cpu"),

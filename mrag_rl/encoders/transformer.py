@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -73,6 +73,10 @@ class TransformerEncoder:
         """``weights_hash`` goes into the fingerprint; ``standard_pooling``: which token's last hidden state is the
         standard embedding, None for the default; the rest as in ``load``. Raises InputError as ``load``.
         """
+        for option, given in (("pooling", pooling), ("standard_pooling", standard_pooling)):
+            if given is not None and given not in get_args(Pooling):
+                raise InputError(f"encoder.{option} is {given!r}; choose from {', '.join(get_args(Pooling))}")
+        model.eval()
         if batch_tokens is None:
             batch_tokens = 1024 if model.dtype == torch.float32 else 4096
         if batch_tokens < 1:
@@ -170,12 +174,16 @@ class TransformerEncoder:
         finally:
             if show_bars:
                 transformers_logging.enable_progress_bar()
-        # transformers draws them at random. A pooler comes after the states that are read here, and is often left out.
-        untrained = sorted(key for key in report["missing_keys"] if "pooler" not in key)
-        if untrained:
-            raise InputError(f"encoder {folder}: no weights for {untrained[0]}; give a folder with all of the model's")
-        if model.config.is_encoder_decoder:
+        parameters = dict(model.named_parameters(remove_duplicate=False))
+        # The configuration of a T5 that was saved without its decoder says that there is none, but T5Model makes one.
+        if model.config.is_encoder_decoder or (hasattr(model, "encoder") and hasattr(model, "decoder")):
             model = model.get_encoder()
+        # transformers draws what is missing at random. It does no harm in a decoder that is not run, nor in a pooler,
+        # which comes after the states that are read here and is often left out.
+        read = set(model.parameters())
+        missing = (key for key in report["missing_keys"] if "pooler" not in key and parameters.get(key) in read)
+        for key in sorted(missing):
+            raise InputError(f"encoder {folder}: no weights for {key}; give a folder with all of the model's")
         if quantization == "nf4":
             quantize_nf4(model, device)
             weights_hash += " nf4"
@@ -184,7 +192,7 @@ class TransformerEncoder:
         if truncate:
             weights_hash += " truncated"
         return cls(
-            model.to(device).eval(),
+            model.to(device),
             tokenizer,
             name=name_or_path,
             weights_hash=weights_hash,
