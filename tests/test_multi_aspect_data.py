@@ -310,6 +310,12 @@ def test_the_facts_of_a_text_are_its_numbers_and_names(text: str, found: set[str
     assert facts(text) == found
 
 
+@pytest.mark.parametrize("filler", ["\n", "Aa. ", "Mr. ", '." ', "1. ", "and "])
+def test_the_facts_of_100_000_characters_are_found_at_once(filler: str) -> None:
+    text = filler * (100_000 // len(filler)) + "then Anna Adler came in 1921."
+    assert {"anna adler", "1921"} <= facts(text)  # Squared in the length, this would take minutes
+
+
 def test_facts_are_counted_apart_where_the_wanted_documents_bear_them_out() -> None:
     wanted = [
         Document("a", "The lamp was lit in 1821 by Anna Adler.", "Velden Light"),
