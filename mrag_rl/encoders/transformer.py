@@ -46,10 +46,13 @@ class TransformerEncoder:
     The standard embedding is the last hidden state, L2-normalised, of the token that the model's files state
     (sentence-transformers' `1_Pooling`). Else a decoder's is that of the last token, the only one that has seen the
     whole text (Wang et al. 2024, E5-mistral; Multi-Head RAG), and a bidirectional encoder's the mean over tokens (the
-    recipe of all-MiniLM-L6-v2; Reimers and Gurevych 2019). The embedding of a head is its attention output,
-    softmax(Q K^T / sqrt(d_h)) V, at one token, L2-normalised: "Multi-Head RAG" (Besta et al. 2024, Section 2), which
-    reads the last token of a decoder's last layer. In a bidirectional encoder the first token takes the last one's
-    part. Both come from one forward pass, and so do the heads of several layers: H = layers x heads, layer by layer.
+    recipe of all-MiniLM-L6-v2; Reimers and Gurevych 2019). Layers that sentence-transformers puts behind the pooling
+    are left out.
+
+    The embedding of a head is its attention output, softmax(Q K^T / sqrt(d_h)) V, at one token, L2-normalised:
+    "Multi-Head RAG" (Besta et al. 2024, Section 2), which reads the last token of a decoder's last layer. In a
+    bidirectional encoder the first token takes the last one's part. Both come from one forward pass, and so do the
+    heads of several layers: H = layers x heads, layer by layer.
 
     A text of more than ``max_length`` tokens is read in windows of that length, each beginning in the middle of the
     one before. Its vectors are the means of the windows' vectors, weighted by their tokens and taken before any is
