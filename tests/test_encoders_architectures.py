@@ -191,6 +191,15 @@ def test_the_heads_of_each_group_of_shared_layers_are_its_own() -> None:
         small_encoder(model, layer=4)
 
 
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_heads_are_found_where_the_first_tokens_of_the_vocabulary_are_one(name: str) -> None:
+    model = random_model(name, ARCHITECTURES[name][0])
+    with torch.no_grad():
+        model.get_input_embeddings().weight[:100] = model.get_input_embeddings().weight[0].clone()
+    encoder = small_encoder(model)
+    assert encoder.pooling == ("last" if name == "llama" else "first") and encoder.head_dimension == 8
+
+
 def test_a_model_that_is_no_sequence_of_layers_is_refused() -> None:
     model = random_model("bert", SMALL)
     model.config.num_hidden_layers = 5

@@ -144,7 +144,10 @@ def _rearrange(block: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict
     hidden = args[0] if args else kwargs.get("hidden_states")
     if hidden is None or hidden.shape[:2] != (4, 3) or hidden.ndim != 3:
         raise ValueError(f"{type(block).__name__} is not given texts, tokens, width")
-    tokens = torch.cat([hidden[0], hidden[1, :1]])
+    other = hidden[1, :1]
+    if torch.equal(other, hidden[0, :1]):  # Tokens kept free at a vocabulary's beginning may share a vector
+        other = other.roll(1, dims=-1)
+    tokens = torch.cat([hidden[0], other])
     hidden = tokens[torch.tensor([[0, 1, 2], [3, 1, 2], [0, 1, 3], [0, 0, 0]], device=hidden.device)]
     return ((hidden, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": hidden})
 
