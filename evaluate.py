@@ -81,6 +81,10 @@ Rank documents for queries with many aspects by each retrieval strategy; write s
                     to whole documents and their nearest sentences
 
 documents: {"id", "text", "category", "title"?}; queries: {"id", "text", "relevant": [document id], "questions"?: [...]}
+
+With --llm a language model answers each query from the documents fetched, and the facts in its answers are counted: the
+numbers and names it states, and those of them that the relevant documents bear out. It reads as many documents as
+--fetch says, of which its context may hold fewer, the best ones then. The bundled model cannot read.
 """
 
 RETRIEVAL_EXAMPLES = """\
@@ -91,6 +95,8 @@ examples:
   python evaluate.py retrieval --documents d.jsonl --queries q.jsonl --output out.json \\
       --strategies standard mrag late_interaction --encoder BAAI/bge-base-en-v1.5 \\
       --prefix "Represent this sentence for searching relevant passages: "
+  python evaluate.py retrieval --output out.json --strategies standard late_interaction --fetch 5 \\
+      --llm PATH_OR_HUB_MODEL
 """
 
 FILTERS_HELP = """\
@@ -207,6 +213,7 @@ def _parser() -> argparse.ArgumentParser:
         help="how nearest documents are found (late_interaction compares with all)",
     )
     retrieval.add_argument("--reranker", metavar="NAME", help="a cross-encoder that orders what was fetched anew")
+    retrieval.add_argument("--llm", metavar="NAME", help="answers from what was fetched: a folder or a hub name")
     retrieval.add_argument(
         "--votes", choices=("sum", "single"), default="sum", help="sum a document's votes, or count its highest alone"
     )
@@ -274,8 +281,10 @@ def _ask(arguments: argparse.Namespace) -> str:
 
 
 def _retrieval(arguments: argparse.Namespace) -> str:
+    from mrag_rl.config import LLMConfig
     from mrag_rl.encoders import TransformerEncoder
     from mrag_rl.evaluation.retrieval import evaluate_retrieval
+    from mrag_rl.generation.transformers_llm import TransformersLLM
     from mrag_rl.retrieval.rerank import CrossEncoder
 
     encoder = TransformerEncoder.load(
@@ -288,12 +297,16 @@ def _retrieval(arguments: argparse.Namespace) -> str:
         truncate=arguments.truncate,
     )
     reranker = CrossEncoder.load(arguments.reranker, device=arguments.device) if arguments.reranker else None
+    llm = None
+    if arguments.llm is not None:
+        llm = TransformersLLM.load(LLMConfig(name=arguments.llm).path, device=arguments.device)
     return evaluate_retrieval(
         arguments.documents,
         arguments.queries,
         arguments.output,
         encoder=encoder,
         reranker=reranker,
+        llm=llm,
         strategies=arguments.strategies,
         fetch=arguments.fetch,
         index=arguments.index,

@@ -92,7 +92,7 @@ class SelectorInfo:
         task: "summarization", "translation" or "dialogue".
         metric: the metric the reward was measured in, e.g. "rouge1".
         encoder: name of the encoder that made the embeddings.
-        encoder_fingerprint: SHA-256 that identifies its weights, layer and pooling.
+        encoder_fingerprint: SHA-256 that identifies its weights, tokenizer, settings, layer and pooling.
         encoder_layer: the attention layer the per-head vectors come from, -1 for the last.
         encoder_pooling: how a head's token vectors became one, None for the encoder's own default.
         versions: package name to version, as trained.

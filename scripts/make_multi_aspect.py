@@ -47,14 +47,15 @@ from mrag_rl.data.multi_aspect import (
     save_queries,
     select_documents,
     story_prompt,
-    write_questions,
     write_stories,
 )
 from mrag_rl.data.records import Document, Query
 from mrag_rl.errors import InputError
 from mrag_rl.generation.cache import CachedLLM
+from mrag_rl.generation.fusion_prompts import MOST_QUERIES
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import atomic_directory, describe_os_error, write_json
+from mrag_rl.retrieval.fusion import generate_queries
 
 AT_ONCE = 16  # Stories that the model is asked for together; at most so many are lost when it is stopped
 
@@ -77,7 +78,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help=f"numbers of aspects (default: those of {' '.join(map(str, ASPECTS))} that there are categories for)",
     )
     stories.add_argument("--per-aspect", type=int, default=25, help="queries of each number (%(default)s)")
-    stories.add_argument("--questions", type=int, default=4, help="search questions about each story (%(default)s)")
+    stories.add_argument("--questions", type=int, default=4, help="search questions a story, 0 to 8 (%(default)s)")
     stories.add_argument("--attempts", type=int, default=3, help="times a story is asked for, at most (%(default)s)")
     stories.add_argument("--temperature", type=float, default=0.7, help="of the model's texts (%(default)s)")
     stories.add_argument("--max-new-tokens", type=int, default=1024, help="longest story, in tokens (%(default)s)")
@@ -92,6 +93,8 @@ def make(arguments: argparse.Namespace) -> str:
     for name, least in (("seed", 0), ("per_aspect", 1), ("questions", 0), ("attempts", 1), ("max_new_tokens", 1)):
         if getattr(arguments, name) < least:
             raise InputError(f"--{name.replace('_', '-')} is {getattr(arguments, name)}; give {least} or more")
+    if arguments.questions > MOST_QUERIES:
+        raise InputError(f"--questions is {arguments.questions}; give {MOST_QUERIES} at most")
     if arguments.temperature <= 0:
         raise InputError(f"--temperature is {arguments.temperature:g}; give more than 0, or every attempt is the same")
     if arguments.aspects and not arguments.llm:
@@ -164,11 +167,14 @@ def write(
                 max_new_tokens=arguments.max_new_tokens,
             )
             new = stories.queries
-            if arguments.questions:
-                questions = write_questions(
-                    llm, new, count=arguments.questions, seed=arguments.seed, temperature=arguments.temperature
-                )
-                new = [replace(query, questions=asked) for query, asked in zip(new, questions, strict=True)]
+            asked = generate_queries(
+                llm,
+                [query.text for query in new],
+                arguments.questions,
+                temperature=arguments.temperature,
+                seed=arguments.seed,
+            )
+            new = [replace(query, questions=some.generated) for query, some in zip(new, asked, strict=True)]
             queries += new
             dropped += stories.dropped
             bar.update(len(some))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +12,17 @@ import numpy as np
 import pytest
 import torch
 from torch.nn.functional import normalize
-from transformers import AutoTokenizer, BertConfig, BertModel, LlamaConfig, LlamaModel, RobertaConfig, RobertaModel
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    LlamaConfig,
+    LlamaModel,
+    RobertaConfig,
+    RobertaModel,
+    T5Config,
+    T5EncoderModel,
+)
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from mrag_rl.encoders import Embeddings, TransformerEncoder
@@ -105,6 +117,22 @@ def test_an_empty_text_is_refused_by_its_number(minilm: TransformerEncoder) -> N
         minilm.encode(["a", " \n", "b"])
 
 
+def test_what_is_no_list_of_unicode_texts_is_refused(minilm: TransformerEncoder) -> None:
+    with pytest.raises(InputError, match="text 1 of 2 has half a surrogate pair"):
+        minilm.encode(["whole 🙂", "half \ud83d"])
+    with pytest.raises(InputError, match="text 0 of 1 has half a surrogate pair"):
+        minilm.encode_standard(["\udc00"])
+    with pytest.raises(InputError, match=r"give \[text\]"):
+        minilm.encode("one text")
+
+
+@pytest.mark.parametrize("text", ["\u200b", "...", "🙂🙂", "\x00 b", "[PAD] [CLS]", "\ufeff", "日本語です。"])
+def test_odd_texts_have_vectors(minilm: TransformerEncoder, text: str) -> None:
+    embeddings = minilm.encode([text])
+    np.testing.assert_allclose(np.linalg.norm(embeddings.heads, axis=-1), 1, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(embeddings.standard, axis=-1), 1, atol=1e-5)
+
+
 def test_related_texts_are_nearer(minilm: TransformerEncoder) -> None:
     a, b, c = minilm.encode_standard(["A storm closed the bridge.", "Bad weather shut the crossing.", "Pasta recipes."])
     assert a @ b > a @ c + 0.3
@@ -139,6 +167,82 @@ def test_a_wrong_hash_is_refused_by_name(tmp_path: Path) -> None:
         TransformerEncoder.load(str(folder), sha256=MINILM_SHA256)
 
 
+def minilm_folder(folder: Path) -> Path:
+    shutil.copytree(find_model("all-MiniLM-L6-v2"), folder)
+    return folder
+
+
+def test_the_fingerprint_tells_tokenizers_and_configurations_apart(minilm: TransformerEncoder, tmp_path: Path) -> None:
+    same = minilm_folder(tmp_path / "same")
+    assert TransformerEncoder.load(str(same)).fingerprint == minilm.fingerprint
+    cased = minilm_folder(tmp_path / "cased")
+    settings = json.loads((cased / "tokenizer.json").read_text())
+    settings["normalizer"]["lowercase"] = False
+    (cased / "tokenizer.json").write_text(json.dumps(settings))
+    shorter = minilm_folder(tmp_path / "shorter")
+    (shorter / "sentence_bert_config.json").write_text('{"max_seq_length": 128}')
+    other = minilm_folder(tmp_path / "other")
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(config | {"hidden_act": "relu"}))
+    encoders = [TransformerEncoder.load(str(folder)) for folder in (cased, shorter, other)]
+    assert len({minilm.fingerprint, *(encoder.fingerprint for encoder in encoders)}) == 4
+
+
+def test_the_fingerprints_that_databases_hold_still_hold(minilm: TransformerEncoder) -> None:
+    before_settings_counted = json.dumps([MINILM_SHA256, 5, "first", "torch.float32"])
+    assert minilm.fingerprint == hashlib.sha256(before_settings_counted.encode()).hexdigest()
+
+
+def test_weights_that_are_damaged_or_missing_are_refused(tmp_path: Path) -> None:
+    half = minilm_folder(tmp_path / "half")
+    with (half / "model.safetensors").open("r+b") as file:
+        file.truncate(10_000_000)
+    with pytest.raises(InputError, match=r"half: cannot be loaded \("):
+        TransformerEncoder.load(str(half))
+    model = BertModel(BertConfig(hidden_size=24, num_attention_heads=4, num_hidden_layers=2, intermediate_size=32))
+    tokenizer = AutoTokenizer.from_pretrained(find_model("all-MiniLM-L6-v2"))
+    for name, left_out in (("without_pooler", "pooler."), ("without_layer", "encoder.layer.1.")):
+        weights = {key: value for key, value in model.state_dict().items() if not key.startswith(left_out)}
+        model.save_pretrained(tmp_path / name, state_dict=weights)
+        tokenizer.save_pretrained(tmp_path / name)
+    assert TransformerEncoder.load(str(tmp_path / "without_pooler")).heads == 4
+    with pytest.raises(InputError, match=r"without_layer: no weights for encoder\.layer\.1\."):
+        TransformerEncoder.load(str(tmp_path / "without_layer"))
+
+
+def test_a_decoder_that_is_not_run_may_be_missing(tmp_path: Path) -> None:
+    config = T5Config(vocab_size=30522, d_model=32, d_kv=8, num_heads=4, num_layers=2, d_ff=48)
+    model = T5EncoderModel(config).eval()
+    model.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(find_model("all-MiniLM-L6-v2")).save_pretrained(tmp_path)
+    encoder = TransformerEncoder.load(str(tmp_path))
+    with torch.inference_mode():
+        hidden = model(torch.tensor([encoder.tokenizer(TEXTS[0])["input_ids"]])).last_hidden_state[0]
+    np.testing.assert_allclose(encoder.encode(TEXTS).standard[0], normalize(hidden.mean(0), dim=-1), atol=1e-5)
+    weights = {key: value for key, value in model.state_dict().items() if not key.startswith("encoder.block.1.")}
+    model.save_pretrained(tmp_path, state_dict=weights)
+    with pytest.raises(InputError, match=r"no weights for encoder\.block\.1\."):
+        TransformerEncoder.load(str(tmp_path))
+
+
+def test_a_model_in_training_is_read_without_dropout(seeded: None) -> None:
+    model = BertModel(BertConfig(hidden_size=24, num_attention_heads=4, num_hidden_layers=1, intermediate_size=32))
+    tokenizer = AutoTokenizer.from_pretrained(find_model("all-MiniLM-L6-v2"))
+    encoder = TransformerEncoder(model.train(), tokenizer, name="small", weights_hash="0", max_length=32)
+    np.testing.assert_array_equal(encoder.encode(TEXTS).heads, encoder.encode(TEXTS).heads)
+
+
+def test_a_models_own_code_is_not_run(tmp_path: Path) -> None:
+    folder = minilm_folder(tmp_path / "code")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    with pytest.raises(InputError, match=r"code: cannot be loaded \("):
+        TransformerEncoder.load(str(folder))
+    assert not (tmp_path / "ran").exists()
+
+
 def test_pickled_weights_are_not_read(tmp_path: Path) -> None:
     shutil.copy(find_model("all-MiniLM-L6-v2") / "config.json", tmp_path)
     (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
@@ -156,6 +260,7 @@ def test_pickled_weights_are_not_read(tmp_path: Path) -> None:
         ({"layer": [0, 6]}, "encoder layer 6: the model has 6 layers"),
         ({"max_length": 513}, "max_length is 513; .* has 512 positions, give no more"),
         ({"max_length": 2}, "no room for text in 2 tokens"),
+        ({"pooling": "cls"}, "pooling is 'cls'; choose from first, last, mean"),
         ({"batch_tokens": 0}, "batch_tokens is 0; give 1 or more"),
         ({"device": "nowhere"}, "device 'nowhere' cannot be used .*; give cpu"),
         ({"device": "cuda:99"}, "device 'cuda:99' cannot be used .*; give cpu"),
@@ -186,7 +291,10 @@ def test_embeddings_slice_join_save_and_load(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.heads, whole.heads)
     np.testing.assert_array_equal(loaded.norms, whole.norms)
     (tmp_path / "broken.npz").write_bytes(b"no npz")
-    for name in ("missing.npz", "broken.npz"):
+    with (tmp_path / "one.npz").open("wb") as file:
+        np.save(file, whole.heads)
+    (tmp_path / "half.npz").write_bytes((tmp_path / "e.npz").read_bytes()[:200])
+    for name in ("missing.npz", "broken.npz", "one.npz", "half.npz"):
         with pytest.raises(InputError, match=name):
             Embeddings.load(tmp_path / name)
 
@@ -195,7 +303,8 @@ def test_norms_left_out_are_those_of_the_heads(tmp_path: Path) -> None:
     heads = np.array([[[3.0, 4.0], [0.0, 1.0]]], np.float32)
     np.testing.assert_array_equal(Embeddings(np.ones((1, 2), np.float32), heads).norms, [[5, 1]])
     np.savez(tmp_path / "old.npz", standard=np.ones((1, 2), np.float32), heads=heads / [[[5], [1]]])
-    np.testing.assert_array_equal(Embeddings.load(tmp_path / "old.npz").norms, [[1, 1]])
+    with pytest.raises(InputError, match=r"old\.npz: .* without the heads' norms; remove it"):
+        Embeddings.load(tmp_path / "old.npz")
 
 
 def test_several_layers_are_those_of_one_at_a_time_side_by_side(minilm: TransformerEncoder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -69,6 +70,13 @@ def bert(model: nn.Module, layer: int, x: torch.Tensor) -> Projected:
     return q, k, v
 
 
+def albert(model: nn.Module, layer: int, x: torch.Tensor) -> Projected:
+    """Three layers of the same weights."""
+    a = model.encoder.albert_layer_groups[0].albert_layers[0].attention
+    q, k, v = (by_head(p(x), 8) for p in (a.query, a.key, a.value))
+    return q, k, v
+
+
 def gpt2(model: nn.Module, layer: int, x: torch.Tensor) -> Projected:
     block = model.h[layer]
     weight, bias = block.attn.c_attn.weight, block.attn.c_attn.bias
@@ -104,6 +112,7 @@ def gpt_neox(model: nn.Module, layer: int, x: torch.Tensor) -> Projected:
 ARCHITECTURES: dict[str, tuple[dict, Callable[[nn.Module, int, torch.Tensor], Projected]]] = {
     "bert": (SMALL, bert),
     "roberta": ({**SMALL, "max_position_embeddings": 66, "pad_token_id": 1}, bert),
+    "albert": ({**SMALL, "embedding_size": 16}, albert),
     "gpt2": ({"vocab_size": 30522, "n_embd": 32, "n_head": HEADS, "n_layer": 3}, gpt2),
     "llama": (GROUPED, llama),
     "mistral": ({**GROUPED, "head_dim": 12, "sliding_window": WINDOW}, llama),
@@ -115,6 +124,8 @@ ARCHITECTURES: dict[str, tuple[dict, Callable[[nn.Module, int, torch.Tensor], Pr
     "gpt_neox": ({**SMALL, "rotary_pct": 0.25}, gpt_neox),
 }
 
+BIDIRECTIONAL = ("bert", "roberta", "albert")
+
 
 @pytest.fixture(autouse=True)
 def seeded() -> Iterator[None]:
@@ -125,7 +136,7 @@ def seeded() -> Iterator[None]:
 
 def random_model(name: str, config: dict) -> PreTrainedModel:
     """All weights far from zero, biases too, so that attention is sharp and nothing left out goes unnoticed."""
-    rotary = {} if name in ("bert", "roberta", "gpt2") else {"rope_theta": 100.0, "rotary_emb_base": 100.0}
+    rotary = {} if name in (*BIDIRECTIONAL, "gpt2") else {"rope_theta": 100.0, "rotary_emb_base": 100.0}
     model = AutoModel.from_config(AutoConfig.for_model(name, **config, **rotary)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -144,7 +155,7 @@ def small_encoder(model: PreTrainedModel, **arguments: object) -> TransformerEnc
 def test_heads_are_softmax_qk_v(name: str) -> None:
     config, project = ARCHITECTURES[name]
     model = random_model(name, config)
-    causal = name not in ("bert", "roberta")
+    causal = name not in BIDIRECTIONAL
     chosen = [-1, 0]
     encoder = small_encoder(model, layer=chosen)
     assert encoder.pooling == ("last" if causal else "first")
@@ -160,8 +171,71 @@ def test_heads_are_softmax_qk_v(name: str) -> None:
         heads = torch.cat(by_hand)
         np.testing.assert_allclose(embeddings.heads[i], normalize(heads, dim=-1), atol=1e-4)
         np.testing.assert_allclose(embeddings.norms[i], heads.norm(dim=-1), rtol=1e-4)
-        standard = normalize(output.last_hidden_state[0].mean(0), dim=-1)
+        hidden = output.last_hidden_state[0]
+        standard = normalize(hidden[-1] if causal else hidden.mean(0), dim=-1)
         np.testing.assert_allclose(embeddings.standard[i], standard, atol=1e-4)
+
+
+def test_the_heads_of_each_group_of_shared_layers_are_its_own() -> None:
+    model = random_model("albert", {**SMALL, "num_hidden_layers": 4, "num_hidden_groups": 2})
+    seen: list[torch.Tensor] = []
+    for group in model.encoder.albert_layer_groups:
+        group.albert_layers[0].attention.dense.register_forward_pre_hook(lambda _, args: seen.append(args[0][0, 0]))
+    encoder = small_encoder(model, layer=[2, 0, -1, 1])
+    assert encoder.layers == [2, 0, 3, 1]
+    seen.clear()
+    embeddings = encoder.encode(TEXTS[:1])
+    by_hand = torch.cat([seen[layer].view(HEADS, 8) for layer in encoder.layers])
+    np.testing.assert_allclose(embeddings.heads[0], normalize(by_hand, dim=-1), atol=1e-6)
+    with pytest.raises(InputError, match="layer 4: the model has 4 layers"):
+        small_encoder(model, layer=4)
+
+
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_heads_are_found_where_the_first_tokens_of_the_vocabulary_are_one(name: str) -> None:
+    model = random_model(name, ARCHITECTURES[name][0])
+    with torch.no_grad():
+        model.get_input_embeddings().weight[:100] = model.get_input_embeddings().weight[0].clone()
+    encoder = small_encoder(model)
+    assert encoder.pooling == ("last" if name == "llama" else "first") and encoder.head_dimension == 8
+
+
+def test_a_model_that_is_no_sequence_of_layers_is_refused() -> None:
+    model = random_model("bert", SMALL)
+    model.config.num_hidden_layers = 5
+    with pytest.raises(InputError, match="BertModel: no list of 5 layers in it"):
+        small_encoder(model)
+
+
+def test_a_decoders_standard_embedding_is_its_last_token_unless_its_files_say_otherwise(tmp_path: Path) -> None:
+    random_model("llama", GROUPED).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(find_model("all-MiniLM-L6-v2")).save_pretrained(tmp_path)
+    last = TransformerEncoder.load(str(tmp_path))
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    mean = TransformerEncoder.load(str(tmp_path))
+    assert (last.standard_pooling, mean.standard_pooling) == ("last", "mean")
+    assert last.fingerprint != mean.fingerprint
+    with torch.inference_mode():
+        hidden = last.model(torch.tensor([last.tokenizer(TEXTS[0])["input_ids"]])).last_hidden_state[0]
+    for encoder, expected in ((last, hidden[-1]), (mean, hidden.mean(0))):
+        expected = normalize(expected, dim=-1).numpy()
+        np.testing.assert_allclose(encoder.encode(TEXTS).standard[0], expected, atol=1e-5)
+        np.testing.assert_allclose(encoder.encode_standard(TEXTS)[0], expected, atol=1e-5)
+
+
+@torch.inference_mode()
+def test_the_attention_of_a_shared_layer_is_its_own_and_of_a_recurrent_one_refused() -> None:
+    model = random_model("albert", ARCHITECTURES["albert"][0])
+    encoder = small_encoder(model, layer=[0, 2])
+    tokens, weights = encoder.attention(TEXTS[2])
+    states = model(torch.tensor([encoder.tokenizer(TEXTS[2])["input_ids"]]), output_hidden_states=True).hidden_states
+    projected = [albert(model, layer, states[layer][0]) for layer in (0, 2)]
+    by_hand = torch.cat([(q @ k.transpose(1, 2) / 8**0.5).softmax(-1) for q, k, _ in projected])
+    assert weights.shape == (2 * HEADS, len(tokens), len(tokens))
+    np.testing.assert_allclose(weights, by_hand, atol=1e-5)
+    with pytest.raises(InputError, match="does not give the attention of every layer"):
+        small_encoder(random_model("jamba", OTHERS["jamba"][0])).attention(TEXTS[2])
 
 
 @pytest.mark.parametrize("pooling", [None, "mean"])

@@ -7,15 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny import encoder
+from tiny import encoder, write_tiny_llm
 
 import evaluate
-from mrag_rl.data.multi_aspect import save_documents, save_queries
+from mrag_rl.data.multi_aspect import load_documents, load_queries, reader_prompt, save_documents, save_queries
 from mrag_rl.data.records import Document, Query
 from mrag_rl.data.world.articles import make_articles
+from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.evaluation.retrieval import EmbeddingStore
+from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.metrics.facts import count_facts
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
-from mrag_rl.retrieval.strategies import STRATEGIES
+from mrag_rl.retrieval.strategies import STRATEGIES, MultiAspectRetriever
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +72,71 @@ def test_every_strategy_table_pictures_and_vectors_used_again(
     again = json.loads(second.read_text())
     for name in ("standard", "late_interaction"):
         assert again["strategies"][name] == results["strategies"][name]
+
+
+def test_a_language_model_answers_from_what_was_fetched_and_its_facts_are_counted(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    documents = load_documents(data / "documents.jsonl")
+    queries = {query.id: query for query in load_queries(data / "queries.jsonl", documents)}
+    write_tiny_llm(tmp_path / "llm", [document.text for document in documents], words=400)
+    output, strategies = tmp_path / "out.json", ("standard", "late_interaction")
+    command = ("--fetch", "2", "--llm", str(tmp_path / "llm"), "--strategies", *strategies)
+    assert run(data, output, *command) == 0
+    table = capsys.readouterr().out
+    results = json.loads(output.read_text())
+    llm = TransformersLLM.load(tmp_path / "llm")
+    assert results["llm"] == llm.fingerprint
+
+    retriever = MultiAspectRetriever.build(TransformerEncoder.load(max_length=64), [d.text for d in documents])
+    asked = list(queries.values())
+    found = retriever.search(
+        TransformerEncoder.load(max_length=64), [q.text for q in asked], strategy="standard", fetch=2
+    )
+    prompts = [
+        reader_prompt(query.text, [documents[i] for i in row])
+        for query, row in zip(asked, found.indices.tolist(), strict=True)
+    ]
+    written = [text.strip() for (text,) in llm.generate(prompts, max_new_tokens=256)]
+    assert results["answers"]["standard"] == {query.id: text for query, text in zip(asked, written, strict=True)}
+    assert any(written) and results["answers"]["standard"] != results["answers"]["late_interaction"]
+
+    by_id = {document.id: document for document in documents}
+    for name in strategies:
+        answers = results["answers"][name]
+        counts = count_facts(
+            list(answers.values()), [[by_id[i] for i in queries[identifier].relevant] for identifier in answers]
+        )
+        for n, means in results["facts"][name].items():
+            some = [count for count in counts if count.wanted == int(n)]
+            for what, mean in means.items():
+                np.testing.assert_allclose(mean, np.mean([getattr(count, what) for count in some]))
+        assert results["seconds"][f"{name}, answers"] > 0
+    stated = np.mean([means["stated"] for means in results["facts"]["standard"].values()])
+    assert f"| standard | {stated:.2f} |" in table
+
+    before = (tmp_path / "embeddings" / "answers.sqlite").read_bytes()
+    assert run(data, tmp_path / "again.json", *command) == 0
+    again = json.loads((tmp_path / "again.json").read_text())
+    assert (again["answers"], again["facts"]) == (results["answers"], results["facts"])
+    assert (tmp_path / "embeddings" / "answers.sqlite").read_bytes() == before
+
+
+def test_what_the_index_has_no_part_in_is_said_and_its_building_is_timed_apart(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strategies = ("--strategies", "mrag", "late_interaction", "--fetch", "3")
+    note = "late_interaction: compared with all documents; --index hnsw has no part in it."
+    found = {}
+    for index in ("exact", "hnsw"):
+        assert run(data, tmp_path / f"{index}.json", "--index", index, *strategies) == 0
+        assert (note in capsys.readouterr().out) is (index == "hnsw")
+        found[index] = json.loads((tmp_path / f"{index}.json").read_text())
+        assert list(found[index]["seconds"]) == ["encode", "index", "mrag", "late_interaction"]
+        assert found[index]["seconds"]["index"] > 0
+    late = [results["per_query"]["late_interaction"] for results in found.values()]
+    assert late[0] == late[1]
+    assert found["exact"]["llm"] is None and found["exact"]["facts"] == found["exact"]["answers"] == {}
 
 
 def test_fetching_more_than_there_is(data: Path, tmp_path: Path) -> None:

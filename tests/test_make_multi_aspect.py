@@ -11,6 +11,7 @@ from tiny import write_tiny_llm
 
 from mrag_rl.data.multi_aspect import load_documents, load_queries, save_documents, story_problem
 from mrag_rl.data.records import Document
+from mrag_rl.retrieval.fusion import FusionQueries
 from scripts import make_multi_aspect
 from scripts.make_multi_aspect import main
 
@@ -94,16 +95,16 @@ def test_stories_go_on_where_they_were_stopped(
 
     # Stopped at the third batch, it asks the model only for what is missing.
     monkeypatch.setattr(make_multi_aspect, "AT_ONCE", 6)
-    ask, calls = make_multi_aspect.write_questions, 0
+    ask, calls = make_multi_aspect.generate_queries, 0
 
-    def stop_at_third(*arguments: object, **options: object) -> Sequence[tuple[str, ...]]:
+    def stop_at_third(*arguments: object, **options: object) -> list[FusionQueries]:
         nonlocal calls
         calls += 1
         if calls == 3:
             raise KeyboardInterrupt
         return ask(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(make_multi_aspect, "write_questions", stop_at_third)
+    monkeypatch.setattr(make_multi_aspect, "generate_queries", stop_at_third)
     assert main(with_llm(place, tmp_path / "stopped")) == 130
     assert not (tmp_path / "stopped").exists() and (tmp_path / "stopped.partial").is_dir()
     asked: list[int] = []
@@ -115,7 +116,7 @@ def test_stories_go_on_where_they_were_stopped(
 
     monkeypatch.setattr(make_multi_aspect.TransformersLLM, "generate", count)
     assert main(with_llm(place, tmp_path / "stopped")) == 0
-    assert len(asked) == 1  # the questions about the third batch
+    assert 1 <= len(asked) <= 2  # the questions about the third batch, and again those that got too few
     for name in ("documents.jsonl", "queries.jsonl", "report.json"):
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert not (tmp_path / "stopped.partial").exists()
@@ -137,6 +138,7 @@ def test_mistakes_are_answered_in_one_line_and_write_nothing(
         (with_llm(place, new, "--aspects", "4"), "4 aspects, but the documents have 3 categories"),
         (with_llm(place, new, "--per-aspect", "16"), "16 queries of 1 aspects, but only 15 can be drawn"),
         (with_llm(place, new, "--attempts", "0"), "--attempts is 0; give 1 or more"),
+        (with_llm(place, new, "--questions", "9"), "--questions is 9; give 8 at most"),
         (with_llm(place, new, "--temperature", "0"), "--temperature is 0; give more than 0"),
         (with_llm(place, new, "--seed", "-1"), "--seed is -1; give 0 or more"),
         (with_llm(place, new, "--device", "nowhere"), "device 'nowhere' cannot be used"),

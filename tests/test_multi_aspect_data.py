@@ -19,7 +19,6 @@ from mrag_rl.data.multi_aspect import (
     select_documents,
     story_problem,
     story_prompt,
-    write_questions,
     write_stories,
 )
 from mrag_rl.data.records import Document, Query
@@ -209,8 +208,6 @@ def test_a_real_model_that_cannot_write_stories_has_none_passed_off_as_written(t
     stories = write_stories(llm, drawn, attempts=2, max_new_tokens=8)
     assert not stories.queries and len(stories.dropped) == 4 and llm.usage.prompts == 8
     assert all("titles missing" in dropped.problem for dropped in stories.dropped)
-    questions = write_questions(llm, [Query("q", "Where is Velden?")], count=4, max_new_tokens=6)
-    assert len(questions) == 1 and 1 <= len(set(questions[0])) == len(questions[0]) <= 4
 
 
 def test_stories_are_refused_without_titles_or_attempts() -> None:
@@ -301,6 +298,10 @@ def test_a_text_of_100_000_characters_loads(tmp_path: Path) -> None:
         ("Velden was lost, as all Velden knew.", {"velden"}),
         ("NASA said so; the UN did not.", {"nasa", "un"}),
         ("1. First\n2) Then it snowed.\n[3] At last it thawed.", set()),
+        ("They met in the café of his fiancée, naïve as ever.", set()),
+        ("There stands the Überseering, and Он живёт в Москве.", {"uberseering", "он", "москве"}),
+        ("There a 5G mast and a 3D print stood.", set()),
+        ("It’s Anna’s, and it's not Boris's.", {"anna", "boris"}),
         ("room B12a, from 1914-1918", {"b12a", "1914", "1918"}),
         ("", set()),
     ],
@@ -309,11 +310,19 @@ def test_the_facts_of_a_text_are_its_numbers_and_names(text: str, found: set[str
     assert facts(text) == found
 
 
+@pytest.mark.parametrize("filler", ["\n", "Aa. ", "Mr. ", '." ', "1. ", "and "])
+def test_the_facts_of_100_000_characters_are_found_at_once(filler: str) -> None:
+    text = filler * (100_000 // len(filler)) + "then Anna Adler came in 1921."
+    assert {"anna adler", "1921"} <= facts(text)  # Squared in the length, this would take minutes
+
+
 def test_facts_are_counted_apart_where_the_wanted_documents_bear_them_out() -> None:
     wanted = [
         Document("a", "The lamp was lit in 1821 by Anna Adler.", "Velden Light"),
         Document("b", "It flows to Marbeck.", "River Ostra"),
     ]
+    untitled = Document("c", "Nobody has named it.")
+    assert count_facts(["A story."], [[untitled]])[0].titles == 0
     answers = ["The Velden Light was lit in 1821, and Boris Becker saw it in 1999.", "Nothing is known."]
     first, second = count_facts(answers, [wanted, wanted])
     assert (first.stated, first.supported, first.titles, first.wanted) == (4, 2, 1, 2)

@@ -153,6 +153,11 @@ def test_other_numbers_of_filters_chunks_or_columns_are_clear_errors() -> None:
         library().rank(asked(2), "standard", filters=[EVERYTHING])
     with pytest.raises(InputError, match="embeddings; give one of each a chunk"):
         FilteredRetriever(library().retriever, chunks()[1:])
+    retriever = MultiAspectRetriever(library().retriever.documents)
+    changed = FilteredRetriever(retriever, chunks())
+    retriever.remove([0])
+    with pytest.raises(InputError, match="make the filtered retriever anew when documents have come or gone"):
+        changed.rank(asked(1), "standard")
     with pytest.raises(InputError, match="a column for each chunk"):
         library().rank(asked(1), "standard", filters=[filters()[0]], allowed=np.ones(3, bool))
 

@@ -145,6 +145,8 @@ def test_equal_scores_keep_their_order_and_k_may_exceed_the_ranking(bert: Path) 
     assert model.scores([]).shape == (0,)
     with pytest.raises(InputError, match="k is 0; give 1 or more"):
         model.rerank(["who won"], ["the cup"] * 3, ranking, 0)
+    with pytest.raises(InputError, match="2 queries for 1 rankings"):
+        model.rerank(["who won", "who lost"], ["the cup"] * 3, ranking, 3)
 
 
 def test_of_two_outputs_the_difference_counts(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrag_rl.errors import InputError
-from mrag_rl.retrieval.index import SpaceIndex
+from mrag_rl.retrieval.index import IndexKind, SpaceIndex
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -70,6 +70,20 @@ def test_exact_search_is_brute_force(documents: int, spaces: int, dimension: int
         found = np.take_along_axis(np.einsum("bhd,nhd->bhn", asked, vectors), indices, axis=-1)
         np.testing.assert_allclose(found[differing], cosines[differing], atol=1e-6)
         assert differing.mean() < 0.01
+
+
+@pytest.mark.parametrize("kind", ["exact", "hnsw"])
+def test_documents_join(kind: IndexKind) -> None:
+    vectors, asked = random_units(200, 3, 8, seed=0), random_units(9, 3, 8, seed=1)
+    index = SpaceIndex(vectors[:70], kind)
+    for first, last in ((70, 71), (71, 71), (71, 200)):
+        index.add(vectors[first:last])
+    assert index.size == 200
+    for found, expected in zip(index.search(asked, 20), SpaceIndex(vectors, kind).search(asked, 20), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    with pytest.raises(InputError, match=r"documents of shape \(2, 2, 8\); this index takes \(n, 3, 8\)"):
+        index.add(vectors[:2, :2])
+    assert index.size == 200
 
 
 @given(

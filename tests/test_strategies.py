@@ -10,6 +10,7 @@ from tiny import encoder
 
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
+from mrag_rl.retrieval.importance import RunningImportance
 from mrag_rl.retrieval.index import IndexKind
 from mrag_rl.retrieval.strategies import (
     QUERY_SENTENCES,
@@ -194,6 +195,114 @@ def test_one_document_is_found(strategy: str) -> None:
     sentence = Parts(CORPUS_SENTENCES.embeddings[:2], np.array([0, 0]))
     ranking = MultiAspectRetriever(CORPUS[:1], sentence).rank(ASKED, strategy, 3)
     assert ranking.indices.tolist() == [[0]] * QUERIES
+
+
+def rows_of(parts: Parts, rows: np.ndarray) -> Parts:
+    """The parts of some texts, in their order, owned by their places among these."""
+    chosen = [np.flatnonzero(parts.owners == row) for row in rows]
+    owners = np.repeat(np.arange(len(rows)), [len(some) for some in chosen])
+    return Parts(parts.embeddings[np.concatenate(chosen)], owners)
+
+
+def retriever_of(rows: np.ndarray, index: IndexKind = "exact") -> MultiAspectRetriever:
+    return MultiAspectRetriever(CORPUS[rows], rows_of(CORPUS_SENTENCES, rows), index=index)
+
+
+@pytest.mark.parametrize("index", ["exact", "hnsw"])
+@pytest.mark.parametrize("searched", [False, True])
+def test_a_corpus_that_documents_join_and_leave_ranks_as_one_made_anew(index: IndexKind, searched: bool) -> None:
+    first, more = np.arange(25), np.arange(25, DOCUMENTS)
+    changed = retriever_of(first, index)
+    left = np.setdiff1d(np.arange(DOCUMENTS), gone := [3, 59, 0, 24, 25])
+    for rows, change in (
+        (first, lambda: None),
+        (np.arange(40), lambda: changed.add(CORPUS[more[:15]], rows_of(CORPUS_SENTENCES, more[:15]))),
+        (np.arange(DOCUMENTS), lambda: changed.add(CORPUS[more[15:]], rows_of(CORPUS_SENTENCES, more[15:]))),
+        (left, lambda: changed.remove(gone)),
+        (np.append(left, 3), lambda: changed.add(CORPUS[[3]], rows_of(CORPUS_SENTENCES, np.array([3])))),
+    ):
+        change()
+        if not searched and len(rows) != len(left) + 1:
+            continue
+        anew = retriever_of(rows, index)
+        np.testing.assert_allclose(changed.importance, anew.importance, rtol=1e-9)
+        for strategy in STRATEGIES:
+            ranked, expected = (retriever.rank(ASKED, strategy, 8) for retriever in (changed, anew))
+            assert ranked.indices.tolist() == expected.indices.tolist(), strategy
+            np.testing.assert_allclose(ranked.scores, expected.scores, rtol=1e-5)
+
+
+def test_importance_is_brought_up_to_date_by_the_documents_that_change_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    retriever = MultiAspectRetriever(CORPUS[:50])
+    retriever.prepare("split_weighted")
+    retriever.prepare("mrag")
+    seen: list[int] = []
+    change = RunningImportance._change
+
+    def count(self: RunningImportance, embeddings: Embeddings, sign: int) -> None:
+        seen.append(len(embeddings))
+        change(self, embeddings, sign)
+
+    monkeypatch.setattr(RunningImportance, "_change", count)
+    retriever.add(CORPUS[50:])
+    retriever.remove([7, 51])
+    for strategy in ("mrag", "split_weighted"):
+        retriever.rank(ASKED, strategy, 3)
+    assert seen == [10, 10, 2, 2]
+
+
+def test_changes_that_cannot_be_made_change_nothing() -> None:
+    retriever = retriever_of(np.arange(5))
+    before = retriever.rank(ASKED, "late_interaction", 5)
+    narrow = Embeddings(CORPUS.standard[:, :8], CORPUS.heads, CORPUS.norms)
+    parts = rows_of(CORPUS_SENTENCES, np.arange(3))
+    for documents, sentences, says in (
+        (narrow[:3], parts, r"new documents' vectors of \(8, 4, 5\) numbers, the others' of \(16, 4, 5\)"),
+        (CORPUS[:3], None, "give sentences of the new documents if the others have theirs"),
+        (CORPUS[:4], parts, "sentences that are not of each of 4 documents in order"),
+    ):
+        with pytest.raises(InputError, match=says):
+            retriever.add(documents, sentences)
+    for rows in ([5], [-1], [2, 2], [0, 1, 2, 3, 4]):
+        with pytest.raises(InputError, match="name rows of 0 to 4, each once, and leave one"):
+            retriever.remove(rows)
+    after = retriever.rank(ASKED, "late_interaction", 5)
+    assert after.indices.tolist() == before.indices.tolist() and after.scores.tolist() == before.scores.tolist()
+    with pytest.raises(InputError, match="only then"):
+        MultiAspectRetriever(CORPUS).add(CORPUS[:3], parts)
+    retriever.add(CORPUS[:0], Parts(CORPUS[:0], np.zeros(0, np.int64)))
+    retriever.remove([])
+    assert retriever.rank(ASKED, "mrag", 9).indices.shape == (QUERIES, 5)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_is_prepared_is_all_that_a_ranking_builds(strategy: str) -> None:
+    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
+    retriever.prepare(strategy)
+    prepared = set(retriever.__dict__)
+    retriever.rank(ASKED, strategy, 3)
+    assert set(retriever.__dict__) == prepared
+
+
+@pytest.mark.parametrize("strategy", QUERY_SENTENCES)
+def test_parts_that_are_not_the_queries_own_are_a_clear_error(strategy: str) -> None:
+    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
+    for owners, says in (
+        ([0, 1, 3, 4, 5, 5], "query 2 has no sentence; give every query one or more"),
+        ([0, 1, 2, 3, 4, 6], "sentences that are not each of one of 6 queries"),
+        ([-1, 1, 2, 3, 4, 5], "sentences that are not each of one of 6 queries"),
+        ([0, 1, 2, 3, 4], "sentences that are not each of one of 6 queries"),
+    ):
+        with pytest.raises(InputError, match=says):
+            retriever.rank(EncodedQueries(ASKED.whole, Parts(CORPUS[:6], np.array(owners))), strategy, 3)
+
+
+def test_late_interaction_compares_with_all_documents_whatever_the_index() -> None:
+    exact, graphs = (MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, index=index) for index in ("exact", "hnsw"))  # type: ignore[arg-type]
+    found = [retriever.rank(ASKED, "late_interaction", 8) for retriever in (exact, graphs)]
+    np.testing.assert_array_equal(found[0].scores, found[1].scores)
+    assert found[0].indices.tolist() == found[1].indices.tolist()
+    assert not {"_standard", "_heads", "_pieces"} & set(graphs.__dict__)
 
 
 def one_query(number: int) -> EncodedQueries:

@@ -267,23 +267,6 @@ def write_stories(
     return Stories([written[i] for i in sorted(written)], dropped)
 
 
-def write_questions(
-    llm: LLM,
-    queries: Sequence[Query],
-    *,
-    count: int = 4,
-    seed: int = 0,
-    temperature: float = 0.7,
-    max_new_tokens: int = 48,
-) -> list[tuple[str, ...]]:
-    """Up to `count` distinct search questions about each query, for reciprocal rank fusion; arguments as above."""
-    texts = llm.generate(
-        [Prompt("search question", query.text) for query in queries],
-        samples=count, temperature=temperature, seeds=seed, max_new_tokens=max_new_tokens,
-    )  # fmt: skip
-    return [tuple(dict.fromkeys(text.strip() for text in row if text.strip())) for row in texts]
-
-
 def story_prompt(documents: Sequence[Document]) -> Prompt:
     """What the writer of a story is shown: the titles, then each article under its title.
 

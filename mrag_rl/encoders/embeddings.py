@@ -55,15 +55,16 @@ class Embeddings:
 
     @staticmethod
     def load(path: str | PathLike[str]) -> Embeddings:
-        """Read what ``save`` wrote; a file from before norms were kept has norms of 1.
-
-        Raises InputError when the file is missing or is not such a file.
-        """
+        """Read what ``save`` wrote. Raises InputError when the file is missing or is not such a file."""
         if not Path(path).is_file():
             raise InputError(f"{path}: no such embeddings file; write it with Embeddings.save")
         try:
             with np.load(path, allow_pickle=False) as arrays:
-                norms = {"norms": arrays["norms"]} if "norms" in arrays else {}
-                return Embeddings(arrays["standard"], arrays["heads"], **norms)
-        except (ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+                standard, heads = arrays["standard"], arrays["heads"]
+                norms = arrays.get("norms")
+        except (ValueError, KeyError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: not an embeddings file; write it with Embeddings.save") from error
+        if norms is None:
+            # Nothing gives them back: the rows of `heads` are unit vectors.
+            raise InputError(f"{path}: an older version wrote it, without the heads' norms; remove it, encode again")
+        return Embeddings(standard, heads, norms)

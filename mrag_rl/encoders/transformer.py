@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from torch.nn.functional import normalize
 from tqdm import tqdm
@@ -21,7 +22,14 @@ from transformers.utils import logging as transformers_logging
 from mrag_rl.devices import check_device
 from mrag_rl.encoders.attention import find_output_projections
 from mrag_rl.encoders.embeddings import Embeddings
-from mrag_rl.encoders.weights import MINILM_NAMES, MINILM_SHA256, find_model, weights_sha256
+from mrag_rl.encoders.weights import (
+    MINILM_NAMES,
+    MINILM_SETTINGS,
+    MINILM_SHA256,
+    find_model,
+    settings_sha256,
+    weights_sha256,
+)
 from mrag_rl.errors import InputError
 from mrag_rl.generation.quantization import quantize_nf4
 from mrag_rl.io import read_json
@@ -36,11 +44,15 @@ class TransformerEncoder:
     """Texts to vectors by any Hugging Face transformer with multi-head attention, encoder or decoder.
 
     The standard embedding is the last hidden state, L2-normalised, of the token that the model's files state
-    (sentence-transformers' `1_Pooling`), else the mean over tokens (the recipe of all-MiniLM-L6-v2; Reimers and
-    Gurevych 2019). The embedding of a head is its attention output,
-    softmax(Q K^T / sqrt(d_h)) V, at one token, L2-normalised: "Multi-Head RAG" (Besta et al. 2024, Section 2), which
-    reads the last token of a decoder's last layer. In a bidirectional encoder the first token takes the last one's
-    part. Both come from one forward pass, and so do the heads of several layers: H = layers x heads, layer by layer.
+    (sentence-transformers' `1_Pooling`). Else a decoder's is that of the last token, the only one that has seen the
+    whole text (Wang et al. 2024, E5-mistral; Multi-Head RAG), and a bidirectional encoder's the mean over tokens (the
+    recipe of all-MiniLM-L6-v2; Reimers and Gurevych 2019). Layers that sentence-transformers puts behind the pooling
+    are left out.
+
+    The embedding of a head is its attention output, softmax(Q K^T / sqrt(d_h)) V, at one token, L2-normalised:
+    "Multi-Head RAG" (Besta et al. 2024, Section 2), which reads the last token of a decoder's last layer. In a
+    bidirectional encoder the first token takes the last one's part. Both come from one forward pass, and so do the
+    heads of several layers: H = layers x heads, layer by layer.
 
     A text of more than ``max_length`` tokens is read in windows of that length, each beginning in the middle of the
     one before. Its vectors are the means of the windows' vectors, weighted by their tokens and taken before any is
@@ -57,13 +69,17 @@ class TransformerEncoder:
         max_length: int,
         layer: int | Sequence[int] = -1,
         pooling: Pooling | None = None,
-        standard_pooling: Pooling = "mean",
+        standard_pooling: Pooling | None = None,
         batch_tokens: int | None = None,
         truncate: bool = False,
     ) -> None:
         """``weights_hash`` goes into the fingerprint; ``standard_pooling``: which token's last hidden state is the
-        standard embedding; the rest as in ``load``. Raises InputError as ``load``.
+        standard embedding, None for the default; the rest as in ``load``. Raises InputError as ``load``.
         """
+        for option, given in (("pooling", pooling), ("standard_pooling", standard_pooling)):
+            if given is not None and given not in get_args(Pooling):
+                raise InputError(f"encoder.{option} is {given!r}; choose from {', '.join(get_args(Pooling))}")
+        model.eval()
         if batch_tokens is None:
             batch_tokens = 1024 if model.dtype == torch.float32 else 4096
         if batch_tokens < 1:
@@ -86,19 +102,21 @@ class TransformerEncoder:
         self.truncate = truncate
         self.batch_tokens = batch_tokens
         self.layers = [layer % config.num_hidden_layers for layer in layers]
-        self.standard_pooling: Pooling = standard_pooling
+        self.standard_pooling: Pooling = standard_pooling or ("last" if projections[0].causal else "mean")
         self.pooling: Pooling = pooling or ("last" if projections[0].causal else "first")
         self.heads: int = heads * len(layers)
         self.dimension: int = config.hidden_size
         self.head_dimension = widths[0] // heads
         self.dtype = model.dtype
         one_or_more = self.layers if len(layers) > 1 else self.layers[0]
+        if self.standard_pooling != "mean":
+            weights_hash += f" standard {self.standard_pooling}"
         self.fingerprint = hashlib.sha256(
             json.dumps([weights_hash, one_or_more, self.pooling, str(self.dtype)]).encode()
         ).hexdigest()
         self.model = model
         self.tokenizer = tokenizer
-        self._projections = [projection.module for projection in projections]
+        self._projections = projections
         self._before, self._after = _special_tokens(tokenizer)
         if max_length <= self._before + self._after:
             raise InputError(f"encoder {name}: no room for text in {max_length} tokens; give a larger max_length")
@@ -129,27 +147,46 @@ class TransformerEncoder:
         files state for sentences (256 for all-MiniLM-L6-v2, which has 512 positions), else its positions, 4096 at most.
         truncate: read only the first window of a longer text, as many published figures do.
 
-        Raises InputError: model not found, wrong hash, no safetensors weights, no such layer, no attention heads,
-        fewer positions than ``max_length``, no such device, no bitsandbytes.
+        Raises InputError: model not found, wrong hash, no safetensors weights, damaged or incomplete ones, a model with
+        code of its own (it is not run), no such layer, no attention heads, fewer positions than ``max_length``, no such
+        device, no bitsandbytes.
         """
         check_device(device)
         folder = find_model(name_or_path)
         if name_or_path in MINILM_NAMES:
             sha256 = sha256 or MINILM_SHA256
         weights_hash = weights_sha256(folder, expected=sha256)
+        settings = settings_sha256(folder)
+        if settings != MINILM_SETTINGS:  # Left out, so that fingerprints in databases of before they counted still hold
+            weights_hash += f" settings {settings}"
         show_bars = transformers_logging.is_progress_bar_enabled()
         transformers_logging.disable_progress_bar()
         try:
-            tokenizer = AutoTokenizer.from_pretrained(folder)
-            model = AutoModel.from_pretrained(folder, dtype=getattr(torch, dtype), use_safetensors=True)
-        except (OSError, ValueError, KeyError) as error:
-            reason = str(error).strip().splitlines()[0]
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            model, report = AutoModel.from_pretrained(
+                folder,
+                dtype=getattr(torch, dtype),
+                use_safetensors=True,
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
+        except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InputError(f"encoder {folder}: cannot be loaded ({reason}); give another model folder") from error
         finally:
             if show_bars:
                 transformers_logging.enable_progress_bar()
-        if model.config.is_encoder_decoder:
+        parameters = dict(model.named_parameters(remove_duplicate=False))
+        # The configuration of a T5 that was saved without its decoder says that there is none, but T5Model makes one.
+        if model.config.is_encoder_decoder or (hasattr(model, "encoder") and hasattr(model, "decoder")):
             model = model.get_encoder()
+        # transformers draws what is missing at random. It does no harm in a decoder that is not run, nor in a pooler,
+        # which comes after the states that are read here and is often left out.
+        read = set(model.parameters())
+        missing = (key for key in report["missing_keys"] if "pooler" not in key and parameters.get(key) in read)
+        for key in sorted(missing):
+            raise InputError(f"encoder {folder}: no weights for {key}; give a folder with all of the model's")
         if quantization == "nf4":
             quantize_nf4(model, device)
             weights_hash += " nf4"
@@ -157,18 +194,15 @@ class TransformerEncoder:
             weights_hash += f" {max_length} tokens"
         if truncate:
             weights_hash += " truncated"
-        standard_pooling = _standard_pooling(folder)
-        if standard_pooling != "mean":
-            weights_hash += f" standard {standard_pooling}"
         return cls(
-            model.to(device).eval(),
+            model.to(device),
             tokenizer,
             name=name_or_path,
             weights_hash=weights_hash,
             max_length=_max_length(folder, model, tokenizer, wanted=max_length),
             layer=layer,
             pooling=pooling,
-            standard_pooling=standard_pooling,
+            standard_pooling=_standard_pooling(folder),
             batch_tokens=batch_tokens,
             truncate=truncate,
         )
@@ -177,8 +211,10 @@ class TransformerEncoder:
         """Standard (N, d) and per-head (N, H, d_h) embeddings, rows in the order of ``texts``. A repeated text is
         computed once. ``prefix`` is put before every text: the instruction that many encoders want before a query.
 
-        Raises InputError naming the first empty text.
+        Raises InputError naming the first text that is empty or no Unicode, and for a text in the list's place.
         """
+        if isinstance(texts, str):
+            raise InputError("encoder: a text where a list of texts is wanted; give [text]")
         for i, text in enumerate(texts):
             if not text.strip():
                 raise InputError(f"encoder: text {i} of {len(texts)} is empty; give every text at least one word")
@@ -186,16 +222,19 @@ class TransformerEncoder:
         standard = torch.zeros(len(unique), self.dimension)
         heads = torch.zeros(len(unique), len(self.layers), self.heads * self.head_dimension // len(self.layers))
         pooled: dict[int, torch.Tensor] = {}
+        calls = [0] * len(self._projections)
         lengths = torch.empty(0)
 
         def pool(i: int, module: nn.Module, args: tuple) -> None:
             # At once, so that no layer's tokens are kept until the end of the pass.
-            pooled[i] = _pool(args[0], lengths, self.pooling)
+            if calls[i] == self._projections[i].call:
+                pooled[i] = _pool(args[0], lengths, self.pooling)
+            calls[i] += 1
 
-        handles = [m.register_forward_pre_hook(partial(pool, i)) for i, m in enumerate(self._projections)]
+        handles = [p.module.register_forward_pre_hook(partial(pool, i)) for i, p in enumerate(self._projections)]
         try:
             for batch in self._batches([prefix + text for text in unique], progress=progress):
-                lengths = batch.lengths
+                lengths, calls[:] = batch.lengths, [0] * len(calls)
                 batch.add(standard, _pool(batch.run(self.model), lengths, self.standard_pooling))
                 for i in range(len(handles)):
                     batch.add(heads[:, i], pooled.pop(i))
@@ -223,7 +262,8 @@ class TransformerEncoder:
 
     def attention(self, text: str) -> tuple[list[str], np.ndarray]:
         """What the heads look at in the first window of a text: its T tokens, and the attention (H, T, T) after the
-        softmax, from the token of the row to that of the column. Raises InputError for an empty text.
+        softmax, from the token of the row to that of the column. Raises InputError for an empty text, and for a model
+        that does not give the attention of all layers, such as one with recurrent layers.
         """
         if not text.strip():
             raise InputError("encoder: the text is empty; give it at least one word")
@@ -236,6 +276,8 @@ class TransformerEncoder:
                 weights = self.model(input_ids=ids, output_attentions=True).attentions
         finally:
             self.model.set_attn_implementation(before)
+        if weights is None or len(weights) != self.model.config.get_text_config().num_hidden_layers:
+            raise InputError(f"encoder {self.name}: it does not give the attention of every layer; leave the plots out")
         chosen = torch.cat([weights[layer][0] for layer in self.layers]).float().cpu().numpy()
         return list(self.tokenizer.convert_ids_to_tokens(windows[0])), chosen
 
@@ -260,7 +302,13 @@ class TransformerEncoder:
         windows: list[list[int]] = []
         owners: list[int] = []
         room = self.max_length - self._before - self._after
-        tokens = self.tokenizer(list(texts), verbose=False)["input_ids"] if texts else []
+        try:
+            tokens = self.tokenizer(list(texts), verbose=False)["input_ids"] if texts else []
+        except TypeError as error:
+            i = next((i for i, text in enumerate(texts) if text != text.encode(errors="ignore").decode()), None)
+            if i is None:
+                raise
+            raise InputError(f"encoder: text {i} of {len(texts)} has half a surrogate pair in it; mend it") from error
         for i, ids in enumerate(tokens):
             if not ids:
                 raise InputError(f"encoder {self.name}: its tokenizer finds nothing in {texts[i][:40]!r}; give words")
@@ -326,14 +374,14 @@ def _max_length(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedToken
     return min(n for n in (stated or LONGEST_WINDOW, positions, tokenizer.model_max_length) if n)
 
 
-def _standard_pooling(folder: Path) -> Pooling:
-    """What sentence-transformers' file says a text's vector is made of; the mean where there is no such file.
+def _standard_pooling(folder: Path) -> Pooling | None:
+    """What sentence-transformers' file says a text's vector is made of; None where there is no such file.
 
     Raises InputError where it says something else than one token or the mean.
     """
     file = folder / "1_Pooling" / "config.json"
     if not file.is_file():
-        return "mean"
+        return None
     chosen = [key for key, value in read_json(file).items() if key.startswith("pooling_mode_") and value is True]
     known: dict[str, Pooling] = {
         "pooling_mode_mean_tokens": "mean",
@@ -343,7 +391,7 @@ def _standard_pooling(folder: Path) -> Pooling:
     if len(chosen) != 1 or chosen[0] not in known:
         raise InputError(
             f"{file}: pooling by {' and '.join(chosen) or 'nothing'}; choose an encoder that pools by one of "
-            f"{', '.join(known)}, or remove the file to have the mean"
+            f"{', '.join(known)}, or remove the file to have the default"
         )
     return known[chosen[0]]
 

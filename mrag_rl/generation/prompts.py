@@ -66,9 +66,6 @@ TEMPLATES: dict[str, Template] = {
         "article contributes and name the article you take a fact from; weigh them where they differ, pass over those "
         "that do not bear on the question, and add nothing that none of them says. Be clear and brief.",
     ),
-    "search question": Template(
-        "Text", "Question", "Write one short search question about one of the subjects of this text, and nothing else."
-    ),
     "filter": Template(
         "Question",
         "Filter",

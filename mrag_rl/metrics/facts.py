@@ -15,8 +15,13 @@ from mrag_rl.data.multi_aspect import mentions, word_string
 from mrag_rl.data.records import Document
 
 _NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+)*(?!\w|[.,]\d)")
-_NAME = re.compile(r"[^\W\d_a-z][\w'’-]*(?: (?:(?:of|de|da|di|du|del|la|van|von|der|the) ){0,2}[^\W\d_a-z][\w'’-]*)*")
+_CAPITAL = f"[{''.join(filter(str.isupper, map(chr, range(0x10000))))}]"
+_CAPITALISED = rf"{_CAPITAL}[\w'’-]*"
+_NAME = re.compile(
+    rf"(?<![\w'’-]){_CAPITALISED}(?: (?:(?:of|de|da|di|du|del|la|van|von|der|the) ){{0,2}}{_CAPITALISED})*"
+)
 _SENTENCE_START = re.compile(r"(?:^|[.!?:]['\"”’)]*\s|\n)\W*$")
+_NEAR = 40  # Characters before a name that show whether it starts a sentence
 # Words that are capitalised for where they stand, not for what they name.
 _FUNCTION_WORDS = frozenset(
     """
@@ -61,7 +66,7 @@ def count_facts(answers: Sequence[str], documents: Sequence[Sequence[Document]])
             FactCount(
                 stated=len(stated),
                 supported=sum(f" {fact} " in known for fact in stated),
-                titles=sum(mentions(answer, document.title) for document in wanted),
+                titles=sum(bool(d.title.strip()) and mentions(answer, d.title) for d in wanted),
                 wanted=len(wanted),
             )
         )
@@ -75,13 +80,17 @@ def facts(text: str) -> frozenset[str]:
     sentence is capitalised anyway; it counts where it stands within a sentence too. Function words ("The", "However")
     are no names, and the numbers of a list ("1. ...") no facts.
     """
-    text = re.sub(r"(?m)^\s*(?:\(?\d{1,3}[.)]|\[\d{1,3}\])\s+", "", text)
+    text = re.sub(r"(?m)^[^\S\n]*(?:\(?\d{1,3}[.)]|\[\d{1,3}\])\s+", "", text)
     found = {word_string(number).strip() for number in _NUMBER.findall(text)}
     for match in _NAME.finditer(text):
         run = match.group().split()
-        words = run[1:] if run[0].casefold() in _FUNCTION_WORDS else run
+        words = run[1:] if re.sub(r"['’]\w*$", "", run[0]).casefold() in _FUNCTION_WORDS else run
         name = re.sub(r"['’]s?$", "", " ".join(words))
-        capital_by_place = len(run) == 1 and not name.isupper() and _SENTENCE_START.search(text[: match.start()])
+        capital_by_place = (
+            len(run) == 1
+            and not name.isupper()
+            and _SENTENCE_START.search(text, max(0, match.start() - _NEAR), match.start())
+        )
         if name and not capital_by_place:
             found.add(word_string(name).strip())
     return frozenset(found - {""})

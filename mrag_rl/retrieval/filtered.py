@@ -105,6 +105,11 @@ class FilteredRetriever:
         Raises InputError: more or fewer filters than queries, and as `MultiAspectRetriever.rank` does.
         """
         count = len(queries)
+        if len(self.chunks) != len(self.retriever.documents):
+            raise InputError(
+                f"{len(self.chunks)} chunks, but {len(self.retriever.documents)} embeddings; make the filtered "
+                "retriever anew when documents have come or gone"
+            )
         if filters is not None and len(filters) != count:
             raise InputError(f"{len(filters)} filters for {count} queries; give one of each a query")
         rights = None if allowed is None else np.array(np.broadcast_to(allowed, (count, allowed.shape[-1])))

@@ -39,7 +39,8 @@ class SpaceIndex:
         """Index unit vectors (N, H, d), float32.
 
         kind: "exact" compares with every document; "hnsw" walks one graph a space, with `links` neighbours a node and
-        candidate lists of `construction` while building and `breadth` while searching (Malkov and Yashunin 2020).
+        candidate lists of `construction` while building and `breadth` while searching (Malkov and Yashunin 2020). A
+        graph may not lead out of very many equal documents: leave out duplicates.
         Raises InputError for no documents or an unknown kind.
         """
         if len(vectors) == 0:

@@ -122,10 +122,12 @@ class CrossEncoder:
         """The k best of each query's ranked texts by this model's scores, equals in the order they came in.
 
         queries: B. texts: what `ranking.indices` (B, c) point at. Returns (B, min(k, c)); places that the ranking left
-        empty (-1) stay last, with score -inf. Raises InputError: k < 1.
+        empty (-1) stay last, with score -inf. Raises InputError: k < 1, more or fewer queries than rankings.
         """
         if k < 1:
             raise InputError(f"rerank: k is {k}; give 1 or more")
+        if len(queries) != len(ranking):
+            raise InputError(f"rerank: {len(queries)} queries for {len(ranking)} rankings; give one of each a query")
         rows, columns = np.nonzero(ranking.indices >= 0)
         passages = ranking.indices[rows, columns]
         pairs = [(queries[row], texts[i]) for row, i in zip(rows.tolist(), passages.tolist(), strict=True)]

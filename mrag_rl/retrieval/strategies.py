@@ -17,7 +17,7 @@ import numpy as np
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.transformer import TransformerEncoder
 from mrag_rl.errors import InputError
-from mrag_rl.retrieval.importance import importance_scores
+from mrag_rl.retrieval.importance import RunningImportance
 from mrag_rl.retrieval.index import IndexKind, SpaceIndex
 from mrag_rl.retrieval.segments import split_all
 from mrag_rl.retrieval.voting import (
@@ -46,11 +46,26 @@ STRATEGIES = (
 QUERY_SENTENCES = ("segment_mrag", "late_interaction")
 DOCUMENT_SENTENCES = ("late_interaction",)
 QUESTIONS = ("fusion", "fusion_mrag")
+EXHAUSTIVE = ("late_interaction",)  # Compare with all documents, whatever the index
 PIECES = ("split", "split_weighted")
 
 # Of `late_interaction`, chosen on the development half of the multi-aspect queries (docs/retrieval.md)
 TEMPERATURE = 0.03
 STANDARD_SHARE = 0.25  # The standard space's weight in heads' weights: a quarter of all heads together
+
+# What is built once for a strategy
+_BUILT = {
+    "standard": ("_standard",),
+    "mrag": ("_heads", "importance"),
+    "mrag_decay": ("_heads", "importance"),
+    "mrag_distance": ("_heads", "importance"),
+    "split": ("_pieces", "_split_importance"),
+    "split_weighted": ("_pieces", "_split_importance"),
+    "fusion": ("_standard", "importance"),
+    "fusion_mrag": ("_heads", "importance"),
+    "segment_mrag": ("_heads", "importance"),
+    "late_interaction": (),
+}
 
 _VOTERS = 256  # Query sentences compared with all documents at once
 
@@ -100,12 +115,7 @@ class MultiAspectRetriever:
         if len(documents) == 0:
             raise InputError("retrieval: no documents; give at least one")
         if sentences is not None:
-            steps = np.diff(sentences.owners, prepend=-1, append=len(documents))
-            if steps.min() < 0 or steps.max() > 1:
-                raise InputError(
-                    f"retrieval: sentences that are not of each of {len(documents)} documents in order; make them with "
-                    "Parts.of_sentences"
-                )
+            _check_sentences(sentences, len(documents))
         self.documents, self.sentences, self.index, self.single = documents, sentences, index, single
 
     @classmethod
@@ -116,10 +126,76 @@ class MultiAspectRetriever:
         whole = encoder.encode(texts, progress=progress)
         return cls(whole, Parts.of_sentences(encoder, texts, progress=progress), index=index)
 
+    def add(self, documents: Embeddings, sentences: Parts | None = None) -> None:
+        """Documents join, behind those that are in. `sentences`: theirs, owners counted from the first of them; needed
+        where this retriever has sentences.
+
+        Importance scores and HNSW graphs take up the new ones alone; embeddings and exact indexes are copied, so add
+        many at once. Raises InputError, nothing changed: vectors of another encoder, other sentences.
+        """
+        if _shapes(documents) != _shapes(self.documents):
+            raise InputError(
+                f"retrieval: new documents' vectors of {_shapes(documents)} numbers, the others' of "
+                f"{_shapes(self.documents)}; encode all with the same encoder"
+            )
+        if (sentences is None) != (self.sentences is None):
+            raise InputError("retrieval: give sentences of the new documents if the others have theirs, and only then")
+        if self.sentences is not None and sentences is not None:
+            _check_sentences(sentences, len(documents))
+            owners = np.concatenate([self.sentences.owners, sentences.owners + len(self.documents)])
+            self.sentences = Parts(Embeddings.concatenate([self.sentences.embeddings, sentences.embeddings]), owners)
+        built = self.__dict__
+        if "_standard" in built:
+            self._standard.add(documents.standard[:, None])
+        if "_heads" in built:
+            self._heads.add(documents.heads)
+        if "_pieces" in built:
+            self._pieces.add(self._in_pieces(documents).heads)
+        if "_running" in built:
+            self._running.add(documents)
+        if "_running_pieces" in built:
+            self._running_pieces.add(self._in_pieces(documents))
+        self.documents = Embeddings.concatenate([self.documents, documents])
+        self._forget("importance", "_split_importance")
+
+    def remove(self, rows: Sequence[int] | np.ndarray) -> None:
+        """The documents of these indices leave, and those behind them move up.
+
+        Importance scores lose their shares alone. Indexes are built anew for the next search, HNSW graphs, too: they
+        cannot do without a document. Raises InputError, nothing changed: a row that is not there or named twice, or all
+        of them.
+        """
+        gone = np.asarray(rows, dtype=np.int64)
+        count = len(self.documents)
+        kept = np.setdiff1d(np.arange(count), gone)
+        if len(kept) != count - len(gone) or len(kept) == 0:
+            raise InputError(
+                f"retrieval: {len(gone)} documents to remove; name rows of 0 to {count - 1}, each once, and leave one"
+            )
+        if self.sentences is not None:
+            stay = np.isin(self.sentences.owners, kept)
+            owners = np.searchsorted(kept, self.sentences.owners[stay])
+            self.sentences = Parts(self.sentences.embeddings[stay], owners)
+        built = self.__dict__
+        if "_running" in built:
+            self._running.remove(self.documents[gone])
+        if "_running_pieces" in built:
+            self._running_pieces.remove(self._in_pieces(self.documents[gone]))
+        self.documents = self.documents[kept]
+        self._forget("importance", "_split_importance", "_standard", "_heads", "_pieces")
+
+    def prepare(self, strategy: str) -> None:
+        """Build the indexes and importance scores that a strategy needs, as its first ranking would. Raises InputError
+        for an unknown one.
+        """
+        check_strategies([strategy])
+        for name in _BUILT[strategy]:
+            getattr(self, name)
+
     @cached_property
     def importance(self) -> np.ndarray:
         """Importance scores of the attention heads, (H,)."""
-        return importance_scores(self.documents)
+        return self._running.scores()
 
     def search(
         self,
@@ -161,7 +237,8 @@ class MultiAspectRetriever:
         reads nothing.
 
         Raises InputError: unknown strategy, fetch < 1, vectors of another encoder than the documents', vectors that
-        the strategy needs and were not given, or `allowed` of another shape or type.
+        the strategy needs and were not given, a query without a sentence where sentences vote, or `allowed` of another
+        shape or type.
         """
         check_strategies([strategy])
         if fetch < 1:
@@ -172,6 +249,7 @@ class MultiAspectRetriever:
                     f"retrieval: queries' vectors of {_shapes(asked)} numbers, documents' of "
                     f"{_shapes(self.documents)}; encode both with the same encoder"
                 )
+        _check_owners(queries)
         if allowed is not None and (allowed.dtype != bool or allowed.shape != (len(queries), len(self.documents))):
             raise InputError(
                 f"retrieval: allowed is {allowed.dtype} of shape {allowed.shape}; give booleans of shape "
@@ -202,7 +280,8 @@ class MultiAspectRetriever:
                 votes = rule(similarities, self._split_importance)
                 return count_votes(indices, votes, whole.owners, queries=count, fetch=fetch, single=self.single)
             case "fusion" | "fusion_mrag":
-                searched = _together(whole, _needed(queries.questions, strategy, "questions about the queries"))
+                questions = _needed(queries.questions, strategy, "questions about the queries")
+                searched = _together(whole, questions)
                 read = _of_owners(allowed, searched)
                 if strategy == "fusion":
                     lists, _ = self._standard.search(searched.embeddings.standard[:, None], fetch, read)
@@ -233,12 +312,27 @@ class MultiAspectRetriever:
 
     @cached_property
     def _pieces(self) -> SpaceIndex:
-        return SpaceIndex(_split(self.documents.standard, self._heads_count)[0], self.index)
+        return SpaceIndex(self._in_pieces(self.documents).heads, self.index)
 
     @cached_property
     def _split_importance(self) -> np.ndarray:
-        pieces, norms = _split(self.documents.standard, self._heads_count)
-        return importance_scores(Embeddings(self.documents.standard, pieces, norms))
+        return self._running_pieces.scores()
+
+    @cached_property
+    def _running(self) -> RunningImportance:
+        return _running(self.documents)
+
+    @cached_property
+    def _running_pieces(self) -> RunningImportance:
+        return _running(self._in_pieces(self.documents))
+
+    def _in_pieces(self, documents: Embeddings) -> Embeddings:
+        """Documents with the pieces of their standard embeddings in the heads' place."""
+        return Embeddings(documents.standard, *_split(documents.standard, self._heads_count))
+
+    def _forget(self, *names: str) -> None:
+        for name in names:
+            self.__dict__.pop(name, None)
 
     def _by_heads(self, voters: Parts, queries: int, rule: VoteRule, fetch: int, allowed: np.ndarray | None) -> Ranking:
         """Every voter votes for its nearest documents in every head."""
@@ -312,6 +406,22 @@ def _of_owners(allowed: np.ndarray | None, voters: Parts) -> np.ndarray | None:
     return None if allowed is None else allowed[voters.owners]
 
 
+def _running(documents: Embeddings) -> RunningImportance:
+    running = RunningImportance(*documents.heads.shape[1:])
+    running.add(documents)
+    return running
+
+
+def _check_sentences(sentences: Parts, documents: int) -> None:
+    """Raises InputError unless they are one or more of each document, in the documents' order."""
+    steps = np.diff(sentences.owners, prepend=-1, append=documents)
+    if steps.min() < 0 or steps.max() > 1:
+        raise InputError(
+            f"retrieval: sentences that are not of each of {documents} documents in order; make them with "
+            "Parts.of_sentences"
+        )
+
+
 def _together(a: Parts, b: Parts) -> Parts:
     return Parts(Embeddings.concatenate([a.embeddings, b.embeddings]), np.concatenate([a.owners, b.owners]))
 
@@ -320,3 +430,18 @@ def _needed(parts: Parts | None, strategy: str, what: str) -> Parts:
     if parts is None:
         raise InputError(f"strategy {strategy} needs {what}; give them, or choose another strategy")
     return parts
+
+
+def _check_owners(queries: EncodedQueries) -> None:
+    """Raises InputError for parts of a query that is not there, and for a query without sentences where others have
+    them.
+    """
+    count = len(queries)
+    for what, parts in (("sentences", queries.sentences), ("questions", queries.questions)):
+        if parts is None:
+            continue
+        known = np.isin(np.arange(count), parts.owners)
+        if len(parts.owners) != len(parts.embeddings) or not np.isin(parts.owners, np.arange(count)).all():
+            raise InputError(f"retrieval: {what} that are not each of one of {count} queries; name 0 to {count - 1}")
+        if what == "sentences" and not known.all():
+            raise InputError(f"retrieval: query {int(np.argmin(known))} has no sentence; give every query one or more")
