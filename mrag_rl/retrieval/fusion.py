@@ -17,7 +17,7 @@ from mrag_rl.generation.llm import LLM
 from mrag_rl.retrieval.voting import RRF_K, Ranking, count_votes
 
 QUERIES = 4  # The article's and Multi-Head RAG's number of generated queries
-_TEMPERATURE = 0.7
+TEMPERATURE = 0.7
 _QUERY_TOKENS = 32  # Room for one query in the LLM's answer
 
 Search = Callable[[Sequence[str], int], Ranking]
@@ -58,7 +58,7 @@ class FusionQueries:
 
 
 def generate_queries(
-    llm: LLM, questions: Sequence[str], n: int = QUERIES, *, temperature: float = _TEMPERATURE, seed: int = 0
+    llm: LLM, questions: Sequence[str], n: int = QUERIES, *, temperature: float = TEMPERATURE, seed: int = 0
 ) -> list[FusionQueries]:
     """n further queries for each question, written by an LLM; with n = 0 it is not asked.
 
@@ -80,7 +80,7 @@ def generate_queries(
             break
         texts = llm.generate(
             [query_prompt(questions[i], n) for i in short],
-            temperature=temperature if asking == 0 else temperature or _TEMPERATURE,
+            temperature=temperature if asking == 0 else temperature or TEMPERATURE,
             seeds=seed + asking,
             max_new_tokens=_QUERY_TOKENS * n,
         )
@@ -104,6 +104,30 @@ def parse_queries(text: str) -> list[str]:
     return _distinct("", (_bare(piece) for piece in _ENDS.split(text)))
 
 
+def search_lists(search: Search, queries: Sequence[FusionQueries], fetch: int) -> np.ndarray:
+    """What each query of B questions finds, searched in one batch: (B, Q, fetch) indices, the question's own list
+    first, -1 where a list is shorter or a question has fewer queries."""
+    if not queries:
+        return np.empty((0, 1, fetch), np.int64)
+    counts = np.array([len(some.all) for some in queries])
+    found = search([text for some in queries for text in some.all], fetch).indices
+    rows = np.repeat(np.arange(len(queries)), counts)
+    columns = np.arange(len(rows)) - np.repeat(counts.cumsum() - counts, counts)
+    lists = np.full((len(queries), counts.max(), found.shape[1]), -1, dtype=np.int64)
+    lists[rows, columns] = found
+    return lists
+
+
+def fuse(
+    lists: np.ndarray, fetch: int, *, original_weight: float = 1.0, k: float = RRF_K, first_rank: int = 0
+) -> Ranking:
+    """The best `fetch` documents of lists as `search_lists` gives them: the question's own list has a weight of its
+    own, every other weighs 1. The rest as in `reciprocal_rank_fusion`."""
+    weights = np.ones(lists.shape[1])
+    weights[0] = original_weight
+    return reciprocal_rank_fusion(lists, weights, k=k, first_rank=first_rank, fetch=fetch)
+
+
 def search_fused(
     search: Search,
     queries: Sequence[FusionQueries],
@@ -115,19 +139,10 @@ def search_fused(
 ) -> Ranking:
     """Search with all queries of B questions in one batch and fuse what was found: the best `fetch` for each question.
 
-    Each query's list has `fetch` places; a generated query weighs 1. The rest as in `reciprocal_rank_fusion`.
+    Each query's list has `fetch` places; see `fuse`.
     """
-    if not queries:
-        return Ranking(np.empty((0, fetch), np.int64), np.empty((0, fetch)))
-    counts = np.array([len(some.all) for some in queries])
-    found = search([text for some in queries for text in some.all], fetch).indices
-    rows = np.repeat(np.arange(len(queries)), counts)
-    columns = np.arange(len(rows)) - np.repeat(counts.cumsum() - counts, counts)
-    lists = np.full((len(queries), counts.max(), found.shape[1]), -1, dtype=np.int64)
-    lists[rows, columns] = found
-    weights = np.ones(lists.shape[:2])
-    weights[:, 0] = original_weight
-    return reciprocal_rank_fusion(lists, weights, k=k, first_rank=first_rank, fetch=fetch)
+    lists = search_lists(search, queries, fetch)
+    return fuse(lists, fetch, original_weight=original_weight, k=k, first_rank=first_rank)
 
 
 def reciprocal_rank_fusion(
