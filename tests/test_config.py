@@ -194,7 +194,7 @@ def test_multihop_options_outweigh_the_file_and_may_be_written_with_dashes_and_p
         ("output: o\nfetsh: 3", [], "unknown key fetsh; did you mean fetch"),
         ("output: o\nchunk-tokens: 3", [], "unknown key chunk-tokens; did you mean chunk_tokens"),
         ("output: o\nfetch: many", [], "fetch is many; it must be a whole number"),
-        ("output: o\nstrategies: mrag", [], "strategies is mrag; it must be a list, each item text or null"),
+        ("output: o\nstrategies: mrag", [], "strategies has a wrong value; it must be a list, each item text or null"),
         ("output: o\ndtype: int8", [], "dtype is int8; it must be one of float32, bfloat16"),
         ("fetch: 3", [], "output is missing"),
         ("- output", [], "not a mapping"),

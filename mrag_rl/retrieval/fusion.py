@@ -68,8 +68,7 @@ def generate_queries(
 
     Raises InputError: n not in 0 to `MOST_QUERIES`, a blank question.
     """
-    if not 0 <= n <= MOST_QUERIES:
-        raise InputError(f"{n} generated queries; give 0 to {MOST_QUERIES}")
+    check_count(n)
     for i, question in enumerate(questions):
         if not question.strip():
             raise InputError(f"question {i} of {len(questions)} is blank; give it some text")
@@ -94,6 +93,12 @@ def generate_queries(
         )
         for question, queries in zip(questions, found, strict=True)
     ]
+
+
+def check_count(n: int) -> None:
+    """Raises InputError: a number of generated queries not in 0 to `MOST_QUERIES`."""
+    if not 0 <= n <= MOST_QUERIES:
+        raise InputError(f"{n} generated queries; give 0 to {MOST_QUERIES}")
 
 
 def parse_queries(text: str) -> list[str]:

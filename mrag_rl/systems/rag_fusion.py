@@ -15,7 +15,15 @@ from mrag_rl.filters.extraction import Extractor
 from mrag_rl.filters.language import Filter
 from mrag_rl.generation.llm import LLM
 from mrag_rl.retrieval.filtered import FilteredRanking
-from mrag_rl.retrieval.fusion import QUERIES, TEMPERATURE, FusionQueries, fuse, generate_queries, search_lists
+from mrag_rl.retrieval.fusion import (
+    QUERIES,
+    TEMPERATURE,
+    FusionQueries,
+    check_count,
+    fuse,
+    generate_queries,
+    search_lists,
+)
 from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.strategies import QUESTIONS
 from mrag_rl.retrieval.voting import RRF_K, Ranking
@@ -61,7 +69,8 @@ class RAGFusion:
     name: str = "rag_fusion"
 
     def __post_init__(self) -> None:
-        """Raises InputError: a strategy that fuses already."""
+        """Raises InputError: a strategy that fuses already, generated not in 0 to `MOST_QUERIES`."""
+        check_count(self.generated)
         if self.rag.strategy in QUESTIONS:
             raise InputError(f"RAG-Fusion over strategy {self.rag.strategy} would fuse twice; choose standard or mrag")
 
