@@ -22,9 +22,9 @@ from mrag_rl.generation.llm import LLM
 from mrag_rl.retrieval.filtered import FilteredRetriever
 from mrag_rl.retrieval.fusion import QUERIES
 from mrag_rl.retrieval.rerank import CrossEncoder
-from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, MultiAspectRetriever, Parts, check_strategies
+from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, MultiAspectRetriever, Parts
 from mrag_rl.systems.multi_meta_rag import PASSAGES, SHOWN, MultiMetaRAG
-from mrag_rl.systems.rag_fusion import RAGFusion
+from mrag_rl.systems.rag_fusion import RAGFusion, check_fusible
 
 BUNDLED = "bundled"
 _SHOWN_CHARACTERS = 240
@@ -73,7 +73,7 @@ def answer_from_documents(
         raise InputError('--text is empty; give the question to answer, as in --text "Who reported ...?"')
     if passages < 1:
         raise InputError(f"--passages is {passages}; give 1 or more")
-    check_strategies([strategy])
+    check_fusible(strategy)
     loaded = _load(documents)
     vocabulary = FieldVocabulary.from_documents(loaded)
     filters, notes = None, []

@@ -25,7 +25,7 @@ from mrag_rl.retrieval.fusion import (
     search_lists,
 )
 from mrag_rl.retrieval.rerank import CrossEncoder
-from mrag_rl.retrieval.strategies import QUESTIONS
+from mrag_rl.retrieval.strategies import QUESTIONS, check_strategies
 from mrag_rl.retrieval.voting import RRF_K, Ranking
 from mrag_rl.systems.multi_meta_rag import MultiMetaAnswer, MultiMetaRAG, outcome
 
@@ -71,8 +71,7 @@ class RAGFusion:
     def __post_init__(self) -> None:
         """Raises InputError: a strategy that fuses already, generated not in 0 to `MOST_QUERIES`."""
         check_count(self.generated)
-        if self.rag.strategy in QUESTIONS:
-            raise InputError(f"RAG-Fusion over strategy {self.rag.strategy} would fuse twice; choose standard or mrag")
+        check_fusible(self.rag.strategy)
 
     @classmethod
     def build(
@@ -156,6 +155,13 @@ class RAGFusion:
             return generate_queries(self.rag.llm, texts, self.generated, temperature=self.temperature, seed=self.seed)
         note = "no language model to write queries; searched with the question alone" if self.generated else ""
         return [FusionQueries(text, note=note) for text in texts]
+
+
+def check_fusible(strategy: str) -> None:
+    """Raises InputError: an unknown strategy, or one that fuses already."""
+    check_strategies([strategy])
+    if strategy in QUESTIONS:
+        raise InputError(f"RAG-Fusion over strategy {strategy} would fuse twice; choose standard or mrag")
 
 
 def _places(chunk: int, lists: np.ndarray) -> tuple[int | None, ...]:
