@@ -19,14 +19,14 @@ from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import write_jsonl
 from mrag_rl.systems import MultiMetaRAG, RAGFusion
 
-DOCUMENTS = make_news(5, split="dev", events=12, queries=24)[0][:30]
+DOCUMENTS = make_news(5, split="dev", events=12, queries=24)[0][:40]
 ((SOURCE, _),) = Counter(document.metadata["source"] for document in DOCUMENTS).most_common(1)
 QUESTION = f"What does {SOURCE} report on the bridge?"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """30 articles and a Llama with random weights."""
+    """40 articles and a Llama with random weights."""
     folder = tmp_path_factory.mktemp("ask")
     write_jsonl(folder / "d.jsonl", [asdict(document) for document in DOCUMENTS])
     write_tiny_llm(folder / "llm", ["bridge || harbour || council || striker || river || the || a || new"] * 3)
