@@ -15,7 +15,7 @@ from mrag_rl.data.world.news import make_news
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.retrieval import EmbeddingStore
-from mrag_rl.filters.language import EVERYTHING, parse_filter, to_json
+from mrag_rl.filters.language import EVERYTHING, Filter, parse_filter, to_json
 from mrag_rl.filters.rules import RuleExtractor
 from mrag_rl.filters.vocabulary import FieldVocabulary
 from mrag_rl.generation.llm import LLM
@@ -76,7 +76,8 @@ def answer_from_documents(
     check_fusible(strategy)
     loaded = _load(documents)
     vocabulary = FieldVocabulary.from_documents(loaded)
-    filters, notes = None, []
+    filters: list[Filter] | None = None
+    notes: list[str] = []
     if condition is not None:
         filters = [parse_filter(condition, vocabulary)]
         _, notes = vocabulary.keep_known(filters[0])

@@ -77,7 +77,7 @@ def _spelled_out(arguments: Sequence[str], keys: typing.Mapping[str, object]) ->
             found.append(f"{option}{equals}{value}")
             continue
         values = [value] if equals else []
-        is_list = tuple in map(typing.get_origin, typing.get_args(keys[name]))
+        is_list = any(typing.get_origin(hint) is tuple for hint in typing.get_args(keys[name]))
         while position < len(arguments) and not arguments[position].startswith("--") and (is_list or not values):
             values.append(arguments[position])
             position += 1

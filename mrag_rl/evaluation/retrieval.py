@@ -107,7 +107,7 @@ def evaluate_retrieval(
             ratios[f"{strategy}+rerank"] = success_ratios(ranking.indices, relevant, categories)
 
     fusing = [name for name in ratios if name.removesuffix("+rerank") in QUESTIONS]
-    tokens = fusion_tokens(encoder.tokenizer, queries) if fusing else {}
+    asked_for = fusion_tokens(encoder.tokenizer, queries) if fusing else {}
     aspects = np.array([len(some) for some in relevant])
     identifiers = [query.id for query in queries]
     results = {
@@ -127,7 +127,7 @@ def evaluate_retrieval(
         "reranker": None if reranker is None else reranker.fingerprint,
         "index": index,
         "votes": "single" if single else "sum",
-        "llm_tokens": {name: tokens if name in fusing else {"prompt": 0.0, "completion": 0.0} for name in ratios},
+        "llm_tokens": {name: asked_for if name in fusing else {"prompt": 0.0, "completion": 0.0} for name in ratios},
         "strategies": {name: _means(values, aspects) for name, values in ratios.items()},
         "per_query": {name: _each(values, aspects, identifiers) for name, values in ratios.items()},
         "seconds": {"encode": store.seconds, **seconds},

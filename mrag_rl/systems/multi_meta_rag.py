@@ -207,9 +207,10 @@ class MultiMetaRAG:
 
 def outcome(scope: Scope, found: FilteredRanking) -> list[tuple[Filter, tuple[str, ...]]]:
     """For each question the filter that was searched under, and what was not done as asked, a line each."""
-    found_any = (found.ranking.indices >= 0).any(axis=1)
+    found_any: np.ndarray = (found.ranking.indices >= 0).any(axis=1)
     rows = []
-    for extraction, unfiltered, anything in zip(scope.extractions, found.unfiltered, found_any, strict=True):
+    whether = zip(found.unfiltered.tolist(), found_any.tolist(), strict=True)
+    for extraction, (unfiltered, anything) in zip(scope.extractions, whether, strict=True):
         notes = [f"left out of the filter: {line}" for line in extraction.dropped]
         if extraction.refused:
             notes.append(f"no filter: {extraction.refused}")
