@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from mrag_rl.data.multi_aspect import load_documents, load_queries
 from mrag_rl.data.records import Query
@@ -19,10 +18,9 @@ from mrag_rl.data.world.articles import make_articles
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.retrieval_plots import documents_by_head, draw_all, head_attention
-from mrag_rl.generation.fusion_prompts import MOST_QUERIES, SEPARATOR, query_prompt
-from mrag_rl.generation.prompts import render
 from mrag_rl.io import write_json
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
+from mrag_rl.retrieval.fusion import generation_tokens
 from mrag_rl.retrieval.index import IndexKind
 from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.segments import split_all, split_sentences
@@ -106,8 +104,6 @@ def evaluate_retrieval(
             seconds[f"{strategy}+rerank"] = time.perf_counter() - start
             ratios[f"{strategy}+rerank"] = success_ratios(ranking.indices, relevant, categories)
 
-    fusing = [name for name in ratios if name.removesuffix("+rerank") in QUESTIONS]
-    asked_for = fusion_tokens(encoder.tokenizer, queries) if fusing else {}
     aspects = np.array([len(some) for some in relevant])
     identifiers = [query.id for query in queries]
     results = {
@@ -127,7 +123,7 @@ def evaluate_retrieval(
         "reranker": None if reranker is None else reranker.fingerprint,
         "index": index,
         "votes": "single" if single else "sum",
-        "llm_tokens": {name: asked_for if name in fusing else {"prompt": 0.0, "completion": 0.0} for name in ratios},
+        "llm_tokens": _llm_tokens(encoder, queries, list(ratios)),
         "strategies": {name: _means(values, aspects) for name, values in ratios.items()},
         "per_query": {name: _each(values, aspects, identifiers) for name, values in ratios.items()},
         "seconds": {"encode": store.seconds, **seconds},
@@ -147,45 +143,42 @@ def evaluate_retrieval(
     return retrieval_table(results)
 
 
-def fusion_tokens(tokenizer: PreTrainedTokenizerBase, queries: Sequence[Query]) -> dict[str, float]:
-    """What a language model reads and writes for the questions of a query, the mean over queries in tokens.
-
-    {"prompt": of the prompt that `generate_queries` would send for as many questions, "completion": of the questions}.
-    """
-    prompts = [render(query_prompt(query.text, min(len(query.questions), MOST_QUERIES))) for query in queries]
-    written = [f" {SEPARATOR} ".join(query.questions) for query in queries]
-
-    def mean(texts: list[str]) -> float:
-        rows = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
-        return sum(map(len, rows)) / len(rows)
-
-    return {"prompt": mean(prompts), "completion": mean(written)}
-
-
 def retrieval_table(results: dict[str, Any], *, weight: float = 2.0) -> str:
-    """Weighted success ratio by strategy and number of aspects n, at min(3n, fetched) documents, and the LLM tokens
-    that a query costs; Markdown."""
-    llm_tokens = results["llm_tokens"]
+    """Weighted success ratio by strategy and number of aspects n, at min(3n, fetched) documents; Markdown."""
     some = next(iter(results["strategies"].values()))
     aspects = sorted(some, key=int)
     fetched = [min(3 * int(n), max(map(int, some[n]))) for n in aspects]
     lines = [
+        *[
+            f"{name}: a language model reads {cost['prompt']:.0f} tokens and writes {cost['completion']:.0f} a query."
+            for name, cost in results["llm_tokens"].items()
+            if any(cost.values())
+        ],
         f"Weighted success ratio ({weight:g}:1) by number of aspects, at three documents fetched for each aspect, "
         f"{max(fetched)} at most:",
         "",
-        "| strategy | "
-        + " | ".join(f"{n} ({k})" for n, k in zip(aspects, fetched, strict=True))
-        + " | mean | LLM tokens |",
-        "|---|" + "---:|" * (len(aspects) + 2),
+        "| strategy | " + " | ".join(f"{n} ({k})" for n, k in zip(aspects, fetched, strict=True)) + " | mean |",
+        "|---|" + "---:|" * (len(aspects) + 1),
     ]
     for name, by_aspects in results["strategies"].items():
         values = [
             float(weighted_success(np.array(by_aspects[n][str(k)]), weight))
             for n, k in zip(aspects, fetched, strict=True)
         ]
-        cells = [f"{value:.3f}" for value in [*values, float(np.mean(values))]]
-        lines.append(f"| {' | '.join([name, *cells, f'{sum(llm_tokens[name].values()):.0f}'])} |")
+        lines.append(f"| {name} | " + " | ".join(f"{value:.3f}" for value in [*values, float(np.mean(values))]) + " |")
     return "\n".join(lines)
+
+
+def _llm_tokens(
+    encoder: TransformerEncoder, queries: Sequence[Query], strategies: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """{strategy: {"prompt", "completion"}}: what its questions cost a language model, in the encoder's tokens."""
+    fused = {name for name in strategies if name.removesuffix("+rerank") in QUESTIONS}
+    cost = {"prompt": 0.0, "completion": 0.0}
+    if fused:
+        texts, questions = [query.text for query in queries], [query.questions for query in queries]
+        cost = generation_tokens(encoder.tokenizer, texts, questions)
+    return {name: cost if name in fused else dict.fromkeys(cost, 0.0) for name in strategies}
 
 
 def _places(documents: np.ndarray, query: np.ndarray, chosen: Sequence[int]) -> np.ndarray:

@@ -8,13 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mrag_rl.errors import InputError
 from mrag_rl.generation.fusion_prompts import MOST_QUERIES, SEPARATOR, query_prompt
 from mrag_rl.generation.llm import LLM
+from mrag_rl.generation.prompts import render
 from mrag_rl.retrieval.voting import RRF_K, Ranking, count_votes
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 QUERIES = 4  # The article's and Multi-Head RAG's number of generated queries
 TEMPERATURE = 0.7
@@ -107,6 +112,24 @@ def parse_queries(text: str) -> list[str]:
     Lines without a letter or digit, lines that end with a colon ("Here are four queries:") and repetitions are dropped.
     """
     return _distinct("", (_bare(piece) for piece in _ENDS.split(text)))
+
+
+def generation_tokens(
+    tokenizer: PreTrainedTokenizerBase, questions: Sequence[str], queries: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """What a language model reads and writes for queries about each of B questions, one or more of each, means over
+    questions: {"prompt": tokens of the prompt that asks for as many, "completion": of the queries}."""
+    prompts = [
+        render(query_prompt(question, min(len(some), MOST_QUERIES)))
+        for question, some in zip(questions, queries, strict=True)
+    ]
+    written = [f" {SEPARATOR} ".join(some) for some in queries]
+
+    def mean(texts: list[str]) -> float:
+        rows = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+        return sum(map(len, rows)) / len(rows)
+
+    return {"prompt": mean(prompts), "completion": mean(written)}
 
 
 def search_lists(search: Search, queries: Sequence[FusionQueries], fetch: int) -> np.ndarray:

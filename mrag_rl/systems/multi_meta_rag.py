@@ -207,9 +207,9 @@ class MultiMetaRAG:
 
 def outcome(scope: Scope, found: FilteredRanking) -> list[tuple[Filter, tuple[str, ...]]]:
     """For each question the filter that was searched under, and what was not done as asked, a line each."""
-    found_any: np.ndarray = (found.ranking.indices >= 0).any(axis=1)
+    readable = [any(row) for row in (found.ranking.indices >= 0).tolist()]
     rows = []
-    whether = zip(found.unfiltered.tolist(), found_any.tolist(), strict=True)
+    whether = zip(found.unfiltered.tolist(), readable, strict=True)
     for extraction, (unfiltered, anything) in zip(scope.extractions, whether, strict=True):
         notes = [f"left out of the filter: {line}" for line in extraction.dropped]
         if extraction.refused:
