@@ -6,6 +6,7 @@ help. An unknown key or option is answered with the nearest valid one, any mista
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import difflib
 import re
@@ -44,12 +45,15 @@ class SettingsReader(Generic[T]):
         # Imported here: only the command lines need it, and a selector should load without it.
         import jsonargparse
 
+        class Formatter(jsonargparse.DefaultHelpFormatter, argparse.RawDescriptionHelpFormatter):
+            """Keeps the lines of description and epilog."""
+
         self.cls, self.program, self.example = cls, program, example
         self.keys, self.groups = _schema(cls)
         self._flags = dict(flags or {})
         jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
         self._parser = jsonargparse.ArgumentParser(
-            prog=program, exit_on_error=False, description=description, epilog=epilog
+            prog=program, exit_on_error=False, description=description, epilog=epilog, formatter_class=Formatter
         )
         self._parser.add_argument("--config", action="config", help="YAML file of settings.")
         for name, (default, meaning) in self._flags.items():

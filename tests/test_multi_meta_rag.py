@@ -423,9 +423,9 @@ def test_fusion_searches_with_queries_that_the_language_model_writes(
     (tmp_path / "m.yaml").write_text("\n".join([*files, "strategies: [standard]", "fusion_queries: 2", ""]))
     kept = ["--embeddings", str(folder / "embeddings"), "--config", str(tmp_path / "m.yaml")]
     output = tmp_path / "out.json"
-    assert multihop([], output, *kept, "--strategies", "fusion", "fusion_mrag") == 0
+    assert multihop([], output, *kept, "--strategies", "fusion", "fusion_mrag", "standard") == 0
     found = json.loads(output.read_text())
-    names = ["".join(pair) for pair in product(("fusion", "fusion_mrag"), ("", "+rules", "+llm", "+given"))]
+    names = ["".join(pair) for pair in product(("fusion", "fusion_mrag", "standard"), ("", "+rules", "+llm", "+given"))]
     assert list(found["systems"]) == names and all("answers" in row for row in found["systems"].values())
     asked = [query.text for query in world()[1]]
     llm = TransformersLLM.load(folder / "llm")
@@ -440,7 +440,14 @@ def test_fusion_searches_with_queries_that_the_language_model_writes(
         ranked = [[chunks()[i].id for i in row] for row in ranking]
         same = [a == b for a, b in zip(found["retrieved"][strategy].values(), ranked, strict=True)]
         assert np.mean(same) > 0.9  # Vectors of another batch may differ in the last digit
-    assert "queries of fusion: written by the language model" in capsys.readouterr().out
+    fused = [pair for pair in found["comparisons"] if " - standard" in pair and pair.startswith("fusion")]
+    assert fused == [f"fusion{name} - standard{name}" for name in ("", "+rules", "+llm", "+given")]
+    row, other = (found["systems"][name]["evidence"]["hits@4"]["value"] for name in ("fusion+rules", "standard+rules"))
+    gain = found["comparisons"]["fusion+rules - standard+rules"]["evidence"]["hits@4"]["difference"]
+    assert gain == pytest.approx(row - other, abs=2e-4)
+    table = capsys.readouterr().out
+    assert "queries of fusion: written by the language model" in table
+    assert "Hits@4 gained by the queries of fusion+given: " in table and "queries of fusion_mrag:" not in table
 
 
 def test_fusion_takes_the_questions_own_questions_where_all_have_some(folder: Path, tmp_path: Path) -> None:

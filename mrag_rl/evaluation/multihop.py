@@ -45,6 +45,7 @@ STRATEGIES = ("standard", "mrag", "late_interaction")
 """Those compared where none are named; with a language model `QUESTIONS`, too."""
 
 NO_FILTER = "none"
+_UNFUSED = {"fusion": "standard", "fusion_mrag": "mrag"}
 _PLACES = 10  # Of a ranking that are scored
 _LABELS = {"mrr@10": "MRR@10", "map@10": "MAP@10", "hits@10": "Hits@10", "hits@4": "Hits@4"}
 _RULES = {"evidence": "MultiHop-RAG's script: chunks that contain the evidence", "textbook": "textbook: articles"}
@@ -125,6 +126,7 @@ def evaluate_multihop(
     seconds = {"encode": store.seconds} | ({} if fusion is None else {"queries": fusion.seconds})
     nothing_left: dict[str, int] = {}
     answerable = llm is not None and all(_answer(query) and _type(query) for query in queries)
+    scored: dict[str, dict[str, dict[str, Score]]] = {}
     for strategy in dict.fromkeys(strategies):
         for reranked in (False, True) if reranker is not None else (False,):
             without: dict[str, dict[str, Score]] = {}
@@ -136,7 +138,7 @@ def evaluate_multihop(
                 if reranked and reranker is not None:
                     ranking = reranker.rerank(asked, texts, ranking, max(_PLACES, passages), progress=progress)
                 seconds[system] = time.perf_counter() - start
-                scores = judge.scores(ranking.indices)
+                scores = scored[system] = judge.scores(ranking.indices)
                 systems[system] = {
                     rule: {metric: as_json(score.interval()) for metric, score in by_metric.items()}
                     for rule, by_metric in scores.items()
@@ -162,6 +164,11 @@ def evaluate_multihop(
                     systems[system]["answers"] = by_question_type(judged, [_type(query) for query in queries])
                     answers[system] = {query.id: text for query, text in zip(queries, written, strict=True)}
 
+    for fused, plain in _UNFUSED.items():
+        for system in [name for name in systems if name.split("+")[0] == fused]:
+            unfused = system.replace(fused, plain, 1)
+            if unfused in systems:
+                comparisons[f"{system} - {unfused}"] = _differences(scored[system], scored[unfused])
     results = {
         "documents": len(documents),
         "chunks": len(chunks),
@@ -230,10 +237,16 @@ def multihop_tables(results: Mapping[str, Any]) -> str:
         lines += [f"{title}, {results['with_evidence'][rule]} questions:", "", *_head(heads)]
         for name, row in systems.items():
             cells = [f"{row[rule][metric]['value']:.2f}" for metric in RANKING_METRICS]
-            gain = next((c[rule]["hits@4"] for pair, c in comparisons.items() if pair.startswith(f"{name} - ")), None)
-            cells.append("" if gain is None else f"{gain['difference']:+.2f} [{gain['low']:+.2f}, {gain['high']:+.2f}]")
+            strategy, *extras = name.split("+")
+            baseline = "+".join([strategy, *(extra for extra in extras if extra == "rerank")])
+            cells.append(_gain(comparisons, f"{name} - {baseline}", rule))
             lines.append(_row([name, *cells]))
         lines.append("")
+        for name in systems:
+            strategy = name.split("+")[0]
+            gain = _gain(comparisons, f"{name} - {name.replace(strategy, _UNFUSED.get(strategy, ''), 1)}", rule)
+            if gain:
+                lines += [f"Hits@4 gained by the queries of {name}: {gain}", ""]
     answered = {name: row["answers"] for name, row in systems.items() if "answers" in row}
     if answered:
         groups = list(next(iter(answered.values())))
@@ -377,6 +390,14 @@ def _answer(query: Query) -> str:
 
 def _type(query: Query) -> str:
     return str(query.metadata.get("question_type", ""))
+
+
+def _gain(comparisons: Mapping[str, Any], pair: str, rule: str) -> str:
+    """What the first of a pair of systems has more in Hits@4; "" for a pair that is not compared."""
+    if pair not in comparisons:
+        return ""
+    gain = comparisons[pair][rule]["hits@4"]
+    return f"{gain['difference']:+.2f} [{gain['low']:+.2f}, {gain['high']:+.2f}]"
 
 
 def _head(cells: Sequence[str]) -> list[str]:
