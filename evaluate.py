@@ -3,6 +3,7 @@
 python evaluate.py systems --run runs/quickstart
 python evaluate.py pool --runs runs/seed0 runs/seed1 runs/seed2 --output runs/seeds
 python evaluate.py ask --run runs/quickstart --text "The harbour council met on Monday ..."
+python evaluate.py ask --documents documents.jsonl --text "Who reported ...?"
 python evaluate.py retrieval --documents documents.jsonl --queries queries.jsonl --output retrieval.json
 python evaluate.py filters --queries queries.jsonl --fields fields.json --output filters.json
 python evaluate.py multihop --output multihop.json
@@ -57,12 +58,30 @@ examples:
   python evaluate.py pool --runs runs/s0 runs/s1 runs/s2 --output runs/seeds
 """
 
+ASK_HELP = """\
+Answer one text and show how.
+
+with --run: by the run's M-RAG: the partition chosen, the memory, the per-head similarities and the hypothesis.
+with --documents: by RAG-Fusion under the filter that the question names: every query, the filter, the passages with
+source, date and their place in each query's list, and the answer.
+
+A filter is JSON on metadata, as {"source": {"$in": ["Wired"]}, "published_at": {"$gte": "2023-10-04"}}; with --run on
+the memories' metadata and "labels". One given with --filter is never left aside: where nothing passes, nothing is read.
+"""
+
 ASK_EXAMPLES = """\
 examples:
   python evaluate.py ask --run runs/quickstart --text "The harbour council met on Monday ..."
   python evaluate.py ask --run runs/quickstart --text "..." --allowed court farm
       reads no partition but these two
+  python evaluate.py ask --run runs/quickstart --text "..." --filter '{"labels": {"$in": ["court"]}}'
+      chooses among partitions that hold such a memory, and reads no other
   python evaluate.py ask --run runs/quickstart --text "..." --json | jq .hypothesis
+  python evaluate.py ask --documents bundled --text "What did Kestrel Wire report on the harbour?" --llm none
+      the bundled news; shows queries, filter and passages, no answer
+  python evaluate.py ask --documents d.jsonl --text "..." --query "one of your own" --query "another"
+  python evaluate.py ask --documents d.jsonl --text "..." --queries 0 --no-filter
+      searches with the text alone
 """
 
 RETRIEVAL_HELP = """\
@@ -116,7 +135,8 @@ examples:
 
 MULTIHOP_HELP = """\
 Find chunks of news articles for questions about several of them, with and without the metadata filter that a question
-names, with and without reranking, by each retrieval strategy; print tables.
+names, with and without reranking, by each retrieval strategy; print tables. With --llm the strategies fusion and
+fusion_mrag, too, search with queries that it writes (or with the questions' own "questions", where all have some).
 
 documents and queries: none for the bundled news; two JSONL files; or MultiHop-RAG's corpus.json and MultiHopRAG.json.
 In JSONL a query has "relevant" (document ids), "facts" (the sentences that are the evidence), or both, and may have
@@ -125,13 +145,21 @@ In JSONL a query has "relevant" (document ids), "facts" (the sentences that are 
 
 MULTIHOP_EXAMPLES = """\
 examples:
-  python evaluate.py multihop --output out.json
+  python evaluate.py multihop --config configs/multihop.yaml
       the bundled news, filters by the rules
+  python evaluate.py multihop --config configs/multihop.yaml --strategies standard mrag --fetch 40 --output out.json
   python evaluate.py multihop --output out.json --llm bundled --reranker BAAI/bge-reranker-large
       the language model reads filters, too, and answers the questions
   python evaluate.py multihop --documents corpus.json --queries MultiHopRAG.json --output out.json \\
       --encoder BAAI/bge-large-en-v1.5 --prefix "Represent this sentence for searching relevant passages: "
 """
+
+
+ASK_DOCUMENTS = (
+    "no_filter", "queries", "query", "original_weight", "strategy", "passages", "reranker", "llm", "encoder", "device",
+    "prefix", "embeddings",
+)  # fmt: skip
+"""Options of `ask` that need --documents."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -169,15 +197,39 @@ def _parser() -> argparse.ArgumentParser:
     ask = commands.add_parser(
         "ask",
         help="answer one text and show how",
-        description="Answer one text with the run's M-RAG: the partition chosen, the memory, the per-head similarities "
-        "and the hypothesis.",
+        description=ASK_HELP,
         epilog=ASK_EXAMPLES,
         formatter_class=form,
     )
-    ask.add_argument("--run", type=Path, required=True, metavar="RUN", help="a run folder that train.py made")
+    source = ask.add_mutually_exclusive_group(required=True)
+    source.add_argument("--run", type=Path, metavar="RUN", help="a run folder that train.py made")
+    source.add_argument("--documents", metavar="FILE", help="JSONL, MultiHop-RAG's corpus.json, or bundled")
     ask.add_argument("--text", required=True, help="the text to answer")
-    ask.add_argument("--allowed", nargs="*", metavar="PARTITION", help="partitions that may be read (default: all)")
+    ask.add_argument(
+        "--allowed",
+        nargs="*",
+        metavar="NAME",
+        help="partitions or documents' categories that may be read (default: all)",
+    )
+    condition = ask.add_mutually_exclusive_group()
+    condition.add_argument(
+        "--filter", metavar="JSON", help="set the filter (default: of documents, the question's own)"
+    )
+    condition.add_argument("--no-filter", action="store_true", default=None, help="search documents without a filter")
     ask.add_argument("--json", action="store_true", help="print JSON")
+    fused = ask.add_argument_group("with --documents")
+    written = fused.add_mutually_exclusive_group()
+    written.add_argument("--queries", type=int, metavar="N", help="queries that the LLM writes (default: 4; 0: none)")
+    written.add_argument("--query", action="append", metavar="TEXT", help="search with this instead of written queries")
+    fused.add_argument("--original-weight", type=float, help="of the text's own list; the others' is 1 (default: 1)")
+    fused.add_argument("--strategy", metavar="NAME", help="how each query is searched (default: standard)")
+    fused.add_argument("--passages", type=int, help="shown (default: 6)")
+    fused.add_argument("--reranker", metavar="NAME", help="a cross-encoder that orders what was found anew")
+    fused.add_argument("--llm", metavar="NAME", help="bundled, a folder, a hub name, or none (default: bundled)")
+    fused.add_argument("--encoder", metavar="NAME", help="folder or hub name (default: all-MiniLM-L6-v2)")
+    fused.add_argument("--device", help="torch device (default: cpu)")
+    fused.add_argument("--prefix", help="instruction put before every query")
+    fused.add_argument("--embeddings", metavar="DIR", type=Path, help="keep the documents' vectors there")
     retrieval = commands.add_parser(
         "retrieval",
         help="compare retrieval strategies on multi-aspect queries",
@@ -230,34 +282,8 @@ def _parser() -> argparse.ArgumentParser:
     corpus.add_argument("--documents", type=Path, metavar="FILE", help="the corpus to read them from (JSONL)")
     filters.add_argument("--output", type=Path, required=True, metavar="FILE", help="where to write (JSON)")
     filters.add_argument("--llm", metavar="NAME", help="bundled, a folder or a hub name (default: the rules)")
-    multihop = commands.add_parser(
-        "multihop",
-        help="Multi-Meta-RAG on multi-hop questions",
-        description=MULTIHOP_HELP,
-        epilog=MULTIHOP_EXAMPLES,
-        formatter_class=form,
-    )
-    multihop.add_argument("--documents", type=Path, metavar="FILE", help="default: the bundled news")
-    multihop.add_argument("--queries", type=Path, metavar="FILE", help="default: those of the bundled news")
-    multihop.add_argument("--output", type=Path, required=True, metavar="OUT.json", help="where to write the results")
-    multihop.add_argument(
-        "--strategies", nargs="+", metavar="NAME", help="which (default: standard mrag late_interaction)"
-    )
-    multihop.add_argument("--fetch", type=int, default=20, help="chunks found for a question (default: 20)")
-    multihop.add_argument("--passages", type=int, default=6, help="chunks the language model is shown (default: 6)")
-    multihop.add_argument("--reranker", metavar="NAME", help="a cross-encoder that orders what was found anew")
-    multihop.add_argument("--llm", metavar="NAME", help="reads filters and answers: bundled, a folder or a hub name")
-    multihop.add_argument("--chunk-tokens", type=int, default=256, help="of a chunk, at most (default: 256)")
-    multihop.add_argument("--chunk-overlap", type=int, default=32, help="tokens, at most (default: 32)")
-    multihop.add_argument(
-        "--embeddings", type=Path, metavar="DIR", help="keep vectors there (default: embeddings, beside the output)"
-    )
-    multihop.add_argument(
-        "--encoder", default="all-MiniLM-L6-v2", metavar="NAME", help="folder or hub name (default: all-MiniLM-L6-v2)"
-    )
-    multihop.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of the encoder")
-    multihop.add_argument("--device", default="cpu", help="torch device (default: cpu)")
-    multihop.add_argument("--prefix", default="", help="instruction put before every question")
+    # Its settings come from a file as well: see _multihop.
+    commands.add_parser("multihop", help="Multi-Meta-RAG and RAG-Fusion on multi-hop questions", add_help=False)
     return parser
 
 
@@ -274,10 +300,43 @@ def _pool(arguments: argparse.Namespace) -> str:
 
 
 def _ask(arguments: argparse.Namespace) -> str:
-    from mrag_rl.evaluation.ask import answer_text, explanation
+    answer: dict[str, Any]
+    if arguments.run is not None:
+        from mrag_rl.evaluation.ask import answer_text, explanation
 
-    answer: dict[str, Any] = answer_text(arguments.run, arguments.text, allowed=arguments.allowed)
-    return json.dumps(answer, indent=2, ensure_ascii=False) if arguments.json else explanation(answer)
+        for option in ASK_DOCUMENTS:
+            if getattr(arguments, option) is not None:
+                raise InputError(f"--{option.replace('_', '-')} goes with --documents, not with --run; leave it out")
+        answer = answer_text(arguments.run, arguments.text, allowed=arguments.allowed, condition=arguments.filter)
+        return json.dumps(answer, indent=2, ensure_ascii=False) if arguments.json else explanation(answer)
+
+    from mrag_rl.config import LLMConfig
+    from mrag_rl.encoders import TransformerEncoder
+    from mrag_rl.evaluation.ask_documents import answer_from_documents, documents_explanation
+    from mrag_rl.generation.transformers_llm import TransformersLLM
+    from mrag_rl.retrieval.rerank import CrossEncoder
+
+    device = arguments.device or "cpu"
+    settings = ("original_weight", "strategy", "passages", "prefix", "embeddings")
+    given = {name: getattr(arguments, name) for name in settings if getattr(arguments, name) is not None}
+    if arguments.queries is not None:
+        given["generated"] = arguments.queries
+    llm = None
+    if arguments.llm != "none":
+        llm = TransformersLLM.load(LLMConfig(name=arguments.llm or "bundled").path, device=device)
+    answer = answer_from_documents(
+        arguments.documents,
+        arguments.text,
+        encoder=TransformerEncoder.load(arguments.encoder or "all-MiniLM-L6-v2", device=device),
+        llm=llm,
+        queries=arguments.query,
+        condition=arguments.filter,
+        filtered=not arguments.no_filter,
+        allowed=arguments.allowed,
+        reranker=CrossEncoder.load(arguments.reranker, device=device) if arguments.reranker else None,
+        **given,
+    )
+    return json.dumps(answer, indent=2, ensure_ascii=False) if arguments.json else documents_explanation(answer)
 
 
 def _retrieval(arguments: argparse.Namespace) -> str:
@@ -329,46 +388,55 @@ def _filters(arguments: argparse.Namespace) -> str:
     )
 
 
-def _multihop(arguments: argparse.Namespace) -> str:
+def _multihop(arguments: Sequence[str]) -> str:
+    from mrag_rl.evaluation.multihop_config import read_multihop_config
+
+    config = read_multihop_config(
+        arguments, program="evaluate.py multihop", description=MULTIHOP_HELP, epilog=MULTIHOP_EXAMPLES
+    )
     from mrag_rl.config import LLMConfig
     from mrag_rl.encoders import TransformerEncoder
-    from mrag_rl.evaluation.multihop import STRATEGIES, evaluate_multihop
+    from mrag_rl.evaluation.multihop import evaluate_multihop
     from mrag_rl.generation.transformers_llm import TransformersLLM
     from mrag_rl.retrieval.rerank import CrossEncoder
 
     llm, reranker = None, None
-    if arguments.llm is not None:
-        llm = TransformersLLM.load(LLMConfig(name=arguments.llm).path, device=arguments.device)
-    if arguments.reranker is not None:
-        reranker = CrossEncoder.load(arguments.reranker, device=arguments.device)
+    if config.llm is not None:
+        llm = TransformersLLM.load(LLMConfig(name=config.llm).path, device=config.device)
+    if config.reranker is not None:
+        reranker = CrossEncoder.load(config.reranker, device=config.device)
     return evaluate_multihop(
-        arguments.documents,
-        arguments.queries,
-        arguments.output,
-        encoder=TransformerEncoder.load(arguments.encoder, device=arguments.device, dtype=arguments.dtype),
+        None if config.documents is None else Path(config.documents),
+        None if config.queries is None else Path(config.queries),
+        Path(config.output),
+        encoder=TransformerEncoder.load(config.encoder, device=config.device, dtype=config.dtype),
         reranker=reranker,
         llm=llm,
-        strategies=arguments.strategies or STRATEGIES,
-        fetch=arguments.fetch,
-        passages=arguments.passages,
-        tokens=arguments.chunk_tokens,
-        overlap=arguments.chunk_overlap,
-        prefix=arguments.prefix,
-        embeddings=arguments.embeddings,
+        strategies=config.strategies,
+        fetch=config.fetch,
+        passages=config.passages,
+        fusion_queries=config.fusion_queries,
+        tokens=config.chunk_tokens,
+        overlap=config.chunk_overlap,
+        prefix=config.prefix,
+        embeddings=None if config.embeddings is None else Path(config.embeddings),
     )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
+    given = sys.argv[1:] if argv is None else list(argv)
     try:
-        arguments = _parser().parse_args(argv)
+        if given[:1] == ["multihop"]:
+            print(_multihop(given[1:]))
+            return 0
+        arguments = _parser().parse_args(given)
         commands = {
             "systems": _systems,
             "pool": _pool,
             "ask": _ask,
             "retrieval": _retrieval,
             "filters": _filters,
-            "multihop": _multihop,
         }
         print(commands[arguments.command](arguments))
     except InputError as error:

@@ -7,14 +7,12 @@ every field below with its meaning and default. An unknown key names the nearest
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import hashlib
 import json
 import re
-import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -23,8 +21,9 @@ import yaml
 
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import translation
-from mrag_rl.io import StrPath, read_text
+from mrag_rl.io import StrPath
 from mrag_rl.kinds import RewardKind, StateKind
+from mrag_rl.settings import SettingsReader, option_values
 
 Task = Literal["summarization", "translation", "dialogue"]
 MetricName = Literal["rouge1", "rouge2", "rougeL", "bleu", "bleu1", "bleu2", "distinct1", "distinct2"]
@@ -313,13 +312,10 @@ def parse_train_arguments(arguments: Sequence[str], *, program: str = "train.py"
     resume = _resume_folder(arguments)
     if resume is not None:
         return TrainArguments(load_config(resume / "config.yaml"), resume.parent, resume)
-    parser = _parser(program, runs=True)
-    namespace = _parse(parser, arguments)
-    runs = Path(namespace.pop("runs"))
-    namespace.pop("resume")
-    config = _instantiate(parser, namespace)
+    config, flags = _reader(program, runs=True).read(arguments)
+    validate_config(config)
     _check_data_files(config.data)
-    return TrainArguments(config, runs, None)
+    return TrainArguments(config, Path(flags["runs"]), None)
 
 
 def load_config(path: StrPath, overrides: Sequence[str] = ()) -> Config:
@@ -328,8 +324,9 @@ def load_config(path: StrPath, overrides: Sequence[str] = ()) -> Config:
     Relative paths inside are left as they are: they are relative to the working directory. That the files are there is
     not checked: a run that has read them goes on without them. Raises InputError.
     """
-    parser = _parser("mrag-rl")
-    return _instantiate(parser, _parse(parser, ["--config", str(path), *overrides]))
+    config, _ = _reader("mrag-rl").read(["--config", str(path), *overrides])
+    validate_config(config)
+    return config
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:
@@ -468,64 +465,17 @@ def _get(config: Config, key: str) -> Any:
 
 
 @functools.cache
-def _parser(program: str, *, runs: bool = False) -> Any:
-    # Imported here: only the command lines need it, and a selector should load without it.
-    import jsonargparse
-
-    jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
-    parser = jsonargparse.ArgumentParser(
-        prog=program,
-        exit_on_error=False,
-        description="Any setting can be given as --key value, or in the file given to --config.",
-    )
-    parser.add_argument("--config", action="config", help="YAML file of settings.")
-    if runs:
-        parser.add_argument("--runs", default="runs", help="Folder that holds the run folders.")
-        parser.add_argument("--resume", default=None, metavar="RUN", help="Go on with the run in this folder.")
-    parser.add_class_arguments(Config)
-    return parser
-
-
-def _parse(parser: Any, arguments: Sequence[str]) -> Any:
-    """Parse with jsonargparse, its many-line errors made one line that says how to mend them."""
-    arguments = list(arguments)
-    for path in _option_values(arguments, "--config"):
-        _check_yaml(path)
-    _check_options(parser, arguments)
-    try:
-        return parser.parse_args(arguments)
-    # jsonargparse raises argparse.ArgumentError, TypeError or others of its own, by the kind of mistake.
-    except Exception as error:
-        raise InputError(_one_line(str(error), arguments)) from error
-
-
-def _instantiate(parser: Any, namespace: Any) -> Config:
-    namespace.pop("config", None)
-    values = namespace.as_dict()
-    try:
-        config = _build(Config, values)
-    except TypeError as error:
-        raise InputError(f"bad configuration: {' '.join(str(error).split())}") from error
-    validate_config(config)
-    return config
-
-
-def _build(cls: type, values: Mapping[str, Any]) -> Any:
-    """A dataclass from nested mappings whose leaves are parsed and typed already."""
-    hints = typing.get_type_hints(cls)
-    arguments = {}
-    for key, value in values.items():
-        if dataclasses.is_dataclass(hints[key]) and isinstance(value, Mapping):
-            value = _build(hints[key], value)  # type: ignore[arg-type]
-        elif isinstance(value, list):
-            value = tuple(value)
-        arguments[key] = value
-    return cls(**arguments)
+def _reader(program: str, *, runs: bool = False) -> SettingsReader[Config]:
+    flags: dict[str, tuple[str | None, str]] = {
+        "runs": ("runs", "Folder that holds the run folders."),
+        "resume": (None, "Go on with the run in this folder."),
+    }
+    return SettingsReader(Config, program, flags=flags if runs else None, example="configs/quickstart.yaml")
 
 
 def _resume_folder(arguments: Sequence[str]) -> Path | None:
     """The folder after ``--resume``, checked to be alone and to hold a run."""
-    folders = list(_option_values(arguments, "--resume"))
+    folders = list(option_values(arguments, "--resume"))
     if not folders or "--help" in arguments or "-h" in arguments:
         return None
     for before, argument in zip(["", *arguments], arguments, strict=False):
@@ -538,127 +488,3 @@ def _resume_folder(arguments: Sequence[str]) -> Path | None:
     if not (folder / "config.yaml").is_file():
         raise InputError(f"{folder}: no config.yaml in it, so no run to resume; give a folder that train.py made")
     return folder
-
-
-def _option_values(arguments: Sequence[str], option: str) -> Iterator[str]:
-    """The values given to ``option``, as ``--option value`` or ``--option=value``."""
-    for position, argument in enumerate(arguments):
-        if argument == option:
-            if position + 1 == len(arguments):
-                raise InputError(f"{option} needs a value; write {option} PATH")
-            yield arguments[position + 1]
-        elif argument.startswith(f"{option}="):
-            yield argument.removeprefix(f"{option}=")
-
-
-def _check_yaml(path: str) -> None:
-    """Check that a file is YAML and that its keys exist; their values are the parser's to check."""
-    try:
-        values = yaml.safe_load(read_text(path))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or "cannot be parsed"
-        raise InputError(f"{path}{line}: not valid YAML ({problem}); mend that line") from error
-    if values is None:
-        values = {}
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: not a mapping; write 'key: value' lines, as in configs/quickstart.yaml")
-    for key, value in _leaves(values):
-        if key in _KEYS:
-            continue
-        if key in _GROUPS:
-            # An empty group in YAML is null: every setting of it commented out.
-            problem = "has no settings under it; indent some below it or remove it" if value is None else "is a group"
-            raise InputError(f"{path}: {key} {problem}; its settings are {', '.join(_members(key))}")
-        raise InputError(f"{path}: unknown key {key}{_suggestion(key)}")
-
-
-def _leaves(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        key = f"{prefix}{name}"
-        if isinstance(value, dict) and value and (key in _GROUPS):
-            yield from _leaves(value, f"{key}.")
-        else:
-            yield key, value
-
-
-def _check_options(parser: Any, arguments: Sequence[str]) -> None:
-    """Refuse options that do not exist, by the name of the nearest one that does."""
-    options = {option for action in parser._actions for option in action.option_strings}
-    for position, argument in enumerate(arguments):
-        option = argument.split("=")[0]
-        if not option.startswith("-") or option in options or re.fullmatch(r"-\d.*", option):
-            if not option.startswith("-") and (position == 0 or not arguments[position - 1].startswith("--")):
-                raise InputError(f"unexpected argument {argument}; options are written --key value")
-            continue
-        raise InputError(f"unknown option {option}{_suggestion(option.lstrip('-'), '--')}")
-
-
-def _suggestion(key: str, prefix: str = "") -> str:
-    """How to mend an unknown key: the nearest valid one, compared as a whole and by its last part."""
-    flags = ("config", "runs", "resume", "help") if prefix else ()
-    candidates = [*_KEYS, *_GROUPS, *flags]
-    near = difflib.get_close_matches(key, candidates, n=1, cutoff=0.6)
-    last = key.rsplit(".", 1)[-1]
-    # A right name in the wrong group is nearer than a like-sounding neighbour.
-    same_name = [candidate for candidate in candidates if candidate.rsplit(".", 1)[-1] == last]
-    if same_name:
-        near = difflib.get_close_matches(key, same_name, n=1, cutoff=0.0)
-    if not near:
-        names = {candidate.rsplit(".", 1)[-1]: candidate for candidate in candidates}
-        near = [names[name] for name in difflib.get_close_matches(last, names, n=1, cutoff=0.6)]
-    return f"; did you mean {prefix}{near[0]}?" if near else "; --help lists the settings"
-
-
-def _one_line(message: str, arguments: Sequence[str]) -> str:
-    """jsonargparse's message in our form: key, what is wrong, how to mend it."""
-    message = " ".join(message.split())
-    required = re.search(r"arguments are required: (\S+)|Key \"?(\S+?)\"? is required", message)
-    if required:
-        key = (required[1] or required[2]).rstrip(",")
-        if not any(_option_values(arguments, "--config")):
-            return "no configuration; give --config FILE, such as --config configs/quickstart.yaml"
-        return f"{key} is missing; add '{key}: ...' to the file or --{key} to the command line"
-    expected = re.search(r"Parser key \"(?P<key>[^\"]+)\": (?P<problem>.*)", message)
-    if expected and expected["key"] in _KEYS:
-        value = re.search(r"Got value: (.*?)(?: Subtypes:|$)", message)
-        given = f" is {value[1].strip()}" if value else " has a wrong value"
-        return f"{expected['key']}{given}; it must be {_in_words(_KEYS[expected['key']])}"
-    return f"{message}; --help lists the settings"
-
-
-def _in_words(hint: Any) -> str:
-    """A type in words a user knows."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Literal:
-        return "one of " + ", ".join(map(str, arguments))
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join("null" if a is type(None) else _in_words(a) for a in arguments)
-    if origin is tuple:
-        return "a list, each item " + _in_words(arguments[0])
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[hint]
-
-
-def _members(group: str) -> list[str]:
-    return [key.removeprefix(f"{group}.") for key in _KEYS if key.startswith(f"{group}.")]
-
-
-def _schema(cls: type, prefix: str = "") -> tuple[dict[str, Any], set[str]]:
-    """Every setting's dotted key with its type, and the dotted names of the groups they stand in."""
-    keys: dict[str, Any] = {}
-    groups: set[str] = set()
-    hints = typing.get_type_hints(cls)
-    for item in dataclasses.fields(cls):  # type: ignore[arg-type]
-        key, hint = f"{prefix}{item.name}", hints[item.name]
-        if dataclasses.is_dataclass(hint):
-            groups.add(key)
-            inner_keys, inner_groups = _schema(hint, f"{key}.")  # type: ignore[arg-type]
-            keys |= inner_keys
-            groups |= inner_groups
-        else:
-            keys[key] = hint
-    return keys, groups
-
-
-_KEYS, _GROUPS = _schema(Config)

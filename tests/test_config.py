@@ -17,8 +17,10 @@ from mrag_rl.config import (
     parse_train_arguments,
 )
 from mrag_rl.errors import InputError
+from mrag_rl.evaluation.multihop_config import MultihopConfig, read_multihop_config
 
-CONFIGS = sorted((Path(__file__).parents[1] / "configs").rglob("*.yaml"))
+FOLDER = Path(__file__).parents[1] / "configs"
+CONFIGS = sorted(path for path in FOLDER.rglob("*.yaml") if path.name != "multihop.yaml")
 
 
 @pytest.fixture
@@ -159,3 +161,63 @@ def test_a_bad_command_line_is_one_line_that_says_how_to_mend_it(file: Path, arg
     with pytest.raises(InputError, match=says) as caught:
         parse_train_arguments(arguments)
     assert "\n" not in str(caught.value)
+
+
+def test_the_multihop_configuration_that_comes_with_it_is_the_defaults() -> None:
+    config = read_multihop_config(["--config", str(FOLDER / "multihop.yaml")])
+    expected = MultihopConfig("runs/multihop/results.json", strategies=("standard", "mrag", "late_interaction"))
+    assert config == expected
+
+
+def test_multihop_options_outweigh_the_file_and_may_be_written_with_dashes_and_plain_lists(tmp_path: Path) -> None:
+    file = tmp_path / "m.yaml"
+    file.write_text("output: a.json\nfetch: 5\nchunk_tokens: 100\nstrategies: [mrag]\nllm: bundled\n")
+    config = read_multihop_config(
+        ["--strategies", "standard", "fusion", "--chunk-tokens=64", "--config", str(file), "--prefix", "find: "]
+    )
+    assert config == MultihopConfig(
+        "a.json", strategies=("standard", "fusion"), fetch=5, chunk_tokens=64, llm="bundled", prefix="find: "
+    )
+    assert read_multihop_config(["--output", "b.json"]) == MultihopConfig("b.json")
+    one = read_multihop_config(["--config", str(file), "--strategies", "split", "--output", "c.json"])
+    assert (one.strategies, one.output) == (("split",), "c.json")
+    assert read_multihop_config(["--config", str(file), "--strategies", "[split, mrag]"]).strategies == (
+        "split",
+        "mrag",
+    )
+    assert read_multihop_config(["--config", str(file), "--strategies", "null"]).strategies is None
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "says"),
+    [
+        ("output: o\nfetsh: 3", [], "unknown key fetsh; did you mean fetch"),
+        ("output: o\nchunk-tokens: 3", [], "unknown key chunk-tokens; did you mean chunk_tokens"),
+        ("output: o\nfetch: many", [], "fetch is many; it must be a whole number"),
+        ("output: o\nstrategies: mrag", [], "strategies has a wrong value; it must be a list, each item text or null"),
+        ("output: o\ndtype: int8", [], "dtype is int8; it must be one of float32, bfloat16"),
+        ("fetch: 3", [], "output is missing"),
+        ("- output", [], "not a mapping"),
+        ("output: [", [], "not valid YAML"),
+        ("output: o", ["--chunk-token", "3"], "unknown option --chunk-token; did you mean --chunk_tokens"),
+        ("output: o", ["--fetch"], "--fetch needs a value"),
+        ("output: o", ["--fetch", "x"], "fetch is x; it must be a whole number"),
+        ("output: o", ["more"], "unexpected argument more"),
+        ("output: o", ["--config"], "--config needs a value"),
+        ("output: o", ["--config", "nope.yaml"], "nope.yaml: no such file"),
+    ],
+)
+def test_a_bad_multihop_configuration_is_one_line(tmp_path: Path, text: str, arguments: list[str], says: str) -> None:
+    (tmp_path / "m.yaml").write_text(text)
+    with pytest.raises(InputError, match=says) as caught:
+        read_multihop_config(["--config", str(tmp_path / "m.yaml"), *arguments])
+    assert "\n" not in str(caught.value)
+
+
+def test_multihop_help_lists_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        read_multihop_config(["--help"])
+    assert exit_.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert all(f"--{item.name} " in text for item in dataclasses.fields(MultihopConfig))
+    assert "Chunks found for a question." in text

@@ -54,6 +54,9 @@ def test_every_strategy_table_pictures_and_vectors_used_again(
     table = capsys.readouterr().out
     assert all(f"| {name} |" in table for name in STRATEGIES)
     results = json.loads(first.read_text())
+    costly = {name for name, cost in results["llm_tokens"].items() if cost["prompt"] > 0 and cost["completion"] > 0}
+    assert costly == {"fusion", "fusion_mrag"} and list(results["llm_tokens"]) == list(STRATEGIES)
+    assert "fusion_mrag: a language model reads " in table and "\nmrag: a language model" not in table
     assert list(results["strategies"]) == list(STRATEGIES)
     for name, by_aspects in results["strategies"].items():
         for aspects, by_fetched in by_aspects.items():

@@ -22,6 +22,7 @@ from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.retrieval.fusion import (
     FusionQueries,
     generate_queries,
+    generation_tokens,
     parse_queries,
     reciprocal_rank_fusion,
     search_fused,
@@ -261,6 +262,18 @@ def test_any_strategy_is_searched_and_fusion_mrag_is_the_same_code() -> None:
     assert search_fused(search, [], 3).indices.shape == (0, 3)
     alone = search(["ships in rain"], 3).indices
     assert search_fused(search, asked[:1], 3, original_weight=1000.0).indices.tolist() == alone.tolist()
+
+
+def test_the_tokens_of_generation_are_those_of_prompt_and_queries() -> None:
+    questions, queries = ["Who won the cup?", "Why?"], [["cup winner", "final"], ["reason"]]
+    prompts = [render(query_prompt("Who won the cup?", 2)), render(query_prompt("Why?", 1))]
+    words = encoder().tokenizer.tokenize
+    assert generation_tokens(encoder().tokenizer, questions, queries) == {
+        "prompt": sum(len(words(prompt)) for prompt in prompts) / 2,
+        "completion": (len(words("cup winner || final")) + len(words("reason"))) / 2,
+    }
+    many = generation_tokens(encoder().tokenizer, ["Why?"], [["reason"] * 12])  # More than one prompt asks for
+    assert many["completion"] == 12 + 11 * len(words("||"))
 
 
 def test_the_query_prompt_shows_as_many_queries_as_it_wants() -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import write_jsonl
 from mrag_rl.metrics.ranking import RANKING_METRICS, evidence_scores, textbook_scores
 from mrag_rl.retrieval.filtered import FilteredRetriever
+from mrag_rl.retrieval.fusion import generate_queries
 from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.strategies import EncodedQueries, MultiAspectRetriever, Parts
 from mrag_rl.systems import MultiMetaRAG
@@ -418,6 +420,51 @@ def test_the_benchmarks_two_files(folder: Path, tmp_path: Path) -> None:
         assert row == expected[name]
 
 
+def test_fusion_searches_with_queries_that_the_language_model_writes(
+    folder: Path, results: Mapping[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert results["fusion"] is None
+    files = [f"documents: {folder / 'd.jsonl'}", f"queries: {folder / 'q.jsonl'}", f"llm: {folder / 'llm'}"]
+    (tmp_path / "m.yaml").write_text("\n".join([*files, "strategies: [standard]", "fusion_queries: 2", ""]))
+    kept = ["--embeddings", str(folder / "embeddings"), "--config", str(tmp_path / "m.yaml")]
+    output = tmp_path / "out.json"
+    assert multihop([], output, *kept, "--strategies", "fusion", "fusion_mrag", "standard") == 0
+    found = json.loads(output.read_text())
+    names = ["".join(pair) for pair in product(("fusion", "fusion_mrag", "standard"), ("", "+rules", "+llm", "+given"))]
+    assert list(found["systems"]) == names and all("answers" in row for row in found["systems"].values())
+    asked = [query.text for query in world()[1]]
+    llm = TransformersLLM.load(folder / "llm")
+    made = generate_queries(llm, asked, 2)
+    written = [list(some.generated) for some in made]
+    assert list(found["fusion"]["queries"].values()) == written and any(written)
+    assert found["fusion"]["generated"] and found["fusion"]["short"] == sum(len(some) < 2 for some in written)
+    assert found["fusion"]["llm_tokens"] == pytest.approx(llm.usage.generated_tokens / len(asked))
+    retriever = MultiAspectRetriever(encoder().encode([chunk.text for chunk in chunks()]))
+    for strategy in ("fusion", "fusion_mrag"):
+        ranking = retriever.search(encoder(), asked, strategy=strategy, fetch=20, questions=written).indices[:, :10]
+        ranked = [[chunks()[i].id for i in row] for row in ranking]
+        same = [a == b for a, b in zip(found["retrieved"][strategy].values(), ranked, strict=True)]
+        assert np.mean(same) > 0.9  # Vectors of another batch may differ in the last digit
+    fused = [pair for pair in found["comparisons"] if " - standard" in pair and pair.startswith("fusion")]
+    assert fused == [f"fusion{name} - standard{name}" for name in ("", "+rules", "+llm", "+given")]
+    row, other = (found["systems"][name]["evidence"]["hits@4"]["value"] for name in ("fusion+rules", "standard+rules"))
+    gain = found["comparisons"]["fusion+rules - standard+rules"]["evidence"]["hits@4"]["difference"]
+    assert gain == pytest.approx(row - other, abs=2e-4)
+    table = capsys.readouterr().out
+    assert "queries of fusion: written by the language model" in table
+    assert "Hits@4 gained by the queries of fusion+given: " in table and "queries of fusion_mrag:" not in table
+
+
+def test_fusion_takes_the_questions_own_questions_where_all_have_some(folder: Path, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "q.jsonl", [flat(query) | {"questions": ["a bridge"]} for query in world()[1]])
+    files = ["--documents", str(folder / "d.jsonl"), "--queries", str(tmp_path / "q.jsonl")]
+    kept = ["--embeddings", str(folder / "embeddings"), "--strategies", "fusion"]
+    assert multihop(files, tmp_path / "out.json", *kept) == 0
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert list(found["systems"]) == ["fusion", "fusion+rules", "fusion+given"] and found["llm"] is None
+    assert not found["fusion"]["generated"] and found["fusion"]["llm_tokens"] == 0
+
+
 def test_bad_input_ends_in_one_line_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = Document("a", "A text.", metadata={"source": "Kestrel Wire"})
     output = tmp_path / "out.json"
@@ -437,7 +484,8 @@ def test_bad_input_ends_in_one_line_and_writes_nothing(tmp_path: Path, capsys: p
         assert line.startswith("error: ") and says in line, line
     write_jsonl(tmp_path / "q.jsonl", [{"id": "q", "text": "What?", "relevant": ["a"]}])
     for extra, says in (
-        (["--strategies", "fusion"], "strategy fusion needs generated questions"),
+        (["--strategies", "fusion"], "strategy fusion needs generated questions; name a language model"),
+        (["--fetsh", "3"], "unknown option --fetsh; did you mean --fetch?"),
         (["--strategies", "standrad"], "did you mean standard?"),
         (["--fetch", "0"], "--fetch is 0; give 1 or more"),
         (["--passages", "0"], "--passages is 0; give 1 or more"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,22 +18,29 @@ from mrag_rl.evaluation.run_folder import (
     open_trained,
     with_cache,
 )
+from mrag_rl.filters.language import parse_filter, to_json
+from mrag_rl.memory import MemoryDatabase
 from mrag_rl.systems import Writer
 
 
-def answer_text(run: Path, text: str, *, allowed: Sequence[str] | None = None) -> dict[str, Any]:
+def answer_text(
+    run: Path, text: str, *, allowed: Sequence[str] | None = None, condition: str | None = None
+) -> dict[str, Any]:
     """Answer one text with a run's M-RAG.
 
     Args:
         run: the run folder. text: what to answer.
         allowed: names of the partitions that may be read, None for all; with none of them nothing is read.
+        condition: a filter as JSON on the memories' metadata and `labels`, None for none. Only memories that pass are
+            read, and only partitions that hold one are chosen; where there are none nothing is read.
 
     Returns:
-        {"text", "hypothesis", "partition" (name or None), "partitions": [{"name", "memories"?, "allowed", "q_value",
-        "similarities": [H floats]}], "memory": {"id", "similarity", "version", "source", "target"} or None}.
+        {"text", "hypothesis", "partition" (name or None), "partitions": [{"name", "memories" (how many may be read),
+        "allowed", "q_value", "similarities": [H floats]}], "filter": JSON or None, "notes": [lines], "memory": {"id",
+        "similarity", "version", "source", "target"} or None}.
 
     Raises:
-        InputError: no complete run there, an empty text, or an unknown partition.
+        InputError: no complete run there, an empty text, an unknown partition, a broken filter.
     """
     folder = RunFolder(run)
     config = folder.load_config()
@@ -45,6 +53,10 @@ def answer_text(run: Path, text: str, *, allowed: Sequence[str] | None = None) -
         unknown = sorted(set(allowed or ()) - set(names))
         if unknown:
             raise InputError(f"unknown partition {unknown[0]!r}; this run has {', '.join(names)}")
+        within, parsed, notes = _under_filter(database, condition, mask)
+        readable = database.count_in_partitions(within)
+        if condition is not None:
+            mask &= readable > 0
         llm = load_llm(config.llm)
         encoder = load_encoder(config)
         check_encoder(database, encoder)
@@ -52,7 +64,7 @@ def answer_text(run: Path, text: str, *, allowed: Sequence[str] | None = None) -
         states = database.states(query, config.state)
         q_values = np.zeros((1, len(names))) if selector is None else selector.q_values(states)
         chosen = int(np.where(mask, q_values[0], -np.inf).argmax()) if mask.any() else -1
-        hits = database.retrieve(query, np.array([chosen]))
+        hits = database.retrieve(query, np.array([chosen]), within=within)
         memory = int(hits.indices[0, 0])
         with with_cache(llm, folder, config.llm) as cached:
             writer = Writer(cached, config.prompt_task, config.llm.max_new_tokens)
@@ -65,12 +77,15 @@ def answer_text(run: Path, text: str, *, allowed: Sequence[str] | None = None) -
         "partitions": [
             {
                 "name": name,
+                "memories": int(readable[index]),
                 "allowed": bool(mask[index]),
                 "q_value": round(float(q_values[0, index]), 6),
                 "similarities": [round(float(value), 4) for value in states[0, index]],
             }
             for index, name in enumerate(names)
         ],
+        "filter": parsed,
+        "notes": notes,
         "memory": None
         if record is None
         else {
@@ -81,6 +96,25 @@ def answer_text(run: Path, text: str, *, allowed: Sequence[str] | None = None) -
             "target": record.target,
         },
     }
+
+
+def _under_filter(
+    database: MemoryDatabase, condition: str | None, mask: np.ndarray
+) -> tuple[np.ndarray, dict[str, Any] | None, list[str]]:
+    """The memories that pass a filter, (N,) bool, the filter as JSON, and what there is to say about it; `mask`: the
+    partitions that may be read. Raises InputError."""
+    if condition is None:
+        return np.ones(len(database), dtype=bool), None, []
+    vocabulary = database.vocabulary()
+    parsed = parse_filter(condition, vocabulary)
+    within = database.matching(parsed)
+    # Values that no memory has are told, but stay in the filter: without them it would let more through.
+    _, notes = vocabulary.keep_known(parsed)
+    if not within.any():
+        notes.append("no memory passes the filter; nothing is read")
+    elif not (database.count_in_partitions(within)[mask] > 0).any():
+        notes.append("no memory of the partitions that may be read passes the filter; nothing is read")
+    return within, to_json(parsed), notes
 
 
 def explanation(answer: dict[str, Any]) -> str:
@@ -95,6 +129,10 @@ def explanation(answer: dict[str, Any]) -> str:
         cells = "".join(f"{value:9.3f}" for value in row["similarities"])
         lines.append(f"{mark} {row['name']:<{width - 2}}{row['q_value']:9.4f}{cells}")
     lines += ["", "* chosen, x may not be read; q is the expected reward, the rest the best cosine similarity per head"]
+    if answer["filter"] is not None:
+        lines += ["", f"Filter: {json.dumps(answer['filter'], ensure_ascii=False)}"]
+        lines += ["Memories that pass: " + ", ".join(f"{row['name']} {row['memories']}" for row in partitions)]
+    lines += answer["notes"]
     memory = answer["memory"]
     if memory is None:
         lines += ["", "Memory: none may be read"]

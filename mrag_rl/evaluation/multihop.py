@@ -1,9 +1,10 @@
-"""Multi-Meta-RAG on multi-hop questions, with and without filters and reranking: `evaluate.py multihop`."""
+"""Multi-Meta-RAG and RAG-Fusion on multi-hop questions, with and without filters and reranking."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from mrag_rl.io import write_json
 from mrag_rl.metrics.answers import QUESTION_TYPES, answer_scores, by_question_type
 from mrag_rl.metrics.ranking import RANKING_METRICS, RankingScores, evidence_scores, textbook_scores
 from mrag_rl.retrieval.filtered import FETCH, FilteredRetriever
+from mrag_rl.retrieval.fusion import QUERIES, generate_queries
 from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.strategies import (
     DOCUMENT_SENTENCES,
@@ -40,9 +42,10 @@ from mrag_rl.retrieval.strategies import (
 from mrag_rl.systems.multi_meta_rag import PASSAGES, chosen_passages, write_answers
 
 STRATEGIES = ("standard", "mrag", "late_interaction")
-"""Those compared where none are named."""
+"""Those compared where none are named; with a language model `QUESTIONS`, too."""
 
 NO_FILTER = "none"
+_UNFUSED = {"fusion": "standard", "fusion_mrag": "mrag"}
 _PLACES = 10  # Of a ranking that are scored
 _LABELS = {"mrr@10": "MRR@10", "map@10": "MAP@10", "hits@10": "Hits@10", "hits@4": "Hits@4"}
 _RULES = {"evidence": "MultiHop-RAG's script: chunks that contain the evidence", "textbook": "textbook: articles"}
@@ -56,9 +59,10 @@ def evaluate_multihop(
     encoder: TransformerEncoder,
     reranker: CrossEncoder | None = None,
     llm: LLM | None = None,
-    strategies: Sequence[str] = STRATEGIES,
+    strategies: Sequence[str] | None = None,
     fetch: int = FETCH,
     passages: int = PASSAGES,
+    fusion_queries: int = QUERIES,
     tokens: int = CHUNK_TOKENS,
     overlap: int = CHUNK_OVERLAP,
     prefix: str = "",
@@ -70,19 +74,18 @@ def evaluate_multihop(
 
     Each strategy is run without a filter, with the filters that the rules read out of the questions, with those that
     `llm` reads where it is given, and with those that the questions come with where they all do; each of these again
-    with its `fetch` chunks ordered by `reranker`. With `llm` the questions are answered from the first `passages`.
+    with its `fetch` chunks ordered by `reranker`. With `llm` the questions are answered from the first `passages`. The
+    strategies `fusion` and `fusion_mrag` search with the queries' own questions where all have some, else with
+    `fusion_queries` that `llm` writes for each.
 
     documents_path, queries_path: JSONL files, or the benchmark's two JSON files; None for both is the bundled news.
     tokens, overlap: of chunks. prefix: the instruction put before a question's texts. embeddings: the folder where
     vectors are kept and found again; None is `embeddings` beside the output. resamples: of the bootstrap.
     Raises InputError.
     """
+    if strategies is None:
+        strategies = STRATEGIES if llm is None else (*STRATEGIES, *QUESTIONS)
     check_strategies(strategies)
-    for name in strategies:
-        if name in QUESTIONS:
-            raise InputError(
-                f"strategy {name} needs generated questions, which this comparison does not make; leave it out"
-            )
     for option, value in (("--fetch", fetch), ("--passages", passages)):
         if value < 1:
             raise InputError(f"{option} is {value}; give 1 or more")
@@ -93,6 +96,8 @@ def evaluate_multihop(
     given = _given_filters(queries, vocabulary, str(queries_path))
     chunks = split_documents(documents, encoder.tokenizer, tokens=tokens, overlap=overlap)
     judge = _Judge(documents, chunks, queries, resamples)
+    fusing = [name for name in strategies if name in QUESTIONS]
+    fusion = _fusion(queries, llm, fusion_queries, fusing[0]) if fusing else None
     asked = [query.text for query in queries]
 
     extractors: dict[str, Extractor] = {"rules": RuleExtractor(vocabulary)}
@@ -109,16 +114,19 @@ def evaluate_multihop(
     sentences = store.sentences(texts) if set(strategies) & set(DOCUMENT_SENTENCES) else None
     library = FilteredRetriever(MultiAspectRetriever(store.encode(texts), sentences), chunks)
     encoded = EncodedQueries(
-        store.encode(asked, prefix), store.sentences(asked, prefix) if set(strategies) & set(QUERY_SENTENCES) else None
+        store.encode(asked, prefix),
+        store.sentences(asked, prefix) if set(strategies) & set(QUERY_SENTENCES) else None,
+        None if fusion is None else store.questions(fusion.queries, prefix),
     )
 
     systems: dict[str, dict[str, Any]] = {}
     comparisons: dict[str, dict[str, Any]] = {}
     retrieved: dict[str, dict[str, list[str]]] = {}
     answers: dict[str, dict[str, str]] = {}
-    seconds = {"encode": store.seconds}
+    seconds = {"encode": store.seconds} | ({} if fusion is None else {"queries": fusion.seconds})
     nothing_left: dict[str, int] = {}
     answerable = llm is not None and all(_answer(query) and _type(query) for query in queries)
+    scored: dict[str, dict[str, dict[str, Score]]] = {}
     for strategy in dict.fromkeys(strategies):
         for reranked in (False, True) if reranker is not None else (False,):
             without: dict[str, dict[str, Score]] = {}
@@ -130,7 +138,7 @@ def evaluate_multihop(
                 if reranked and reranker is not None:
                     ranking = reranker.rerank(asked, texts, ranking, max(_PLACES, passages), progress=progress)
                 seconds[system] = time.perf_counter() - start
-                scores = judge.scores(ranking.indices)
+                scores = scored[system] = judge.scores(ranking.indices)
                 systems[system] = {
                     rule: {metric: as_json(score.interval()) for metric, score in by_metric.items()}
                     for rule, by_metric in scores.items()
@@ -147,12 +155,20 @@ def evaluate_multihop(
                 }
                 if answerable and llm is not None:
                     start = time.perf_counter()
-                    written = write_answers(llm, asked, chosen_passages(chunks, ranking.indices, passages))
+                    further = (
+                        [query.questions for query in fusion.queries] if fusion and strategy in QUESTIONS else None
+                    )
+                    written = write_answers(llm, asked, chosen_passages(chunks, ranking.indices, passages), further)
                     seconds[f"{system}, answers"] = time.perf_counter() - start
                     judged = answer_scores(written, [_answer(query) for query in queries])
                     systems[system]["answers"] = by_question_type(judged, [_type(query) for query in queries])
                     answers[system] = {query.id: text for query, text in zip(queries, written, strict=True)}
 
+    for fused, plain in _UNFUSED.items():
+        for system in [name for name in systems if name.split("+")[0] == fused]:
+            unfused = system.replace(fused, plain, 1)
+            if unfused in systems:
+                comparisons[f"{system} - {unfused}"] = _differences(scored[system], scored[unfused])
     results = {
         "documents": len(documents),
         "chunks": len(chunks),
@@ -166,6 +182,7 @@ def evaluate_multihop(
         "reranker": None if reranker is None else {"fingerprint": reranker.fingerprint},
         "llm": None if llm is None else {"fingerprint": llm.fingerprint},
         "filters": {name: _filter_report(made, given, nothing_left[name], queries) for name, made in extracted.items()},
+        "fusion": None if fusion is None else fusion.report(),
         "systems": systems,
         "comparisons": comparisons,
         "seconds": seconds,
@@ -220,10 +237,16 @@ def multihop_tables(results: Mapping[str, Any]) -> str:
         lines += [f"{title}, {results['with_evidence'][rule]} questions:", "", *_head(heads)]
         for name, row in systems.items():
             cells = [f"{row[rule][metric]['value']:.2f}" for metric in RANKING_METRICS]
-            gain = next((c[rule]["hits@4"] for pair, c in comparisons.items() if pair.startswith(f"{name} - ")), None)
-            cells.append("" if gain is None else f"{gain['difference']:+.2f} [{gain['low']:+.2f}, {gain['high']:+.2f}]")
+            strategy, *extras = name.split("+")
+            baseline = "+".join([strategy, *(extra for extra in extras if extra == "rerank")])
+            cells.append(_gain(comparisons, f"{name} - {baseline}", rule))
             lines.append(_row([name, *cells]))
         lines.append("")
+        for name in systems:
+            strategy = name.split("+")[0]
+            gain = _gain(comparisons, f"{name} - {name.replace(strategy, _UNFUSED.get(strategy, ''), 1)}", rule)
+            if gain:
+                lines += [f"Hits@4 gained by the queries of {name}: {gain}", ""]
     answered = {name: row["answers"] for name, row in systems.items() if "answers" in row}
     if answered:
         groups = list(next(iter(answered.values())))
@@ -232,6 +255,9 @@ def multihop_tables(results: Mapping[str, Any]) -> str:
             cells = [f"{by_group[g]['accuracy']:.2f} ({by_group[g]['exact_match']:.2f})" for g in groups]
             lines.append(_row([name, *cells]))
         lines.append("")
+    if results["fusion"] is not None:
+        origin = "written by the language model" if results["fusion"]["generated"] else "the questions' own"
+        lines.append(f"queries of fusion: {origin}, {results['fusion']['llm_tokens']:g} tokens a question")
     for name, report in results["filters"].items():
         exact = report.get("exact_match")
         agrees = "" if exact is None else f"{exact:.2f}% exactly as given, "
@@ -240,6 +266,45 @@ def multihop_tables(results: Mapping[str, Any]) -> str:
             f"{report['tokens']:g} tokens; {report['nothing_left']} left nothing and were left aside"
         )
     return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _Fusion:
+    """The questions with the queries that fusion searches besides, and what these cost."""
+
+    queries: list[Query]
+    generated: bool
+    tokens: float = 0.0
+    short: int = 0
+    seconds: float = 0.0
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "generated": self.generated,
+            "llm_tokens": self.tokens,
+            "short": self.short,
+            "queries": {query.id: list(query.questions) for query in self.queries},
+        }
+
+
+def _fusion(queries: Sequence[Query], llm: LLM | None, count: int, strategy: str) -> _Fusion:
+    """Raises InputError: neither questions of all queries nor a language model to write them."""
+    if all(query.questions for query in queries):
+        return _Fusion(list(queries), generated=False)
+    if llm is None:
+        raise InputError(
+            f"strategy {strategy} needs generated questions; name a language model (--llm), give every query "
+            '"questions", or leave the strategy out'
+        )
+    start, before = time.perf_counter(), llm.usage.generated_tokens
+    made = generate_queries(llm, [query.text for query in queries], count)
+    return _Fusion(
+        [replace(query, questions=some.generated) for query, some in zip(queries, made, strict=True)],
+        generated=True,
+        tokens=(llm.usage.generated_tokens - before) / len(queries),
+        short=sum(bool(some.note) for some in made),
+        seconds=time.perf_counter() - start,
+    )
 
 
 class _Judge:
@@ -325,6 +390,14 @@ def _answer(query: Query) -> str:
 
 def _type(query: Query) -> str:
     return str(query.metadata.get("question_type", ""))
+
+
+def _gain(comparisons: Mapping[str, Any], pair: str, rule: str) -> str:
+    """What the first of a pair of systems has more in Hits@4; "" for a pair that is not compared."""
+    if pair not in comparisons:
+        return ""
+    gain = comparisons[pair][rule]["hits@4"]
+    return f"{gain['difference']:+.2f} [{gain['low']:+.2f}, {gain['high']:+.2f}]"
 
 
 def _head(cells: Sequence[str]) -> list[str]:

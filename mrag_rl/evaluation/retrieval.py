@@ -24,6 +24,7 @@ from mrag_rl.generation.llm import LLM
 from mrag_rl.io import write_json
 from mrag_rl.metrics.facts import FactCount, count_facts
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
+from mrag_rl.retrieval.fusion import generation_tokens
 from mrag_rl.retrieval.index import IndexKind
 from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.segments import split_all, split_sentences
@@ -151,6 +152,7 @@ def evaluate_retrieval(
         "reranker": None if reranker is None else reranker.fingerprint,
         "index": index,
         "votes": "single" if single else "sum",
+        "llm_tokens": _llm_tokens(encoder, queries, list(ratios)),
         "strategies": {name: _means(values, aspects) for name, values in ratios.items()},
         "per_query": {name: _each(values, aspects, identifiers) for name, values in ratios.items()},
         "llm": None if llm is None else llm.fingerprint,
@@ -194,6 +196,11 @@ def retrieval_table(results: dict[str, Any], *, weight: float = 2.0) -> str:
     aspects = sorted(some, key=int)
     fetched = [min(3 * int(n), max(map(int, some[n]))) for n in aspects]
     lines = [
+        *[
+            f"{name}: a language model reads {cost['prompt']:.0f} tokens and writes {cost['completion']:.0f} a query."
+            for name, cost in results["llm_tokens"].items()
+            if any(cost.values())
+        ],
         f"Weighted success ratio ({weight:g}:1) by number of aspects, at three documents fetched for each aspect, "
         f"{max(fetched)} at most:",
         "",
@@ -222,6 +229,18 @@ def retrieval_table(results: dict[str, Any], *, weight: float = 2.0) -> str:
             means = [np.mean([some[what] for some in by_aspects.values()]) for what in _FACTS]
             lines.append(f"| {name} | " + " | ".join(f"{mean:.2f}" for mean in means) + " |")
     return "\n".join(lines)
+
+
+def _llm_tokens(
+    encoder: TransformerEncoder, queries: Sequence[Query], strategies: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """{strategy: {"prompt", "completion"}}: what its questions cost a language model, in the encoder's tokens."""
+    fused = {name for name in strategies if name.removesuffix("+rerank") in QUESTIONS}
+    cost = {"prompt": 0.0, "completion": 0.0}
+    if fused:
+        texts, questions = [query.text for query in queries], [query.questions for query in queries]
+        cost = generation_tokens(encoder.tokenizer, texts, questions)
+    return {name: cost if name in fused else dict.fromkeys(cost, 0.0) for name in strategies}
 
 
 def _places(documents: np.ndarray, query: np.ndarray, chosen: Sequence[int]) -> np.ndarray:

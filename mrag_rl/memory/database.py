@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mrag_rl.errors import InputError
+from mrag_rl.filters.vocabulary import FieldVocabulary
 from mrag_rl.io import StrPath, atomic_directory, recover_directory
 from mrag_rl.kinds import StateKind
 from mrag_rl.memory.records import Hits, Memory, Version
@@ -195,11 +196,31 @@ class MemoryDatabase:
         """Every version of one memory's target, the original first. Raises InputError for an unknown index."""
         return self._store.history(int(self._checked([index])[0]))
 
+    def vocabulary(self) -> FieldVocabulary:
+        """The fields that a filter of this database may speak of: the memories' metadata, and ``labels``."""
+        return FieldVocabulary.from_metadata(metadata for _, metadata in self._store.metadata())
+
     def matching(self, condition: Filter) -> np.ndarray:
-        """(N,) boolean: the memories whose metadata pass a filter, for ``within`` of ``retrieve``."""
+        """(N,) boolean: the memories whose metadata and ``labels`` pass a filter, for ``within`` of ``retrieve``."""
         passes = np.zeros(len(self), dtype=bool)
         passes[self._store.matching(condition)] = True
         return passes
+
+    def count_in_partitions(self, within: np.ndarray) -> np.ndarray:
+        """(M,) int: how many of the memories ``within`` (N,) boolean each partition holds."""
+        order, readable = self._order, np.asarray(within, dtype=bool)
+        return np.array(
+            [readable[order.memories[order.partition_positions(p)]].sum() for p in range(self.partitions)], dtype=int
+        )
+
+    def allowed_partitions(self, condition: Filter) -> np.ndarray:
+        """(M,) boolean: the filter as Agent-S may be given it, the partitions that hold a memory that passes.
+
+        Where partitions are categories, a filter on ``labels`` so allows the categories that it names; where memories
+        have several labels, also those beside them, in which none but passing memories are read all the same
+        (``matching``).
+        """
+        return self.count_in_partitions(self.matching(condition)) > 0
 
     def counts_refined(self) -> int:
         """How many memories have a current target that differs from the original."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,11 @@ class Memory:
     labels: tuple[str, ...]
     version: int
     metadata: Mapping[str, Any]
+
+
+def memory_metadata(labels: Sequence[str], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What a filter sees of a memory: its metadata, and its labels as the field ``labels``, whatever metadata say."""
+    return dict(metadata) | {"labels": list(labels)}
 
 
 @dataclass(frozen=True, slots=True)

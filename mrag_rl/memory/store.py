@@ -23,7 +23,7 @@ import scipy.sparse
 from mrag_rl.errors import InputError
 from mrag_rl.filters.sql import lay_out, where
 from mrag_rl.io import describe_os_error
-from mrag_rl.memory.records import Memory, Version
+from mrag_rl.memory.records import Memory, Version, memory_metadata
 
 if TYPE_CHECKING:
     from mrag_rl.data.records import TextPair
@@ -192,12 +192,16 @@ class RecordStore:
         }
         return [found[i] for i in indices]
 
+    def metadata(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Every memory with what filters see of it (``memory_metadata``)."""
+        for memory, labels, metadata in self._connection.execute("SELECT memory, labels, metadata FROM memories"):
+            yield memory, memory_metadata(json.loads(labels), json.loads(metadata))
+
     def matching(self, condition: Filter) -> list[int]:
         """The memories whose metadata pass a filter, ascending. Raises InputError where SQLite has no room for it."""
         with reported_writes(self.path):
             if not self._laid_out:  # once: metadata never change
-                rows = self._connection.execute("SELECT memory, metadata FROM memories")
-                lay_out(self._connection, ((memory, json.loads(metadata)) for memory, metadata in rows))
+                lay_out(self._connection, self.metadata())
                 self._laid_out = True
             text, parameters = where(condition)
             found = self._connection.execute(f"SELECT memory FROM memories WHERE {text} ORDER BY memory", parameters)

@@ -8,16 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mrag_rl.errors import InputError
 from mrag_rl.generation.fusion_prompts import MOST_QUERIES, SEPARATOR, query_prompt
 from mrag_rl.generation.llm import LLM
+from mrag_rl.generation.prompts import render
 from mrag_rl.retrieval.voting import RRF_K, Ranking, count_votes
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 QUERIES = 4  # The article's and Multi-Head RAG's number of generated queries
-_TEMPERATURE = 0.7
+TEMPERATURE = 0.7
 _QUERY_TOKENS = 32  # Room for one query in the LLM's answer
 
 Search = Callable[[Sequence[str], int], Ranking]
@@ -58,7 +63,7 @@ class FusionQueries:
 
 
 def generate_queries(
-    llm: LLM, questions: Sequence[str], n: int = QUERIES, *, temperature: float = _TEMPERATURE, seed: int = 0
+    llm: LLM, questions: Sequence[str], n: int = QUERIES, *, temperature: float = TEMPERATURE, seed: int = 0
 ) -> list[FusionQueries]:
     """n further queries for each question, written by an LLM; with n = 0 it is not asked.
 
@@ -68,8 +73,7 @@ def generate_queries(
 
     Raises InputError: n not in 0 to `MOST_QUERIES`, a blank question.
     """
-    if not 0 <= n <= MOST_QUERIES:
-        raise InputError(f"{n} generated queries; give 0 to {MOST_QUERIES}")
+    check_count(n)
     for i, question in enumerate(questions):
         if not question.strip():
             raise InputError(f"question {i} of {len(questions)} is blank; give it some text")
@@ -80,7 +84,7 @@ def generate_queries(
             break
         texts = llm.generate(
             [query_prompt(questions[i], n) for i in short],
-            temperature=temperature if asking == 0 else temperature or _TEMPERATURE,
+            temperature=temperature if asking == 0 else temperature or TEMPERATURE,
             seeds=seed + asking,
             max_new_tokens=_QUERY_TOKENS * n,
         )
@@ -96,12 +100,60 @@ def generate_queries(
     ]
 
 
+def check_count(n: int) -> None:
+    """Raises InputError: a number of generated queries not in 0 to `MOST_QUERIES`."""
+    if not 0 <= n <= MOST_QUERIES:
+        raise InputError(f"{n} generated queries; give 0 to {MOST_QUERIES}")
+
+
 def parse_queries(text: str) -> list[str]:
     """The queries in what an LLM wrote: one a line, or between "||", less numbering, bullets and quotes around them.
 
     Lines without a letter or digit, lines that end with a colon ("Here are four queries:") and repetitions are dropped.
     """
     return _distinct("", (_bare(piece) for piece in _ENDS.split(text)))
+
+
+def generation_tokens(
+    tokenizer: PreTrainedTokenizerBase, questions: Sequence[str], queries: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """What a language model reads and writes for queries about each of B questions, one or more of each, means over
+    questions: {"prompt": tokens of the prompt that asks for as many, "completion": of the queries}."""
+    prompts = [
+        render(query_prompt(question, min(len(some), MOST_QUERIES)))
+        for question, some in zip(questions, queries, strict=True)
+    ]
+    written = [f" {SEPARATOR} ".join(some) for some in queries]
+
+    def mean(texts: list[str]) -> float:
+        rows = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+        return sum(map(len, rows)) / len(rows)
+
+    return {"prompt": mean(prompts), "completion": mean(written)}
+
+
+def search_lists(search: Search, queries: Sequence[FusionQueries], fetch: int) -> np.ndarray:
+    """What each query of B questions finds, searched in one batch: (B, Q, fetch) indices, the question's own list
+    first, -1 where a list is shorter or a question has fewer queries."""
+    if not queries:
+        return np.empty((0, 1, fetch), np.int64)
+    counts = np.array([len(some.all) for some in queries])
+    found = search([text for some in queries for text in some.all], fetch).indices
+    rows = np.repeat(np.arange(len(queries)), counts)
+    columns = np.arange(len(rows)) - np.repeat(counts.cumsum() - counts, counts)
+    lists = np.full((len(queries), counts.max(), found.shape[1]), -1, dtype=np.int64)
+    lists[rows, columns] = found
+    return lists
+
+
+def fuse(
+    lists: np.ndarray, fetch: int, *, original_weight: float = 1.0, k: float = RRF_K, first_rank: int = 0
+) -> Ranking:
+    """The best `fetch` documents of lists as `search_lists` gives them: the question's own list has a weight of its
+    own, every other weighs 1. The rest as in `reciprocal_rank_fusion`."""
+    weights = np.ones(lists.shape[1])
+    weights[0] = original_weight
+    return reciprocal_rank_fusion(lists, weights, k=k, first_rank=first_rank, fetch=fetch)
 
 
 def search_fused(
@@ -115,19 +167,10 @@ def search_fused(
 ) -> Ranking:
     """Search with all queries of B questions in one batch and fuse what was found: the best `fetch` for each question.
 
-    Each query's list has `fetch` places; a generated query weighs 1. The rest as in `reciprocal_rank_fusion`.
+    Each query's list has `fetch` places; see `fuse`.
     """
-    if not queries:
-        return Ranking(np.empty((0, fetch), np.int64), np.empty((0, fetch)))
-    counts = np.array([len(some.all) for some in queries])
-    found = search([text for some in queries for text in some.all], fetch).indices
-    rows = np.repeat(np.arange(len(queries)), counts)
-    columns = np.arange(len(rows)) - np.repeat(counts.cumsum() - counts, counts)
-    lists = np.full((len(queries), counts.max(), found.shape[1]), -1, dtype=np.int64)
-    lists[rows, columns] = found
-    weights = np.ones(lists.shape[:2])
-    weights[:, 0] = original_weight
-    return reciprocal_rank_fusion(lists, weights, k=k, first_rank=first_rank, fetch=fetch)
+    lists = search_lists(search, queries, fetch)
+    return fuse(lists, fetch, original_weight=original_weight, k=k, first_rank=first_rank)
 
 
 def reciprocal_rank_fusion(

@@ -9,15 +9,18 @@ from mrag_rl.systems.partitioned import (
     nearest_partition,
     random_partition,
 )
+from mrag_rl.systems.rag_fusion import FusionAnswer, RAGFusion
 from mrag_rl.systems.unpartitioned import NoRetrieval, WholeDatabase
 
 __all__ = [
     "Answer",
+    "FusionAnswer",
     "MultiMetaAnswer",
     "MultiMetaRAG",
     "NoRetrieval",
     "OraclePartition",
     "PartitionSystem",
+    "RAGFusion",
     "System",
     "WholeDatabase",
     "Writer",

@@ -17,7 +17,7 @@ from mrag_rl.filters.rules import RuleExtractor
 from mrag_rl.filters.vocabulary import FieldVocabulary
 from mrag_rl.generation.fusion_prompts import answer_prompt
 from mrag_rl.generation.llm import LLM
-from mrag_rl.retrieval.filtered import FETCH, FilteredRetriever
+from mrag_rl.retrieval.filtered import FETCH, FilteredRanking, FilteredRetriever
 from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.strategies import (
     DOCUMENT_SENTENCES,
@@ -27,6 +27,7 @@ from mrag_rl.retrieval.strategies import (
     Parts,
     check_strategies,
 )
+from mrag_rl.retrieval.voting import Ranking
 from mrag_rl.systems.base import Answer
 
 PASSAGES = 6  # The paper's Table 3: chunks shown to the language model
@@ -41,7 +42,8 @@ class MultiMetaAnswer(Answer):
     Attributes:
         filter: that was searched under, `EVERYTHING` for none.
         passages: shown to the language model, best first.
-        notes: what was not done as asked, a line each: a filter that left nothing, values dropped, an answer refused.
+        notes: what was not done as asked, a line each: a filter that left nothing, values dropped, an answer refused,
+            nothing that may be read.
     """
 
     filter: Filter = EVERYTHING
@@ -50,10 +52,25 @@ class MultiMetaAnswer(Answer):
 
 
 @dataclass(frozen=True)
+class Scope:
+    """What B questions are searched under.
+
+    Attributes:
+        extractions: their filters. allowed: (B, N) the chunks that each may read, None for all.
+        given: whether the filters were set by the caller; they are in `allowed` then, and are never left aside.
+    """
+
+    extractions: Sequence[Extraction]
+    allowed: np.ndarray | None
+    given: bool = False
+
+
+@dataclass(frozen=True)
 class MultiMetaRAG:
     """Questions to filters, chunks under the filter, the best of them by the reranker, and an answer from those.
 
     Attributes:
+        llm: that answers; None for passages alone, with empty hypotheses.
         library: the chunks. encoder: that made their vectors. extractor: reads filters out of questions; None for no
             filters, which is the paper's baseline.
         strategy: how chunks are found, without further questions. fetch: how many are found. passages: how many of them
@@ -62,7 +79,7 @@ class MultiMetaRAG:
         prefix: the instruction that the encoder wants before a question.
     """
 
-    llm: LLM
+    llm: LLM | None
     encoder: TransformerEncoder
     library: FilteredRetriever
     extractor: Extractor | None
@@ -79,7 +96,7 @@ class MultiMetaRAG:
     def build(
         cls,
         documents: Sequence[Document],
-        llm: LLM,
+        llm: LLM | None,
         encoder: TransformerEncoder,
         *,
         extractor: Extractor | None = None,
@@ -107,45 +124,102 @@ class MultiMetaRAG:
         self,
         texts: Sequence[str],
         *,
+        filters: Sequence[Filter] | None = None,
         documents: Collection[str] | None = None,
         categories: Collection[str] | None = None,
     ) -> list[MultiMetaAnswer]:
         """Answer questions, all at once.
 
-        documents, categories: ids and names of those that may be read, None for all; where nothing may be, the language
-        model is shown no passage. Raises InputError: a blank question, an unknown document or category.
+        filters: one for each question, in place of those that the extractor reads; unlike them never left aside.
+        documents, categories: ids and names of those that may be read, None for all. Where nothing may be read, the
+        language model is shown no passage. Raises InputError: a blank question, more or fewer filters than questions,
+        an unknown document or category.
         """
+        scope = self.scope(texts, filters=filters, documents=documents, categories=categories)
+        if not texts:
+            return []
+        found = self.find(texts, scope)
+        passages = self.choose(texts, found.ranking)
+        return [
+            MultiMetaAnswer(hypothesis, filter=condition, passages=tuple(shown), notes=notes)
+            for hypothesis, (condition, notes), shown in zip(
+                self.write(texts, passages), outcome(scope, found), passages, strict=True
+            )
+        ]
+
+    def scope(
+        self,
+        texts: Sequence[str],
+        *,
+        filters: Sequence[Filter] | None = None,
+        documents: Collection[str] | None = None,
+        categories: Collection[str] | None = None,
+    ) -> Scope:
+        """What questions are searched under; arguments and errors as for `answer`."""
         for i, text in enumerate(texts):
             if not text.strip():
                 raise InputError(f"question {i} of {len(texts)} is blank; give it some text")
-        if not texts:
-            return []
-        allowed = self.library.readable(documents, categories)
-        extractions = [Extraction(text, EVERYTHING) for text in texts]
-        if self.extractor is not None:
-            extractions = self.extractor.extract(texts)
+        rights = self.library.readable(documents, categories)
+        allowed = None if rights is None else np.tile(rights, (len(texts), 1))
+        if filters is None:
+            extractions = [Extraction(text, EVERYTHING) for text in texts]
+            if self.extractor is not None:
+                extractions = self.extractor.extract(texts)
+            return Scope(extractions, allowed)
+        if len(filters) != len(texts):
+            raise InputError(f"{len(filters)} filters for {len(texts)} questions; give one of each a question")
+        passing = self.library.passing(filters)
+        given = [Extraction(text, condition) for text, condition in zip(texts, filters, strict=True)]
+        return Scope(given, passing if allowed is None else passing & allowed, given=True)
+
+    def find(self, texts: Sequence[str], scope: Scope, owners: np.ndarray | None = None) -> FilteredRanking:
+        """The `fetch` best chunks for each of Q texts, where text q belongs to question `owners[q]` of the scope; None
+        where the texts are the questions."""
+        rows = np.arange(len(texts)) if owners is None else owners
         asked = EncodedQueries(
             self.encoder.encode(texts, prefix=self.prefix),
             Parts.of_sentences(self.encoder, texts, prefix=self.prefix) if self.strategy in QUERY_SENTENCES else None,
         )
-        filters = [extraction.filter for extraction in extractions]
-        found = self.library.rank(asked, self.strategy, self.fetch, filters=filters, allowed=allowed)
-        ranking = found.ranking
+        filters = None if scope.given else [scope.extractions[row].filter for row in rows.tolist()]
+        allowed = None if scope.allowed is None else scope.allowed[rows]
+        return self.library.rank(asked, self.strategy, self.fetch, filters=filters, allowed=allowed)
+
+    def choose(self, questions: Sequence[str], ranking: Ranking) -> list[list[Chunk]]:
+        """The `passages` best chunks of each question's ranking, by the reranker where there is one."""
         if self.reranker is not None:
-            ranking = self.reranker.rerank(texts, [c.text for c in self.library.chunks], ranking, self.passages)
-        passages = chosen_passages(self.library.chunks, ranking.indices, self.passages)
-        hypotheses = write_answers(self.llm, texts, passages, shown=self.shown, max_new_tokens=self.max_new_tokens)
-        return [
-            MultiMetaAnswer(
-                hypothesis,
-                filter=EVERYTHING if unfiltered else extraction.filter,
-                passages=tuple(shown),
-                notes=_notes(extraction, bool(unfiltered)),
-            )
-            for hypothesis, extraction, unfiltered, shown in zip(
-                hypotheses, extractions, found.unfiltered, passages, strict=True
-            )
-        ]
+            texts = [chunk.text for chunk in self.library.chunks]
+            ranking = self.reranker.rerank(questions, texts, ranking, self.passages)
+        return chosen_passages(self.library.chunks, ranking.indices, self.passages)
+
+    def write(
+        self,
+        questions: Sequence[str],
+        passages: Sequence[Sequence[Document]],
+        queries: Sequence[Sequence[str]] | None = None,
+    ) -> list[str]:
+        """The language model's answers (see `write_answers`); empty ones without a language model."""
+        if self.llm is None:
+            return [""] * len(questions)
+        return write_answers(
+            self.llm, questions, passages, queries, shown=self.shown, max_new_tokens=self.max_new_tokens
+        )
+
+
+def outcome(scope: Scope, found: FilteredRanking) -> list[tuple[Filter, tuple[str, ...]]]:
+    """For each question the filter that was searched under, and what was not done as asked, a line each."""
+    readable = [any(row) for row in (found.ranking.indices >= 0).tolist()]
+    rows = []
+    whether = zip(found.unfiltered.tolist(), readable, strict=True)
+    for extraction, (unfiltered, anything) in zip(scope.extractions, whether, strict=True):
+        notes = [f"left out of the filter: {line}" for line in extraction.dropped]
+        if extraction.refused:
+            notes.append(f"no filter: {extraction.refused}")
+        if unfiltered:
+            notes.append("the filter leaves nothing to read; searched without it")
+        if not anything:
+            notes.append("nothing may be read" + (" under the filter that was given" if scope.given else ""))
+        rows.append((EVERYTHING if unfiltered else extraction.filter, tuple(notes)))
+    return rows
 
 
 def chosen_passages(chunks: Sequence[Chunk], indices: np.ndarray, count: int) -> list[list[Chunk]]:
@@ -157,22 +231,21 @@ def write_answers(
     llm: LLM,
     questions: Sequence[str],
     passages: Sequence[Sequence[Document]],
+    queries: Sequence[Sequence[str]] | None = None,
     *,
     shown: Sequence[str] = SHOWN,
     max_new_tokens: int = _ANSWER_TOKENS,
 ) -> list[str]:
-    """Greedy answers to questions from passages with their title and the metadata `shown`; equal prompts once."""
-    prompts = [answer_prompt(question, some, shown=shown) for question, some in zip(questions, passages, strict=True)]
+    """Greedy answers to questions from passages with their title and the metadata `shown`; equal prompts once.
+
+    queries: the further queries that each question's passages were found with, shown and said to count less.
+    """
+    others: Sequence[Sequence[str]] = [()] * len(questions) if queries is None else queries
+    prompts = [
+        answer_prompt(question, some, further, shown=shown)
+        for question, some, further in zip(questions, passages, others, strict=True)
+    ]
     distinct = list(dict.fromkeys(prompts))
     texts = llm.generate(distinct, max_new_tokens=max_new_tokens)
     written = {prompt: samples[0].strip() for prompt, samples in zip(distinct, texts, strict=True)}
     return [written[prompt] for prompt in prompts]
-
-
-def _notes(extraction: Extraction, unfiltered: bool) -> tuple[str, ...]:
-    notes = [f"left out of the filter: {line}" for line in extraction.dropped]
-    if extraction.refused:
-        notes.append(f"no filter: {extraction.refused}")
-    if unfiltered:
-        notes.append("the filter leaves nothing to read; searched without it")
-    return tuple(notes)

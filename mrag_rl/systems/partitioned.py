@@ -20,27 +20,36 @@ Chooser = Callable[[Sequence[str], Embeddings], np.ndarray]
 
 @dataclass(frozen=True)
 class PartitionSystem:
-    """Retrieves the nearest memory of the partition that `choose` names and shows it to the LLM."""
+    """Retrieves the nearest memory of the partition that `choose` names and shows it to the LLM.
+
+    Attributes:
+        within: (N,) bool, the memories that may be read, such as those that pass a filter
+            (`MemoryDatabase.matching`); None for all. A query whose partition holds none is answered without a memory.
+    """
 
     name: str
     writer: Writer
     database: MemoryDatabase
     choose: Chooser
+    within: np.ndarray | None = None
 
     def answer(self, texts: Sequence[str], queries: Embeddings) -> list[Answer]:
         """Answer N texts, whose embeddings are `queries` (N rows)."""
         partitions = self.choose(texts, queries)
-        memories = self.database.retrieve(queries, partitions).indices[:, 0]
+        memories = self.database.retrieve(queries, partitions, within=self.within).indices[:, 0]
         hypotheses = self.writer.write(texts, self.database, memories)
         rows = zip(hypotheses, partitions.tolist(), memories.tolist(), strict=True)
         return [Answer(hypothesis, partition, memory) for hypothesis, partition, memory in rows]
 
 
-def learned_partition(database: MemoryDatabase, selector: Selector) -> Chooser:
-    """Agent-S's greedy choice (M-RAG, Section 3.2), from the state the selector was trained on."""
+def learned_partition(database: MemoryDatabase, selector: Selector, allowed: np.ndarray | None = None) -> Chooser:
+    """Agent-S's greedy choice (M-RAG, Section 3.2), from the state the selector was trained on.
+
+    allowed: (M,) bool, the partitions that it may choose, None for all; -1 where there are none.
+    """
 
     def choose(texts: Sequence[str], queries: Embeddings) -> np.ndarray:
-        return selector.select(database.states(queries, selector.info.state))
+        return selector.select(database.states(queries, selector.info.state), allowed)
 
     return choose
 

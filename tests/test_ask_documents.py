@@ -1,0 +1,150 @@
+"""evaluate.py ask --documents: queries, filter, passages with their places, and the answer, for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny import encoder, write_tiny_llm
+
+import evaluate
+from mrag_rl.data.records import Document
+from mrag_rl.data.world.news import make_news
+from mrag_rl.filters import FieldVocabulary, RuleExtractor
+from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.io import write_jsonl
+from mrag_rl.systems import MultiMetaRAG, RAGFusion
+
+DOCUMENTS = make_news(5, split="dev", events=12, queries=24)[0][:40]
+((SOURCE, _),) = Counter(document.metadata["source"] for document in DOCUMENTS).most_common(1)
+QUESTION = f"What does {SOURCE} report on the bridge?"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """40 articles and a Llama with random weights."""
+    folder = tmp_path_factory.mktemp("ask")
+    write_jsonl(folder / "d.jsonl", [asdict(document) for document in DOCUMENTS])
+    write_tiny_llm(folder / "llm", ["bridge || harbour || council || striker || river || the || a || new"] * 3)
+    return folder
+
+
+def ask(folder: Path, *arguments: str, text: str = QUESTION, llm: str = "none") -> int:
+    llm = str(folder / "llm") if llm == "tiny" else llm
+    files = ["--documents", str(folder / "d.jsonl"), "--embeddings", str(folder / "embeddings"), "--llm", llm]
+    return evaluate.main(["ask", *files, "--text", text, *arguments])
+
+
+def answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def document_of(passage: dict[str, Any]) -> Document:
+    return next(document for document in DOCUMENTS if document.id == passage["id"].split("#")[0])
+
+
+def test_the_answer_is_the_systems(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(folder, "--json", "--queries", "3", llm="tiny") == 0
+    found = answer(capsys)
+    llm = TransformersLLM.load(folder / "llm")
+    rules = RuleExtractor(FieldVocabulary.from_documents(DOCUMENTS))
+    system = RAGFusion(MultiMetaRAG.build(DOCUMENTS, llm, encoder(), extractor=rules), generated=3)
+    (expected,) = system.answer([QUESTION])
+    assert found["queries"] == list(expected.queries.all) and found["queries"][0] == QUESTION
+    assert found["queries_are"] == "generated" and len(found["queries"]) > 1
+    assert found["filter"] == {"source": {"$in": [SOURCE]}} and found["filter_is"] == "read"
+    assert [passage["id"] for passage in found["passages"]] == [passage.id for passage in expected.passages]
+    assert [passage["places"] for passage in found["passages"]] == [list(places) for places in expected.places]
+    assert found["hypothesis"] == expected.hypothesis and found["notes"] == list(expected.notes)
+    for passage in found["passages"]:
+        assert passage["text"] in document_of(passage).text
+        assert passage["metadata"] == document_of(passage).metadata
+
+
+def test_queries_of_ones_own_and_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(folder, "--json", "--query", "a new bridge", "--query", "A new bridge!", "--query", "harbour") == 0
+    found = answer(capsys)
+    assert found["queries"] == [QUESTION, "a new bridge", "harbour"] and found["queries_are"] == "given"
+    assert found["hypothesis"] is None and found["notes"] == []
+    assert all(len(passage["places"]) == 3 for passage in found["passages"])
+    assert ask(folder, "--json", "--queries", "0", llm="tiny") == 0
+    found = answer(capsys)
+    assert found["queries"] == [QUESTION] and found["queries_are"] == "off" and found["hypothesis"] is not None
+    assert [passage["places"] for passage in found["passages"]] == [[i + 1] for i in range(len(found["passages"]))]
+
+
+def test_the_filter_read_set_and_switched_off(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = next(d.metadata["source"] for d in DOCUMENTS if d.metadata["source"] != SOURCE)
+    assert ask(folder, "--json", "--filter", json.dumps({"source": other})) == 0
+    found = answer(capsys)
+    assert found["filter"] == {"source": {"$eq": other}} and found["filter_is"] == "given" and found["passages"]
+    assert {passage["metadata"]["source"] for passage in found["passages"]} == {other}
+    assert ask(folder, "--json", "--no-filter") == 0
+    found = answer(capsys)
+    assert found["filter"] == {} and found["filter_is"] == "off"
+    assert len({passage["metadata"]["source"] for passage in found["passages"]}) > 1
+    late = f"What did {SOURCE} write after October 1, 2031?"
+    assert ask(folder, "--json", text=late) == 0
+    found = answer(capsys)
+    assert found["filter"] == {} and "the filter leaves nothing to read; searched without it" in found["notes"]
+    assert ask(folder, "--json", "--filter", '{"source": "Nobody"}') == 0
+    found = answer(capsys)
+    assert found["passages"] == [] and found["filter"] == {"source": {"$eq": "Nobody"}}
+    assert "source: the corpus has no 'Nobody'" in found["notes"]
+    assert "nothing may be read under the filter that was given" in found["notes"]
+
+
+def test_categories_that_may_be_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    category = DOCUMENTS[0].category
+    assert ask(folder, "--json", "--no-filter", "--allowed", category) == 0
+    found = answer(capsys)
+    assert found["passages"] and {passage["category"] for passage in found["passages"]} == {category}
+    assert ask(folder, "--json", "--no-filter", "--allowed") == 0
+    assert answer(capsys)["passages"] == []
+
+
+def test_what_people_are_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(folder, "--query", "harbour", "--strategy", "mrag", "--passages", "2", llm="tiny") == 0
+    shown = capsys.readouterr().out
+    for words in (
+        f"1. {QUESTION}  (the question)",
+        "2. harbour  (yours)",
+        f'Filter: {{"source": {{"$in": ["{SOURCE}"]}}}}  (read from the question)',
+        "of query 1",
+        "of query 2",
+        SOURCE,
+        "Answer:",
+    ):
+        assert words in shown, words
+    assert "  3. " not in shown
+    assert ask(folder, "--queries", "0", "--no-filter") == 0
+    shown = capsys.readouterr().out
+    assert "further queries are off" in shown and "Filter: none  (switched off)" in shown and "Answer" not in shown
+
+
+def test_bad_input_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    documents = ["--documents", str(folder / "d.jsonl"), "--text", "Who?"]
+    for arguments, says in (
+        (["--text", "Who?"], "one of the arguments --run --documents is required"),
+        (["--run", "x", *documents], "not allowed with argument"),
+        (["--run", "x", "--text", "Who?", "--queries", "0"], "--queries goes with --documents, not with --run"),
+        (["--run", "x", "--text", "Who?", "--no-filter"], "--no-filter goes with --documents"),
+        ([*documents, "--queries", "2", "--query", "y"], "not allowed with argument"),
+        ([*documents, "--filter", "{}", "--no-filter"], "not allowed with argument"),
+        ([*documents, "--llm", "none", "--strategy", "fusion"], "would fuse twice"),
+        ([*documents, "--llm", "none", "--strategy", "standrad"], "did you mean standard?"),
+        ([*documents, "--llm", "none", "--filter", '{"sauce": "x"}'], "filter: unknown field 'sauce'"),
+        ([*documents, "--llm", "none", "--passages", "0"], "--passages is 0; give 1 or more"),
+        ([*documents, "--llm", str(folder / "llm"), "--queries", "9"], "9 generated queries; give 0 to 8"),
+        ([*documents, "--llm", "none", "--queries", "-1"], "-1 generated queries; give 0 to 8"),
+        ([*documents[:2], "--text", " ", "--llm", "none"], "--text is empty"),
+        (["--documents", "nope.jsonl", "--text", "Who?", "--llm", "none"], "nope.jsonl: no such file"),
+    ):
+        extra = [] if "--run" in arguments else ["--embeddings", str(folder / "embeddings")]
+        assert evaluate.main(["ask", *arguments, *extra]) == 2, arguments
+        line = capsys.readouterr().err.strip().splitlines()[-1]
+        assert line.startswith("error: ") and says in line, line

@@ -1,0 +1,209 @@
+"""Filters on the memory database: partitions that may be chosen, memories that may be read, and never anything else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import evaluate
+from mrag_rl.data.records import TextPair
+from mrag_rl.encoders import Embeddings
+from mrag_rl.filters import EVERYTHING, Filter, matches, parse_filter
+from mrag_rl.generation.llm import Usage
+from mrag_rl.generation.prompts import Prompt
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory.records import memory_metadata
+from mrag_rl.partitioning import fit_partitioning
+from mrag_rl.selector import Selector, SelectorInfo, StateNormalizer
+from mrag_rl.systems import PartitionSystem, Writer, learned_partition
+
+DESKS = ("court", "farm", "sport")
+HEADS, COUNT = 2, 30
+
+
+def vectors(seed: int, count: int) -> Embeddings:
+    rng = np.random.default_rng(seed)
+    standard, heads = rng.standard_normal((count, 8)), rng.standard_normal((count, HEADS, 4))
+    return Embeddings(
+        (standard / np.linalg.norm(standard, axis=-1, keepdims=True)).astype(np.float32),
+        (heads / np.linalg.norm(heads, axis=-1, keepdims=True)).astype(np.float32),
+    )
+
+
+def pair(number: int) -> TextPair:
+    labels = DESKS[:2] if number % 7 == 0 else (DESKS[number % 3],)
+    metadata: dict[str, Any] = {"words": number, "source": ["Wired", "The Verge"][number % 2]}
+    if number % 5 == 0:
+        metadata = {"labels": ["farm", "sport"]}  # No way around the labels
+    return TextPair(f"m{number}", f"source {number}", f"target {number}", labels, metadata)
+
+
+PAIRS = [pair(number) for number in range(COUNT)]
+SEEN = [memory_metadata(one.labels, one.metadata) for one in PAIRS]
+
+
+@pytest.fixture(scope="module", params=["category", "lsh"])
+def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemoryDatabase]:
+    embeddings = vectors(0, COUNT)
+    partitioning = fit_partitioning(
+        request.param, embeddings.standard, labels=[one.labels for one in PAIRS], partitions=3, seed=0
+    )
+    folder = tmp_path_factory.mktemp("database") / request.param
+    with MemoryDatabase.create(folder, PAIRS, embeddings, partitioning, encoder_fingerprint="f") as made:
+        yield made
+
+
+class Echo:
+    """Writes the target of the memory it is shown, else nothing."""
+
+    fingerprint = "echo"
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+
+    def generate(self, prompts: Sequence[Prompt], **settings: Any) -> list[list[str]]:
+        return [[prompt.demonstrations[0][1] if prompt.demonstrations else ""] for prompt in prompts]
+
+
+def selector(database: MemoryDatabase) -> Selector:
+    rng = np.random.default_rng(3)
+    size = database.partitions * HEADS
+    shapes = ((5, size), (5,), (database.partitions, 5), (database.partitions,))
+    weights = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+    shape = (database.partitions, HEADS)
+    normalizer = StateNormalizer(np.zeros(shape, np.float32), np.ones(shape, np.float32))
+    info = SelectorInfo("per_head", tuple(database.names), "summarization", "rouge1", "e", "f")
+    return Selector(*weights, normalizer, info)
+
+
+CONDITIONS = st.one_of(
+    st.builds(
+        lambda operator, desks: {"labels": {operator: desks}},
+        st.sampled_from(["$in", "$nin"]),
+        st.lists(st.sampled_from([*DESKS, "nowhere"]), min_size=1, max_size=2, unique=True),
+    ),
+    st.builds(
+        lambda operator, words: {"words": {operator: words}},
+        st.sampled_from(["$lt", "$gte", "$eq", "$ne"]),
+        st.integers(-1, COUNT),
+    ),
+    st.sampled_from([{"source": "Wired"}, {"source": {"$ne": "Wired"}}, {"source": "wired"}]),
+)
+WRITTEN = st.recursive(
+    CONDITIONS,
+    lambda parts: st.builds(
+        lambda joined, some: {joined: some}, st.sampled_from(["$and", "$or"]), st.lists(parts, min_size=1, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(written=WRITTEN, seed=st.integers(0, 3))
+def test_agent_s_under_a_filter_reads_nothing_that_its_plain_reading_rejects(
+    database: MemoryDatabase, written: dict[str, Any], seed: int
+) -> None:
+    condition = parse_filter(written, database.vocabulary())
+    passing = {index for index, seen in enumerate(SEEN) if matches(condition, seen)}
+    within, allowed = database.matching(condition), database.allowed_partitions(condition)
+    assert set(np.flatnonzero(within).tolist()) == passing
+    members = [set(np.flatnonzero(column).tolist()) for column in database.partitioning.membership.toarray().T]
+    assert allowed.tolist() == [bool(some & passing) for some in members]
+    assert database.count_in_partitions(within).tolist() == [len(some & passing) for some in members]
+
+    choose = learned_partition(database, selector(database), allowed)
+    system = PartitionSystem("m_rag", Writer(Echo(), "summarization"), database, choose, within)
+    queries = vectors(10 + seed, 4)
+    for answer in system.answer(["a", "b", "c", "d"], queries):
+        if not passing:
+            assert (answer.partition, answer.memory, answer.hypothesis) == (-1, -1, "")
+        else:
+            assert answer.memory in members[answer.partition] & passing
+            assert answer.hypothesis == PAIRS[answer.memory].target
+
+
+def test_without_a_filter_all_is_as_before(database: MemoryDatabase) -> None:
+    queries, writer = vectors(20, 6), Writer(Echo(), "summarization")
+    everything: Filter = EVERYTHING
+    assert database.matching(everything).all() and database.allowed_partitions(everything).all()
+    plain = PartitionSystem("m_rag", writer, database, learned_partition(database, selector(database)))
+    within = database.matching(everything)
+    choose = learned_partition(database, selector(database), database.allowed_partitions(everything))
+    filtered = PartitionSystem("m_rag", writer, database, choose, within)
+    assert plain.answer(["x"] * 6, queries) == filtered.answer(["x"] * 6, queries)
+
+
+def test_a_filter_on_labels_is_the_categories_it_names(tmp_path: Path) -> None:
+    """Where each memory has one label."""
+    single = [TextPair(str(i), f"s{i}", f"t{i}", (DESKS[i % 3],)) for i in range(9)]
+    embeddings = vectors(1, 9)
+    labels = [one.labels for one in single]
+    partitioning = fit_partitioning("category", embeddings.standard, labels=labels, seed=0)
+    with MemoryDatabase.create(tmp_path / "d", single, embeddings, partitioning, encoder_fingerprint="f") as database:
+        for wanted in (["court"], ["court", "sport"], ["nowhere"]):
+            condition = parse_filter({"labels": {"$in": wanted}}, database.vocabulary())
+            allowed = database.allowed_partitions(condition)
+            assert [name for name, may in zip(database.names, allowed, strict=True) if may] == [
+                name for name in database.names if name in wanted
+            ]
+
+
+def ask(run: Path, *arguments: str) -> int:
+    return evaluate.main(["ask", "--run", str(run), "--text", "The council met on Monday.", *arguments])
+
+
+def test_asking_a_run_under_a_filter(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with MemoryDatabase.open(finished / "database") as database:
+        names = database.names
+        records = {record.id: record for record in database.records(np.arange(len(database)))}
+    for name in names:
+        assert ask(finished, "--json", "--filter", json.dumps({"labels": {"$in": [name]}})) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert name in records[answer["memory"]["id"]].labels and answer["partition"] is not None
+        allowed = {row["name"] for row in answer["partitions"] if row["allowed"]}
+        assert allowed == {row["name"] for row in answer["partitions"] if row["memories"]} and name in allowed
+        assert answer["filter"] == {"labels": {"$in": [name]}} and answer["notes"] == []
+    assert ask(finished, "--filter", json.dumps({"labels": names[0]})) == 0
+    shown = capsys.readouterr().out
+    assert f'Filter: {{"labels": {{"$eq": "{names[0]}"}}}}' in shown and "Memories that pass: " in shown
+
+
+def test_a_filter_that_leaves_nothing_reads_nothing_and_says_so(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(finished, "--json", "--filter", '{"labels": "nowhere"}') == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["memory"] is None and answer["partition"] is None
+    assert not any(row["allowed"] for row in answer["partitions"])
+    assert answer["notes"] == ["labels: the corpus has no 'nowhere'", "no memory passes the filter; nothing is read"]
+    assert ask(finished, "--filter", '{"labels": "nowhere"}') == 0
+    shown = capsys.readouterr().out
+    assert "no memory passes the filter; nothing is read" in shown and "Memory: none may be read" in shown
+
+    with MemoryDatabase.open(finished / "database") as database:
+        names = database.names
+        labels = [record.labels for record in database.records(np.arange(len(database)))]
+    if all(len(some) == 1 for some in labels):  # the bundled world's desks
+        barred = ["--allowed", names[0], "--filter", json.dumps({"labels": {"$in": [names[1]]}})]
+        assert ask(finished, "--json", *barred) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert answer["memory"] is None
+        assert answer["notes"] == ["no memory of the partitions that may be read passes the filter; nothing is read"]
+
+
+def test_a_broken_filter_is_one_line(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for written, says in (
+        ('{"desk": "court"}', "unknown field 'desk'; the fields are "),
+        ('{"labels": {"$like": "c"}}', "unknown operator '$like'"),
+        ("court", "no mapping in the text"),
+    ):
+        assert ask(finished, "--filter", written) == 2
+        lines = capsys.readouterr().err.strip().splitlines()
+        assert lines[-1].startswith("error: filter") and says in lines[-1]
