@@ -27,7 +27,7 @@ from mrag_rl.generation.sampling import row_key, sample_tokens
 
 _FINGERPRINTED = ("*.safetensors", "*.json", "*.model", "*.jinja", "*.txt")
 _PREFILL_TOKENS = 1536  # Prompt tokens in one forward pass on a CPU: what keeps its activations in the core's cache
-_SIDE_BY_SIDE = 16  # Most completions in one row: each is also compared, in vain, with the others' tokens
+_SIDE_COLUMNS = 1024  # Most cache columns of one prompt's completions: each is compared, in vain, with the others'
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -46,8 +46,8 @@ class TransformersLLM:
     completion ends at the end-of-sequence token, and, for
     models without a chat template, at the first newline.
 
-    Speed comes from prompts sorted by length and batched to a token budget, one prefill for all samples of a prompt, a
-    cache that grows in place, logits of the last position only, and finished rows leaving the batch.
+    Speed comes from prompts sorted by length and batched to a token budget, a prompt read and kept once for all its
+    samples, a cache that grows in place, logits of the last position only, and finished rows leaving the batch.
 
     Attributes:
         fingerprint: sha256 over the weights, tokenizer and configuration files, precision and quantization.
@@ -240,7 +240,7 @@ class TransformersLLM:
         """The token ids of every completion (stop token included), request by request."""
         device = self.model.device
         width = max(len(request.tokens) for request in requests)
-        side = self._side_by_side(requests)
+        side = self._side_by_side(requests, max_new_tokens)
         logits, cache = self._prefill(requests, width + side * max_new_tokens, side)
         keys = np.array([key for request in requests for key in request.keys], dtype=np.uint64)
         cells = len(keys)
@@ -279,7 +279,7 @@ class TransformersLLM:
         ids_out, counts_out = out.tolist(), counts.tolist()
         return [row[:count] for row, count in zip(ids_out, counts_out, strict=True)]
 
-    def _side_by_side(self, requests: list[_Request]) -> int:
+    def _side_by_side(self, requests: list[_Request], max_new_tokens: int) -> int:
         """How many completions of a prompt share a row of the batch, its prompt kept and read once for all of them.
 
         They take a column of the cache each at every step, and a mask keeps them from seeing one another. 1 where the
@@ -293,7 +293,8 @@ class TransformersLLM:
             and prefill_cache(growing_cache(config, 1, 1), 0, 0) is not None
         )
         common = math.gcd(*(len(request.keys) for request in requests))
-        return max(n for n in range(1, _SIDE_BY_SIDE + 1) if common % n == 0) if plain else 1
+        most = _SIDE_COLUMNS // max_new_tokens if plain else 1
+        return max((n for n in range(2, most + 1) if common % n == 0), default=1)
 
     def _prefill(self, requests: list[_Request], capacity: int, side: int) -> tuple[torch.Tensor, transformers.Cache]:
         """Read every prompt once: the logits (completions, vocabulary) that follow it and the cache, a row for every
