@@ -127,7 +127,7 @@ class EncoderConfig:
     pooling: Literal["first", "last", "mean"] | None = None
     """Token whose head outputs are taken; null is the first token of an encoder, the last of a decoder."""
     batch_tokens: int | None = None
-    """Tokens in one batch, padding included; null is 1024 in float32 and 4096 in bfloat16, best on a CPU."""
+    """Tokens in one batch, padding included; null is 1024 in float32 and 2048 in bfloat16, best on a CPU."""
     device: str = "cpu"
     """Torch device, such as cpu or cuda."""
 

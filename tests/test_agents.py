@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
+from stable_baselines3 import DQN
 
 from agents.checkpoint import load_arrays, save_arrays
 from agents.dqn import DQNAgent
@@ -52,6 +55,20 @@ def test_discounting_reaches_back_through_an_episode() -> None:
     agent.learn(1500)
     np.testing.assert_allclose(agent.q_values(first), 0.5, atol=0.05)
     np.testing.assert_allclose(agent.q_values(second), 1.0, atol=0.05)
+
+
+def test_gradient_steps_are_the_librarys_bit_by_bit() -> None:
+    ours, library = (DQNAgent(ARMS, ARMS, AgentConfig(gamma=0.9, target_update_interval=50), seed=0) for _ in range(2))
+    library.model.train = partial(DQN.train, library.model)
+    for agent in (ours, library):
+        rng = np.random.default_rng(0)
+        actions, rewards, done = rng.integers(0, ARMS, 99), rng.random(99), rng.random(99) < 0.5
+        agent.remember(bandit(rng, 99), actions, rewards, bandit(rng, 99), done)
+        agent.learn(120)
+    assert ours.learn(7) == library.learn(7)
+    stored = library.state_dict()
+    for name, array in ours.state_dict().items():
+        np.testing.assert_array_equal(array, stored[name], err_msg=name)
 
 
 def test_each_slot_tosses_its_own_coin() -> None:

@@ -146,6 +146,15 @@ def test_bfloat16_moves_cosines_little_and_has_its_own_fingerprint(minilm: Trans
     assert half.fingerprint != minilm.fingerprint
 
 
+@pytest.mark.parametrize("max_length", [None, 30])
+def test_bfloat16_reads_texts_of_any_length(max_length: int | None) -> None:
+    single, half = (TransformerEncoder.load(dtype=dtype, max_length=max_length) for dtype in ("float32", "bfloat16"))
+    words = ["A", "storm", "closed", "the", "old", "bridge", "near", "the", "harbour"]
+    texts = [" ".join((words * 5)[:n]) for n in range(1, 46)]
+    for some in [texts, *([text] for text in texts[20:32])]:
+        assert (single.encode_standard(some) * half.encode_standard(some)).sum(1).min() > 0.999
+
+
 def test_the_fingerprint_tells_layers_and_pooling_apart(minilm: TransformerEncoder) -> None:
     same, layer, pooling = (
         TransformerEncoder.load(**kwargs) for kwargs in ({"layer": 5}, {"layer": 2}, {"pooling": "mean"})

@@ -128,6 +128,18 @@ def test_a_text_does_not_depend_on_the_batch(folders: dict[str, Path], architect
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_samples_of_a_prompt_do_not_see_one_another(folders: dict[str, Path], architecture: str) -> None:
+    llm = TransformersLLM.load(folders[architecture])
+    prompts = some_prompts(4, seed=5)
+    asked, seeds = [*prompts, prompts[1]], [0, 1, 2, 3, 4]  # 20 samples of one prompt make 40 of another
+    together = llm.generate(asked, samples=20, temperature=1.5, seeds=seeds, max_new_tokens=12)
+    for i, prompt in enumerate(asked):
+        for count in (1, 7):
+            alone = llm.generate([prompt], samples=count, temperature=1.5, seeds=seeds[i], max_new_tokens=12)
+            assert alone == [together[i][:count]]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_greedy_decoding_is_the_librarys(folders: dict[str, Path], architecture: str) -> None:
     llm = TransformersLLM.load(folders[architecture])
     for prompt in some_prompts(4, seed=3):

@@ -81,7 +81,7 @@ class TransformerEncoder:
                 raise InputError(f"encoder.{option} is {given!r}; choose from {', '.join(get_args(Pooling))}")
         model.eval()
         if batch_tokens is None:
-            batch_tokens = 1024 if model.dtype == torch.float32 else 4096
+            batch_tokens = 1024 if model.dtype == torch.float32 else 2048
         if batch_tokens < 1:
             raise InputError(f"encoder.batch_tokens is {batch_tokens}; give 1 or more")
         config = model.config.get_text_config()
@@ -142,7 +142,7 @@ class TransformerEncoder:
         layer: whose attention heads to read, negative from the end; several give their heads side by side. pooling:
         which token's heads ("mean": of all), None is "first" for bidirectional attention and "last" for causal.
         batch_tokens: tokens in a batch, padding counted; None is 1024 in float32, which stays in a CPU's cache, and
-        4096 in 16 bits. dtype: of weights and arithmetic; vectors are float32 always. quantization: "nf4" for 4-bit
+        2048 in 16 bits. dtype: of weights and arithmetic; vectors are float32 always. quantization: "nf4" for 4-bit
         weights (needs bitsandbytes; see ``quantize_nf4``). max_length: tokens in a window; None is what the model's
         files state for sentences (256 for all-MiniLM-L6-v2, which has 512 positions), else its positions, 4096 at most.
         truncate: read only the first window of a longer text, as many published figures do.
@@ -289,13 +289,23 @@ class TransformerEncoder:
             for batch in length_batches([len(ids) for ids in windows], self.batch_tokens):
                 rows = [windows[i] for i in batch]
                 lengths = torch.tensor([len(ids) for ids in rows])
-                longest = len(rows[-1])
+                longest = self._width(len(rows[-1]))
                 # Padding is masked out, so which id pads makes no difference.
                 ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=device)
                 padded = len(rows[0]) < longest
                 mask = (torch.arange(longest) < lengths[:, None]).long().to(device) if padded else None
                 yield _Batch(ids, mask, lengths.to(device), owners[batch], shares[batch])
                 bar.update(len(rows))
+
+    def _width(self, longest: int) -> int:
+        """Columns of a batch whose longest row has so many tokens.
+
+        A CPU's fused attention in 16 bits takes keys 16 at a time and those left over one by one: many left over cost
+        more than padding that completes them.
+        """
+        missing = -longest % 16
+        complete = self.dtype != torch.float32 and missing <= 5
+        return min(longest + missing, self.max_length) if complete else longest
 
     def _windows(self, texts: Sequence[str]) -> tuple[list[list[int]], torch.Tensor, torch.Tensor]:
         """Token ids of all W windows, the text that each is from (W,), and its share of the text's mean (W,)."""

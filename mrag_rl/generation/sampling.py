@@ -34,6 +34,7 @@ def uniforms(keys: np.ndarray, step: int) -> np.ndarray:
 
 def sample_tokens(logits: torch.Tensor, temperature: float, keys: np.ndarray, step: int) -> torch.Tensor:
     """Tokens (B,) drawn from `softmax(logits / temperature)` of logits (B, vocabulary) float32."""
-    cumulated = torch.softmax(logits / temperature, dim=-1).cumsum(dim=-1)
+    tempered = logits if temperature == 1 else logits / temperature
+    cumulated = torch.softmax(tempered, dim=-1).cumsum_(dim=-1)
     drawn = torch.from_numpy(uniforms(keys, step)).to(logits.device)[:, None]
     return torch.searchsorted(cumulated, drawn * cumulated[:, -1:], right=True)[:, 0]

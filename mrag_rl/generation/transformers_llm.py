@@ -3,6 +3,7 @@
 import hashlib
 import inspect
 import json
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from mrag_rl.generation.sampling import row_key, sample_tokens
 
 _FINGERPRINTED = ("*.safetensors", "*.json", "*.model", "*.jinja", "*.txt")
 _PREFILL_TOKENS = 1536  # Prompt tokens in one forward pass on a CPU: what keeps its activations in the core's cache
+_SIDE_COLUMNS = 1024  # Most cache columns of one prompt's completions: each is compared, in vain, with the others'
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -44,8 +46,8 @@ class TransformersLLM:
     completion ends at the end-of-sequence token, and, for
     models without a chat template, at the first newline.
 
-    Speed comes from prompts sorted by length and batched to a token budget, one prefill for all samples of a prompt, a
-    cache that grows in place, logits of the last position only, and finished rows leaving the batch.
+    Speed comes from prompts sorted by length and batched to a token budget, a prompt read and kept once for all its
+    samples, a cache that grows in place, logits of the last position only, and finished rows leaving the batch.
 
     Attributes:
         fingerprint: sha256 over the weights, tokenizer and configuration files, precision and quantization.
@@ -238,16 +240,17 @@ class TransformersLLM:
         """The token ids of every completion (stop token included), request by request."""
         device = self.model.device
         width = max(len(request.tokens) for request in requests)
-        logits, cache = self._prefill(requests, width + max_new_tokens)
+        side = self._side_by_side(requests, max_new_tokens)
+        logits, cache = self._prefill(requests, width + side * max_new_tokens, side)
         keys = np.array([key for request in requests for key in request.keys], dtype=np.uint64)
-        rows = len(keys)
-        lengths = torch.tensor([len(request.tokens) for request in requests for _ in request.keys], device=device)
-        mask = (torch.arange(width + max_new_tokens, device=device) >= (width - lengths)[:, None]).long()
+        cells = len(keys)
+        lengths = torch.tensor([len(r.tokens) for r in requests for _ in r.keys[::side]], device=device)
+        mask = _mask(lengths, width, side, max_new_tokens)
 
-        out = torch.zeros((rows, max_new_tokens), dtype=torch.long, device=device)
-        counts = torch.full((rows,), max_new_tokens, device=device)
-        where = torch.arange(rows, device=device)  # The row of `out` that each row of the batch writes
-        alive = torch.ones(rows, dtype=torch.bool, device=device)
+        out = torch.zeros((cells, max_new_tokens), dtype=torch.long, device=device)
+        counts = torch.full((cells,), max_new_tokens, device=device)
+        where = torch.arange(cells, device=device)  # The row of `out` that each completion of the batch writes
+        alive = torch.ones(cells, dtype=torch.bool, device=device)
         for step in range(max_new_tokens):
             token = self._choose(logits, keys, step, temperature)
             out[where, step] = token
@@ -257,24 +260,46 @@ class TransformersLLM:
             if ended.any():
                 counts[where[ended]] = step + 1
                 alive &= ~ended
-                left = int(alive.sum())
+                busy = alive.view(-1, side).any(dim=1)
+                left = int(busy.sum())
                 if left == 0:
                     break
                 # Dropping rows copies the cache, so a batch waits until a tenth of it has finished.
-                if left <= 0.9 * len(alive):
+                if left <= 0.9 * len(busy):
                     keep = torch.arange(left, device=device)  # The last rows move into the places of finished ones
-                    keep[~alive[:left]] = left + alive[left:].nonzero()[:, 0]
+                    keep[~busy[:left]] = left + busy[left:].nonzero()[:, 0]
                     cache.reorder_cache(keep)  # type: ignore[arg-type]
-                    token, mask, lengths, where, alive = (x[keep] for x in (token, mask, lengths, where, alive))
-                    keys = keys[keep.cpu().numpy()]
+                    mask, lengths = mask[keep], lengths[keep]
+                    token, where, alive = (x.view(-1, side)[keep].flatten() for x in (token, where, alive))
+                    keys = keys.reshape(-1, side)[keep.cpu().numpy()].ravel()
             if step + 1 < max_new_tokens:
-                end = width + step + 1
-                logits = self._forward(token[:, None], mask[:, :end], (lengths + step)[:, None], cache)
+                positions = (lengths + step)[:, None].expand(-1, side)
+                seen = mask[..., : width + side * (step + 1)]
+                logits = self._forward(token.view(-1, side), seen, positions, cache, last=side)
         ids_out, counts_out = out.tolist(), counts.tolist()
         return [row[:count] for row, count in zip(ids_out, counts_out, strict=True)]
 
-    def _prefill(self, requests: list[_Request], capacity: int) -> tuple[torch.Tensor, transformers.Cache]:
-        """Read every prompt once: the logits (rows, vocabulary) that follow it and the cache, a row per completion."""
+    def _side_by_side(self, requests: list[_Request], max_new_tokens: int) -> int:
+        """How many completions of a prompt share a row of the batch, its prompt kept and read once for all of them.
+
+        They take a column of the cache each at every step, and a mask keeps them from seeing one another. 1 where the
+        model's own attention might differ from "all that the mask lets through, at the given positions".
+        """
+        config = self.model.config.get_text_config(decoder=True)
+        plain = (
+            "position_ids" in self._parameters
+            and config._attn_implementation == "sdpa"
+            and not getattr(config, "alibi", False)
+            and prefill_cache(growing_cache(config, 1, 1), 0, 0) is not None
+        )
+        common = math.gcd(*(len(request.keys) for request in requests))
+        most = _SIDE_COLUMNS // max_new_tokens if plain else 1
+        return max((n for n in range(2, most + 1) if common % n == 0), default=1)
+
+    def _prefill(self, requests: list[_Request], capacity: int, side: int) -> tuple[torch.Tensor, transformers.Cache]:
+        """Read every prompt once: the logits (completions, vocabulary) that follow it and the cache, a row for every
+        `side` completions.
+        """
         device = self.model.device
         width = max(len(request.tokens) for request in requests)
         cache = growing_cache(self.model.config, len(requests), capacity)
@@ -293,23 +318,43 @@ class TransformersLLM:
             row += len(part)
         repeats = torch.tensor([len(request.keys) for request in requests], device=device)
         source = torch.arange(len(requests), device=device).repeat_interleave(repeats)
-        if len(source) > len(requests):
-            cache.reorder_cache(source)  # type: ignore[arg-type]
+        if len(source) > side * len(requests):
+            cache.reorder_cache(source[::side])  # type: ignore[arg-type]
         return torch.cat(logits)[source], cache
 
     def _forward(
-        self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: transformers.Cache | None
+        self,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        positions: torch.Tensor,
+        cache: transformers.Cache | None,
+        last: int = 1,
     ) -> torch.Tensor:
-        """The logits (B, vocabulary) float32 that follow the last column of `ids` (B, L)."""
-        optional: dict[str, Any] = {"position_ids": positions, "logits_to_keep": 1}
+        """The logits (B * last, vocabulary) float32 that follow each of the `last` columns of `ids` (B, L)."""
+        optional: dict[str, Any] = {"position_ids": positions, "logits_to_keep": last}
         extra = {name: value for name, value in optional.items() if name in self._parameters}
         out = self.model(input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=True, **extra)
-        return out.logits[:, -1].float()
+        return out.logits[:, -last:].flatten(0, 1).float()
 
     def _choose(self, logits: torch.Tensor, keys: np.ndarray, step: int, temperature: float) -> torch.Tensor:
         if temperature == 0:
             return logits.argmax(dim=-1)
         return sample_tokens(logits, temperature, keys, step)
+
+
+def _mask(lengths: torch.Tensor, width: int, side: int, new: int) -> torch.Tensor:
+    """What rows may see of their left-padded prompt in `width` columns and of up to `new` steps of `side` columns.
+
+    (rows, columns) int64 for one completion a row; (rows, 1, side, columns) bool for several, each of which sees its
+    own column of every step.
+    """
+    steps = torch.arange(width + (new if side == 1 else 0), device=lengths.device)
+    prompt = steps >= (width - lengths)[:, None]
+    if side == 1:
+        return prompt.long()
+    own = torch.eye(side, dtype=torch.bool, device=lengths.device).repeat(1, new)
+    rows = len(lengths)
+    return torch.cat([prompt[:, None].expand(-1, side, -1), own.expand(rows, -1, -1)], dim=-1)[:, None]
 
 
 def _split(requests: list[_Request], tokens: int) -> list[list[_Request]]:
