@@ -80,6 +80,19 @@ def test_help_lists_every_setting_with_its_meaning(capsys: pytest.CaptureFixture
     assert "Units of the hidden layer" in text
 
 
+def test_pairs_of_ones_own_forgotten_are_asked_for_and_not_replaced_by_the_bundled_world(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ["--config", str(FOLDER / "pairs.yaml"), "--runs", str(tmp_path)]
+    with pytest.raises(InputError, match=r"^pairs\.jsonl: no such file; check data\.pairs"):
+        parse_train_arguments(given)
+    for part in ("database", "train", "dev", "test"):
+        (tmp_path / part).touch()
+        given += [f"--data.files.{part}", str(tmp_path / part)]
+    assert parse_train_arguments([*given, "--data.pairs", "null"]).config.data.files.given()
+
+
 def test_a_new_run_and_a_resumed_one(file: Path, tmp_path: Path) -> None:
     new = parse_train_arguments(["--config", str(file), "--runs", str(tmp_path), "--seed", "5"])
     assert (new.config.seed, new.runs, new.resume) == (5, tmp_path, None)
