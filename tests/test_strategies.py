@@ -415,6 +415,7 @@ def test_hnsw_of_a_small_corpus_ranks_as_exact_search(strategy: str) -> None:
         ("mrga", "did you mean mrag"),
         ("segment-mrag", "did you mean segment_mrag"),
         ("zzzz", "choose from standard, mrag, "),
+        ("standard,mrag", "names stand apart, without commas; choose from standard, mrag, "),
     ],
 )
 def test_an_unknown_strategy_names_the_nearest(name: str, hint: str) -> None:

@@ -382,6 +382,8 @@ def check_strategies(names: Sequence[str]) -> None:
         if name not in STRATEGIES:
             near = difflib.get_close_matches(name, STRATEGIES, n=1)
             hint = f"did you mean {near[0]}? " if near else ""
+            if "," in name:
+                hint = "names stand apart, without commas; "
             raise InputError(f"strategy {name!r} is unknown; {hint}choose from {', '.join(STRATEGIES)}")
 
 
