@@ -228,7 +228,8 @@ class TrainingConfig:
     rounds: int = 3
     """Passes over the training queries at most."""
     slots: int = 64
-    """Queries trained on at once; 1 is Algorithm 1 to the letter, with refinement.consolidate false."""
+    """Queries trained on at once; 1 is Algorithm 1 to the letter, with refinement.consolidate false and reward
+    equation_7."""
     selection_steps: int = 1
     """Partitions that Agent-S selects for a query, one after another."""
     patience: int = 2

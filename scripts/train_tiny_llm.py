@@ -72,7 +72,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--layers", type=int, default=4, help="decoder layers (%(default)s)")
     parser.add_argument("--vocabulary", type=int, default=3072, help="most tokens in the vocabulary (%(default)s)")
     parser.add_argument("--max-tokens", type=int, default=512, help="longer sequences are left out (%(default)s)")
-    parser.add_argument("--learning-rate", type=float, default=1.5e-3, help="peak, reached after 4%% of the steps")
+    parser.add_argument("--learning-rate", type=float, default=1.5e-3, help="peak, at 4%% of the steps (%(default)s)")
     parser.add_argument(
         "--precision",
         choices=("float32", "bfloat16"),
