@@ -18,6 +18,8 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--folder", type=Path, required=True, help="where the database goes")
 parser.add_argument("--pairs", type=Path)
 arguments = parser.parse_args()
+if arguments.folder.exists():
+    parser.error(f"{arguments.folder}: exists already; remove it or give another --folder")
 
 world = make_world("summarization", seed=0, database=100, train=1, dev=1, test=3)
 pairs = load_pairs(arguments.pairs) if arguments.pairs else world.database

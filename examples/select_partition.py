@@ -17,6 +17,8 @@ from mrag_rl.memory import MemoryDatabase
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--run", type=Path, default=Path("runs/quickstart"))
 run = parser.parse_args().run
+if not run.is_dir():
+    parser.error(f"{run}: no such run folder; make one with: make quickstart")
 
 texts = [pair.source for pair in load_pairs(run / "data" / "test.jsonl")][:5]
 selector = Selector.load(run / "selector")
