@@ -49,3 +49,20 @@ def test_multi_aspect_search() -> None:
 def test_every_example_says_how_to_run_it(path: Path) -> None:
     assert f"python -m examples.{path.stem}" in path.read_text(encoding="utf-8")
     assert f"def test_{path.stem}(" in Path(__file__).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("example", "option", "exists", "says"),
+    [
+        ("select_partition", "--run", False, "no such run folder; make one with: make quickstart"),
+        ("own_memory_database", "--folder", True, "exists already; remove it or give another --folder"),
+    ],
+)
+def test_a_folder_that_does_not_fit_is_one_line(
+    tmp_path: Path, example: str, option: str, exists: bool, says: str
+) -> None:
+    folder = tmp_path if exists else tmp_path / "nowhere"
+    command = [sys.executable, "-m", f"examples.{example}", option, str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == f"{example}.py: error: {folder}: {says}"
