@@ -3,10 +3,10 @@
     python -m benchmarks.retrieval_ablations [--documents D.jsonl --queries Q.jsonl] [--embeddings DIR]
 
 Layer (first, middle, last), pooling, vote rule, summed or single votes, importance (exact, sampled, none), number of
-heads kept, and the parts of `late_interaction`. Printed are weighted success ratios (2:1) at three documents fetched
-for each aspect, 32 at most: means over the numbers of aspects, for every other query (the development half) and for the
-rest, and their ratio to the strategy as it is. Vectors are kept in DIR and found again. Without files, the bundled
-articles are searched.
+heads kept, the parts of `late_interaction`, and how far words alone get (TF-IDF). Printed are weighted success ratios
+(2:1) at three documents fetched for each aspect, 32 at most: means over the numbers of aspects, for every other query
+(the development half) and for the rest, and their ratio to the strategy as it is. Vectors are kept in DIR and found
+again. Without files, the bundled articles are searched.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+from scipy.special import softmax
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from mrag_rl.data.multi_aspect import load_documents, load_queries
 from mrag_rl.data.world.articles import make_articles
@@ -26,7 +28,9 @@ from mrag_rl.evaluation.retrieval import EmbeddingStore
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
 from mrag_rl.retrieval import strategies
 from mrag_rl.retrieval.importance import importance_scores, sampled_importance_scores
+from mrag_rl.retrieval.segments import split_all
 from mrag_rl.retrieval.strategies import EncodedQueries, MultiAspectRetriever, Parts
+from mrag_rl.retrieval.voting import top
 
 FETCH = 32
 
@@ -68,8 +72,11 @@ def main() -> None:
         )
 
     def scores(retriever: MultiAspectRetriever, asked: EncodedQueries, strategy: str) -> np.ndarray:
+        return success(retriever.rank(asked, strategy, FETCH).indices)
+
+    def success(ranking: np.ndarray) -> np.ndarray:
         """Development half, other half: (2,)."""
-        values = weighted_success(success_ratios(retriever.rank(asked, strategy, FETCH).indices, relevant, categories))
+        values = weighted_success(success_ratios(ranking, relevant, categories))
         at = values[np.arange(len(queries)), np.minimum(3 * aspects, values.shape[1]) - 1]
         means = [[at[(aspects == n) & half].mean() for n in np.unique(aspects)] for half in (development, ~development)]
         return np.array([np.mean(half) for half in means])
@@ -187,6 +194,25 @@ def main() -> None:
         f"temperature {value:g}": lambda value=value: late(TEMPERATURE=value) for value in (0.01, 0.02, 0.04, 0.06)
     }
     table("late_interaction: its parts", rows)
+
+    words = TfidfVectorizer(sublinear_tf=True, stop_words="english")
+    texts = words.fit_transform([document.text for document in documents]).T
+    pieces, owners = split_all([query.text for query in queries])
+    by_query = (words.transform([query.text for query in queries]) @ texts).toarray()
+    by_sentence = (words.transform(pieces) @ texts).toarray()
+
+    def votes(temperature: float) -> np.ndarray:
+        summed = np.zeros_like(by_query)
+        np.add.at(summed, owners, softmax(by_sentence / temperature, axis=1))
+        return summed
+
+    rows = {"late_interaction": lambda: on(last, "late_interaction")}
+    rows["TF-IDF, the whole query"] = lambda: success(top(by_query, FETCH).indices)
+    rows |= {
+        f"TF-IDF, sentences, temperature {value:g}": lambda value=value: success(top(votes(value), FETCH).indices)
+        for value in (0.01, 0.02, 0.03, 0.05)
+    }
+    table("words alone", rows)
 
 
 def _seconds(work: Callable[[], object], repeats: int = 5) -> float:
