@@ -85,6 +85,8 @@ def evaluate_multihop(
     """
     if strategies is None:
         strategies = STRATEGIES if llm is None else (*STRATEGIES, *QUESTIONS)
+    if not strategies:
+        raise InputError("--strategies names none; name one or more, or leave it out")
     check_strategies(strategies)
     for option, value in (("--fetch", fetch), ("--passages", passages)):
         if value < 1:
