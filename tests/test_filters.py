@@ -263,6 +263,7 @@ def test_no_value_and_no_field_is_part_of_the_sql(condition: Any) -> None:
 REFUSED: list[tuple[Any, str]] = [
     ({"author": "x"}, "filter: unknown field 'author'"),
     ({"$and": [{"source": "a"}, {"author": "x"}]}, "filter at $and[1]: unknown field 'author'"),
+    ({"$and": [{"source": "a"}, {"": "x"}]}, "filter at $and[1]: unknown field ''"),
     ({"$and": [{"source": "a"}, {"source": {"$like": "x"}}]}, "filter at $and[1].source: unknown operator '$like'"),
     ({"$and": [{"source": "a"}, {"source": {"$in": ["a", 7]}}]}, "filter at $and[1].source.$in[1]: 7 is not a string"),
     ({"$or": [{"$and": [{"day": {"$gt": "soon"}}]}]}, "filter at $or[0].$and[0].day.$gt: 'soon' is no date"),
@@ -346,7 +347,8 @@ NO_DATES = [
     "2023-10",
     "February 30, 2023", "Monday, October 4, 2023", "20231004", "1696453917", "October 4, 23", "32 October 2023",
     "2023-10-04x", "x2023-10-04", "2023-10-04; DROP TABLE", "2023-10-04\n2023-10-05", "0000-01-01", "2023-10-04T25:00",
-    "Octobre 4, 2023", "2023-10-04 to 2023-10-05", "４ October 2023" * 9,
+    "Octobre 4, 2023", "2023-10-04 to 2023-10-05", "Auguſt 4, 2023", "aprıl 4, 2023",
+    "٢٠٢٣-١٠-٠٤", "４ October 2023" * 9,
 ]  # fmt: skip
 
 

@@ -207,8 +207,11 @@ def _type_of(value: Any) -> str:
         return "boolean"
     if isinstance(value, str):
         return "string"
-    if isinstance(value, (int, float)) and math.isfinite(value):
-        return "number"
+    if isinstance(value, (int, float)):
+        try:
+            return "number" if math.isfinite(value) else "other"
+        except OverflowError:  # a whole number beyond all floats
+            return "other"
     return "other"
 
 
@@ -228,6 +231,7 @@ def _field_of(where: str, name: str, entry: Mapping[str, Any]) -> Field:
     for value in values:
         day = parse_date(value) if kind == "date" and isinstance(value, str) else None
         if day is None and (kind == "date" or _type_of(value) != kind):
-            raise InputError(f"{where}: field {name!r}: {value!r} is not a {kind}; mend it or change the field's type")
+            shown = repr(value)[:80]
+            raise InputError(f"{where}: field {name!r}: {shown} is not a {kind}; mend it or change the field's type")
         found[value if day is None else day] = 1
     return Field(name, kind, found, form)
