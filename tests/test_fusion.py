@@ -288,7 +288,7 @@ def test_the_query_prompt_shows_as_many_queries_as_it_wants() -> None:
 
 def test_the_answer_prompt_names_sources_and_sets_the_question_first() -> None:
     passages = [
-        Document("1", "It\nwon.", "Cup", metadata={"source": "The Verge", "published_at": "May 2, 2023", "x": 1}),
+        Document("1", "It\nwon.", "\nCup\n", metadata={"source": "The Verge", "published_at": "May 2, 2023", "x": 1}),
         Document("2", "It lost."),
     ]
     assert render(answer_prompt("Who won?", passages, ["winner", "cup final"])) == (
