@@ -14,7 +14,7 @@ from typing import Any, cast
 from mrag_rl.data.records import Document
 from mrag_rl.errors import InputError
 from mrag_rl.filters.dates import parse_date
-from mrag_rl.filters.language import EVERYTHING, FIELD_TYPES, And, FieldType, Filter, Or, Value
+from mrag_rl.filters.language import EVERYTHING, FIELD_TYPES, And, FieldType, Filter, Or, Value, conditions
 from mrag_rl.filters.names import aliases, key
 from mrag_rl.io import StrPath, read_json
 
@@ -194,6 +194,17 @@ class FieldVocabulary:
         if len(known) > 1 and given.operator in ("$eq", "$ne"):
             return replace(given, operator="$in" if given.operator == "$eq" else "$nin", values=tuple(known))
         return replace(given, values=tuple(known))
+
+
+def other_forms(given: Filter, vocabulary: FieldVocabulary) -> list[str]:
+    """Values of a filter that are compared exactly and so find nothing, where the corpus has them in another form."""
+    return [
+        f"{condition.field}: the corpus writes {value!r} as {', '.join(map(repr, known))}; values are compared exactly"
+        for condition in conditions(given)
+        if condition.operator in _COMPARED_WITH_VALUES
+        for value in condition.values
+        if value not in (known := vocabulary[condition.field].known(value)) and known
+    ]
 
 
 def document_metadata(document: Document) -> dict[str, Any]:
