@@ -487,6 +487,7 @@ def test_bad_input_ends_in_one_line_and_writes_nothing(tmp_path: Path, capsys: p
         ({"relevant": ["a"], "answer": 3}, "query 'q': \"answer\" is no string"),
         ({"relevant": ["a"], "filter": {"sauce": "x"}}, "query 'q': filter: unknown field 'sauce'"),
         ({}, 'no query has evidence; give "relevant"'),
+        ({"relevant": ["a"], "facts": ["A"], "question_type": "null"}, 'no query has evidence; give "relevant"'),
     ):
         write_jsonl(tmp_path / "d.jsonl", [asdict(document)])
         write_jsonl(tmp_path / "q.jsonl", [{"id": "q", "text": "What?", **change}])
