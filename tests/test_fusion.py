@@ -109,6 +109,7 @@ def test_an_original_that_weighs_more_wins() -> None:
         ({"k": 0.0}, "k is 0.0; give a number above 0"),
         ({"k": float("nan")}, "k is nan"),
         ({"weights": np.array([1.0, -1.0])}, "a weight is below 0"),
+        ({"weights": np.ones(7)}, "weights of shape \\(7,\\) for"),
         ({"weights": np.array([1.0, np.inf])}, "not finite"),
         ({"fetch": 0}, "fetch is 0"),
     ],
