@@ -279,13 +279,14 @@ class RuleExtractor:
                 elif is_range:
                     dropped.append(f"{text[listed[0].start : mention.end]!r} names no one day")
                 else:
-                    exact |= dict.fromkeys(date.day for date in listed)
+                    side = excluded if _negated_day(text, listed[0], dates[:index], excluded) else exact
+                    side.update(dict.fromkeys(date.day for date in listed))
                 index += 1
                 continue
             bound = _BEFORE.search(before) or _AFTER.match(text, mention.end)
             if bound and bound.lastgroup:
                 bounds.append((_OF_GROUP[bound.lastgroup], mention.day))
-            elif _NEGATION.search(before):
+            elif _negated_day(text, mention, dates[:index], excluded):
                 excluded[mention.day] = None
             else:
                 exact[mention.day] = None
@@ -330,6 +331,16 @@ class RuleExtractor:
 _OF_GROUP: dict[str, Operator] = {"lt": "$lt", "lte": "$lte", "gt": "$gt", "gte": "$gte"}
 
 
+def _negated_day(
+    text: str, mention: DateMention, earlier: Sequence[DateMention], excluded: dict[dt.date, None]
+) -> bool:
+    """Whether a day is excluded: by the words before it, or as the next of an excluded list."""
+    if _NEGATION.search(text[max(0, mention.start - _LOOK_BACK) : mention.start]):
+        return True
+    last = earlier[-1] if earlier else None
+    return last is not None and last.day in excluded and bool(_LIST.fullmatch(text[last.end : mention.start]))
+
+
 def _shared_year(text: str, mention: DateMention) -> tuple[DateMention, bool] | None:
     """The day written before a date that leaves its year to it, and whether the two are the ends of a range."""
     start = max(0, mention.start - _LOOK_BACK)
@@ -341,16 +352,17 @@ def _shared_year(text: str, mention: DateMention) -> tuple[DateMention, bool] | 
     if name is None and not text[mention.start].isdigit():
         return None  # "on 4 and October 6, 2023"
     month = mention.day.month if name is None else month_number(name)
-    later = (month, number) > (mention.day.month, mention.day.day)  # "December 20 to January 5, 2024"
-    try:
-        day = dt.date(mention.day.year - later, month, number)
+    if month == mention.day.month and number >= mention.day.day:
+        return None
+    try:  # "December 20 to January 5, 2024"
+        day = dt.date(mention.day.year - (month > mention.day.month), month, number)
     except ValueError:
         return None
     word = (match["word"] or "").lower()
     is_range = bool(match["dash"]) or word not in ("", "and", "or")
     if word == "and":
         is_range = match[0].lower().startswith("between") or bool(_BETWEEN.search(text[start : match.start()]))
-    return DateMention(day, match.start(), mention.end), is_range
+    return DateMention(day, match.start("day3") if name is None else match.start(), mention.end), is_range
 
 
 def _values(days: dict[dt.date, None]) -> tuple[Value, ...]:
