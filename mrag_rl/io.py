@@ -31,6 +31,7 @@ _MENDS = {
     errno.EACCES: "permission denied; make the folder writable or choose another one",
     errno.EPERM: "operation not permitted; make the folder writable or choose another one",
 }
+_TOO_MUCH = "JSON nested too deep, or a number of thousands of digits"
 
 
 def describe_os_error(error: OSError, path: StrPath | None = None) -> InputError:
@@ -80,6 +81,8 @@ def read_json(path: StrPath) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{os.fspath(path)}:{error.lineno}: not valid JSON ({error.msg}); mend that line") from error
+    except (RecursionError, ValueError) as error:
+        raise InputError(f"{os.fspath(path)}: {_TOO_MUCH}; make it smaller") from error
 
 
 def write_jsonl(path: StrPath, objects: Iterable[Any]) -> None:
@@ -102,6 +105,8 @@ def read_jsonl(path: StrPath) -> list[tuple[int, Any]]:
         except json.JSONDecodeError as error:
             problem = f"not valid JSON ({error.msg} at column {error.colno})"
             raise InputError(f"{os.fspath(path)}:{number}: {problem}; write one JSON object on each line") from error
+        except (RecursionError, ValueError) as error:
+            raise InputError(f"{os.fspath(path)}:{number}: {_TOO_MUCH}; make it smaller") from error
     return rows
 
 

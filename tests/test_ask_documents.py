@@ -96,6 +96,14 @@ def test_the_filter_read_set_and_switched_off(folder: Path, capsys: pytest.Captu
     assert found["passages"] == [] and found["filter"] == {"source": {"$eq": "Nobody"}}
     assert "source: the corpus has no 'Nobody'" in found["notes"]
     assert "nothing may be read under the filter that was given" in found["notes"]
+    assert ask(folder, "--json", "--filter", json.dumps({"source": SOURCE.lower()})) == 0
+    (note, *_) = answer(capsys)["notes"]
+    assert note == f"source: the corpus writes {SOURCE.lower()!r} as {SOURCE!r}; values are compared exactly"
+
+
+def test_as_many_passages_as_wanted_are_found(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(folder, "--json", "--no-filter", "--passages", "25") == 0
+    assert len(answer(capsys)["passages"]) == 25
 
 
 def test_categories_that_may_be_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

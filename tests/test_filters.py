@@ -17,13 +17,17 @@ import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mrag_rl.data.chunks import Chunk
 from mrag_rl.data.records import TextPair
+from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.filters import EVERYTHING, And, Condition, Field, FieldVocabulary, Or, matches, parse_filter, to_json
 from mrag_rl.filters.dates import find_dates, parse_date
 from mrag_rl.filters.language import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES
 from mrag_rl.filters.sql import lay_out, where
 from mrag_rl.memory.store import RecordStore
+from mrag_rl.retrieval.filtered import FilteredRetriever
+from mrag_rl.retrieval.strategies import MultiAspectRetriever
 
 VOCABULARY = FieldVocabulary(
     {
@@ -111,7 +115,25 @@ def by_store(records: Mapping[str, Mapping[str, Any]], tmp_path: Path) -> Callab
     return lambda condition: [names[memory] for memory in store.matching(condition)]
 
 
-@pytest.mark.parametrize("store", [by_reading, by_store])
+def by_chunks(records: Mapping[str, Mapping[str, Any]], tmp_path: Path) -> Callable[[Any], list[str]]:
+    """Each record the metadata of a document's two chunks."""
+    chunks = [
+        Chunk(f"{name}#{number}", "text", metadata=metadata, document=name)
+        for name, metadata in records.items()
+        for number in range(2)
+    ]
+    vectors = np.ones((len(chunks), 4), np.float32)
+    library = FilteredRetriever(MultiAspectRetriever(Embeddings(vectors, vectors[:, None])), chunks)
+
+    def find(condition: Any) -> list[str]:
+        (passing,) = library.passing([condition])
+        assert (passing[::2] == passing[1::2]).all()
+        return [chunk.document for chunk, passes in zip(chunks[::2], passing[::2], strict=True) if passes]
+
+    return find
+
+
+@pytest.mark.parametrize("store", [by_reading, by_store, by_chunks])
 def test_every_store_has_the_same_meaning(store: Callable[..., Any], tmp_path: Path) -> None:
     find = store(RECORDS, tmp_path)
     for written, names in MEANING:
@@ -263,6 +285,7 @@ def test_no_value_and_no_field_is_part_of_the_sql(condition: Any) -> None:
 REFUSED: list[tuple[Any, str]] = [
     ({"author": "x"}, "filter: unknown field 'author'"),
     ({"$and": [{"source": "a"}, {"author": "x"}]}, "filter at $and[1]: unknown field 'author'"),
+    ({"$and": [{"source": "a"}, {"": "x"}]}, "filter at $and[1]: unknown field ''"),
     ({"$and": [{"source": "a"}, {"source": {"$like": "x"}}]}, "filter at $and[1].source: unknown operator '$like'"),
     ({"$and": [{"source": "a"}, {"source": {"$in": ["a", 7]}}]}, "filter at $and[1].source.$in[1]: 7 is not a string"),
     ({"$or": [{"$and": [{"day": {"$gt": "soon"}}]}]}, "filter at $or[0].$and[0].day.$gt: 'soon' is no date"),
@@ -346,7 +369,8 @@ NO_DATES = [
     "2023-10",
     "February 30, 2023", "Monday, October 4, 2023", "20231004", "1696453917", "October 4, 23", "32 October 2023",
     "2023-10-04x", "x2023-10-04", "2023-10-04; DROP TABLE", "2023-10-04\n2023-10-05", "0000-01-01", "2023-10-04T25:00",
-    "Octobre 4, 2023", "2023-10-04 to 2023-10-05", "４ October 2023" * 9,
+    "Octobre 4, 2023", "2023-10-04 to 2023-10-05", "Auguſt 4, 2023", "aprıl 4, 2023",
+    "٢٠٢٣-١٠-٠٤", "４ October 2023" * 9,
 ]  # fmt: skip
 
 

@@ -109,6 +109,7 @@ def test_an_original_that_weighs_more_wins() -> None:
         ({"k": 0.0}, "k is 0.0; give a number above 0"),
         ({"k": float("nan")}, "k is nan"),
         ({"weights": np.array([1.0, -1.0])}, "a weight is below 0"),
+        ({"weights": np.ones(7)}, "weights of shape \\(7,\\) for"),
         ({"weights": np.array([1.0, np.inf])}, "not finite"),
         ({"fetch": 0}, "fetch is 0"),
     ],
@@ -288,7 +289,7 @@ def test_the_query_prompt_shows_as_many_queries_as_it_wants() -> None:
 
 def test_the_answer_prompt_names_sources_and_sets_the_question_first() -> None:
     passages = [
-        Document("1", "It\nwon.", "Cup", metadata={"source": "The Verge", "published_at": "May 2, 2023", "x": 1}),
+        Document("1", "It\nwon.", "\nCup\n", metadata={"source": "The Verge", "published_at": "May 2, 2023", "x": 1}),
         Document("2", "It lost."),
     ]
     assert render(answer_prompt("Who won?", passages, ["winner", "cup final"])) == (

@@ -47,6 +47,15 @@ def test_broken_json_is_named_by_its_line(tmp_path: Path) -> None:
         io.read_jsonl(path)
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, "1" * 5_000])
+def test_json_that_python_cannot_hold_is_named_too(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.jsonl").write_text(text)
+    with pytest.raises(InputError, match=r"a\.jsonl:1: JSON nested too deep"):
+        io.read_jsonl(tmp_path / "a.jsonl")
+    with pytest.raises(InputError, match=r"a\.jsonl: JSON nested too deep"):
+        io.read_json(tmp_path / "a.jsonl")
+
+
 def test_jsonl_keeps_line_numbers_and_unusual_line_separators(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     io.write_jsonl(path, [{"a": "x\u2028y"}, [1]])

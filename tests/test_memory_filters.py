@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import evaluate
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
+from mrag_rl.errors import InputError
 from mrag_rl.filters import EVERYTHING, Filter, matches, parse_filter
 from mrag_rl.generation.llm import Usage
 from mrag_rl.generation.prompts import Prompt
@@ -153,6 +154,28 @@ def test_a_filter_on_labels_is_the_categories_it_names(tmp_path: Path) -> None:
             assert [name for name, may in zip(database.names, allowed, strict=True) if may] == [
                 name for name in database.names if name in wanted
             ]
+
+
+def test_a_mask_of_partitions_is_no_list_of_ids(database: MemoryDatabase) -> None:
+    queries = vectors(30, 5)
+    for chosen in range(database.partitions):
+        mask = np.arange(database.partitions) == chosen
+        by_mask, by_id = (database.retrieve(queries, None, k=4, allowed=given) for given in (mask, [chosen]))
+        assert by_mask.indices.tolist() == by_id.indices.tolist()
+        states = [database.states(queries, allowed=given) for given in (mask, [chosen])]
+        assert np.array_equal(*states)
+    nothing = database.retrieve(queries, None, allowed=np.zeros(database.partitions, dtype=bool))
+    assert (nothing.indices == -1).all()
+    with pytest.raises(InputError, match="give a mask of"):
+        database.retrieve(queries, None, allowed=np.ones(database.partitions + 1, dtype=bool))
+
+
+@pytest.mark.parametrize("within", [np.ones(COUNT + 1, dtype=bool), np.array([3, 5]), np.ones((COUNT, 1), dtype=bool)])
+def test_memories_within_are_one_boolean_each(database: MemoryDatabase, within: np.ndarray) -> None:
+    with pytest.raises(InputError, match="one a memory"):
+        database.retrieve(vectors(30, 1), None, within=within)
+    with pytest.raises(InputError, match="one a memory"):
+        database.count_in_partitions(within)
 
 
 def ask(run: Path, *arguments: str) -> int:

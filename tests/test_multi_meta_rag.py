@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -146,6 +146,9 @@ def test_readable_wants_both_and_names_what_does_not_exist() -> None:
     assert [chunks()[i].document for i in np.flatnonzero(mask)] == [first.document] * int(mask.sum()) and mask.any()
     with pytest.raises(InputError, match="allowed category 'sports' does not exist"):
         library().readable(categories=["sports"])
+    with pytest.raises(InputError, match="'sport' is one category; give a list of them"):
+        library().readable(categories="sport")
+    assert library().readable(iter([first.document])).tolist() == library().readable([first.document]).tolist()  # type: ignore
     with pytest.raises(InputError, match="allowed document 'x' does not exist"):
         library().readable(documents=[first.document, "x"])
 
@@ -256,6 +259,15 @@ def test_the_system_reranks_what_it_fetched_and_reads_sentences_where_a_strategy
     scores = model.scores([(question, rag.library.chunks[i].text) for i in found])
     best = [rag.library.chunks[i] for i in found[np.argsort(-scores, kind="stable")[:6]]]
     assert list(answer.passages) == best
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [({"passages": 0}, "passages is 0"), ({"fetch": -1}, "fetch is -1"), ({"strategy": "best"}, "'best' is unknown")],
+)
+def test_settings_that_cannot_be_are_refused_at_once(system: MultiMetaRAG, settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        replace(system, **settings)
 
 
 class Dropping:
@@ -475,6 +487,7 @@ def test_bad_input_ends_in_one_line_and_writes_nothing(tmp_path: Path, capsys: p
         ({"relevant": ["a"], "answer": 3}, "query 'q': \"answer\" is no string"),
         ({"relevant": ["a"], "filter": {"sauce": "x"}}, "query 'q': filter: unknown field 'sauce'"),
         ({}, 'no query has evidence; give "relevant"'),
+        ({"relevant": ["a"], "facts": ["A"], "question_type": "null"}, 'no query has evidence; give "relevant"'),
     ):
         write_jsonl(tmp_path / "d.jsonl", [asdict(document)])
         write_jsonl(tmp_path / "q.jsonl", [{"id": "q", "text": "What?", **change}])
@@ -487,6 +500,7 @@ def test_bad_input_ends_in_one_line_and_writes_nothing(tmp_path: Path, capsys: p
         (["--strategies", "fusion"], "strategy fusion needs generated questions; name a language model"),
         (["--fetsh", "3"], "unknown option --fetsh; did you mean --fetch?"),
         (["--strategies", "standrad"], "did you mean standard?"),
+        (["--strategies", "[]"], "--strategies names none"),
         (["--fetch", "0"], "--fetch is 0; give 1 or more"),
         (["--passages", "0"], "--passages is 0; give 1 or more"),
         (["--chunk-overlap", "256"], "chunks that overlap by 256 of 256 tokens"),

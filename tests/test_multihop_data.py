@@ -68,6 +68,14 @@ def test_the_files_become_documents_and_queries(tmp_path: Path) -> None:
     assert queries[1] == Query("1", "A comparison question?", ("1",), (), facts)
 
 
+def test_a_null_question_has_no_evidence_whatever_it_lists(tmp_path: Path) -> None:
+    asked = question("null", 0)
+    assert asked["evidence_list"]
+    corpus, questions = write(tmp_path, CORPUS, [asked])
+    (query,) = load_questions(questions, load_articles(corpus))
+    assert query.relevant == () and query.metadata["facts"] == []
+
+
 def test_evidence_finds_its_article_by_title_where_the_url_is_another(tmp_path: Path) -> None:
     asked = question("inference", 0)
     asked["evidence_list"] = [evidence(1, url="https://example.org/moved")]

@@ -205,5 +205,11 @@ def test_bad_input_is_named(fusion: RAGFusion) -> None:
         fusion.answer(["Who?", " "])
     with pytest.raises(InputError, match="would fuse twice"):
         RAGFusion(replace(fusion.rag, strategy="fusion"))
-    with pytest.raises(InputError, match="a weight is below 0"):
-        over(fusion, None, original_weight=-1.0).answer(QUESTIONS)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"original_weight": -1.0}, "a weight is below 0"),
+        ({"k": 0.0}, "k is 0.0; give a number above 0"),
+        ({"first_rank": 2}, "first_rank is 2"),
+    ]
+    for settings, says in wrong:
+        with pytest.raises(InputError, match=says):
+            over(fusion, None, **settings)

@@ -54,7 +54,8 @@ def load_questions(path: StrPath, articles: Sequence[Document]) -> list[Query]:
 
     Ids are "0", "1", ... in file order. `relevant`: the articles of the evidence, found by `url` or else by `title`.
     metadata: "answer", "question_type" (one of `mrag_rl.metrics.answers.QUESTION_TYPES`) and "facts", the evidence's
-    sentences. A null question has neither relevant articles nor facts.
+    sentences. A null question has neither relevant articles nor facts, whatever its list says: the script does not
+    score its retrieval.
 
     Raises InputError: broken or missing values, an unknown type, evidence without its article, a question that is not
     null and has no evidence.
@@ -69,7 +70,7 @@ def load_questions(path: StrPath, articles: Sequence[Document]) -> list[Query]:
         if kind not in _TYPES:
             raise question.error("question_type", f"{kind!r} is unknown; it is one of {', '.join(_TYPES)}")
         facts, relevant = [], []
-        for evidence in question.entries("evidence_list"):
+        for evidence in question.entries("evidence_list") if kind != "null_query" else ():
             facts.append(evidence.text("fact"))
             url, title = evidence.text("url"), evidence.text("title")
             found = ids.get(("url", url)) or ids.get(("title", title))

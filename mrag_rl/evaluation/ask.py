@@ -19,6 +19,7 @@ from mrag_rl.evaluation.run_folder import (
     with_cache,
 )
 from mrag_rl.filters.language import parse_filter, to_json
+from mrag_rl.filters.vocabulary import other_forms
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.systems import Writer
 
@@ -110,6 +111,7 @@ def _under_filter(
     within = database.matching(parsed)
     # Values that no memory has are told, but stay in the filter: without them it would let more through.
     _, notes = vocabulary.keep_known(parsed)
+    notes += other_forms(parsed, vocabulary)
     if not within.any():
         notes.append("no memory passes the filter; nothing is read")
     elif not (database.count_in_partitions(within)[mask] > 0).any():

@@ -17,9 +17,9 @@ from mrag_rl.errors import InputError
 from mrag_rl.evaluation.retrieval import EmbeddingStore
 from mrag_rl.filters.language import EVERYTHING, Filter, parse_filter, to_json
 from mrag_rl.filters.rules import RuleExtractor
-from mrag_rl.filters.vocabulary import FieldVocabulary
+from mrag_rl.filters.vocabulary import FieldVocabulary, other_forms
 from mrag_rl.generation.llm import LLM
-from mrag_rl.retrieval.filtered import FilteredRetriever
+from mrag_rl.retrieval.filtered import FETCH, FilteredRetriever
 from mrag_rl.retrieval.fusion import QUERIES
 from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, MultiAspectRetriever, Parts
@@ -81,6 +81,7 @@ def answer_from_documents(
     if condition is not None:
         filters = [parse_filter(condition, vocabulary)]
         _, notes = vocabulary.keep_known(filters[0])
+        notes += other_forms(filters[0], vocabulary)
     elif not filtered:
         filters = [EVERYTHING]
     chunks = split_documents(loaded, encoder.tokenizer)
@@ -88,7 +89,7 @@ def answer_from_documents(
     library = FilteredRetriever(MultiAspectRetriever(whole, sentences), chunks)
     rag = MultiMetaRAG(
         llm, encoder, library, RuleExtractor(vocabulary),
-        strategy=strategy, passages=passages, reranker=reranker, prefix=prefix,
+        strategy=strategy, fetch=max(FETCH, passages), passages=passages, reranker=reranker, prefix=prefix,
     )  # fmt: skip
     (answer,) = RAGFusion(rag, generated=generated, original_weight=original_weight).answer(
         [text], queries=None if queries is None else [queries], filters=filters, categories=allowed

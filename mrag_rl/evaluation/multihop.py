@@ -85,6 +85,8 @@ def evaluate_multihop(
     """
     if strategies is None:
         strategies = STRATEGIES if llm is None else (*STRATEGIES, *QUESTIONS)
+    if not strategies:
+        raise InputError("--strategies names none; name one or more, or leave it out")
     check_strategies(strategies)
     for option, value in (("--fetch", fetch), ("--passages", passages)):
         if value < 1:
@@ -316,8 +318,15 @@ class _Judge:
         place = {document.id: row for row, document in enumerate(documents)}
         self._document = np.array([place[chunk.document] for chunk in chunks])
         self._texts = [chunk.text for chunk in chunks]
-        self._relevant = [[place[name] for name in query.relevant] for query in queries]
-        self._facts = [list(query.metadata.get("facts", ())) for query in queries]
+        scored = [_type(query) != "null" for query in queries]
+        self._relevant = [
+            [place[name] for name in query.relevant] if counts else []
+            for query, counts in zip(queries, scored, strict=True)
+        ]
+        self._facts = [
+            list(query.metadata.get("facts", ())) if counts else []
+            for query, counts in zip(queries, scored, strict=True)
+        ]
         if not any(self._relevant) and not any(self._facts):
             raise InputError('no query has evidence; give "relevant" (document ids), "facts" (sentences), or both')
         self._resamples = resamples

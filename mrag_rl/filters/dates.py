@@ -23,23 +23,25 @@ _NUMBER_OF = {name: number for number, name in enumerate(_MONTHS, start=1)}
 _NUMBER_OF |= {name[:3]: number for name, number in _NUMBER_OF.items()} | {"sept": 9}
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
-_MONTH = rf"(?:{'|'.join(_MONTHS)}|(?:{'|'.join(name[:3] for name in _MONTHS)}|sept)\b\.?)"
-_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
-_ZONE = r"(?:Z|UTC|GMT|[A-Z]{2,4}T|[+-]\d{2}(?::?\d{2})?)"
-_HOUR = r"(?:[01]?\d|2[0-3])"
-_CLOCK = rf"(?:{_HOUR}:[0-5]\d(?::[0-5]\d(?:\.\d{{1,9}})?)?(?:\s?[ap]\.?m\b\.?)?|{_HOUR}\s?[ap]\.?m\b\.?)"
+# (?a:...): without it IGNORECASE takes letters such as the long s for English ones.
+_MONTH = rf"(?a:{'|'.join(_MONTHS)}|(?:{'|'.join(name[:3] for name in _MONTHS)}|sept)\b\.?)"
+_DAY = r"[0-9]{1,2}(?:st|nd|rd|th)?"
+_ZONE = r"(?:Z|UTC|GMT|[A-Z]{2,4}T|[+-][0-9]{2}(?::?[0-9]{2})?)"
+_HOUR = r"(?:[01]?[0-9]|2[0-3])"
+_CLOCK = rf"(?:{_HOUR}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{{1,9}})?)?(?:\s?[ap]\.?m\b\.?)?|{_HOUR}\s?[ap]\.?m\b\.?)"
 _TIME = rf"(?:(?:T|,?\s+at\s+|,?\s+){_CLOCK}(?:\s?{_ZONE}\b)?)?"
 _PATTERN = (
     r"(?<![\w./-])"
-    rf"(?:(?P<weekday>(?:{'|'.join(_WEEKDAYS)}|(?:{'|'.join(name[:3] for name in _WEEKDAYS)}|tues|thurs)\b\.?)),?\s+)?"
+    r"(?:(?<!the\s)"  # The Sun is a newspaper
+    rf"(?P<weekday>(?a:{'|'.join(_WEEKDAYS)}|(?:{'|'.join(name[:3] for name in _WEEKDAYS)}|tues|thurs)\b\.?)),?\s+)?"
     r"(?:"
-    r"(?P<y1>\d{4})(?P<separator>[-/])(?P<m1>\d{1,2})(?P=separator)(?P<d1>\d{1,2})"
-    rf"|(?P<m2>{_MONTH})\s+(?P<d2>{_DAY})(?:\s*,\s*|\s+)(?P<y2>\d{{4}})"
-    rf"|(?:the\s+)?(?P<d3>{_DAY})(?:\s+of)?[\s-]+(?P<m3>{_MONTH}),?[\s-]+(?P<y3>\d{{4}})"
-    r"|(?P<d4>\d{1,2})\.(?P<m4>\d{1,2})\.(?P<y4>\d{4})"
-    r"|(?P<a5>\d{1,2})/(?P<b5>\d{1,2})/(?P<y5>\d{4})"
+    r"(?P<y1>[0-9]{4})(?P<separator>[-/])(?P<m1>[0-9]{1,2})(?P=separator)(?P<d1>[0-9]{1,2})"
+    rf"|(?P<m2>{_MONTH})\s+(?P<d2>{_DAY})(?:\s*,\s*|\s+)(?P<y2>[0-9]{{4}})"
+    rf"|(?:the\s+)?(?P<d3>{_DAY})(?:\s+of)?[\s-]+(?P<m3>{_MONTH}),?[\s-]+(?P<y3>[0-9]{{4}})"
+    r"|(?P<d4>[0-9]{1,2})\.(?P<m4>[0-9]{1,2})\.(?P<y4>[0-9]{4})"
+    r"|(?P<a5>[0-9]{1,2})/(?P<b5>[0-9]{1,2})/(?P<y5>[0-9]{4})"
     r")"
-    rf"{_TIME}(?![\w/]|\.\d)"
+    rf"{_TIME}(?![\w/]|\.[0-9])"
 )
 _DATE = re.compile(_PATTERN, re.IGNORECASE)
 _DIGIT = re.compile(r"[0-9]")
@@ -71,12 +73,20 @@ def parse_date(text: str) -> dt.date | None:
 
 def find_dates(text: str) -> Iterator[DateMention]:
     """The days that a text names, from left to right."""
-    if not _DIGIT.search(text):
-        return
-    for match in _DATE.finditer(text):
+    yield from read_dates(text)[0]
+
+
+def read_dates(text: str) -> tuple[list[DateMention], list[str]]:
+    """The days that a text names, and what is written as a date and names no one day: 10/11/2023, February 30, 2023."""
+    days: list[DateMention] = []
+    unread: list[str] = []
+    for match in _DATE.finditer(text) if _DIGIT.search(text) else ():
         day = _day(match)
-        if day is not None:
-            yield DateMention(day, match.start(), match.end())
+        if day is None:
+            unread.append(match[0])
+        else:
+            days.append(DateMention(day, match.start(), match.end()))
+    return days, unread
 
 
 def month_number(name: str) -> int:

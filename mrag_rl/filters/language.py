@@ -113,7 +113,7 @@ class _Parser:
             elif isinstance(key, str) and key.startswith("$"):
                 raise _error(place, f"{_shown(key)} where a field belongs", "operators stand under a field's name")
             else:
-                parts.append(self._field(key, value, here))
+                parts.append(self._field(key, value, place, here))
         return parts[0] if len(parts) == 1 else And(tuple(parts))
 
     def _joined(self, key: str, value: Any, place: str, here: str, depth: int) -> Filter:
@@ -126,10 +126,9 @@ class _Parser:
         parts = tuple(self.mapping(part, f"{here}[{index}]", depth + 1) for index, part in enumerate(value))
         return And(parts) if key == "$and" else Or(parts)
 
-    def _field(self, name: Any, value: Any, place: str) -> Filter:
+    def _field(self, name: Any, value: Any, around: str, place: str) -> Filter:
         if not isinstance(name, str) or name not in self._vocabulary:
-            where = place[: -len(str(name))].rstrip(".")
-            raise _error(where, f"unknown field {_shown(name)}", f"the fields are {self._vocabulary.listing()}")
+            raise _error(around, f"unknown field {_shown(name)}", f"the fields are {self._vocabulary.listing()}")
         if not isinstance(value, Mapping):
             return self._condition(name, "$in" if isinstance(value, (list, tuple)) else "$eq", value, place)
         if not value:

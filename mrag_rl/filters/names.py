@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 
-_TOKEN = re.compile(r"[^\W_]+")
+# Vowel signs and accents written apart belong to their word, as do the joiners within words of Indic and Persian.
+_MARKS = "".join(chr(code) for code in range(0x300, 0x10000) if unicodedata.category(chr(code)) in ("Mn", "Mc"))
+_TOKEN = re.compile(rf"(?:[^\W_]+[{_MARKS}\u200c\u200d]*)+")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _TAGLINE = re.compile(r"\s+[-–—|]\s+|\s*:\s+|\s+\|\s*")
 _DOMAIN = re.compile(r"(?<=[^\W\d_])\.(?:com|org|net|edu|gov|info|io|ai|tv|co\.uk|co|de|fr|in)$", re.IGNORECASE)
@@ -27,7 +30,12 @@ def tokens(text: str) -> list[Token]:
 
 def key(text: str) -> tuple[str, ...]:
     """What two spellings of one name share: their words without case and punctuation."""
-    return tuple(word.casefold() for word in _TOKEN.findall(text))
+    return tuple(fold(word) for word in _TOKEN.findall(text))
+
+
+def fold(word: str) -> str:
+    """A word without case, and the same however its accents and widths are encoded."""
+    return word.lower() if word.isascii() else unicodedata.normalize("NFKC", word).casefold()
 
 
 def aliases(name: str) -> list[str]:
@@ -37,8 +45,9 @@ def aliases(name: str) -> list[str]:
     ("CBSSports.com"), with "and" for "&", in separate words ("TalkSport", "Talk Sport"), and each without "The".
     """
     found = [name]
-    stem = _TAGLINE.split(name, maxsplit=1)[0].strip()
-    if stem and stem != name:
+    spaced = " ".join(name.split())
+    stem = _TAGLINE.split(spaced, maxsplit=1)[0].strip()
+    if stem and stem != spaced:
         found.append(stem)
     for form in list(found):
         short = _DOMAIN.sub("", form)

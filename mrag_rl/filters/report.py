@@ -28,6 +28,8 @@ def report_filters(
     Raises:
         InputError: a file that cannot be read, or a given filter that is none, named by its query.
     """
+    if output.is_dir():
+        raise InputError(f"--output {output} is a folder; give a file to write")
     loaded = load_queries(queries)
     if fields is not None:
         vocabulary = FieldVocabulary.from_file(fields)
@@ -41,6 +43,7 @@ def report_filters(
     extractor: Extractor = RuleExtractor(vocabulary) if llm is None else _llm_extractor(llm, vocabulary)
     extractions = extractor.extract([query.text for query in loaded])
     report = _report(loaded, given, extractions, vocabulary, "rules" if llm is None else llm)
+    output.parent.mkdir(parents=True, exist_ok=True)
     write_json(output, report)
     return _table(report)
 

@@ -4,12 +4,15 @@ Values. A question names a value by its full name or another form of it (``names
 fit. Spelled with the value's own capitals it counts anywhere but alone at the start of a sentence and inside a longer
 name ("Fortune 500"); there, in other case, and where the value is an ordinary word, it needs a word of reporting beside
 it ("according to the verge", "a fortune article", "in the sports category"). In a question without any capitals, names
-of two words and more need none. A name that several values share stands for all of them. "not by X", "except X", "other
-than X" exclude, also of a list ("but not by X or Y"); a value that is named elsewhere without that is wanted.
+of two words and more need none. A name that several values share stands for all of them. "not by X", "except X",
+"excluding articles by X", "all but X" exclude, also of a list ("but not by X or Y"); a value that is named elsewhere
+without that is wanted.
 
-Dates. Whole days only (year, month, day; ``dates``). Days named outright are wanted, all of them. "before", "after",
-"since", "until" and "between ... and" bound the date. A bound is used only where the question speaks of one report: one
-of several reports that it compares does not bind the others, and a filter holds for all that is retrieved.
+Dates. Whole days only (year, month, day; ``dates``), and days that leave their year to the next ("October 4 and October
+6, 2023", "between 4 and 6 October 2023"). Days named outright are wanted, all of them. "before", "after", "since",
+"until", "by", "onwards" and "between ... and" bound the date. What is written as a date and names no one day
+("10/11/2023", "February 30, 2023") is left out and told. A bound is used only where the question speaks of one report:
+one of several reports that it compares does not bind the others, and a filter holds for all that is retrieved.
 """
 
 from __future__ import annotations
@@ -22,10 +25,10 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
-from mrag_rl.filters.dates import MONTH_PATTERN, find_dates, month_number
+from mrag_rl.filters.dates import MONTH_PATTERN, DateMention, month_number, read_dates
 from mrag_rl.filters.extraction import Extraction
 from mrag_rl.filters.language import And, Condition, Filter, Operator, Value
-from mrag_rl.filters.names import Token, aliases, key, tokens
+from mrag_rl.filters.names import Token, aliases, fold, key, tokens
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
 
 _MAX_QUESTION = 20_000
@@ -44,20 +47,35 @@ _CUE_AFTER = re.compile(
 )
 _NEGATION = re.compile(
     r"(?:(?:\b(?:not|never|nor)|n['’]t)(?:\s+(?:been\s+)?(?:reported|published|written|covered|mentioned|posted))?"
-    r"\s+(?:by|from|in|on)|\b(?:except|excluding|excepting|without)(?:\s+(?:for|from|by|in|on|those))*"
-    r"|\bneither(?:\s+(?:by|from|in|on))?"
-    rf"|\b(?:other than|apart from|aside from|outside(?: of)?|rather than|instead of))\s+{_ARTICLE}{_QUOTE}$",
+    r"\s+(?:by|from|in|on)|(?:,|\b(?:and|but))\s+not"
+    r"|\b(?:except|excluding|excepting|without|other than|apart from|aside from|outside(?: of)?|rather than|instead of"
+    r"|(?:all|any|anyone|anything|everyone|everything|none) but)"
+    rf"(?:\s+(?:for|from|by|in|on|of|the|those|any|all|{_NOUN}|reported|published|written))*"
+    rf"|\bneither(?:\s+(?:by|from|in|on))?)\s+{_ARTICLE}{_QUOTE}$",
     re.IGNORECASE,
 )
 _LIST = re.compile(
     rf"[\"'”’]?\s*(?:,|,?\s*\b(?:or|and|nor)\b(?:\s+(?:by|from|in|on)\b)?)\s*{_ARTICLE}{_QUOTE}$", re.IGNORECASE
 )
 _BEFORE = re.compile(
-    r"\b(?:(?P<lte>until|till|up to|through|on or before|no later than|not after|not later than|by the end of)"
-    r"|(?P<gte>since|on or after|no earlier than|not before|not earlier than|starting|beginning|as of)"
+    r"\b(?:(?P<lte>until|till|up to|through|(?:on (?:or|and) before|before (?:or|and) on)|no later than|not after"
+    r"|not later than|by(?: the end of)?)"
+    r"|(?P<gte>since|on (?:or|and) after|after (?:or|and) on|no earlier than|not before|not until|not earlier than"
+    r"|starting(?: on| from)?|beginning(?: on)?|as of)"
     r"|(?P<lt>before|prior to|earlier than|ahead of)|(?P<gt>after|later than|following))\s+(?:the\s+)?[\"'“‘]?$",
     re.IGNORECASE,
 )
+_AFTER = re.compile(r"[\"'”’]?,?\s+(?:(?P<gte>onwards?|or later)|(?P<lte>or earlier))\b", re.IGNORECASE)
+_NUMBER = r"\d{1,2}(?:st|nd|rd|th)?"
+# A day that leaves its year, or month and year, to the date behind it: "October 4 and [October 6, 2023]", "on 4 and [6
+# October 2023]".
+_SHARES_YEAR = re.compile(
+    rf"(?:\b(?P<month>{MONTH_PATTERN})\s+(?P<day>{_NUMBER})|\b(?P<day2>{_NUMBER})\s+(?:of\s+)?(?P<month2>{MONTH_PATTERN})"
+    rf"|\b(?:between|from|on)\s+(?:the\s+)?(?P<day3>{_NUMBER}))"
+    r"(?:,?\s+(?P<word>and|or|to|until|till|through)\s+(?:on\s+)?|,\s+|\s?(?P<dash>[-–—])\s?)(?:the\s+)?$",
+    re.IGNORECASE,
+)
+_BETWEEN = re.compile(r"\bbetween\s+(?:the\s+)?$", re.IGNORECASE)
 _RANGE_OPENS = re.compile(r"\b(?P<word>between|from)\s+[\"'“‘]?$", re.IGNORECASE)
 _RANGE_JOINS = {
     "between": re.compile(r"[\"'”’]?,?\s+(?:and|to)\s+[\"'“‘]?", re.IGNORECASE),
@@ -79,6 +97,7 @@ _ANOTHER_REPORT = re.compile(
 )
 _LIST_GOES_ON = re.compile(r"[\"'”’]?(?:,|,?\s+(?:and|or|nor|vs\.?|versus)\s)", re.IGNORECASE)
 _ABBREVIATION = re.compile(r"(?:^|[^\w])\w{1,2}$")  # "vs.", "Mr.", the last of "U.S."
+_SPACES = re.compile(r"\s{2,}")
 _LOOK_BACK = 60
 """Characters before a mention that are read for its meaning."""
 
@@ -137,7 +156,8 @@ class RuleExtractor:
         found = []
         for question in questions:
             started = time.perf_counter()
-            text = question[:_MAX_QUESTION]
+            # Runs of spaces made one: they mean nothing, and matching must not grow with the square of their length.
+            text = _SPACES.sub(_one_space, question[:_MAX_QUESTION])
             mentions = self._mentions(text)
             parts, dropped = self._of_values(mentions)
             days, more = self._of_dates(text, mentions)
@@ -150,7 +170,7 @@ class RuleExtractor:
 
     def _mentions(self, text: str) -> list[_Mention]:
         words = tokens(text)
-        keys = [word.text.casefold() for word in words]
+        keys = [fold(word.text) for word in words]
         without_capitals = text == text.lower()
         found: list[_Mention] = []
         position = 0
@@ -234,7 +254,9 @@ class RuleExtractor:
         exact: dict[dt.date, None] = {}
         excluded: dict[dt.date, None] = {}
         bounds: list[tuple[Operator, dt.date]] = []
-        dates = list(find_dates(text))
+        dates, unread = read_dates(text)
+        dropped = [f"{written!r} names no one day" for written in unread]
+        read_from: list[int] = []  # where the days begin that leave their year to the next
         index = 0
         while index < len(dates):
             mention = dates[index]
@@ -246,10 +268,25 @@ class RuleExtractor:
                     bounds += [("$gte", mention.day), ("$lte", dates[index + 1].day)]
                     index += 2
                     continue
-            bound = _BEFORE.search(before)
+            listed, is_range = [mention], False
+            while not is_range and (earlier := _shared_year(text, listed[0])):
+                listed.insert(0, earlier[0])
+                is_range = earlier[1]
+                read_from.append(earlier[0].start)
+            if len(listed) > 1:
+                if is_range and len(listed) == 2:
+                    bounds += [("$gte", listed[0].day), ("$lte", mention.day)]
+                elif is_range:
+                    dropped.append(f"{text[listed[0].start : mention.end]!r} names no one day")
+                else:
+                    side = excluded if _negated_day(text, listed[0], dates[:index], excluded) else exact
+                    side.update(dict.fromkeys(date.day for date in listed))
+                index += 1
+                continue
+            bound = _BEFORE.search(before) or _AFTER.match(text, mention.end)
             if bound and bound.lastgroup:
                 bounds.append((_OF_GROUP[bound.lastgroup], mention.day))
-            elif _NEGATION.search(before):
+            elif _negated_day(text, mention, dates[:index], excluded):
                 excluded[mention.day] = None
             else:
                 exact[mention.day] = None
@@ -260,9 +297,9 @@ class RuleExtractor:
             after = first and _first_of(first.year + first.month // 12, first.month % 12 + 1)
             if first and after:
                 bounds += [("$gte", first), ("$lt", after)]
-        dropped = [
+        dropped += [
             f"{match[0]!r} has no year" for match in _DAY_WITHOUT_YEAR.finditer(text)
-            if not any(date.start <= match.start() < date.end for date in dates)
+            if match.start() not in read_from and not any(date.start <= match.start() < date.end for date in dates)
         ]  # fmt: skip
         if not (exact or excluded or bounds):
             return [], dropped
@@ -294,8 +331,46 @@ class RuleExtractor:
 _OF_GROUP: dict[str, Operator] = {"lt": "$lt", "lte": "$lte", "gt": "$gt", "gte": "$gte"}
 
 
+def _negated_day(
+    text: str, mention: DateMention, earlier: Sequence[DateMention], excluded: dict[dt.date, None]
+) -> bool:
+    """Whether a day is excluded: by the words before it, or as the next of an excluded list."""
+    if _NEGATION.search(text[max(0, mention.start - _LOOK_BACK) : mention.start]):
+        return True
+    last = earlier[-1] if earlier else None
+    return last is not None and last.day in excluded and bool(_LIST.fullmatch(text[last.end : mention.start]))
+
+
+def _shared_year(text: str, mention: DateMention) -> tuple[DateMention, bool] | None:
+    """The day written before a date that leaves its year to it, and whether the two are the ends of a range."""
+    start = max(0, mention.start - _LOOK_BACK)
+    match = _SHARES_YEAR.search(text, start, mention.start)
+    if match is None or _BEFORE.search(text[start : match.start()]):
+        return None
+    number = int(re.sub(r"\D", "", match["day"] or match["day2"] or match["day3"]))
+    name = match["month"] or match["month2"]
+    if name is None and not text[mention.start].isdigit():
+        return None  # "on 4 and October 6, 2023"
+    month = mention.day.month if name is None else month_number(name)
+    if month == mention.day.month and number >= mention.day.day:
+        return None
+    try:  # "December 20 to January 5, 2024"
+        day = dt.date(mention.day.year - (month > mention.day.month), month, number)
+    except ValueError:
+        return None
+    word = (match["word"] or "").lower()
+    is_range = bool(match["dash"]) or word not in ("", "and", "or")
+    if word == "and":
+        is_range = match[0].lower().startswith("between") or bool(_BETWEEN.search(text[start : match.start()]))
+    return DateMention(day, match.start("day3") if name is None else match.start(), mention.end), is_range
+
+
 def _values(days: dict[dt.date, None]) -> tuple[Value, ...]:
     return tuple(days)
+
+
+def _one_space(match: re.Match[str]) -> str:
+    return "\n" if "\n" in match[0] else " "
 
 
 def _first_of(year: int, month: int) -> dt.date | None:

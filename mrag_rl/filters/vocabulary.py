@@ -14,7 +14,7 @@ from typing import Any, cast
 from mrag_rl.data.records import Document
 from mrag_rl.errors import InputError
 from mrag_rl.filters.dates import parse_date
-from mrag_rl.filters.language import EVERYTHING, FIELD_TYPES, And, FieldType, Filter, Or, Value
+from mrag_rl.filters.language import EVERYTHING, FIELD_TYPES, And, FieldType, Filter, Or, Value, conditions
 from mrag_rl.filters.names import aliases, key
 from mrag_rl.io import StrPath, read_json
 
@@ -196,6 +196,17 @@ class FieldVocabulary:
         return replace(given, values=tuple(known))
 
 
+def other_forms(given: Filter, vocabulary: FieldVocabulary) -> list[str]:
+    """Values of a filter that are compared exactly and so find nothing, where the corpus has them in another form."""
+    return [
+        f"{condition.field}: the corpus writes {value!r} as {', '.join(map(repr, known))}; values are compared exactly"
+        for condition in conditions(given)
+        if condition.operator in _COMPARED_WITH_VALUES
+        for value in condition.values
+        if value not in (known := vocabulary[condition.field].known(value)) and known
+    ]
+
+
 def document_metadata(document: Document) -> dict[str, Any]:
     """What a filter sees of a document: its metadata, with its title and category where it has them."""
     own = {"title": document.title, "category": document.category}
@@ -207,8 +218,11 @@ def _type_of(value: Any) -> str:
         return "boolean"
     if isinstance(value, str):
         return "string"
-    if isinstance(value, (int, float)) and math.isfinite(value):
-        return "number"
+    if isinstance(value, (int, float)):
+        try:
+            return "number" if math.isfinite(value) else "other"
+        except OverflowError:  # a whole number beyond all floats
+            return "other"
     return "other"
 
 
@@ -228,6 +242,7 @@ def _field_of(where: str, name: str, entry: Mapping[str, Any]) -> Field:
     for value in values:
         day = parse_date(value) if kind == "date" and isinstance(value, str) else None
         if day is None and (kind == "date" or _type_of(value) != kind):
-            raise InputError(f"{where}: field {name!r}: {value!r} is not a {kind}; mend it or change the field's type")
+            shown = repr(value)[:80]
+            raise InputError(f"{where}: field {name!r}: {shown} is not a {kind}; mend it or change the field's type")
         found[value if day is None else day] = 1
     return Field(name, kind, found, form)

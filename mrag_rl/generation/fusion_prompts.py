@@ -75,7 +75,8 @@ def answer_prompt(
         lines.append(f"Related queries, which count less: {f' {SEPARATOR} '.join(queries)}")
     for number, passage in enumerate(passages, 1):
         origin = [passage.title, *(str(passage.metadata[key]) for key in shown if passage.metadata.get(key))]
-        named = ", ".join(filter(None, origin))
+        # In one line each, for a title's line break would begin a line of its own.
+        named = ", ".join(filter(None, (" ".join(part.split()) for part in origin)))
         lines.append(f"Passage {number}{f' ({named})' if named else ''}: {' '.join(passage.text.split())}")
     if queries:
         lines.append(f"The question to answer: {question}")

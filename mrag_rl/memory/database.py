@@ -208,7 +208,7 @@ class MemoryDatabase:
 
     def count_in_partitions(self, within: np.ndarray) -> np.ndarray:
         """(M,) int: how many of the memories ``within`` (N,) boolean each partition holds."""
-        order, readable = self._order, np.asarray(within, dtype=bool)
+        order, readable = self._order, self._within_mask(within)
         return np.array(
             [readable[order.memories[order.partition_positions(p)]].sum() for p in range(self.partitions)], dtype=int
         )
@@ -233,14 +233,14 @@ class MemoryDatabase:
     # -- searching -------------------------------------------------------------------------------------------------
 
     def states(
-        self, query: Embeddings, kind: StateKind = "per_head", *, allowed: Sequence[int] | None = None
+        self, query: Embeddings, kind: StateKind = "per_head", *, allowed: Sequence[int] | np.ndarray | None = None
     ) -> np.ndarray:
         """The best cosine similarity to the memories of each partition (M-RAG, Eq. 1, with the source alone).
 
         ``per_head``: (B, M, H), one similarity an attention head. ``single``: (B, M, 1), the standard embedding's.
         ``peeking``: (B, M, H) against the embeddings of source and current target together, as Eq. 1 has it; the query
         must then be of its source + newline + target. float32; -1.0 for an empty partition and for one not in
-        ``allowed`` (None: all).
+        ``allowed`` (ids, or an (M,) boolean mask; None: all).
         Raises InputError for the peeking state of a database made without ``pair_embeddings``.
         """
         vectors = query.standard[:, None, :] if kind == "single" else query.heads
@@ -255,23 +255,23 @@ class MemoryDatabase:
         partitions: np.ndarray | None,
         *,
         k: int = 1,
-        allowed: Sequence[int] | None = None,
+        allowed: Sequence[int] | np.ndarray | None = None,
         within: np.ndarray | None = None,
     ) -> Hits:
         """The k memories most similar to each query by the standard embedding, exactly; ties go to the lower index.
 
         ``partitions`` (B,) is the partition to search for each query, -1 for none; None searches the whole database.
-        ``allowed``: the partitions that may be read at all (None: all of them; an empty one reads nothing); where the
-        whole database is searched, a memory can be read if any of its partitions is allowed. ``within`` (N,) boolean:
-        the memories that may be read.
-        Raises InputError for a k below 1 or an unknown partition.
+        ``allowed``: the partitions that may be read at all, ids or an (M,) boolean mask as ``allowed_partitions`` gives
+        it (None: all of them; an empty one reads nothing); where the whole database is searched, a memory can be read
+        if any of its partitions is allowed. ``within`` (N,) boolean: the memories that may be read.
+        Raises InputError for a k below 1, an unknown partition, or a mask of another shape.
         """
         if k < 1:
             raise InputError(f"retrieve: k is {k}; ask for one memory or more")
         queries = np.asarray(query.standard, dtype=np.float32)
         readable = np.ones(len(self), dtype=bool)
         if within is not None:
-            readable = np.asarray(within, dtype=bool)[self._order.memories]
+            readable = self._within_mask(within)[self._order.memories]
         mask = np.ones(self.partitions, dtype=bool) if allowed is None else self._allowed_mask(allowed)
         if partitions is None:
             in_allowed = np.zeros(len(self), dtype=bool)
@@ -432,11 +432,26 @@ class MemoryDatabase:
             raise InputError(f"{self.folder}: there is no memory {wrong[0]}; indices go from 0 to {len(self) - 1}")
         return array
 
-    def _allowed_mask(self, allowed: Sequence[int]) -> np.ndarray:
-        chosen = np.asarray(allowed, dtype=np.int64)
+    def _allowed_mask(self, allowed: Sequence[int] | np.ndarray) -> np.ndarray:
+        """(M,) boolean from partition ids, or from such a mask itself: its 0 and 1 are no ids."""
+        given = np.asarray(allowed)
+        if given.dtype == np.bool_:
+            if given.shape != (self.partitions,):
+                raise InputError(f"allowed is of shape {given.shape}; give a mask of ({self.partitions},), or ids")
+            return given.copy()
+        chosen = given.astype(np.int64)
         self._check_partitions(chosen)
         mask = np.zeros(self.partitions, dtype=bool)
         mask[chosen] = True
+        return mask
+
+    def _within_mask(self, within: np.ndarray) -> np.ndarray:
+        mask = np.asarray(within)
+        if mask.dtype != np.bool_ or mask.shape != (len(self),):
+            raise InputError(
+                f"memories within are {mask.dtype} of shape {mask.shape}; give booleans of shape ({len(self)},), "
+                "one a memory"
+            )
         return mask
 
     def _check_partitions(self, partitions: np.ndarray) -> None:

@@ -70,7 +70,7 @@ class FilteredRetriever:
         """Access rights to documents by id and to categories by name as the `allowed` of `rank`, (N,); None if both
         are None. Of both, a chunk needs both; an empty collection lets nothing be read.
 
-        Raises InputError: a document or category that does not exist.
+        Raises InputError: a document or category that does not exist, a string in place of a list.
         """
         if documents is None and categories is None:
             return None
@@ -80,10 +80,13 @@ class FilteredRetriever:
             ("category", categories, [chunk.category for chunk in self.chunks]),
         ):
             if given is not None:
-                unknown = sorted(set(given) - set(held))
+                if isinstance(given, str):  # Its letters would be the names, and its parts be in it
+                    raise InputError(f"allowed: {given!r} is one {what}; give a list of them")
+                names = set(given)
+                unknown = sorted(names - set(held))
                 if unknown:
                     raise InputError(f"allowed {what} {unknown[0]!r} does not exist; name those of the corpus")
-                mask &= np.array([name in given for name in held])
+                mask &= np.array([name in names for name in held])
         return mask
 
     def rank(

@@ -190,7 +190,8 @@ def reciprocal_rank_fusion(
         first_rank: The rank of the first place: 0 as in the article's code, 1 as in its formula.
         fetch: How many documents to return; None is all. Equals come by index.
 
-    Raises InputError: weights below 0 or not finite, first_rank not 0 or 1, k + first_rank not above 0, fetch < 1.
+    Raises InputError: weights below 0, not finite or of another shape, first_rank not 0 or 1, k + first_rank not above
+    0, fetch < 1.
     """
     if first_rank not in (0, 1):
         raise InputError(f"first_rank is {first_rank}; give 0 (the article's code) or 1 (its formula)")
@@ -199,6 +200,8 @@ def reciprocal_rank_fusion(
     if fetch is not None and fetch < 1:
         raise InputError(f"fetch is {fetch}; give 1 or more")
     questions, lists, places = rankings.shape
+    if weights is not None and np.shape(weights) not in {(lists,), (questions, lists)}:
+        raise InputError(f"rank fusion: weights of shape {np.shape(weights)} for {lists} lists; give one a list")
     given = np.ones((questions, lists)) if weights is None else np.broadcast_to(weights, (questions, lists))
     if not (np.isfinite(given).all() and (given >= 0).all()):
         raise InputError("rank fusion: a weight is below 0 or not finite; give numbers of 0 or more")

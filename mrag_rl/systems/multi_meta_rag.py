@@ -92,6 +92,13 @@ class MultiMetaRAG:
     prefix: str = ""
     name: str = "multi_meta_rag"
 
+    def __post_init__(self) -> None:
+        """Raises InputError: an unknown strategy, fetch or passages below 1."""
+        check_strategies([self.strategy])
+        for setting, value in (("fetch", self.fetch), ("passages", self.passages)):
+            if value < 1:
+                raise InputError(f"{setting} is {value}; give 1 or more")
+
     @classmethod
     def build(
         cls,

@@ -69,8 +69,11 @@ class RAGFusion:
     name: str = "rag_fusion"
 
     def __post_init__(self) -> None:
-        """Raises InputError: a strategy that fuses already, generated not in 0 to `MOST_QUERIES`."""
+        """Raises InputError: a strategy that fuses already, generated not in 0 to `MOST_QUERIES`, and the weight, k and
+        first rank as `reciprocal_rank_fusion` does."""
         check_count(self.generated)
+        nothing = np.full((1, 1, 1), -1)  # Before a language model is asked in vain
+        fuse(nothing, 1, original_weight=self.original_weight, k=self.k, first_rank=self.first_rank)
         check_fusible(self.rag.strategy)
 
     @classmethod
