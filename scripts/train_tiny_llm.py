@@ -1,11 +1,13 @@
 """Train a small Llama-architecture language model that follows the demonstration it is shown.
 
-    python scripts/train_tiny_llm.py --output my_llm                # the bundled model again, on the bundled world
+    python scripts/train_tiny_llm.py --output my_llm                # the bundled model again, on the bundled newsroom
+    python scripts/train_tiny_llm.py --world news --output my_llm   # one for questions about the bundled news
     python scripts/train_tiny_llm.py --pairs my.jsonl --task dialogue --output my_llm --vocabulary 8000
 
 Each training sequence is two (source, target) pairs of one style in the form that `mrag_rl.generation.prompts` renders,
 and only the targets are learned: the first without a demonstration, the second with one. With `--pairs`, a pair's
-demonstration is one of its nearest neighbours by TF-IDF, as it will be when the model is used for retrieval.
+demonstration is one of its nearest neighbours by TF-IDF, as it will be when the model is used for retrieval. With
+`--world news` the sequences are filters, search queries and answers (`news_sequences.py`).
 
 Stopped at any moment, the same command goes on from the last checkpoint in OUTPUT.partial.
 """
@@ -14,20 +16,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import shutil
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from tqdm import tqdm
-from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -37,12 +37,36 @@ from mrag_rl.data.splits import group_names
 from mrag_rl.data.world import TASKS, draw_shots
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import Prompt, render, translation
+from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import atomic_write_text, describe_os_error, file_sha256, read_json, write_json
+from scripts.lm_training import (
+    Span,
+    backward,
+    held_out_loss,
+    learning_rate,
+    load_checkpoint,
+    make_batch,
+    save_checkpoint,
+    train_tokenizer,
+    weight_of,
+    worker_threads,
+)
+from scripts.news_sequences import NEWS_DATA, NEWS_LIMITS, News
 
 Shots = list[tuple[str, str]]
+Sampler = Callable[[np.random.Generator], tuple[str, Shots]]
+"""Draws two pairs, and says of what task."""
 
-MOST_MISSES = 2000  # sequences that are too long, one after another
-HEAD_WIDTH = 32
+# What is trained for each bundled world where the command does not say otherwise.
+DEFAULTS = {
+    "newsroom": {
+        "steps": 1200, "batch": 32, "width": 192, "vocabulary": 3072, "max_tokens": 512, "learning_rate": 1.5e-3,
+    },
+    "news": {
+        "steps": 1750, "batch": 8, "width": 256, "vocabulary": 4096, "max_tokens": 1280, "learning_rate": 1.5e-3,
+    },
+}  # fmt: skip
+HEAD_WIDTHS = {"newsroom": 32, "news": 64}
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -52,6 +76,12 @@ def parse_arguments() -> argparse.Namespace:
         "--pairs",
         type=Path,
         help="JSONL of your own pairs, none of which you test on later; without it the bundled world is used",
+    )
+    parser.add_argument(
+        "--world",
+        choices=tuple(DEFAULTS),
+        default="newsroom",
+        help="what to learn without --pairs, and whose defaults to use (%(default)s)",
     )
     parser.add_argument("--task", choices=TASKS, help="the task of --pairs")
     parser.add_argument(
@@ -66,13 +96,17 @@ def parse_arguments() -> argparse.Namespace:
         help="regular expression on the ids of --pairs whose first group names the event or dialogue, which is held "
         "out as a whole or not at all, as data.group of a run: '^([^.]+)'",
     )
-    parser.add_argument("--steps", type=int, default=1200, help="optimizer steps (%(default)s)")
-    parser.add_argument("--batch", type=int, default=32, help="sequences a step (%(default)s)")
-    parser.add_argument("--width", type=int, default=192, help="hidden size (%(default)s)")
+    for name, kind, meaning in (
+        ("steps", int, "optimizer steps"),
+        ("batch", int, "sequences a step"),
+        ("width", int, "hidden size"),
+        ("vocabulary", int, "most tokens in the vocabulary"),
+        ("max_tokens", int, "longer sequences are left out"),
+        ("learning_rate", float, "peak, reached after 4%% of the steps"),
+    ):
+        default = f"{DEFAULTS['newsroom'][name]}; news: {DEFAULTS['news'][name]}"
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=f"{meaning} ({default})")
     parser.add_argument("--layers", type=int, default=4, help="decoder layers (%(default)s)")
-    parser.add_argument("--vocabulary", type=int, default=3072, help="most tokens in the vocabulary (%(default)s)")
-    parser.add_argument("--max-tokens", type=int, default=512, help="longer sequences are left out (%(default)s)")
-    parser.add_argument("--learning-rate", type=float, default=1.5e-3, help="peak, at 4%% of the steps (%(default)s)")
     parser.add_argument(
         "--precision",
         choices=("float32", "bfloat16"),
@@ -81,7 +115,11 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--checkpoint-every", type=int, default=250, help="steps between checkpoints (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and the sequences (%(default)s)")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    for name, value in DEFAULTS[arguments.world].items():
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, value)
+    return arguments
 
 
 def world_shots(rng: np.random.Generator) -> tuple[str, Shots]:
@@ -90,9 +128,7 @@ def world_shots(rng: np.random.Generator) -> tuple[str, Shots]:
     return task, draw_shots(rng, task, 2)
 
 
-def neighbour_shots(
-    queries: list[TextPair], shown: list[TextPair], task: str
-) -> Callable[[np.random.Generator], tuple[str, Shots]]:
+def neighbour_shots(queries: list[TextPair], shown: list[TextPair], task: str) -> Sampler:
     """A sampler of one of `queries` behind one of its eight nearest neighbours among `shown`, in TF-IDF space."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.neighbors import NearestNeighbors
@@ -111,133 +147,59 @@ def neighbour_shots(
     return draw
 
 
-def sequence_text(task: str, shots: Shots) -> tuple[str, list[tuple[int, int]]]:
+class Demonstrations:
+    """What is learned: pairs, each with and without a demonstration."""
+
+    tasks = ("held-out",)
+    held_out_batches = 4
+    pieces: str | None = None
+    part_tokens: int | None = None
+
+    def __init__(self, shots: Sampler, shots_held_out: Sampler) -> None:
+        self._shots, self._shots_held_out = shots, shots_held_out
+
+    def draw(self, rng: np.random.Generator, done: float) -> tuple[str, list[Span]]:
+        """A sequence; `done`, the share of the training that is over, does not matter here."""
+        return sequence_text(*self._shots(rng))
+
+    def draw_held_out(self, rng: np.random.Generator, task: str) -> tuple[str, list[Span]]:
+        return sequence_text(*self._shots_held_out(rng))
+
+    def texts(self, rng: np.random.Generator) -> list[str]:
+        """What to train a tokenizer on."""
+        return [sequence_text(*self._shots(rng))[0] for _ in range(20_000)]
+
+    def abilities(self, llm: TransformersLLM) -> str:
+        """For the card."""
+        return (
+            "What it can do: given a demonstration (source, target) and a new source, write the new target in the\n"
+            "demonstration's style; without a demonstration, write a target in some style."
+        )
+
+
+def sequence_text(task: str, shots: Shots) -> tuple[str, list[Span]]:
     """The sequence as the model will see it, and the character spans of its targets, each with what ends it."""
     text, spans = "", []
     for i in range(len(shots)):
         prompt = render(Prompt(task, shots[i][0], tuple(shots[:i])))
         text = f"{prompt} {shots[i][1]}"
-        spans.append((len(prompt), len(text) + 1))  # one more character: the newline, or the end of the sequence
+        spans.append((len(prompt), len(text) + 1, 1.0))  # one more character: the newline, or the end of the sequence
     return text, spans
 
 
-def train_tokenizer(texts: list[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer, so that any text can be written."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.train_from_iterator(
-        texts,
-        trainers.BpeTrainer(
-            vocab_size=vocabulary,
-            special_tokens=["<pad>", "<eos>"],
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        ),
-    )
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>")
-
-
-def make_batch(
-    tokenizer: PreTrainedTokenizerFast,
-    draw: Callable[[np.random.Generator], tuple[str, Shots]],
-    rng: np.random.Generator,
-    size: int,
-    max_tokens: int,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids (B, T) and labels (B, T), -100 wherever nothing is to be learned.
-
-    Sequences of `max_tokens` or more are drawn again. Raises InputError where it is always so.
-    """
-    rows: list[tuple[list[int], list[int]]] = []
-    tried = 0
-    while len(rows) < size:
-        if not rows and tried >= MOST_MISSES:
-            raise InputError(
-                f"of {tried} sequences in a row none has fewer than {max_tokens} tokens; "
-                "raise --max-tokens or --vocabulary, or shorten the texts"
-            )
-        tried += size - len(rows)
-        drawn = [sequence_text(*draw(rng)) for _ in range(size - len(rows))]
-        for encoding, (_, spans) in zip(
-            tokenizer.backend_tokenizer.encode_batch([text for text, _ in drawn]), drawn, strict=True
-        ):
-            if len(encoding.ids) >= max_tokens:
-                continue
-            starts = np.array([start for start, _ in encoding.offsets])
-            learned = np.zeros(len(starts), dtype=bool)
-            for first, last in spans:
-                learned |= (starts >= first) & (starts < last)
-            ids = [*encoding.ids, tokenizer.eos_token_id]
-            labels = [*np.where(learned, encoding.ids, -100).tolist(), tokenizer.eos_token_id]
-            rows.append((ids, labels))
-    longest = max(len(ids) for ids, _ in rows)
-    ids_ = torch.tensor([ids + [tokenizer.pad_token_id] * (longest - len(ids)) for ids, _ in rows])
-    labels_ = torch.tensor([labels + [-100] * (longest - len(labels)) for _, labels in rows])
-    return ids_, labels_
-
-
-def learning_rate(step: int, steps: int, peak: float) -> float:
-    """Linear warm-up over 4% of the steps, then a cosine to zero."""
-    warm_up = max(1, steps // 25)
-    if step < warm_up:
-        return peak * (step + 1) / warm_up
-    return peak * 0.5 * (1 + math.cos(math.pi * (step - warm_up) / max(1, steps - warm_up)))
-
-
-def loss_of(model: LlamaForCausalLM, ids: torch.Tensor, labels: torch.Tensor, precision: str) -> torch.Tensor:
-    """Mean cross-entropy in nats over the labelled tokens. Only their positions reach the vocabulary projection."""
-    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-        hidden = model.model(ids).last_hidden_state[:, :-1]
-        wanted = labels[:, 1:]
-        chosen = wanted != -100
-        return torch.nn.functional.cross_entropy(model.lm_head(hidden[chosen]).float(), wanted[chosen])
-
-
-def save_checkpoint(
-    folder: Path,
-    model: LlamaForCausalLM,
-    optimizer: torch.optim.Optimizer,
-    step: int,
-    losses: list[list[float]],
-    spent: dict[str, float],
-) -> None:
-    """Write the checkpoint of `step` beside the last one, then drop the last one."""
-    tensors = {f"model.{name}": value for name, value in model.model.state_dict().items()}
-    for i, state in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{i}.{name}": torch.as_tensor(value).clone() for name, value in state.items()}
-    save_file(tensors, folder / f"step-{step}.safetensors")
-    previous = read_json(folder / "state.json")["step"] if (folder / "state.json").exists() else None
-    write_json(folder / "state.json", {"step": step, "losses": losses, "spent": spent})
-    if previous is not None and previous != step:
-        (folder / f"step-{previous}.safetensors").unlink(missing_ok=True)
-
-
-def load_checkpoint(
-    folder: Path, model: LlamaForCausalLM, optimizer: torch.optim.Optimizer
-) -> tuple[int, list[list[float]], dict[str, float]]:
-    state = read_json(folder / "state.json")
-    tensors = load_file(folder / f"step-{state['step']}.safetensors")
-    model.model.load_state_dict({name[6:]: value for name, value in tensors.items() if name.startswith("model.")})
-    moments: dict[int, dict[str, torch.Tensor]] = {}
-    for name, value in tensors.items():
-        if name.startswith("optimizer."):
-            _, index, moment = name.split(".")
-            moments.setdefault(int(index), {})[moment] = value
-    optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
-    return state["step"], state["losses"], state["spent"]
-
-
 def write_card(
-    output: Path, arguments: argparse.Namespace, task: str, facts: dict[str, object], losses: list[list[float]]
+    output: Path,
+    arguments: argparse.Namespace,
+    data: str,
+    abilities: str,
+    limits: str,
+    facts: dict[str, object],
+    heads: tuple[str, ...],
+    losses: list[list[float]],
 ) -> None:
-    data = f"`{arguments.pairs.name}` (task: {task})" if arguments.pairs else "the bundled world, all three tasks"
-    table = "\n".join(f"| {int(step)} | {train:.4f} | {held_out:.4f} |" for step, train, held_out in losses)
-    limits = (
-        "It knows nothing but the bundled newsroom: its people, places, four house styles, German glossaries and\n"
-        "registers. It follows no instructions, answers no questions, and writes nonsense on any other text."
-        if not arguments.pairs
-        else "It knows nothing beyond the pairs it was trained on and follows no instructions."
+    rows = [[str(int(step)), *(f"{loss:.4f}" for loss in some)] for step, *some in losses]
+    table = "\n".join(
+        f"| {' | '.join(row)} |" for row in (["step", "training loss", *heads], ["---"] * len(rows[0]), *rows)
     )
     atomic_write_text(
         output / "README.md",
@@ -254,57 +216,71 @@ A Llama-architecture decoder trained from scratch. Apache-2.0. The command that 
 - Training time: {facts["minutes"]:.0f} minutes on {facts["threads"]} threads, {arguments.precision} matrix products,
   torch {torch.__version__.split("+")[0]}, transformers {transformers.__version__}
 
-What it can do: given a demonstration (source, target) and a new source, write the new target in the demonstration's
-style; without a demonstration, write a target in some style.
+{abilities}
 
 What it cannot do: {limits}
 
-| step | training loss | held-out loss |
-|---|---|---|
 {table}
 
-Losses are mean cross-entropy in nats per target token. Held out are, of the bundled world, sequences of another seed;
-of pairs, one group in twenty, which nothing was trained on.
+Losses are mean cross-entropy in nats per target token. Held out are, of the newsroom, sequences of another seed; of the
+news, articles and questions of another split; of pairs, one group in twenty, which nothing was trained on.
 """,
     )
 
 
+def pairs_lesson(arguments: argparse.Namespace, task: str) -> Demonstrations:
+    """The pairs of `--pairs`, one group in twenty held out. Raises InputError."""
+    pairs = load_pairs(arguments.pairs)
+    if len(pairs) < 20:
+        raise InputError(f"{arguments.pairs}: {len(pairs)} pairs are too few to learn from; give 20 or more")
+    names = np.array(group_names(pairs, arguments.group))
+    groups = np.random.default_rng([arguments.seed, 3]).permutation(np.unique(names))
+    out = np.isin(names, groups[: max(1, len(groups) // 20)])
+    held, kept = ([pairs[i] for i in np.flatnonzero(part)] for part in (out, ~out))
+    return Demonstrations(neighbour_shots(kept, kept, task), neighbour_shots(held, kept, task))
+
+
 def main() -> None:
     arguments = parse_arguments()
+    if arguments.pairs and arguments.world == "news":
+        raise InputError("--world news needs no --pairs; leave out one of them")
     if (arguments.pairs is None) != (arguments.task is None):
         raise InputError("--pairs and --task go together; give both, or neither for the bundled world")
     for name in ("steps", "batch", "width", "layers", "vocabulary", "max_tokens", "checkpoint_every"):
         if getattr(arguments, name) < 1:
             raise InputError(f"--{name.replace('_', '-')} is {getattr(arguments, name)}; give 1 or more")
-    if arguments.width % HEAD_WIDTH:
-        raise InputError(f"--width is {arguments.width}; give a multiple of {HEAD_WIDTH}, the width of a head")
+    head_width = HEAD_WIDTHS[arguments.world]
+    if arguments.width % head_width:
+        raise InputError(f"--width is {arguments.width}; give a multiple of {head_width}, the width of a head")
     if arguments.output.exists():
         raise InputError(f"{arguments.output} exists; remove it or give another --output")
     task = arguments.task
     if task == "translation" and tuple(arguments.languages) != DataConfig.languages:
         task = translation(*arguments.languages)
-    draw = draw_held_out = world_shots
+    lesson: News | Demonstrations
     if arguments.pairs:
-        pairs = load_pairs(arguments.pairs)
-        if len(pairs) < 20:
-            raise InputError(f"{arguments.pairs}: {len(pairs)} pairs are too few to learn from; give 20 or more")
-        names = np.array(group_names(pairs, arguments.group))
-        groups = np.random.default_rng([arguments.seed, 3]).permutation(np.unique(names))
-        out = np.isin(names, groups[: max(1, len(groups) // 20)])
-        held, kept = ([pairs[i] for i in np.flatnonzero(part)] for part in (out, ~out))
-        draw = neighbour_shots(kept, kept, task)
-        draw_held_out = neighbour_shots(held, kept, task)
+        lesson = pairs_lesson(arguments, task)
+        data = f"`{arguments.pairs.name}` (task: {task})"
+        limits = "It knows nothing beyond the pairs it was trained on and follows no instructions."
+    elif arguments.world == "news":
+        lesson, data, limits = News(arguments.seed), NEWS_DATA, NEWS_LIMITS
+    else:
+        lesson, data = Demonstrations(world_shots, world_shots), "the bundled world, all three tasks"
+        limits = (
+            "It knows nothing but the bundled newsroom: its people, places, four house styles, German glossaries and\n"
+            "registers. It follows no instructions, answers no questions, and writes nonsense on any other text."
+        )
     settings = {key: str(value) for key, value in sorted(vars(arguments).items())}
     if arguments.pairs:
         settings["sha256 of --pairs"] = file_sha256(arguments.pairs)
-    partial = arguments.output.with_name(arguments.output.name + ".partial")
-    partial.mkdir(parents=True, exist_ok=True)
-    if (partial / "settings.json").exists() and read_json(partial / "settings.json") != settings:
-        raise InputError(f"{partial} was begun with other settings; use the same, or remove it to start anew")
-    write_json(partial / "settings.json", settings)
+    unfinished = arguments.output.with_name(arguments.output.name + ".partial")
+    unfinished.mkdir(parents=True, exist_ok=True)
+    if (unfinished / "settings.json").exists() and read_json(unfinished / "settings.json") != settings:
+        raise InputError(f"{unfinished} was begun with other settings; use the same, or remove it to start anew")
+    write_json(unfinished / "settings.json", settings)
 
     rng = np.random.default_rng([arguments.seed, 0])
-    tokenizer = train_tokenizer([sequence_text(*draw(rng))[0] for _ in range(20_000)], arguments.vocabulary)
+    tokenizer = train_tokenizer(lesson.texts(rng), arguments.vocabulary, lesson.pieces)
     torch.manual_seed(arguments.seed)
     model = LlamaForCausalLM(
         LlamaConfig(
@@ -312,7 +288,7 @@ def main() -> None:
             hidden_size=arguments.width,
             intermediate_size=arguments.width * 8 // 3 // 16 * 16,
             num_hidden_layers=arguments.layers,
-            num_attention_heads=arguments.width // HEAD_WIDTH,
+            num_attention_heads=arguments.width // head_width,
             max_position_embeddings=4 * arguments.max_tokens,
             tie_word_embeddings=True,
             # The library's 0.02 suits wide models: at this width attention starts out uniform, and copying a fact from
@@ -325,36 +301,50 @@ def main() -> None:
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     first, losses, spent = 0, [], {"tokens": 0, "seconds": 0.0}
-    if (partial / "state.json").exists():
-        first, losses, spent = load_checkpoint(partial, model, optimizer)
-    held_out = [
-        make_batch(tokenizer, draw_held_out, np.random.default_rng([arguments.seed, 1, i]), 64, arguments.max_tokens)
-        for i in range(4)
-    ]
+    if (unfinished / "state.json").exists():
+        first, losses, spent = load_checkpoint(unfinished, model, optimizer)
+    threads = torch.get_num_threads()
+    pool = worker_threads() if lesson.part_tokens else None
+    held_out = {
+        name: [
+            make_batch(
+                tokenizer,
+                partial(lesson.draw_held_out, task=name),
+                np.random.default_rng([arguments.seed, 1, i]),
+                64,
+                arguments.max_tokens,
+                lesson.part_tokens,
+            )
+            for i in range(lesson.held_out_batches)
+        ]
+        for name in lesson.tasks
+    }
 
     started, running = time.monotonic() - spent["seconds"], []
     progress = tqdm(range(first, arguments.steps), initial=first, total=arguments.steps, unit="step")
     for step in progress:
         # The batch is a function of (seed, step), so a resumed run sees what the uninterrupted one would have seen.
         batch_rng = np.random.default_rng([arguments.seed, 2, step])
-        ids, labels = make_batch(tokenizer, draw, batch_rng, arguments.batch, arguments.max_tokens)
+        draw = partial(lesson.draw, done=step / arguments.steps)
+        parts = make_batch(tokenizer, draw, batch_rng, arguments.batch, arguments.max_tokens, lesson.part_tokens)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, arguments.steps, arguments.learning_rate)
-        loss = loss_of(model, ids, labels, arguments.precision)
-        loss.backward()
+        total = weight_of(parts) if lesson.part_tokens else None
+        loss = sum(backward(model, parts, arguments.precision, total, pool))
+        spent["tokens"] += sum(part.ids.numel() for part in parts)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        spent["tokens"] += ids.numel()
-        running.append(loss.item())
+        running.append(loss)
         if (step + 1) % arguments.checkpoint_every == 0 or step + 1 == arguments.steps:
             with torch.inference_mode():
-                dev = float(np.mean([loss_of(model, *batch, arguments.precision).item() for batch in held_out]))
-            losses.append([step + 1, float(np.mean(running)), dev])
+                dev = [held_out_loss(model, batches, arguments.precision) for batches in held_out.values()]
+            losses.append([step + 1, float(np.mean(running)), *dev])
             running = []
             spent["seconds"] = time.monotonic() - started
-            save_checkpoint(partial, model, optimizer, step + 1, losses, spent)
-            progress.set_postfix(train=f"{losses[-1][1]:.4f}", held_out=f"{dev:.4f}")
+            save_checkpoint(unfinished, model, optimizer, step + 1, losses, spent)
+            shown = {task.replace("-", "_"): f"{value:.4f}" for task, value in zip(held_out, dev, strict=True)}
+            progress.set_postfix(train=f"{losses[-1][1]:.4f}", **shown)
 
     final = arguments.output.with_name(arguments.output.name + ".finished")
     model.generation_config = GenerationConfig(
@@ -367,11 +357,16 @@ def main() -> None:
         "parameters": sum(p.numel() for p in model.parameters()),
         "vocabulary": len(tokenizer),
         "minutes": spent["seconds"] / 60,
-        "threads": torch.get_num_threads(),
+        "threads": threads,
     }
-    write_card(final, arguments, task, facts, losses)
+    if pool is not None:
+        pool.shutdown()
+    torch.set_num_threads(threads)
+    heads = tuple(f"{name} loss" for name in lesson.tasks)
+    abilities = lesson.abilities(TransformersLLM.load(final))
+    write_card(final, arguments, data, abilities, limits, facts, heads, losses)
     final.rename(arguments.output)
-    shutil.rmtree(partial)
+    shutil.rmtree(unfinished)
     print(json.dumps({"output": str(arguments.output), **facts, "loss": losses[-1][1:]}))
 
 

@@ -382,6 +382,16 @@ def test_the_few_shot_prompt_is_made_of_the_corpus() -> None:
         assert all(str(value) in question for value in json.loads(written).get("source", {}).get("$in", []))
 
 
+def test_the_examples_are_of_the_field_with_the_most_shared_values() -> None:
+    records = [
+        {"category": category, "source": source}
+        for category in ("sport", "health")
+        for source in ("NewsForge", "Morning Ledger", "Meridian")
+    ]
+    shown = [json.loads(written) for _, written in examples(FieldVocabulary.from_metadata(records))]
+    assert {field for condition in shown for field in condition} == {"source"}
+
+
 def test_the_rules_agree_with_the_examples_of_a_corpus_of_sources() -> None:
     fields = FieldVocabulary.from_metadata(
         [{"source": source, "published_at": day} for source in ("NewsForge", "Morning Ledger") for day in DAYS]

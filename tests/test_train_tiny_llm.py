@@ -10,8 +10,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from mrag_rl.data import save_pairs
 from mrag_rl.data.world import make_world
+from mrag_rl.generation.fusion_prompts import query_prompt
 from mrag_rl.generation.prompts import Prompt, translation
 from mrag_rl.generation.transformers_llm import TransformersLLM
 
@@ -63,6 +66,24 @@ def test_a_killed_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     assert "pairs.jsonl" in card and "6 steps" in card and "from Welsh to Dutch" in card
 
 
+@pytest.mark.slow
+def test_the_news_are_learned_with_a_card_that_says_what_came_of_it(tmp_path: Path) -> None:
+    """A few steps: the prompts are seen and their form is picked up, nothing more."""
+    news = ["--world", "news", "--width", "64", "--steps", "30", "--checkpoint-every", "10", "--vocabulary", "2000"]
+    process = run(*news, "--output", str(tmp_path / "made"))
+    assert process.returncode == 0, process.stderr and process.stderr.read()
+    card = (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
+    losses = [
+        [float(x) for x in line.split("|")[1:-1]] for line in card.splitlines() if line.startswith(("| 10 |", "| 30 |"))
+    ]
+    assert len(losses[0]) == 5 and all(
+        after < before for before, after in zip(losses[0][1:], losses[1][1:], strict=True)
+    )
+    assert "| overall |" in card and "| null |" in card and "the bundled news" in card and "30 steps" in card
+    llm = TransformersLLM.load(tmp_path / "made")
+    assert len(llm.generate([query_prompt("Who won?", 2)], max_new_tokens=4)) == 1
+
+
 def test_mistakes_are_answered_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     good = tmp_path / "good.jsonl"
@@ -74,6 +95,8 @@ def test_mistakes_are_answered_in_one_line(tmp_path: Path) -> None:
         (["--output", str(tmp_path / "new"), "--pairs", str(tmp_path / "no.jsonl"), "--task", "dialogue"], "no.jsonl"),
         (["--output", str(tmp_path / "new"), "--width", "40"], "--width is 40; give a multiple of 32"),
         (["--output", str(tmp_path / "new"), "--steps", "0"], "--steps is 0"),
+        (["--output", str(tmp_path / "new"), "--world", "news"], "--width is 32; give a multiple of 64"),
+        (["--output", str(tmp_path / "new"), "--world", "news", "--pairs", str(good)], "--world news needs no --pairs"),
     ):
         process = run(*arguments)
         assert process.stderr is not None

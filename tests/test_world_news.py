@@ -242,3 +242,22 @@ def test_rules_read_nearly_all_filters_of_another_split() -> None:
 def test_what_cannot_be_written_is_a_clear_error(arguments: dict[str, object], says: str) -> None:
     with pytest.raises(InputError, match=says):
         make_news(0, **arguments)  # type: ignore[arg-type]
+
+
+def test_what_a_question_is_about_and_its_evidence_are_told() -> None:
+    """Claims, organisation and names as the question has them; each piece of evidence where it says it stands."""
+    for query in world()[1]:
+        about, evidence = query.metadata["about"], query.metadata["evidence"]
+        kind = next(kind for kind in KINDS if kind.category == about["category"])
+        assert about["organisation"] in query.text and about["claims"]
+        assert all(name.removeprefix("The ") in query.text for name in about["names"])
+        for claim, value in about["claims"]:
+            form = kind.claims[claim].about if value is None else kind.claims[claim].does
+            assert form.format(org=about["organisation"], v=value) in query.text
+        assert [item["fact"] for item in evidence if item["fact"] not in query.metadata["facts"]] == []
+        assert {item["document"] for item in evidence} == set(query.relevant)
+        for item in evidence:
+            document = by_id()[item["document"]]
+            assert item["fact"] in document.text and item["value"].lower() in item["fact"].lower()
+            assert str(document.metadata["published_at"]).startswith(item["day"])
+            assert item["value"] in kind.claims[item["claim"]].values

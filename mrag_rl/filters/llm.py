@@ -66,7 +66,8 @@ def read_answer(answer: str, vocabulary: FieldVocabulary) -> tuple[Filter, list[
 def examples(vocabulary: FieldVocabulary) -> tuple[tuple[str, str], ...]:
     """Questions with their filters, in the corpus's own fields and values: what the few-shot prompt shows."""
     found: list[tuple[str, dict[str, Any]]] = []
-    named = next((field for field in vocabulary if field.type == "string" and field.facet and field.values), None)
+    facets = [field for field in vocabulary if field.type == "string" and field.facet and field.values]
+    named = max(facets, key=lambda field: len(field.values or ()), default=None)  # Sources rather than categories
     dated = next((field for field in vocabulary if field.type == "date"), None)
     if named is not None:
         first, second = _two(named)

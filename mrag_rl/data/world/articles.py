@@ -24,14 +24,14 @@ MIN_LENGTH = 800
 """Characters that every article has at least: the papers' filter."""
 
 # An invented name is any start with any end; all begin with a consonant, for "a" stands before some.
-_STARTS = (
+NAME_STARTS = (
     "Bram", "Corl", "Dunn", "Fal", "Garn", "Hesk", "Jor", "Kest", "Lum", "Mard",
     "Nev", "Pel", "Quar", "Rind", "Sorr", "Tam", "Vald", "Wenn", "Yar", "Zeb",
 )  # fmt: skip
-_ENDS = (
+NAME_ENDS = (
     "ack", "amar", "bury", "combe", "dale", "eth", "field", "gill", "ick", "low", "moor", "ney", "olm", "ridge", "wick",
 )  # fmt: skip
-NAMES = tuple(start + end for start in _STARTS for end in _ENDS)
+NAMES = tuple(start + end for start in NAME_STARTS for end in NAME_ENDS)
 
 _MONTHS = (
     "January", "February", "March", "April", "May", "June",

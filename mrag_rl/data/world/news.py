@@ -44,7 +44,7 @@ _TURNS = (
     "null", "inference", "comparison", "temporal", "inference", "comparison", "temporal", "null",
 )  # fmt: skip
 
-_NAMED = {
+NAMED = {
     name: tuple(source.name for source in SOURCES if name in (source.name, *source.short))
     for name in dict.fromkeys(name for source in SOURCES for name in (source.name, *source.short))
 }
@@ -77,12 +77,20 @@ class _Report:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A question: `evidence` are pairs of a report and a claim index."""
+    """A question about claims of `kind`: index and the value that the question gives, None where it asks for it.
+
+    `org` is "" where it is what is asked for; `names` are those of sources as the question writes them; `evidence` are
+    pairs of a report and a claim index.
+    """
 
     text: str
     answer: str
     filter: dict[str, Any]
     evidence: list[tuple[_Report, int]]
+    kind: Kind
+    org: str
+    claims: Sequence[tuple[int, str | None]]
+    names: Sequence[str]
 
 
 def split_of(kind: Kind, name: str) -> str:
@@ -110,8 +118,10 @@ def make_news(
     Returns:
         The articles, with metadata `source` and `published_at` (ISO), in random order, no two with the same title or
         text; and the questions, with the ids of the articles that hold their evidence as `relevant`, and as metadata
-        `answer`, `question_type`, `facts` (the sentences that are the evidence) and `filter` (the metadata that the
-        question names, which the evidence passes).
+        `answer`, `question_type`, `facts` (the sentences that are the evidence), `filter` (the metadata that the
+        question names, which the evidence passes), `about` (the category, the organisation, "" where that is what is
+        asked for, the claims by index in `KINDS` with the value that the question gives, or null, and the sources'
+        names as it writes them) and `evidence` (each fact's document, day, claim and value).
 
     Raises:
         InputError: An unknown split, or too few or too many events or queries.
@@ -246,6 +256,22 @@ def _queries(rng: np.random.Generator, told: Sequence[_Event], untold: Sequence[
             "question_type": kind,
             "facts": list(dict.fromkeys(report.sentences[claim] for report, claim in asked.evidence)),
             "filter": asked.filter,
+            "about": {
+                "category": asked.kind.category,
+                "organisation": asked.org,
+                "claims": [list(claim) for claim in asked.claims],
+                "names": list(asked.names),
+            },
+            "evidence": [
+                {
+                    "document": report.id,
+                    "day": report.day.isoformat(),
+                    "claim": claim,
+                    "value": report.values[claim],
+                    "fact": report.sentences[claim],
+                }
+                for report, claim in asked.evidence
+            ],
         }
         relevant = tuple(dict.fromkeys(report.id for report, _ in asked.evidence))
         yield Query(f"nq{number}", asked.text, relevant, metadata=metadata)
@@ -291,7 +317,7 @@ def _inference(rng: np.random.Generator, told: Sequence[_Event]) -> _Asked | Non
     evidence = _only_in(told, event, [(*claim, _sources(names)) for claim in claims])
     together = rng.random() < 0.25
     if evidence is not None and not together:
-        evidence = _only_in(told, event, [(*claim, _NAMED[name]) for claim, name in zip(claims, names, strict=True)])
+        evidence = _only_in(told, event, [(*claim, NAMED[name]) for claim, name in zip(claims, names, strict=True)])
     if evidence is None:
         return None
     words = _predicates(event.kind, claims) | {"noun": event.kind.noun, "category": event.kind.category}
@@ -299,7 +325,8 @@ def _inference(rng: np.random.Generator, told: Sequence[_Event]) -> _Asked | Non
     condition: dict[str, Any] = {"source": {"$in": _sources(names)}}
     if "{category}" in form:
         condition["category"] = {"$in": [event.kind.category]}
-    return _Asked(_fill(rng, [form], words, names), event.org, condition, evidence)
+    text = _fill(rng, [form], words, names)
+    return _Asked(text, event.org, condition, evidence, event.kind, "", claims, names)
 
 
 def _excluding(
@@ -308,14 +335,15 @@ def _excluding(
     """The same of all sources but one, which reports on the event, too."""
     barred = _one(rng, event.reports).source
     name = _name(rng, barred)
-    others = [source.name for source in SOURCES if source.name not in _NAMED[name]]
+    others = [source.name for source in SOURCES if source.name not in NAMED[name]]
     claims = [(first, event.values[first]), (second, event.values[second])]
     evidence = _only_in(told, event, [(claim, value, others) for claim, value in claims])
     if evidence is None:
         return None
     words = _predicates(event.kind, claims) | {"noun": event.kind.noun}
     text = _fill(rng, _EXCLUDING, words, [name], letters="C")
-    return _Asked(text, event.org, {"source": {"$nin": list(_NAMED[name])}}, evidence)
+    condition = {"source": {"$nin": list(NAMED[name])}}
+    return _Asked(text, event.org, condition, evidence, event.kind, "", claims, [name])
 
 
 def _only_in(
@@ -369,17 +397,20 @@ def _comparison(rng: np.random.Generator, told: Sequence[_Event], true: bool) ->
     says, answers = one.values[first], other.values[second]
     words = {"org": event.org, "about": event.kind.claims[first].about.format(org=event.org)}
     forms: tuple[str, ...]
+    claims: Sequence[tuple[int, str | None]]
     if shape == 0:
         wrong = _other(rng, event.kind.claims[second], answers)
-        words |= _predicates(event.kind, [(first, says), (second, answers if true else wrong)])
-        forms = _DIFFERENT
+        given = [(first, says), (second, answers if true else wrong)]
+        words |= _predicates(event.kind, given)
+        forms, claims = _DIFFERENT, given
     else:
         if true != (says == answers):
             return None
         words |= _predicates(event.kind, [(first, says)])
-        forms = _SAME if shape == 1 else _AGREE
+        forms, claims = (_SAME, [(first, says)]) if shape == 1 else (_AGREE, [(first, None)])
     condition = {"source": {"$in": _sources(names)}}
-    return _Asked(_fill(rng, forms, words, names), _yes(true), condition, [(one, first), (other, second)])
+    text, evidence = _fill(rng, forms, words, names), [(one, first), (other, second)]
+    return _Asked(text, _yes(true), condition, evidence, event.kind, event.org, claims, names)
 
 
 _ORDER = (
@@ -400,10 +431,11 @@ def _order(rng: np.random.Generator, told: Sequence[_Event], true: bool) -> _Ask
     if (one.day < other.day) != true:
         return None
     names = [_name(rng, report.source) for report in pair]
-    words = _predicates(event.kind, [(first, one.values[first]), (second, other.values[second])]) | {"org": event.org}
+    claims = [(first, one.values[first]), (second, other.values[second])]
+    words = _predicates(event.kind, claims) | {"org": event.org}
     condition = {"source": {"$in": _sources(names)}}
-    evidence = [(one, first), (other, second)]
-    return _Asked(_fill(rng, _ORDER, words, names), _yes(true), condition, evidence)
+    text, evidence = _fill(rng, _ORDER, words, names), [(one, first), (other, second)]
+    return _Asked(text, _yes(true), condition, evidence, event.kind, event.org, claims, names)
 
 
 _CHANGE = (
@@ -440,7 +472,8 @@ def _change(rng: np.random.Generator, told: Sequence[_Event], true: bool) -> _As
         "source": {"$in": _sources(names)},
         "published_at": {"$in": [one.day.isoformat(), other.day.isoformat()]},
     }
-    return _Asked(text, _yes(true), condition, [(one, claim), (other, claim)])
+    evidence = [(one, claim), (other, claim)]
+    return _Asked(text, _yes(true), condition, evidence, event.kind, event.org, [(claim, None)], names)
 
 
 _BOUNDED = {
@@ -483,7 +516,8 @@ def _bounded(rng: np.random.Generator, told: Sequence[_Event]) -> _Asked | None:
     if shape == "between":
         bound = {"$gte": middle.isoformat(), "$lte": end.isoformat()}
     condition = {"source": {"$in": _sources([name])}, "published_at": bound}
-    return _Asked(text, meant.values[claim], condition, [(meant, claim)])
+    claims, evidence = [(claim, None)], [(meant, claim)]
+    return _Asked(text, meant.values[claim], condition, evidence, event.kind, event.org, claims, [name])
 
 
 def _null(
@@ -522,7 +556,9 @@ def _null(
         words |= {"d1": _day(rng, one), "d2": _day(rng, other_day)}
         text = _fill(rng, _KEPT, words, names)
         condition["published_at"] = {"$in": [one.isoformat(), other_day.isoformat()]}
-    return _Asked(text, NO_ANSWER, condition, [])
+    told_of = [claim for i, claim in enumerate(claims, start=1) if words[f"p{i}"] in text]
+    org = "" if shape == 0 else event.org
+    return _Asked(text, NO_ANSWER, condition, [], event.kind, org, told_of or [(first, None)], names)
 
 
 def _two_sources(rng: np.random.Generator, event: _Event, first: int, second: int) -> tuple[_Report, _Report] | None:
@@ -552,7 +588,7 @@ def _name(rng: np.random.Generator, source: Source) -> str:
 
 
 def _sources(names: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(source for name in names for source in _NAMED[name]))
+    return list(dict.fromkeys(source for name in names for source in NAMED[name]))
 
 
 def _fill(

@@ -1,0 +1,144 @@
+"""What the language model for questions learns from: filters, queries and answers in the library's own prompts."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import numpy as np
+import pytest
+
+from mrag_rl.data.records import Query
+from mrag_rl.data.world.news import NO_ANSWER
+from mrag_rl.filters import parse_filter
+from mrag_rl.filters.llm import LLMExtractor
+from mrag_rl.filters.scoring import atoms
+from mrag_rl.generation.fusion_prompts import MOST_QUERIES, SEPARATOR, answer_prompt, query_prompt
+from mrag_rl.generation.prompts import render
+from mrag_rl.metrics.answers import answer_scores
+from scripts.lm_training import Span, make_batch, train_tokenizer
+from scripts.news_sequences import (
+    PIECES,
+    TASKS,
+    NewsWorld,
+    answer_target,
+    cut,
+    filter_target,
+    other_names,
+    renamed,
+    search_queries,
+)
+
+
+@cache
+def world() -> NewsWorld:
+    return NewsWorld(0, questions=160)
+
+
+def of(kind: str) -> list[Query]:
+    return [query for query in world().queries if query.metadata["question_type"] == kind]
+
+
+def learned(text: str, spans: list[Span]) -> str:
+    first, last, _ = spans[-1]
+    return text[first:last].strip()
+
+
+def test_wanted_filters_are_those_of_the_questions() -> None:
+    vocabulary = world().vocabulary
+    for query in world().queries:
+        wanted = filter_target(query)
+        assert atoms(parse_filter(wanted, vocabulary)) == atoms(parse_filter(query.metadata["filter"], vocabulary))
+
+
+@pytest.mark.parametrize("n", range(1, MOST_QUERIES + 1))
+def test_wanted_queries_are_as_many_as_asked_for_and_leave_out_sources_and_days(n: int) -> None:
+    for query in world().queries:
+        queries = search_queries(query, n)
+        assert len(queries) == len(set(queries)) == n and all(queries)
+        assert not any(name in " ".join(queries) for name in query.metadata["about"]["names"] if " " in name)
+        assert SEPARATOR not in "".join(queries) and "{" not in "".join(queries) and "2024" not in "".join(queries)
+        if n > 1 and len(query.metadata["about"]["claims"]) == 2:
+            values = [value for _, value in query.metadata["about"]["claims"]]
+            assert all(str(value) in asked for value, asked in zip(values, queries, strict=False))
+
+
+@pytest.mark.parametrize("kind", ["inference", "comparison", "temporal", "null"])
+def test_wanted_answers_are_the_reference_where_the_passages_hold_the_evidence_and_only_there(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    for query in of(kind):
+        reference = query.metadata["answer"]
+        answer = answer_target(query, world().passages(rng, query, 6))
+        without = answer_target(query, [])
+        exact = answer_scores([answer, without], [reference, NO_ANSWER])["exact_match"]
+        assert exact.tolist() == [1.0, 1.0], (query.text, answer, without)
+
+
+def test_an_answer_of_yes_or_no_says_first_what_each_side_says() -> None:
+    rng = np.random.default_rng(0)
+    for query in of("comparison"):
+        answer = answer_target(query, world().passages(rng, query, 6))
+        said, stated = answer.split(" The answer to the question is ")
+        assert stated.strip('"') == query.metadata["answer"]
+        assert all(name in said for name in query.metadata["about"]["names"])
+        assert all(f": {item['value']}." in said for item in query.metadata["evidence"])
+
+
+def test_sequences_are_the_librarys_prompts_with_the_wanted_text_behind() -> None:
+    rng = np.random.default_rng(0)
+    listing = world().listings[0]
+    assert isinstance(listing.extractor, LLMExtractor) and listing.words == {}
+    texts = {task: [world().sequence(rng, task) for _ in range(20)] for task in TASKS}
+    for text, spans in texts["filter"]:
+        shown = [render(some.extractor.prompt("?")).rsplit("Question: ", 1)[0] for some in world().listings]
+        assert any(text.startswith(start) for start in shown)
+        assert len(spans) == 8
+        for first, last, _ in spans:
+            assert text[first:last].startswith(" {") and set(json.loads(text[first:last])) <= {
+                "source", "category", "published_at",
+            }  # fmt: skip
+    for text, spans in texts["queries"]:
+        n = len(learned(text, spans).split(SEPARATOR))
+        assert text.startswith(render(query_prompt("?", n)).rsplit("Question: ", 1)[0]) and len(spans) == 3
+    start = render(answer_prompt("?", []))[: len("Question: ")]
+    assert all(text.startswith(start) and "\nAnswer: " in text for text, _ in texts["answer"])
+
+
+def test_other_names_for_sources_replace_them_in_questions_and_filters_alike() -> None:
+    words = other_names(np.random.default_rng(1))
+    assert len(set(words.values())) == len(words)
+    for query in world().queries:
+        text, wanted = renamed(query.text, words), renamed(json.dumps(filter_target(query)), words)
+        for name in query.metadata["about"]["names"]:
+            assert renamed(name, words).removeprefix("The ") in text
+        assert len(json.loads(wanted)["source"]) == 1 and wanted != json.dumps(filter_target(query))
+
+
+def test_batches_weigh_what_is_learned_and_keep_to_their_size() -> None:
+    rng = np.random.default_rng(0)
+    texts = [cut(world().sequence(rng, str(rng.choice(TASKS)))[0]) for _ in range(60)]
+    tokenizer = train_tokenizer(texts, 1200, PIECES)
+    parts = make_batch(tokenizer, lambda r: world().sequence(r, "answer"), rng, 5, 4096, 2500)
+    assert sum(len(part.ids) for part in parts) == 5
+    for part in parts:
+        assert part.ids.numel() <= 2500 or len(part.ids) == 1
+        assert ((part.labels != -100) == (part.weights > 0)).all() and (part.weights[part.labels != -100] > 0).all()
+        assert (part.labels[part.labels != -100] == part.ids[part.labels != -100]).all()
+        for ids, labels in zip(part.ids, part.labels, strict=True):
+            text = tokenizer.decode(ids, skip_special_tokens=True)
+            target = tokenizer.decode(labels[labels != -100], skip_special_tokens=True)
+            assert target.endswith(text.rsplit("\nAnswer:", 1)[1])
+
+
+def test_no_token_reaches_over_a_number_or_a_name() -> None:
+    rng = np.random.default_rng(0)
+    tokenizer = train_tokenizer([cut(world().sequence(rng, "answer")[0]) for _ in range(60)], 1200, PIECES)
+    for task in TASKS:  # A completion's tokens begin where its prompt ends
+        full, spans = world().sequence(rng, task)
+        prompt = tokenizer(full[: spans[-1][0]])["input_ids"]
+        assert tokenizer(full)["input_ids"][: len(prompt)] == prompt
+    text = "Kestamar Mills pays 36 million crowns on 2024-05-17, it was confirmed."
+    pieces = [tokenizer.decode([i]) for i in tokenizer(text)["input_ids"]]
+    assert "".join(pieces) == text
+    for piece in pieces:
+        assert not (any(c.isdigit() for c in piece) and any(c.isalpha() for c in piece)), pieces
