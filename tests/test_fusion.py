@@ -177,6 +177,10 @@ def test_queries_can_be_switched_off_given_and_edited() -> None:
     )
 
 
+def test_names_that_differ_in_a_sign_are_other_queries() -> None:
+    assert FusionQueries.of("C speed", ["C++ speed", "C# speed", "c++, speed"]).generated == ("C++ speed", "C# speed")
+
+
 def test_bad_questions_and_numbers_are_named() -> None:
     with pytest.raises(InputError, match="9 generated queries; give 0 to 8"):
         generate_queries(Writer({}), ["Why?"], 9)

@@ -228,7 +228,7 @@ def _distinct(original: str, queries: Iterable[str]) -> list[str]:
 
 
 def _key(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.casefold()))
+    return " ".join(re.findall(r"\w+[+#]*", text.casefold()))
 
 
 def _bare(line: str) -> str:
