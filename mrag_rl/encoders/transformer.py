@@ -12,12 +12,10 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from torch import nn
 from torch.nn.functional import normalize
 from tqdm import tqdm
-from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import logging as transformers_logging
+from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from mrag_rl.devices import check_device
 from mrag_rl.encoders.attention import find_output_projections
@@ -33,6 +31,7 @@ from mrag_rl.encoders.weights import (
 from mrag_rl.errors import InputError
 from mrag_rl.generation.quantization import quantize_nf4
 from mrag_rl.io import read_json
+from mrag_rl.pretrained import load_pretrained
 
 Pooling = Literal["first", "last", "mean"]
 
@@ -159,24 +158,7 @@ class TransformerEncoder:
         settings = settings_sha256(folder)
         if settings != MINILM_SETTINGS:  # Left out, so that fingerprints in databases of before they counted still hold
             weights_hash += f" settings {settings}"
-        show_bars = transformers_logging.is_progress_bar_enabled()
-        transformers_logging.disable_progress_bar()
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            model, report = AutoModel.from_pretrained(
-                folder,
-                dtype=getattr(torch, dtype),
-                use_safetensors=True,
-                local_files_only=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-            )
-        except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise InputError(f"encoder {folder}: cannot be loaded ({reason}); give another model folder") from error
-        finally:
-            if show_bars:
-                transformers_logging.enable_progress_bar()
+        model, tokenizer, absent = load_pretrained(AutoModel, folder, role="encoder", dtype=getattr(torch, dtype))
         parameters = dict(model.named_parameters(remove_duplicate=False))
         # The configuration of a T5 that was saved without its decoder says that there is none, but T5Model makes one.
         if model.config.is_encoder_decoder or (hasattr(model, "encoder") and hasattr(model, "decoder")):
@@ -184,8 +166,7 @@ class TransformerEncoder:
         # transformers draws what is missing at random. It does no harm in a decoder that is not run, nor in a pooler,
         # which comes after the states that are read here and is often left out.
         read = set(model.parameters())
-        missing = (key for key in report["missing_keys"] if "pooler" not in key and parameters.get(key) in read)
-        for key in sorted(missing):
+        for key in (key for key in absent if "pooler" not in key and parameters.get(key) in read):
             raise InputError(f"encoder {folder}: no weights for {key}; give a folder with all of the model's")
         if quantization == "nf4":
             quantize_nf4(model, device)

@@ -7,16 +7,15 @@ from typing import Literal
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from torch import nn
 from tqdm import tqdm
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import logging as transformers_logging
+from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
 from mrag_rl.devices import check_device
 from mrag_rl.encoders.transformer import length_batches
 from mrag_rl.encoders.weights import find_model, weights_sha256
 from mrag_rl.errors import InputError
+from mrag_rl.pretrained import load_pretrained
 from mrag_rl.retrieval.voting import Ranking
 
 RERANKER = "BAAI/bge-reranker-large"  # What Multi-Meta-RAG and MultiHop-RAG rerank with
@@ -71,28 +70,10 @@ class CrossEncoder:
         check_device(device)
         folder = find_model(name_or_path, role="reranker")
         fingerprint = weights_sha256(folder, expected=None, role="reranker")
-        show_bars, verbosity = transformers_logging.is_progress_bar_enabled(), transformers_logging.get_verbosity()
-        transformers_logging.disable_progress_bar()
-        transformers_logging.set_verbosity_error()  # What it would warn of is an error below
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            model, report = AutoModelForSequenceClassification.from_pretrained(
-                folder,
-                dtype=getattr(torch, dtype),
-                use_safetensors=True,
-                local_files_only=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-            )
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise InputError(f"reranker {folder}: cannot be loaded ({reason}); give another model folder") from error
-        finally:
-            transformers_logging.set_verbosity(verbosity)
-            if show_bars:
-                transformers_logging.enable_progress_bar()
+        model, tokenizer, untrained = load_pretrained(
+            AutoModelForSequenceClassification, folder, role="reranker", dtype=getattr(torch, dtype)
+        )
         # transformers would draw them at random: an encoder's folder would rank by chance.
-        untrained = sorted(report["missing_keys"])
         if untrained:
             raise InputError(f"reranker {folder}: no weights for {untrained[0]}; give a model trained to score pairs")
         return cls(model.to(device), tokenizer, fingerprint=fingerprint, batch_tokens=batch_tokens)

@@ -1,0 +1,38 @@
+"""Loading Hugging Face models: from a local folder and safetensors only, quietly, never running a model's own code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoTokenizer
+from transformers.utils import logging as transformers_logging
+
+from mrag_rl.errors import InputError
+
+
+def load_pretrained(kind: Any, folder: Path, *, role: str, dtype: torch.dtype) -> tuple[Any, Any, list[str]]:
+    """A model by one of transformers' Auto classes, its tokenizer, and the names of weights that its files lack.
+
+    Weights that are missing are drawn at random: refuse a model that needs them. role: what errors call it. Raises
+    InputError for a folder that cannot be loaded.
+    """
+    safe = {"local_files_only": True, "trust_remote_code": False}
+    show_bars, verbosity = transformers_logging.is_progress_bar_enabled(), transformers_logging.get_verbosity()
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()  # It would warn of missing weights, which callers judge
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
+        model, report = kind.from_pretrained(
+            folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **safe
+        )
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"{role} {folder}: cannot be loaded ({reason}); give another model folder") from error
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if show_bars:
+            transformers_logging.enable_progress_bar()
+    return model, tokenizer, sorted(report["missing_keys"])
