@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import encoder, write_tiny_llm
+from tiny import Listening, encoder, write_tiny_llm
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
 import evaluate
@@ -34,7 +34,7 @@ from mrag_rl.filters import (
     matches,
     parse_filter,
 )
-from mrag_rl.generation.prompts import Prompt, render
+from mrag_rl.generation.prompts import render
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import write_jsonl
 from mrag_rl.metrics.ranking import RANKING_METRICS, evidence_scores, textbook_scores
@@ -165,18 +165,6 @@ def test_other_numbers_of_filters_chunks_or_columns_are_clear_errors() -> None:
         changed.rank(asked(1), "standard")
     with pytest.raises(InputError, match="a column for each chunk"):
         library().rank(asked(1), "standard", filters=[filters()[0]], allowed=np.ones(3, bool))
-
-
-class Listening:
-    """A language model that keeps the prompts that it is asked."""
-
-    def __init__(self, llm: TransformersLLM) -> None:
-        self.llm, self.fingerprint, self.usage = llm, llm.fingerprint, llm.usage
-        self.prompts: list[Prompt] = []
-
-    def generate(self, prompts: Sequence[Prompt], **settings: Any) -> list[list[str]]:
-        self.prompts += prompts
-        return self.llm.generate(prompts, **settings)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tiny import encoder, write_tiny_llm
+from tiny import Listening, encoder, write_tiny_llm
 
 from mrag_rl.data.records import Document
 from mrag_rl.data.world.news import make_news
@@ -28,18 +28,6 @@ GIVEN = [["striker joins club", "football transfer", "captain injured"], ["bridg
 @cache
 def documents() -> list[Document]:
     return make_news(5, split="dev", events=12, queries=24)[0][:40]
-
-
-class Listening:
-    """A language model that keeps the prompts that it is asked."""
-
-    def __init__(self, llm: TransformersLLM) -> None:
-        self.llm, self.fingerprint, self.usage = llm, llm.fingerprint, llm.usage
-        self.prompts: list[Prompt] = []
-
-    def generate(self, prompts: Sequence[Prompt], **settings: Any) -> list[list[str]]:
-        self.prompts += prompts
-        return self.llm.generate(prompts, **settings)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -183,3 +184,15 @@ def outcome(run: Path) -> dict[str, object]:
             files = sorted(folder.iterdir()) if folder.is_dir() else []
             found[f"{name}/{folder.name}"] = {file.name: file.read_bytes() for file in files}
     return found
+
+
+class Listening:
+    """A language model that keeps the prompts that it is asked."""
+
+    def __init__(self, llm: TransformersLLM) -> None:
+        self.llm, self.fingerprint, self.usage = llm, llm.fingerprint, llm.usage
+        self.prompts: list[Prompt] = []
+
+    def generate(self, prompts: Sequence[Prompt], **settings: Any) -> list[list[str]]:
+        self.prompts += prompts
+        return self.llm.generate(prompts, **settings)
