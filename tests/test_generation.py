@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from safetensors.torch import load_file, save_file
+from tiny import write_tiny_llm
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     GPT2Config,
@@ -394,3 +396,14 @@ def test_what_is_no_llm_is_refused_by_name(folders: dict[str, Path], tmp_path: P
     assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="dtype 'int3'"):
         TransformersLLM.load(folders["llama"], dtype="int3")
+
+
+def test_missing_weights_are_refused_and_not_drawn_at_random(tmp_path: Path) -> None:
+    folder = write_tiny_llm(tmp_path / "llm", ["a b c"])
+    weights = load_file(folder / "model.safetensors")
+    name = next(key for key in sorted(weights) if "mlp" in key)
+    save_file(
+        {key: value for key, value in weights.items() if key != name}, folder / "model.safetensors", {"format": "pt"}
+    )
+    with pytest.raises(InputError, match=f"no weights for {name}; give a folder with all of them"):
+        TransformersLLM.load(folder)

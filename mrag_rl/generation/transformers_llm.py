@@ -110,13 +110,17 @@ class TransformersLLM:
             raise InputError(f"quantization {quantization!r} is unknown; choose nf4, or null for none")
         folder = _locate(str(name_or_path), revision)
         try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            model = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=_DTYPES[dtype], use_safetensors=True, local_files_only=True, attn_implementation="sdpa"
-            )
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=_DTYPES[dtype], use_safetensors=True, local_files_only=True, trust_remote_code=False,
+                attn_implementation="sdpa", output_loading_info=True,
+            )  # fmt: skip
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise InputError(f"cannot load the LLM at {name_or_path}: {reason}; give a decoder-only model") from error
+        model, report = loaded
+        for key in sorted(report["missing_keys"]):  # transformers would draw it at random
+            raise InputError(f"the LLM at {name_or_path} has no weights for {key}; give a folder with all of them")
         fingerprint = _fingerprint(folder, f"{dtype} {quantization}{' ' + json.dumps([*stop]) if stop else ''}")
         if quantization == "nf4":
             quantize_nf4(model, device)
