@@ -20,6 +20,8 @@ from mrag_rl.io import read_json, write_json
 Span = tuple[int, int, float]
 """First character, the one behind the last, and the weight of the tokens that start there."""
 
+WEIGHT_DECAY = 0.1
+MUON_SCALE = 4.0  # Of Muon's learning rate, AdamW's being 1
 MOST_MISSES = 2000  # sequences that are too long, one after another
 
 
@@ -108,6 +110,26 @@ def padded(rows: list[tuple[list[int], list[int], list[float]]], pad: int) -> Pa
     return Part(ids, labels, weights)
 
 
+def make_optimizers(model: LlamaForCausalLM, name: str) -> list[torch.optim.Optimizer]:
+    """AdamW for all weights, or Muon (Jordan 2024) for matrices and AdamW for embeddings and norms.
+
+    Each group's `scale` is to be multiplied with the learning rate. Raises InputError where torch has no Muon.
+    """
+    if name == "adamw":
+        return [_adamw(list(model.parameters()))]
+    if not hasattr(torch.optim, "Muon"):
+        raise InputError(f"torch {torch.__version__} has no Muon; install torch 2.9 or newer, or use --optimizer adamw")
+    inner = {id(weight) for weight in model.model.layers.parameters() if weight.ndim == 2}
+    matrices = {"params": [weight for weight in model.parameters() if id(weight) in inner], "scale": MUON_SCALE}
+    muon = torch.optim.Muon([matrices], lr=0.0, weight_decay=WEIGHT_DECAY, adjust_lr_fn="match_rms_adamw")
+    return [muon, _adamw([weight for weight in model.parameters() if id(weight) not in inner])]
+
+
+def _adamw(weights: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    groups = [{"params": weights, "scale": 1.0}]
+    return torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.95), weight_decay=WEIGHT_DECAY, fused=True)
+
+
 def learning_rate(step: int, steps: int, peak: float) -> float:
     """Linear warm-up over 4% of the steps, then a cosine to zero."""
     warm_up = max(1, steps // 25)
@@ -178,15 +200,16 @@ def held_out_loss(model: LlamaForCausalLM, batches: list[list[Part]], precision:
 def save_checkpoint(
     folder: Path,
     model: LlamaForCausalLM,
-    optimizer: torch.optim.Optimizer,
+    optimizers: list[torch.optim.Optimizer],
     step: int,
     losses: list[list[float]],
     spent: dict[str, float],
 ) -> None:
     """Write the checkpoint of `step` beside the last one, then drop the last one."""
     tensors = {f"model.{name}": value for name, value in model.model.state_dict().items()}
-    for i, state in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{i}.{name}": torch.as_tensor(value).clone() for name, value in state.items()}
+    for number, optimizer in enumerate(optimizers):
+        for i, state in optimizer.state_dict()["state"].items():
+            tensors |= {f"{number}.{i}.{name}": torch.as_tensor(value).clone() for name, value in state.items()}
     save_file(tensors, folder / f"step-{step}.safetensors")
     previous = read_json(folder / "state.json")["step"] if (folder / "state.json").exists() else None
     write_json(folder / "state.json", {"step": step, "losses": losses, "spent": spent})
@@ -195,15 +218,16 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    folder: Path, model: LlamaForCausalLM, optimizer: torch.optim.Optimizer
+    folder: Path, model: LlamaForCausalLM, optimizers: list[torch.optim.Optimizer]
 ) -> tuple[int, list[list[float]], dict[str, float]]:
     state = read_json(folder / "state.json")
     tensors = load_file(folder / f"step-{state['step']}.safetensors")
     model.model.load_state_dict({name[6:]: value for name, value in tensors.items() if name.startswith("model.")})
-    moments: dict[int, dict[str, torch.Tensor]] = {}
+    moments: list[dict[int, dict[str, torch.Tensor]]] = [{} for _ in optimizers]
     for name, value in tensors.items():
-        if name.startswith("optimizer."):
-            _, index, moment = name.split(".")
-            moments.setdefault(int(index), {})[moment] = value
-    optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
+        if not name.startswith("model."):
+            number, index, moment = name.split(".")
+            moments[int(number)].setdefault(int(index), {})[moment] = value
+    for optimizer, kept in zip(optimizers, moments, strict=True):
+        optimizer.load_state_dict({"state": kept, "param_groups": optimizer.state_dict()["param_groups"]})
     return state["step"], state["losses"], state["spent"]

@@ -33,10 +33,11 @@ TASKS = ("filter", "queries", "answer")
 WORLDS, QUESTIONS = 8, 1500
 PASSAGES = 6
 # Shares of the tasks from a share of the training on: the long one comes later.
-_SHARES = ((0.0, (0.35, 0.25, 0.4)), (0.8, (0.3, 0.2, 0.5)))
+_SHARES = ((0.0, (0.3, 0.2, 0.5)), (0.5, (0.22, 0.18, 0.6)))
 _MORE = {"filter": 8, "queries": 3}  # Questions behind one prompt's examples: all but the last are examples of it too
 _FACT_WEIGHT = 0.3  # Evidence in the passages is learned, too: the question foretells it, and so does other evidence
 _ANSWER_WEIGHT = 4.0
+_PROMPT_WEIGHT = 0.05  # All else of a sequence: it teaches the news' language, which the wanted texts are few to teach
 _RENAMED = 0.25  # Share of sequences in which sources go by names of our making, to be copied and not known by heart
 
 SENTENCE_END = re.compile(r"(?<=[.?!]) ")
@@ -401,14 +402,15 @@ class News:
     def draw(self, rng: np.random.Generator, done: float) -> tuple[str, list[Span]]:
         """A sequence when the share `done` of the training is over: few short passages first, more and longer later."""
         shares = [some for start, some in _SHARES if start <= done][-1]
-        passages, kept = (3, 0.25) if done < 0.75 else (5, 0.6) if done < 0.88 else (PASSAGES, 1.0)
+        passages, kept = (3, 0.25) if done < 0.5 else (5, 0.6) if done < 0.75 else (PASSAGES, 1.0)
         return self._draw(rng, shares, passages, kept)
 
     def _draw(
         self, rng: np.random.Generator, shares: Sequence[float], passages: int, kept: float
     ) -> tuple[str, list[Span]]:
         world = self._worlds[int(rng.integers(len(self._worlds)))]
-        return world.sequence(rng, str(rng.choice(TASKS, p=shares)), passages, kept)
+        text, spans = world.sequence(rng, str(rng.choice(TASKS, p=shares)), passages, kept)
+        return text, [(0, len(text), _PROMPT_WEIGHT), *spans]
 
     def draw_held_out(self, rng: np.random.Generator, task: str) -> tuple[str, list[Span]]:
         """A sequence of a task, of which nothing but the wanted text counts."""
