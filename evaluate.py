@@ -225,7 +225,11 @@ def _parser() -> argparse.ArgumentParser:
     fused.add_argument("--strategy", metavar="NAME", help="how each query is searched (default: standard)")
     fused.add_argument("--passages", type=int, help="shown (default: 6)")
     fused.add_argument("--reranker", metavar="NAME", help="a cross-encoder that orders what was found anew")
-    fused.add_argument("--llm", metavar="NAME", help="bundled, a folder, a hub name, or none (default: bundled)")
+    fused.add_argument(
+        "--llm",
+        metavar="NAME",
+        help="bundled (knows the bundled news), a folder, a hub name, none (default: bundled)",
+    )
     fused.add_argument("--encoder", metavar="NAME", help="folder or hub name (default: all-MiniLM-L6-v2)")
     fused.add_argument("--device", help="torch device (default: cpu)")
     fused.add_argument("--prefix", help="instruction put before every query")
@@ -281,7 +285,9 @@ def _parser() -> argparse.ArgumentParser:
     corpus.add_argument("--fields", type=Path, metavar="FILE", help="the fields and their values (JSON)")
     corpus.add_argument("--documents", type=Path, metavar="FILE", help="the corpus to read them from (JSONL)")
     filters.add_argument("--output", type=Path, required=True, metavar="FILE", help="where to write (JSON)")
-    filters.add_argument("--llm", metavar="NAME", help="bundled, a folder or a hub name (default: the rules)")
+    filters.add_argument(
+        "--llm", metavar="NAME", help="bundled (knows the bundled news), a folder or a hub name (default: the rules)"
+    )
     # Its settings come from a file as well: see _multihop.
     commands.add_parser("multihop", help="Multi-Meta-RAG and RAG-Fusion on multi-hop questions", add_help=False)
     return parser
@@ -310,10 +316,9 @@ def _ask(arguments: argparse.Namespace) -> str:
         answer = answer_text(arguments.run, arguments.text, allowed=arguments.allowed, condition=arguments.filter)
         return json.dumps(answer, indent=2, ensure_ascii=False) if arguments.json else explanation(answer)
 
-    from mrag_rl.config import LLMConfig
     from mrag_rl.encoders import TransformerEncoder
     from mrag_rl.evaluation.ask_documents import answer_from_documents, documents_explanation
-    from mrag_rl.generation.transformers_llm import TransformersLLM
+    from mrag_rl.generation.question_llm import load_question_llm
     from mrag_rl.retrieval.rerank import CrossEncoder
 
     device = arguments.device or "cpu"
@@ -321,14 +326,11 @@ def _ask(arguments: argparse.Namespace) -> str:
     given = {name: getattr(arguments, name) for name in settings if getattr(arguments, name) is not None}
     if arguments.queries is not None:
         given["generated"] = arguments.queries
-    llm = None
-    if arguments.llm != "none":
-        llm = TransformersLLM.load(LLMConfig(name=arguments.llm or "bundled").path, device=device)
     answer = answer_from_documents(
         arguments.documents,
         arguments.text,
         encoder=TransformerEncoder.load(arguments.encoder or "all-MiniLM-L6-v2", device=device),
-        llm=llm,
+        llm=load_question_llm(arguments.llm or "bundled", device),
         queries=arguments.query,
         condition=arguments.filter,
         filtered=not arguments.no_filter,
@@ -340,10 +342,9 @@ def _ask(arguments: argparse.Namespace) -> str:
 
 
 def _retrieval(arguments: argparse.Namespace) -> str:
-    from mrag_rl.config import LLMConfig
     from mrag_rl.encoders import TransformerEncoder
     from mrag_rl.evaluation.retrieval import evaluate_retrieval
-    from mrag_rl.generation.transformers_llm import TransformersLLM
+    from mrag_rl.generation.question_llm import load_question_llm
     from mrag_rl.retrieval.rerank import CrossEncoder
 
     encoder = TransformerEncoder.load(
@@ -356,16 +357,13 @@ def _retrieval(arguments: argparse.Namespace) -> str:
         truncate=arguments.truncate,
     )
     reranker = CrossEncoder.load(arguments.reranker, device=arguments.device) if arguments.reranker else None
-    llm = None
-    if arguments.llm is not None:
-        llm = TransformersLLM.load(LLMConfig(name=arguments.llm).path, device=arguments.device)
     return evaluate_retrieval(
         arguments.documents,
         arguments.queries,
         arguments.output,
         encoder=encoder,
         reranker=reranker,
-        llm=llm,
+        llm=load_question_llm(arguments.llm, arguments.device),
         strategies=arguments.strategies,
         fetch=arguments.fetch,
         index=arguments.index,
@@ -379,12 +377,13 @@ def _retrieval(arguments: argparse.Namespace) -> str:
 def _filters(arguments: argparse.Namespace) -> str:
     from mrag_rl.filters.report import report_filters
 
+    llm, name = None, "rules"
+    if arguments.llm not in (None, "none"):
+        from mrag_rl.generation.question_llm import load_question_llm
+
+        llm, name = load_question_llm(arguments.llm), arguments.llm
     return report_filters(
-        arguments.queries,
-        arguments.output,
-        fields=arguments.fields,
-        documents=arguments.documents,
-        llm=arguments.llm,
+        arguments.queries, arguments.output, fields=arguments.fields, documents=arguments.documents, llm=llm, name=name
     )
 
 
@@ -394,24 +393,19 @@ def _multihop(arguments: Sequence[str]) -> str:
     config = read_multihop_config(
         arguments, program="evaluate.py multihop", description=MULTIHOP_HELP, epilog=MULTIHOP_EXAMPLES
     )
-    from mrag_rl.config import LLMConfig
     from mrag_rl.encoders import TransformerEncoder
     from mrag_rl.evaluation.multihop import evaluate_multihop
-    from mrag_rl.generation.transformers_llm import TransformersLLM
+    from mrag_rl.generation.question_llm import load_question_llm
     from mrag_rl.retrieval.rerank import CrossEncoder
 
-    llm, reranker = None, None
-    if config.llm is not None:
-        llm = TransformersLLM.load(LLMConfig(name=config.llm).path, device=config.device)
-    if config.reranker is not None:
-        reranker = CrossEncoder.load(config.reranker, device=config.device)
+    reranker = CrossEncoder.load(config.reranker, device=config.device) if config.reranker else None
     return evaluate_multihop(
         None if config.documents is None else Path(config.documents),
         None if config.queries is None else Path(config.queries),
         Path(config.output),
         encoder=TransformerEncoder.load(config.encoder, device=config.device, dtype=config.dtype),
         reranker=reranker,
-        llm=llm,
+        llm=load_question_llm(config.llm, config.device),
         strategies=config.strategies,
         fetch=config.fetch,
         passages=config.passages,

@@ -21,6 +21,7 @@ from mrag_rl.systems import MultiMetaRAG, RAGFusion
 
 DOCUMENTS = make_news(5, split="dev", events=12, queries=24)[0][:40]
 ((SOURCE, _),) = Counter(document.metadata["source"] for document in DOCUMENTS).most_common(1)
+SOURCES = {document.metadata["source"] for document in DOCUMENTS}
 QUESTION = f"What does {SOURCE} report on the bridge?"
 
 
@@ -113,6 +114,25 @@ def test_categories_that_may_be_read(folder: Path, capsys: pytest.CaptureFixture
     assert found["passages"] and {passage["category"] for passage in found["passages"]} == {category}
     assert ask(folder, "--json", "--no-filter", "--allowed") == 0
     assert answer(capsys)["passages"] == []
+    own = {document.metadata["source"] for document in DOCUMENTS if document.category == category}
+    hidden = next(name for name in sorted(SOURCES - own))
+    assert ask(folder, "--json", "--allowed", category, text=f"What does {hidden} report?") == 0
+    assert answer(capsys)["filter"] == {}
+
+
+def test_fields_that_no_question_is_searched_for_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_jsonl(
+        tmp_path / "d.jsonl",
+        [{"id": str(i), "text": "A bridge.", "title": str(i), "metadata": {"source": f"Paper {i}"}} for i in range(3)],
+    )
+    files = ["--documents", str(tmp_path / "d.jsonl"), "--llm", "none", "--queries", "0", "--json"]
+    assert evaluate.main(["ask", *files, "--text", "What does Paper 1 say?"]) == 0
+    found = answer(capsys)
+    assert found["filter"] == {} and found["notes"] == [
+        "source: most documents have one of their own; the question is not searched for them"
+    ]
+    assert evaluate.main(["ask", *files, "--text", "What does Paper 1 say?", "--no-filter"]) == 0
+    assert answer(capsys)["notes"] == []
 
 
 def test_what_people_are_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

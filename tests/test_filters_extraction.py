@@ -150,7 +150,7 @@ def test_a_name_has_its_shorter_forms() -> None:
     assert aliases("The Tide") == ["The Tide", "Tide"]
     assert set(aliases("Deep Field: The Boldest Papers")) == {"Deep Field: The Boldest Papers", "Deep Field"}
     assert {"PlayDaily", "Play Daily"} <= set(aliases("PlayDaily.com"))
-    assert "Rock and Root" in aliases("Rock & Root")
+    assert "Rock and Root" in aliases("Rock & Root") and "Tide & Shore" in aliases("Tide And Shore: Papers")
 
 
 # -- rules ---------------------------------------------------------------------------------------------------------
@@ -257,6 +257,13 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
     ("Did a later report differ from what Meridian wrote before October 28, 2023?", {"source": {"$in": ["Meridian"]}}),
     ("Between the Meridian report of October 4, 2023, and the NewsForge report of October 28, 2023, what changed?",
      {"source": {"$in": ["Meridian", "NewsForge"]}, "published_at": {"$in": ["2023-10-04", "2023-10-28"]}}),
+    ("Leaving aside what Meridian had to say, who won?", {"source": {"$nin": ["Meridian"]}}),
+    ("Apart from what Meridian says, who won?", {"source": {"$nin": ["Meridian"]}}),
+    ("What was written on October 4 and 5, 2023?", {"published_at": {"$in": ["2023-10-04", "2023-10-05"]}}),
+    ("What was written on October 4, 5 and the 28, 2023?",
+     {"published_at": {"$in": ["2023-10-04", "2023-10-05", "2023-10-28"]}}),
+    ("What was written October 4-28, 2023?", {"published_at": {"$gte": "2023-10-04", "$lte": "2023-10-28"}}),
+    ("What was written between Oct. 4 and 28, 2023?", {"published_at": {"$gte": "2023-10-04", "$lte": "2023-10-28"}}),
     ("", {}),
 ]  # fmt: skip
 
@@ -267,7 +274,7 @@ def test_the_rules_read_a_question_as_a_person_would(question: str, expected: di
 
 
 def test_what_is_left_out_is_told() -> None:
-    (bound, yearless, unknown, both, two, none) = RULES.extract(
+    (bound, yearless, unknown, both, two, none, held) = RULES.extract(
         [
             "Did Meridian before October 28, 2023 and NewsForge agree?",
             "What did Meridian say on October 4th?",
@@ -275,12 +282,14 @@ def test_what_is_left_out_is_told() -> None:
             "Not by Meridian, who was tried, as Meridian says?",
             "What did Meridian say on 10/11/2023?",
             "What did Meridian say on February 31, 2023?",
+            "What was the price in Meridian as of October 4, 2023?",
         ]
     )
     assert "one of several reports" in bound.dropped[0] and "no year" in yearless.dropped[0]
     assert "the corpus has no '2024-01-09'" in unknown.dropped[0] and "both named and excluded" in both.dropped[0]
     assert two.dropped == ("'10/11/2023' names no one day",)
     assert none.dropped == ("'February 31, 2023' names no one day",)
+    assert held.dropped == ("'as of October 4, 2023' is no day of a report",)
 
 
 def test_words_of_any_script_and_encoding_are_whole() -> None:
@@ -299,6 +308,7 @@ def test_words_of_any_script_and_encoding_are_whole() -> None:
         "What did Morning@, Ledger say?",
         "Who, not by Meridian@; Morning Ledger, won?",
         "October 4@x",
+        "October 4,@5,@6 and@7,@2023",
         "the@not@Meridian@x",
     ],
 )
@@ -390,6 +400,14 @@ def test_the_examples_are_of_the_field_with_the_most_shared_values() -> None:
     ]
     shown = [json.loads(written) for _, written in examples(FieldVocabulary.from_metadata(records))]
     assert {field for condition in shown for field in condition} == {"source"}
+
+
+def test_a_corpus_of_one_source_and_day_has_examples_that_make_sense() -> None:
+    fields = FieldVocabulary.from_metadata([{"source": "Meridian", "published_at": DAYS[0]}] * 2)
+    for question, written in examples(fields):
+        assert " both " not in question
+        for values in json.loads(written).values():
+            assert all(len(set(given)) == len(given) for given in values.values() if isinstance(given, list))
 
 
 def test_the_rules_agree_with_the_examples_of_a_corpus_of_sources() -> None:

@@ -75,7 +75,9 @@ def answer_from_documents(
         raise InputError(f"--passages is {passages}; give 1 or more")
     check_fusible(strategy)
     loaded = _load(documents)
-    vocabulary = FieldVocabulary.from_documents(loaded)
+    # Of what may be read alone: a filter shows the values that it names.
+    readable = [document for document in loaded if allowed is None or document.category in allowed]
+    vocabulary = FieldVocabulary.from_documents(readable)
     filters: list[Filter] | None = None
     notes: list[str] = []
     if condition is not None:
@@ -84,6 +86,12 @@ def answer_from_documents(
         notes += other_forms(filters[0], vocabulary)
     elif not filtered:
         filters = [EVERYTHING]
+    else:
+        notes = [
+            f"{field.name}: most documents have one of their own; the question is not searched for them"
+            for field in vocabulary
+            if field.type == "string" and not field.facet and field.name != "title"
+        ]
     chunks = split_documents(loaded, encoder.tokenizer)
     whole, sentences = _vectors(encoder, [chunk.text for chunk in chunks], strategy, embeddings)
     library = FilteredRetriever(MultiAspectRetriever(whole, sentences), chunks)

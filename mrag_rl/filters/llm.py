@@ -69,19 +69,19 @@ def examples(vocabulary: FieldVocabulary) -> tuple[tuple[str, str], ...]:
     facets = [field for field in vocabulary if field.type == "string" and field.facet and field.values]
     named = max(facets, key=lambda field: len(field.values or ()), default=None)  # Sources rather than categories
     dated = next((field for field in vocabulary if field.type == "date"), None)
+    names = [] if named is None else list(named.values or ())[:2]
     if named is not None:
-        first, second = _two(named)
-        found.append((f"What do both {first} and {second} report?", {named.name: {"$in": [first, second]}}))
-        found.append((f"Who is praised, but not by {first}?", {named.name: {"$nin": [first]}}))
+        asked = "What does {} report?" if len(names) == 1 else "What do both {} and {} report?"
+        found.append((asked.format(*names), {named.name: {"$in": names}}))
+        found.append((f"Who is praised, but not by {names[0]}?", {named.name: {"$nin": names[:1]}}))
     if dated is not None:
-        days = _two(dated)
-        early, late = (dated.written(day) for day in days)
+        early, late = (dated.written(day) for day in _two_days(dated))
         if named is not None:
-            first, second = _two(named)
+            first, second = names[0], names[-1]
             found.append(
                 (
                     f"Does the {second} article of {early} agree with the {first} article of {late}?",
-                    {named.name: {"$in": [second, first]}, dated.name: {"$in": [early, late]}},
+                    {named.name: {"$in": names[::-1]}, dated.name: {"$in": list(dict.fromkeys((early, late)))}},
                 )
             )
             found.append(
@@ -93,10 +93,10 @@ def examples(vocabulary: FieldVocabulary) -> tuple[tuple[str, str], ...]:
     return tuple((question, json.dumps(condition, ensure_ascii=False)) for question, condition in found)
 
 
-def _two(field: Field) -> tuple[Value, Value]:
-    """Two of a field's values, the same one twice where it has no other."""
-    values = sorted(field.values or _SOME_DAYS) if field.type == "date" else list(field.values or ())  # type: ignore[type-var]
-    return values[0], values[min(1, len(values) - 1)]
+def _two_days(field: Field) -> tuple[Value, Value]:
+    """The first two days of a field, some where they are not known, one twice where it has no other."""
+    days = sorted(field.values or _SOME_DAYS)  # type: ignore[type-var]
+    return days[0], days[min(1, len(days) - 1)]
 
 
 def _listing(vocabulary: FieldVocabulary, values_shown: int) -> tuple[str, str]:

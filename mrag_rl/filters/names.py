@@ -42,7 +42,8 @@ def aliases(name: str) -> list[str]:
     """The forms of a name, the full one first.
 
     Without what follows a dash, a bar or a colon ("Live Science: The Most Interesting Articles"), without a domain
-    ("CBSSports.com"), with "and" for "&", in separate words ("TalkSport", "Talk Sport"), and each without "The".
+    ("CBSSports.com"), with "and" for "&" and the other way round, in separate words ("TalkSport", "Talk Sport"), and
+    each without "The".
     """
     found = [name]
     spaced = " ".join(name.split())
@@ -56,6 +57,8 @@ def aliases(name: str) -> list[str]:
     for form in list(found):
         if "&" in form:
             found.append(form.replace("&", "and"))
+        elif re.search(r"\w\s+and\s+\w", form, re.IGNORECASE):
+            found.append(re.sub(r"(?<=\w)\s+and\s+(?=\w)", " & ", form, flags=re.IGNORECASE))
     for form in list(found):
         spaced = _CAMEL.sub(" ", form)
         if spaced != form:

@@ -9,21 +9,30 @@ from mrag_rl.data.records import Query, load_documents, load_queries
 from mrag_rl.errors import InputError
 from mrag_rl.filters.extraction import Extraction, Extractor
 from mrag_rl.filters.language import Filter, parse_filter, to_json
+from mrag_rl.filters.llm import LLMExtractor
 from mrag_rl.filters.rules import RuleExtractor
 from mrag_rl.filters.scoring import agreement, atoms, cost, only_known
 from mrag_rl.filters.vocabulary import FieldVocabulary
+from mrag_rl.generation.llm import LLM
 from mrag_rl.io import write_json
 
 
 def report_filters(
-    queries: Path, output: Path, *, fields: Path | None = None, documents: Path | None = None, llm: str | None = None
+    queries: Path,
+    output: Path,
+    *,
+    fields: Path | None = None,
+    documents: Path | None = None,
+    llm: LLM | None = None,
+    name: str = "rules",
 ) -> str:
     """Extract a filter for every query, write ``output`` (see docs/filters.md) and return a table.
 
     Args:
         queries: JSONL; a query's ``filter`` key, where it has one, is what to agree with.
         fields: the fields and their values; or ``documents``: the corpus to read them from.
-        llm: the language model that extracts (bundled, a folder or a hub name); None for the rules.
+        llm: the language model that extracts; None for the rules.
+        name: of the extractor, as the output has it.
 
     Raises:
         InputError: a file that cannot be read, or a given filter that is none, named by its query.
@@ -40,9 +49,9 @@ def report_filters(
     else:
         raise InputError("no fields; give --fields FIELDS.json or --documents DOCUMENTS.jsonl")
     given = _given(queries, loaded, vocabulary)
-    extractor: Extractor = RuleExtractor(vocabulary) if llm is None else _llm_extractor(llm, vocabulary)
+    extractor: Extractor = RuleExtractor(vocabulary) if llm is None else LLMExtractor(llm, vocabulary)
     extractions = extractor.extract([query.text for query in loaded])
-    report = _report(loaded, given, extractions, vocabulary, "rules" if llm is None else llm)
+    report = _report(loaded, given, extractions, vocabulary, name)
     output.parent.mkdir(parents=True, exist_ok=True)
     write_json(output, report)
     return _table(report)
@@ -57,14 +66,6 @@ def _given(path: Path, queries: list[Query], vocabulary: FieldVocabulary) -> dic
             except InputError as error:
                 raise InputError(f"{path}: query {query.id!r}: {error}") from error
     return found
-
-
-def _llm_extractor(name: str, vocabulary: FieldVocabulary) -> Extractor:
-    from mrag_rl.config import LLMConfig
-    from mrag_rl.filters.llm import LLMExtractor
-    from mrag_rl.generation.transformers_llm import TransformersLLM
-
-    return LLMExtractor(TransformersLLM.load(LLMConfig(name=name).path), vocabulary)
 
 
 def _report(

@@ -5,13 +5,14 @@ fit. Spelled with the value's own capitals it counts anywhere but alone at the s
 name ("Fortune 500"); there, in other case, and where the value is an ordinary word, it needs a word of reporting beside
 it ("according to the verge", "a fortune article", "in the sports category"). In a question without any capitals, names
 of two words and more need none. A name that several values share stands for all of them. "not by X", "except X",
-"excluding articles by X", "all but X" exclude, also of a list ("but not by X or Y"); a value that is named elsewhere
-without that is wanted.
+"excluding articles by X", "leaving aside what X says", "all but X" exclude, also of a list ("but not by X or Y"); a
+value that is named elsewhere without that is wanted.
 
-Dates. Whole days only (year, month, day; ``dates``), and days that leave their year to the next ("October 4 and October
-6, 2023", "between 4 and 6 October 2023"). Days named outright are wanted, all of them. "before", "after", "since",
-"until", "by", "onwards" and "between ... and" bound the date. What is written as a date and names no one day
-("10/11/2023", "February 30, 2023") is left out and told. A bound is used only where the question speaks of one report:
+Dates. Whole days only (year, month, day; ``dates``), and days that share a year or a month ("October 4 and October 6,
+2023", "October 4 and 6, 2023", "between 4 and 6 October 2023"). Days named outright are wanted, all of them. "before",
+"after", "since", "until", "by", "onwards" and "between ... and" bound the date. "As of" says when something held, not
+when it was told; such a day and what is written as a date and names no one day ("10/11/2023", "February 30, 2023") are
+left out and told. A bound is used only where the question speaks of one report:
 one of several reports that it compares does not bind the others, and a filter holds for all that is retrieved.
 """
 
@@ -49,8 +50,9 @@ _NEGATION = re.compile(
     r"(?:(?:\b(?:not|never|nor)|n['’]t)(?:\s+(?:been\s+)?(?:reported|published|written|covered|mentioned|posted))?"
     r"\s+(?:by|from|in|on)|(?:,|\b(?:and|but))\s+not"
     r"|\b(?:except|excluding|excepting|without|other than|apart from|aside from|outside(?: of)?|rather than|instead of"
+    r"|(?:leav|sett)ing aside|leaving out|disregarding|ignoring"
     r"|(?:all|any|anyone|anything|everyone|everything|none) but)"
-    rf"(?:\s+(?:for|from|by|in|on|of|the|those|any|all|{_NOUN}|reported|published|written))*"
+    rf"(?:\s+(?:for|from|by|in|on|of|the|those|any|all|what|whatever|{_NOUN}|reported|published|written))*"
     rf"|\bneither(?:\s+(?:by|from|in|on))?)\s+{_ARTICLE}{_QUOTE}$",
     re.IGNORECASE,
 )
@@ -61,12 +63,13 @@ _BEFORE = re.compile(
     r"\b(?:(?P<lte>until|till|up to|through|(?:on (?:or|and) before|before (?:or|and) on)|no later than|not after"
     r"|not later than|by(?: the end of)?)"
     r"|(?P<gte>since|on (?:or|and) after|after (?:or|and) on|no earlier than|not before|not until|not earlier than"
-    r"|starting(?: on| from)?|beginning(?: on)?|as of)"
+    r"|starting(?: on| from)?|beginning(?: on)?)"
     r"|(?P<lt>before|prior to|earlier than|ahead of)|(?P<gt>after|later than|following))\s+(?:the\s+)?[\"'“‘]?$",
     re.IGNORECASE,
 )
 _AFTER = re.compile(r"[\"'”’]?,?\s+(?:(?P<gte>onwards?|or later)|(?P<lte>or earlier))\b", re.IGNORECASE)
 _NUMBER = r"\d{1,2}(?:st|nd|rd|th)?"
+_JOIN = r"(?:,?\s+(?:and|or|to|until|till|through)\s+|,\s+|\s?[-–—]\s?)(?:the\s+)?"
 # A day that leaves its year, or month and year, to the date behind it: "October 4 and [October 6, 2023]", "on 4 and [6
 # October 2023]".
 _SHARES_YEAR = re.compile(
@@ -75,6 +78,11 @@ _SHARES_YEAR = re.compile(
     r"(?:,?\s+(?P<word>and|or|to|until|till|through)\s+(?:on\s+)?|,\s+|\s?(?P<dash>[-–—])\s?)(?:the\s+)?$",
     re.IGNORECASE,
 )
+# "October 4 and 6, 2023": days that share their month.
+_SHARES_MONTH = re.compile(
+    rf"\b(?P<month>{MONTH_PATTERN})\s+(?P<days>{_NUMBER}(?:{_JOIN}{_NUMBER}){{1,9}})(?=,?\s+\d{{4}}\b)", re.IGNORECASE
+)
+_AS_OF = re.compile(r"\bas of\s+$", re.IGNORECASE)
 _BETWEEN = re.compile(r"\bbetween\s+(?:the\s+)?$", re.IGNORECASE)
 _RANGE_OPENS = re.compile(r"\b(?P<word>between|from)\s+[\"'“‘]?$", re.IGNORECASE)
 _RANGE_JOINS = {
@@ -157,7 +165,7 @@ class RuleExtractor:
         for question in questions:
             started = time.perf_counter()
             # Runs of spaces made one: they mean nothing, and matching must not grow with the square of their length.
-            text = _SPACES.sub(_one_space, question[:_MAX_QUESTION])
+            text = _SHARES_MONTH.sub(_month_of_each, _SPACES.sub(_one_space, question[:_MAX_QUESTION]))
             mentions = self._mentions(text)
             parts, dropped = self._of_values(mentions)
             days, more = self._of_dates(text, mentions)
@@ -283,6 +291,10 @@ class RuleExtractor:
                     side.update(dict.fromkeys(date.day for date in listed))
                 index += 1
                 continue
+            if _AS_OF.search(before):  # What held then may have been told before or later
+                dropped.append(f"'as of {text[mention.start : mention.end]}' is no day of a report")
+                index += 1
+                continue
             bound = _BEFORE.search(before) or _AFTER.match(text, mention.end)
             if bound and bound.lastgroup:
                 bounds.append((_OF_GROUP[bound.lastgroup], mention.day))
@@ -371,6 +383,14 @@ def _values(days: dict[dt.date, None]) -> tuple[Value, ...]:
 
 def _one_space(match: re.Match[str]) -> str:
     return "\n" if "\n" in match[0] else " "
+
+
+def _month_of_each(match: re.Match[str]) -> str:
+    """ "October 4-6" as "October 4 - October 6"."""
+    parts = re.split(rf"({_JOIN})", match["days"], flags=re.IGNORECASE)
+    joins = [f" {join.strip()} " if join.strip() in "-–—" else join for join in parts[1::2]]
+    days = [f"{match['month']} {day}" for day in parts[::2]]
+    return days[0] + "".join(join + day for join, day in zip(joins, days[1:], strict=True))
 
 
 def _first_of(year: int, month: int) -> dt.date | None:
