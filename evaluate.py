@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from mrag_rl.command_line import exit_status
 from mrag_rl.errors import InputError
-from mrag_rl.io import describe_os_error
 
 SYSTEMS_HELP = """\
 Answer the run's test pairs again with every system and compare them, without training anything.
@@ -420,29 +420,15 @@ def _multihop(arguments: Sequence[str]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
     given = sys.argv[1:] if argv is None else list(argv)
-    try:
+
+    def work() -> str:
         if given[:1] == ["multihop"]:
-            print(_multihop(given[1:]))
-            return 0
+            return _multihop(given[1:])
         arguments = _parser().parse_args(given)
-        commands = {
-            "systems": _systems,
-            "pool": _pool,
-            "ask": _ask,
-            "retrieval": _retrieval,
-            "filters": _filters,
-        }
-        print(commands[arguments.command](arguments))
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: {describe_os_error(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("\nstopped; nothing is lost: run the same command again", file=sys.stderr)
-        return 130
-    return 0
+        commands = {"systems": _systems, "pool": _pool, "ask": _ask, "retrieval": _retrieval, "filters": _filters}
+        return commands[arguments.command](arguments)
+
+    return exit_status(work, lambda: "nothing is lost: run the same command again")
 
 
 if __name__ == "__main__":

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
+from mrag_rl.command_line import exit_status
 from mrag_rl.config import parse_train_arguments
-from mrag_rl.errors import InputError
-from mrag_rl.io import describe_os_error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
-    run = None
-    try:
+    run: Path | None = None
+
+    def work() -> str:
+        nonlocal run
         arguments = parse_train_arguments(sys.argv[1:] if argv is None else argv)
         run = arguments.resume or arguments.runs / arguments.config.name
         from agents.run import RunFolder, continue_run, start_run  # heavy: --help and mistakes do not wait for it
@@ -29,20 +31,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             folder = start_run(arguments.config, arguments.runs)
         else:
             folder = continue_run(RunFolder(arguments.resume), arguments.config)
-        print((folder.root / "results.md").read_text(encoding="utf-8"))
-        print(f'Everything is in {folder.root}; try: python evaluate.py ask --run {folder.root} --text "..."')
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: {describe_os_error(error, run)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
+        results = (folder.root / "results.md").read_text(encoding="utf-8")
+        return (
+            f'{results}\nEverything is in {folder.root}; try: python evaluate.py ask --run {folder.root} --text "..."'
+        )
+
+    def stopped() -> str:
         begun = run is not None and run.is_dir()
-        how = f"go on with: python train.py --resume {run}" if begun else "nothing was written"
-        print(f"\nstopped; {how}", file=sys.stderr)
-        return 130
-    return 0
+        return f"go on with: python train.py --resume {run}" if begun else "nothing was written"
+
+    return exit_status(work, stopped, lambda: run)
 
 
 if __name__ == "__main__":

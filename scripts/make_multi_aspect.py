@@ -36,6 +36,7 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from mrag_rl.command_line import exit_status
 from mrag_rl.config import LLMConfig
 from mrag_rl.data.multi_aspect import (
     ASPECTS,
@@ -54,7 +55,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.fusion_prompts import MOST_QUERIES
 from mrag_rl.generation.transformers_llm import TransformersLLM
-from mrag_rl.io import atomic_directory, describe_os_error, write_json
+from mrag_rl.io import atomic_directory, write_json
 from mrag_rl.retrieval.fusion import generate_queries
 
 AT_ONCE = 16  # Stories that the model is asked for together; at most so many are lost when it is stopped
@@ -214,18 +215,8 @@ def summary(output: Path, report: dict[str, Any]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
-    try:
-        print(make(parse_arguments(argv)))
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: {describe_os_error(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("\nstopped; the same command goes on with what was written so far", file=sys.stderr)
-        return 130
-    return 0
+    kept = "the same command goes on with what was written so far"
+    return exit_status(lambda: make(parse_arguments(argv)), lambda: kept)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from mrag_rl.command_line import exit_status
 from mrag_rl.config import DataConfig
 from mrag_rl.data.records import TextPair, load_pairs
 from mrag_rl.data.splits import group_names
@@ -38,7 +39,7 @@ from mrag_rl.data.world import TASKS, draw_shots
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import Prompt, render, translation
 from mrag_rl.generation.transformers_llm import TransformersLLM
-from mrag_rl.io import atomic_write_text, describe_os_error, file_sha256, read_json, write_json
+from mrag_rl.io import atomic_write_text, file_sha256, read_json, write_json
 from scripts.lm_training import (
     Span,
     backward,
@@ -249,7 +250,7 @@ def pairs_lesson(arguments: argparse.Namespace, task: str) -> Demonstrations:
     return Demonstrations(neighbour_shots(kept, kept, task), neighbour_shots(held, kept, task))
 
 
-def main() -> None:
+def main() -> str:
     arguments = parse_arguments()
     if arguments.pairs and arguments.world == "news":
         raise InputError("--world news needs no --pairs; leave out one of them")
@@ -378,18 +379,8 @@ def main() -> None:
     write_card(final, arguments, data, abilities, limits, facts, heads, losses)
     final.rename(arguments.output)
     shutil.rmtree(unfinished)
-    print(json.dumps({"output": str(arguments.output), **facts, "loss": losses[-1][1:]}))
+    return json.dumps({"output": str(arguments.output), **facts, "loss": losses[-1][1:]})
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except OSError as error:
-        print(f"error: {describe_os_error(error)}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("\nstopped; the same command goes on from the last checkpoint", file=sys.stderr)
-        sys.exit(130)
+    sys.exit(exit_status(main, lambda: "the same command goes on from the last checkpoint"))
