@@ -183,7 +183,7 @@ def answer_target(query: Query, passages: Sequence[Chunk]) -> str:
             sides[i] = item["day"] if ordered else item["value"]
     if "none" in sides:
         answer = NO_ANSWER
-    order = range(len(labels))
+    order: Sequence[int] = range(len(labels))
     if len(about["names"]) == 2:
         order = [about["names"].index(name) for name in _as_mentioned(query)]
     said = " ".join(f"{labels[i]}: {sides[i]}." for i in order)

@@ -19,7 +19,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -203,7 +203,7 @@ def write_card(
     data: str,
     abilities: str,
     limits: str,
-    facts: dict[str, object],
+    facts: Mapping[str, float],
     heads: tuple[str, ...],
     losses: list[list[float]],
 ) -> None:
@@ -310,7 +310,8 @@ def main() -> str:
         )
     )
     optimizers = make_optimizers(model, arguments.optimizer)
-    first, losses, spent = 0, [], {"tokens": 0, "seconds": 0.0}
+    first, spent = 0, {"tokens": 0.0, "seconds": 0.0}
+    losses: list[list[float]] = []
     if (unfinished / "state.json").exists():
         first, losses, spent = load_checkpoint(unfinished, model, optimizers)
     threads = torch.get_num_threads()
@@ -365,7 +366,7 @@ def main() -> str:
     model.half().save_pretrained(final)
     tokenizer.save_pretrained(final)
     facts = {
-        "tokens": spent["tokens"],
+        "tokens": int(spent["tokens"]),
         "parameters": sum(p.numel() for p in model.parameters()),
         "vocabulary": len(tokenizer),
         "minutes": spent["seconds"] / 60,

@@ -45,6 +45,13 @@ def test_multi_aspect_search() -> None:
     assert sum(line.startswith("  + ") for line in lines) == int(hits["late_interaction"])
 
 
+def test_read_a_question() -> None:
+    lines = output("read_a_question", "--question", "1").splitlines()
+    starts = [line.split("   ")[0] for line in lines]
+    assert starts.count("filter") == starts.count("answer") == starts.count("wanted") == 1
+    assert starts.count("query") >= 2 and sum(line.startswith("+ ") for line in lines) >= 1
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
 def test_every_example_says_how_to_run_it(path: Path) -> None:
     assert f"python -m examples.{path.stem}" in path.read_text(encoding="utf-8")

@@ -1,0 +1,35 @@
+"""Read a question before it is searched: its filter, further queries, and what each of them finds.
+
+    python -m examples.read_a_question [--question 3]
+
+The bundled news and the language model that knows it; for articles of your own, put `load_documents("d.jsonl")` in the
+place of theirs and a language model of yours in the place of the bundled one.
+"""
+
+import argparse
+
+from mrag_rl.data.world.news import make_news
+from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.filters import to_json
+from mrag_rl.generation.question_llm import load_question_llm
+from mrag_rl.systems import MultiMetaRAG, RAGFusion
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--question", type=int, default=1, choices=range(40), metavar="0...39")
+number = parser.parse_args().question
+
+documents, questions = make_news(seed=0, split="dev", events=12, queries=40)
+question = questions[number]
+rag = MultiMetaRAG.build(documents, load_question_llm("bundled"), TransformerEncoder.load(), progress=True)
+(answer,) = RAGFusion(rag).answer([question.text])
+
+print(f"\n{question.text}\n\nfilter   {to_json(answer.filter)}")
+for query in answer.queries.generated:
+    print(f"query    {query}")
+for passage, places in zip(answer.passages, answer.places, strict=True):  # its place in each query's list
+    mark = "+" if passage.document in question.relevant else " "
+    source, day = passage.metadata["source"], str(passage.metadata["published_at"])[:10]
+    print(f"{mark} {passage.title} ({source}, {day}) {places}")
+print(f"answer   {answer.hypothesis}\nwanted   {question.metadata['answer']}")
+for note in answer.notes:
+    print(f"note     {note}")

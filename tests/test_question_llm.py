@@ -1,0 +1,74 @@
+"""The bundled language model for questions, on articles and questions of the test split, which it never saw."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import cache
+
+import numpy as np
+
+from mrag_rl.config import BUNDLED_LLM
+from mrag_rl.filters import document_metadata, parse_filter
+from mrag_rl.filters.language import conditions
+from mrag_rl.filters.llm import LLMExtractor
+from mrag_rl.filters.scoring import agreement
+from mrag_rl.generation.fusion_prompts import MOST_QUERIES, query_prompt
+from mrag_rl.generation.question_llm import BUNDLED_QUESTION_LLM, load_question_llm
+from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.systems.multi_meta_rag import write_answers
+from scripts.news_abilities import is_whole
+from scripts.news_sequences import NewsWorld
+
+DIGESTS = {
+    BUNDLED_LLM: "19206d4993fd940e8ded1decc20c37cc901c147fb5e9c05b1bb76f278a1a74fd",
+    BUNDLED_QUESTION_LLM: "3323436a7ccce4bb8ed59f9a473a85bd75caf7edac0a049c5cb7949e2a70c7e5",
+}
+
+
+@cache
+def world() -> NewsWorld:
+    return NewsWorld(0, "test", questions=48)
+
+
+@cache
+def llm() -> TransformersLLM:
+    loaded = load_question_llm("bundled")
+    assert loaded is not None
+    return loaded
+
+
+def test_the_bundled_weights_are_those_that_were_measured() -> None:
+    for folder, digest in DIGESTS.items():
+        weights = folder / "model.safetensors"
+        assert hashlib.sha256(weights.read_bytes()).hexdigest() == digest
+        assert weights.stat().st_size <= 10_000_000
+    assert load_question_llm(None) is None and load_question_llm("none") is None
+
+
+def test_filters_are_read_and_hold_nothing_that_the_corpus_lacks() -> None:
+    vocabulary, queries = world().vocabulary, world().queries
+    made = LLMExtractor(llm(), vocabulary).extract([query.text for query in queries])
+    given = [parse_filter(query.metadata["filter"], vocabulary) for query in queries]
+    assert agreement(given, made)["exact_match"] >= 65
+    sources = {document_metadata(document)["source"] for document in world().documents}
+    for extraction in made:
+        named = [part for part in conditions(extraction.filter) if part.field == "source"]
+        assert all(value in sources for part in named for value in part.values)
+
+
+def test_most_lines_hold_as_many_different_queries_as_asked_for() -> None:
+    wanted = [1 + i % MOST_QUERIES for i in range(len(world().queries))]
+    prompts = [query_prompt(query.text, n) for query, n in zip(world().queries, wanted, strict=True)]
+    lines = [texts[0] for texts in llm().generate(prompts, max_new_tokens=256)]
+    whole = [is_whole(line, n) for line, n in zip(lines, wanted, strict=True)]
+    assert sum(whole) > 0.45 * len(whole), lines
+
+
+def test_yes_or_no_questions_are_answered_in_the_form_that_is_scored() -> None:
+    rng = np.random.default_rng(0)
+    queries = [query for query in world().queries if query.metadata["answer"] in ("Yes", "No")]
+    passages = [world().passages(rng, query, 6) for query in queries]
+    answers = write_answers(llm(), [query.text for query in queries], passages)
+    stated = [re.search(r'The answer to the question is "(Yes|No|Insufficient information\.)"$', a) for a in answers]
+    assert sum(map(bool, stated)) > 0.8 * len(answers), answers
