@@ -25,18 +25,26 @@ from mrag_rl.filters import FieldVocabulary, document_metadata, matches, parse_f
 from mrag_rl.filters.dates import find_dates
 from mrag_rl.filters.llm import LLMExtractor
 from mrag_rl.generation import LLM
-from mrag_rl.generation.fusion_prompts import MOST_QUERIES, SEPARATOR, answer_prompt, query_prompt
-from mrag_rl.generation.prompts import Prompt, render
+from mrag_rl.generation.fusion_prompts import (
+    ANSWER_TASK,
+    MOST_QUERIES,
+    QUESTION_AGAIN,
+    SEPARATOR,
+    answer_prompt,
+    query_prompt,
+)
+from mrag_rl.generation.prompts import Prompt, render, template
 from scripts.lm_training import Span
 
 TASKS = ("filter", "queries", "answer")
-WORLDS, QUESTIONS = 8, 1500
+WORLDS, QUESTIONS = 8, 4000
 PASSAGES = 6
-# Shares of the tasks from a share of the training on: the long one comes later.
-_SHARES = ((0.0, (0.3, 0.2, 0.5)), (0.5, (0.22, 0.18, 0.6)))
+_SHARES = (0.25, 0.15, 0.6)  # Of the tasks
+# From a share of the training on: most passages, share of their sentences, questions about them.
+_STAGES = ((0.0, 3, 0.25, 8), (0.4, 5, 0.5, 7), (0.7, PASSAGES, 1.0, 5))
 _MORE = {"filter": 8, "queries": 3}  # Questions behind one prompt's examples: all but the last are examples of it too
+_OF_EVENTS = 0.5  # Share of answers from passages about one or two events, for which there are many questions
 _FACT_WEIGHT = 0.3  # Evidence in the passages is learned, too: the question foretells it, and so does other evidence
-_ANSWER_WEIGHT = 4.0
 _PROMPT_WEIGHT = 0.05  # All else of a sequence: it teaches the news' language, which the wanted texts are few to teach
 _RENAMED = 0.25  # Share of sequences in which sources go by names of our making, to be copied and not known by heart
 
@@ -110,6 +118,10 @@ def filter_target(query: Query) -> dict[str, Any]:
     if "$in" in days:
         days["$in"] = [found.day.isoformat() for found in find_dates(query.text)]
     return wanted
+
+
+def evidence_of(query: Query) -> list[dict[str, Any]]:
+    return list(query.metadata["evidence"])
 
 
 def _as_mentioned(query: Query) -> list[str]:
@@ -243,6 +255,24 @@ class NewsWorld:
         ]
         self.vocabulary = FieldVocabulary.from_documents(self.documents)
         self._metadata = [document_metadata(chunk) for chunk in self.chunks]
+        places: dict[str, list[int]] = {}
+        for i, chunk in enumerate(self.chunks):
+            places.setdefault(chunk.document, []).append(i)
+        self._holders = [
+            sorted(
+                {
+                    i
+                    for item in evidence_of(query)
+                    for i in places[item["document"]]
+                    if item["fact"] in self.chunks[i].text
+                }
+            )
+            for query in self.queries
+        ]
+        self._asked: dict[int, list[int]] = {}
+        for number, holders in enumerate(self._holders):
+            for i in holders:
+                self._asked.setdefault(i, []).append(number)
         self._vectorizer = TfidfVectorizer(sublinear_tf=True, stop_words="english")
         self._vectors: csr_matrix = self._vectorizer.fit_transform([chunk.text for chunk in self.chunks])
         self.listings = [self._listing(rng, words) for words in ({}, {}, other_names(rng), other_names(rng))]
@@ -254,11 +284,11 @@ class NewsWorld:
         return _Listing(words, LLMExtractor(None, FieldVocabulary.from_documents(shown)))  # type: ignore[arg-type]
 
     def sequence(
-        self, rng: np.random.Generator, task: str, passages: int = PASSAGES, kept: float = 1.0
+        self, rng: np.random.Generator, task: str, passages: int = PASSAGES, kept: float = 1.0, questions: int = 1
     ) -> tuple[str, list[Span]]:
-        """Of a task; an answer from at most so many passages, of whose sentences a share is kept."""
+        """Of a task; answers to so many questions from at most so many passages, of whose sentences a share is kept."""
         if task == "answer":
-            return self.answer(rng, passages, kept)
+            return self.answer(rng, passages, kept, questions)
         return self.filters(rng) if task == "filter" else self.questions(rng)
 
     def filters(self, rng: np.random.Generator) -> tuple[str, list[Span]]:
@@ -288,19 +318,62 @@ class NewsWorld:
         shown = prompt.demonstrations
         return text_of(replace(prompt, demonstrations=(*shown, *pairs[:-1])), pairs[-1][1], 0.5, len(shown))
 
-    def answer(self, rng: np.random.Generator, most: int, kept: float) -> tuple[str, list[Span]]:
-        """An answer from what a search under the filter found, put in another order or mended at times."""
-        query = self._query(rng)
+    def answer(self, rng: np.random.Generator, most: int, kept: float, questions: int = 1) -> tuple[str, list[Span]]:
+        """An answer from what a search under the filter found, put in another order or mended at times.
+
+        Behind it further questions about the same passages are asked and answered: what is to be learned is to find
+        one fact among many, and few tokens of a sequence teach it.
+        """
+        first = int(rng.integers(len(self.queries)))
         count = int(rng.integers(2, most + 1)) if rng.random() < 0.7 else most
-        facts = {item["fact"] for item in query.metadata["evidence"]}
-        shown = [shortened(rng, chunk, kept, facts) for chunk in self._found(rng, query, count)]
+        of_events = questions > 1 and rng.random() < _OF_EVENTS
+        chosen = self._of_events(rng, first, count) if of_events else self._found(rng, self.queries[first], count)
+        asked = [self.queries[i] for i in (first, *self._further(rng, first, chosen, questions - 1))]
+        facts = {item["fact"] for query in asked for item in evidence_of(query)}
+        shown = [shortened(rng, self.chunks[i], kept, facts) for i in chosen]
         words = other_names(rng) if rng.random() < _RENAMED else {}
-        queries = [] if rng.random() < 0.75 else search_queries(query, int(rng.integers(1, 5)))
-        target = renamed(answer_target(query, shown), words)
-        prompt = answer_prompt(renamed(query.text, words), [renamed_document(chunk, words) for chunk in shown], queries)
-        text, spans = text_of(prompt, target, _ANSWER_WEIGHT)
+        queries = [] if rng.random() < 0.75 else search_queries(asked[0], int(rng.integers(1, 5)))
+        texts = [renamed(query.text, words) for query in asked]
+        targets = [renamed(answer_target(query, shown), words) for query in asked]
+        prompt = answer_prompt(texts[0], [renamed_document(chunk, words) for chunk in shown], queries)
+        text, spans = text_of(prompt, targets[0], 1.0)
         places = [match.span() for fact in sorted(facts) for match in re.finditer(re.escape(fact), text)]
+        for question, target in zip(texts[1:], targets[1:], strict=True):
+            text += f"\n{QUESTION_AGAIN} {question}\n{template(ANSWER_TASK).target}:"
+            spans.append((len(text), len(text) + len(target) + 2, 1.0))
+            text += f" {target}"
         return text, [*((first, last, _FACT_WEIGHT) for first, last in places), *spans]
+
+    def _of_events(self, rng: np.random.Generator, number: int, count: int) -> list[int]:
+        """Chunks about the event of a question, and of another one."""
+        other = int(rng.integers(len(self.queries)))
+        near = self._beside(rng, number, count - int(rng.integers(0, count // 2 + 1)))
+        both = list(dict.fromkeys([*near, *self._beside(rng, other, count - len(near))]))[:count]
+        return [both[i] for i in rng.permutation(len(both))] or self._best(rng, self.queries[number], count)
+
+    def _beside(self, rng: np.random.Generator, number: int, count: int) -> list[int]:
+        """Chunks that hold a question's evidence, then those of questions that share some with it, one by one."""
+        own = self._holders[number]
+        near = sorted({question for i in own for question in self._asked[i]} - {number})
+        found = [own[i] for i in rng.permutation(len(own))]
+        for i in rng.permutation(len(near)):
+            if len(set(found)) >= count:
+                break
+            found += self._holders[near[i]]
+        return list(dict.fromkeys(found))[:count]
+
+    def _further(self, rng: np.random.Generator, first: int, chosen: Sequence[int], count: int) -> list[int]:
+        """Questions about some of these chunks: mostly such that these tell all, some of which they tell one side."""
+        if not count:
+            return []
+        near = sorted({number for i in chosen for number in self._asked.get(i, ())} - {first})
+        shown = [self.chunks[i] for i in chosen]
+        groups: dict[int, list[int]] = {0: [], 1: [], 2: []}
+        for i in rng.permutation(len(near)):
+            target = answer_target(self.queries[near[i]], shown)
+            groups[0 if NO_ANSWER not in target else 2 if target == NO_ANSWER else 1].append(near[i])
+        drawn = [*groups[0][: count - count // 3], *groups[1][: count // 3 - 1], *groups[2][:1]]
+        return [drawn[i] for i in rng.permutation(len(drawn))]
 
     def _query(self, rng: np.random.Generator) -> Query:
         return self.queries[int(rng.integers(len(self.queries)))]
@@ -310,14 +383,14 @@ class NewsWorld:
         chosen = self._mended(rng, query, self._best(rng, query, count), count)
         return [self.chunks[chosen[i]] for i in rng.permutation(len(chosen))]
 
-    def _found(self, rng: np.random.Generator, query: Query, count: int) -> list[Chunk]:
+    def _found(self, rng: np.random.Generator, query: Query, count: int) -> list[int]:
         """Chunks as a search finds them, put in another order or mended at times."""
         chosen = self._best(rng, query, count)
         if rng.random() < 0.6:
             chosen = self._mended(rng, query, chosen, count)
         if rng.random() < 0.5:
             chosen = [chosen[i] for i in rng.permutation(len(chosen))]
-        return [self.chunks[i] for i in chosen]
+        return chosen
 
     def _best(self, rng: np.random.Generator, query: Query, count: int) -> list[int]:
         """The chunks that share most with the question, more or less, mostly under its filter."""
@@ -333,7 +406,7 @@ class NewsWorld:
     def _mended(self, rng: np.random.Generator, query: Query, chosen: list[int], count: int) -> list[int]:
         """With a chunk for each claim, in the place of others."""
         needed: dict[tuple[int, str], int] = {}
-        evidence = query.metadata["evidence"]
+        evidence = evidence_of(query)
         for item in (evidence[i] for i in rng.permutation(len(evidence))):
             holder = item["document"] if query.metadata["about"]["organisation"] else ""
             if (item["claim"], holder) not in needed:
@@ -401,15 +474,9 @@ class News:
 
     def draw(self, rng: np.random.Generator, done: float) -> tuple[str, list[Span]]:
         """A sequence when the share `done` of the training is over: few short passages first, more and longer later."""
-        shares = [some for start, some in _SHARES if start <= done][-1]
-        passages, kept = (3, 0.25) if done < 0.5 else (5, 0.6) if done < 0.75 else (PASSAGES, 1.0)
-        return self._draw(rng, shares, passages, kept)
-
-    def _draw(
-        self, rng: np.random.Generator, shares: Sequence[float], passages: int, kept: float
-    ) -> tuple[str, list[Span]]:
+        _, passages, kept, questions = [stage for stage in _STAGES if stage[0] <= done][-1]
         world = self._worlds[int(rng.integers(len(self._worlds)))]
-        text, spans = world.sequence(rng, str(rng.choice(TASKS, p=shares)), passages, kept)
+        text, spans = world.sequence(rng, str(rng.choice(TASKS, p=_SHARES)), passages, kept, questions)
         return text, [(0, len(text), _PROMPT_WEIGHT), *spans]
 
     def draw_held_out(self, rng: np.random.Generator, task: str) -> tuple[str, list[Span]]:
@@ -419,7 +486,7 @@ class News:
 
     def texts(self, rng: np.random.Generator) -> list[str]:
         """What to train a tokenizer on."""
-        return [cut(self._draw(rng, _SHARES[0][1], PASSAGES, 0.5)[0]) for _ in range(3_000)]
+        return [cut(self.draw(rng, 0.5)[0]) for _ in range(3_000)]
 
     def abilities(self, llm: LLM) -> str:
         """For the card: what it can do, measured on articles and questions of the split `dev`."""

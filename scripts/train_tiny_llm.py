@@ -66,7 +66,7 @@ DEFAULTS = {
         "optimizer": "adamw",
     },
     "news": {
-        "steps": 5000, "batch": 8, "width": 256, "vocabulary": 4096, "max_tokens": 1280, "learning_rate": 1.5e-3,
+        "steps": 3500, "batch": 8, "width": 256, "vocabulary": 4096, "max_tokens": 1536, "learning_rate": 1.5e-3,
         "optimizer": "muon",
     },
 }  # fmt: skip

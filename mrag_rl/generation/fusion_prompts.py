@@ -14,6 +14,7 @@ MOST_QUERIES = 8
 SEPARATOR = "||"  # A completion model's text ends with its line, and a single bar stands in names of news sources
 
 ANSWER_TASK = "answer from passages"
+QUESTION_AGAIN = "The question to answer:"
 
 EXAMPLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
@@ -66,8 +67,9 @@ def answer_prompt(
 ) -> Prompt:
     """Ask for the answer to a question from passages, best first, that were found with it and with further queries.
 
-    The question comes first and, where there are queries, last again; they come once and are said to count less. Where
-    all is too long for the LLM's context, the worst passages are cut off. A passage's title and the metadata fields
+    The question comes first and, behind the passages, again, for models that read from left to right find more so (Liu
+    et al. 2024, "Lost in the Middle", Section 4.2); the queries come once and are said to count less. Where all is too
+    long for the LLM's context, the worst passages are cut off. A passage's title and the metadata fields
     `shown` stand before its text.
     """
     lines = [question]
@@ -78,8 +80,7 @@ def answer_prompt(
         # In one line each, for a title's line break would begin a line of its own.
         named = ", ".join(filter(None, (" ".join(part.split()) for part in origin)))
         lines.append(f"Passage {number}{f' ({named})' if named else ''}: {' '.join(passage.text.split())}")
-    if queries:
-        lines.append(f"The question to answer: {question}")
+    lines.append(f"{QUESTION_AGAIN} {question}")
     return Prompt(ANSWER_TASK, "\n".join(lines))
 
 
