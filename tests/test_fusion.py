@@ -291,7 +291,7 @@ def test_the_query_prompt_shows_as_many_queries_as_it_wants() -> None:
         assert f"Write {n} search" in messages(prompt)[0]["content"]
 
 
-def test_the_answer_prompt_names_sources_and_sets_the_question_first() -> None:
+def test_the_answer_prompt_names_sources_and_sets_the_question_first_and_last() -> None:
     passages = [
         Document("1", "It\nwon.", "\nCup\n", metadata={"source": "The Verge", "published_at": "May 2, 2023", "x": 1}),
         Document("2", "It lost."),
@@ -305,7 +305,7 @@ def test_the_answer_prompt_names_sources_and_sets_the_question_first() -> None:
         "Answer:"
     )
     plain = answer_prompt("Who won?", passages[1:])
-    assert render(plain) == "Question: Who won?\nPassage 1: It lost.\nAnswer:"
+    assert render(plain) == "Question: Who won?\nPassage 1: It lost.\nThe question to answer: Who won?\nAnswer:"
     assert "this question that counts" in messages(plain)[0]["content"]
 
 

@@ -13,7 +13,7 @@ from mrag_rl.data.world.news import NO_ANSWER
 from mrag_rl.filters import parse_filter
 from mrag_rl.filters.llm import LLMExtractor
 from mrag_rl.filters.scoring import atoms
-from mrag_rl.generation.fusion_prompts import MOST_QUERIES, SEPARATOR, answer_prompt, query_prompt
+from mrag_rl.generation.fusion_prompts import MOST_QUERIES, QUESTION_AGAIN, SEPARATOR, answer_prompt, query_prompt
 from mrag_rl.generation.prompts import render
 from mrag_rl.metrics.answers import answer_scores
 from scripts.lm_training import Span, make_batch, train_tokenizer
@@ -102,6 +102,28 @@ def test_sequences_are_the_librarys_prompts_with_the_wanted_text_behind() -> Non
         assert text.startswith(render(query_prompt("?", n)).rsplit("Question: ", 1)[0]) and len(spans) == 3
     start = render(answer_prompt("?", []))[: len("Question: ")]
     assert all(text.startswith(start) and "\nAnswer: " in text for text, _ in texts["answer"])
+
+
+def test_further_questions_are_asked_in_the_prompts_words_and_answered_from_the_same_passages() -> None:
+    rng = np.random.default_rng(0)
+    known = {query.text: query for query in world().queries}
+    lengths = []
+    for _ in range(30):
+        text, spans = world().sequence(rng, "answer", 4, 1.0, 6)
+        passages, *asked = text.split(f"\n{QUESTION_AGAIN} ")
+        answers = [text[first:last].strip() for first, last, weight in spans if weight == 1.0]
+        assert len(asked) == len(answers) <= 6
+        lengths.append(len(asked))
+        for part, answer in zip(asked, answers, strict=True):
+            question, written = part.split("\nAnswer: ")
+            assert written == answer
+            if question in known:  # where sources do not go by other names
+                facts = {item["fact"] for item in known[question].metadata["evidence"] if item["fact"] in passages}
+                if len(facts) == len({item["fact"] for item in known[question].metadata["evidence"]}) and facts:
+                    assert NO_ANSWER not in answer
+                if not facts:
+                    assert NO_ANSWER in answer
+    assert max(lengths) > 2
 
 
 def test_other_names_for_sources_replace_them_in_questions_and_filters_alike() -> None:
