@@ -103,7 +103,8 @@ documents: {"id", "text", "category", "title"?}; queries: {"id", "text", "releva
 
 With --llm a language model answers each query from the documents fetched, and the facts in its answers are counted: the
 numbers and names it states, and those of them that the relevant documents bear out. It reads as many documents as
---fetch says, of which its context may hold fewer, the best ones then. The bundled model cannot read.
+--fetch says, of which its context may hold fewer, the best ones then. The bundled model knows nothing but
+the bundled news.
 """
 
 RETRIEVAL_EXAMPLES = """\

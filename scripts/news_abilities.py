@@ -43,7 +43,7 @@ names (exactly right: {exact:.1f}%), write 1 to {MOST_QUERIES} search queries (a
 |---|---|---|
 {rows}
 
-Where the answer is yes or no, it first writes what each side says."""
+Where the question names the organisation, it first writes what is looked up in which source, and what it found."""
 
 
 def is_whole(line: str, n: int) -> bool:

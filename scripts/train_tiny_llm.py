@@ -27,7 +27,7 @@ import numpy as np
 import torch
 import transformers
 from tqdm import tqdm
-from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -290,7 +290,11 @@ def main() -> str:
     write_json(unfinished / "settings.json", settings)
 
     rng = np.random.default_rng([arguments.seed, 0])
-    tokenizer = train_tokenizer(lesson.texts(rng), arguments.vocabulary, lesson.pieces)
+    if (unfinished / "tokenizer.json").exists():
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(unfinished)
+    else:
+        tokenizer = train_tokenizer(lesson.texts(rng), arguments.vocabulary, lesson.pieces)
+        tokenizer.save_pretrained(unfinished)
     torch.manual_seed(arguments.seed)
     model = LlamaForCausalLM(
         LlamaConfig(

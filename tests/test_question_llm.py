@@ -16,13 +16,14 @@ from mrag_rl.filters.scoring import agreement
 from mrag_rl.generation.fusion_prompts import MOST_QUERIES, query_prompt
 from mrag_rl.generation.question_llm import BUNDLED_QUESTION_LLM, load_question_llm
 from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.metrics.answers import answer_scores
 from mrag_rl.systems.multi_meta_rag import write_answers
 from scripts.news_abilities import is_whole
 from scripts.news_sequences import NewsWorld
 
 DIGESTS = {
     BUNDLED_LLM: "19206d4993fd940e8ded1decc20c37cc901c147fb5e9c05b1bb76f278a1a74fd",
-    BUNDLED_QUESTION_LLM: "3323436a7ccce4bb8ed59f9a473a85bd75caf7edac0a049c5cb7949e2a70c7e5",
+    BUNDLED_QUESTION_LLM: "849a3e3d8c09065d944a0c7f3b28f1020781293e89ac663e16e9a1e55c2e2ebf",
 }
 
 
@@ -50,7 +51,7 @@ def test_filters_are_read_and_hold_nothing_that_the_corpus_lacks() -> None:
     vocabulary, queries = world().vocabulary, world().queries
     made = LLMExtractor(llm(), vocabulary).extract([query.text for query in queries])
     given = [parse_filter(query.metadata["filter"], vocabulary) for query in queries]
-    assert agreement(given, made)["exact_match"] >= 65
+    assert agreement(given, made)["exact_match"] >= 90
     sources = {document_metadata(document)["source"] for document in world().documents}
     for extraction in made:
         named = [part for part in conditions(extraction.filter) if part.field == "source"]
@@ -62,7 +63,7 @@ def test_most_lines_hold_as_many_different_queries_as_asked_for() -> None:
     prompts = [query_prompt(query.text, n) for query, n in zip(world().queries, wanted, strict=True)]
     lines = [texts[0] for texts in llm().generate(prompts, max_new_tokens=256)]
     whole = [is_whole(line, n) for line, n in zip(lines, wanted, strict=True)]
-    assert sum(whole) > 0.45 * len(whole), lines
+    assert sum(whole) > 0.8 * len(whole), lines
 
 
 def test_yes_or_no_questions_are_answered_in_the_form_that_is_scored() -> None:
@@ -71,4 +72,6 @@ def test_yes_or_no_questions_are_answered_in_the_form_that_is_scored() -> None:
     passages = [world().passages(rng, query, 6) for query in queries]
     answers = write_answers(llm(), [query.text for query in queries], passages)
     stated = [re.search(r'The answer to the question is "(Yes|No|Insufficient information\.)"$', a) for a in answers]
-    assert sum(map(bool, stated)) > 0.8 * len(answers), answers
+    assert sum(map(bool, stated)) > 0.9 * len(answers), answers
+    exact = answer_scores(answers, [query.metadata["answer"] for query in queries])["exact_match"]
+    assert exact.mean() > 0.4  # of three possible answers

@@ -69,8 +69,8 @@ def answer_prompt(
 
     The question comes first and, behind the passages, again, for models that read from left to right find more so (Liu
     et al. 2024, "Lost in the Middle", Section 4.2); the queries come once and are said to count less. Where all is too
-    long for the LLM's context, what stands behind is cut off, and with it the worst passages. A passage's title and the metadata fields
-    `shown` stand before its text.
+    long for the LLM's context, what stands behind is cut off, and with it the worst passages. A passage's title and the
+    metadata fields `shown` stand before its text.
     """
     lines = [question]
     if queries:

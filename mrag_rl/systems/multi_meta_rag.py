@@ -32,7 +32,7 @@ from mrag_rl.systems.base import Answer
 
 PASSAGES = 6  # The paper's Table 3: chunks shown to the language model
 SHOWN = ("source", "published_at")
-_ANSWER_TOKENS = 64
+_ANSWER_TOKENS = 96
 
 
 @dataclass(frozen=True)
