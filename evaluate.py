@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mrag_rl.command_line import exit_status
+from mrag_rl.command_line import run_command
 from mrag_rl.errors import InputError
 
 SYSTEMS_HELP = """\
@@ -295,13 +295,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _systems(arguments: argparse.Namespace) -> str:
-    from mrag_rl.evaluation.closing import evaluate_again
+    from mrag_rl.runs.evaluate import evaluate_again
 
     return evaluate_again(arguments.run, systems=arguments.systems, output=arguments.output)
 
 
 def _pool(arguments: argparse.Namespace) -> str:
-    from mrag_rl.evaluation.pooling import pool_runs
+    from mrag_rl.runs.pool import pool_runs
 
     return pool_runs(arguments.runs, arguments.output)
 
@@ -309,7 +309,7 @@ def _pool(arguments: argparse.Namespace) -> str:
 def _ask(arguments: argparse.Namespace) -> str:
     answer: dict[str, Any]
     if arguments.run is not None:
-        from mrag_rl.evaluation.ask import answer_text, explanation
+        from mrag_rl.runs.ask import answer_text, explanation
 
         for option in ASK_DOCUMENTS:
             if getattr(arguments, option) is not None:
@@ -318,7 +318,7 @@ def _ask(arguments: argparse.Namespace) -> str:
         return json.dumps(answer, indent=2, ensure_ascii=False) if arguments.json else explanation(answer)
 
     from mrag_rl.encoders import TransformerEncoder
-    from mrag_rl.evaluation.ask_documents import answer_from_documents, documents_explanation
+    from mrag_rl.experiments.questions import answer_from_documents, documents_explanation
     from mrag_rl.generation.question_llm import load_question_llm
     from mrag_rl.retrieval.rerank import CrossEncoder
 
@@ -344,7 +344,7 @@ def _ask(arguments: argparse.Namespace) -> str:
 
 def _retrieval(arguments: argparse.Namespace) -> str:
     from mrag_rl.encoders import TransformerEncoder
-    from mrag_rl.evaluation.retrieval import evaluate_retrieval
+    from mrag_rl.experiments.retrieval import evaluate_retrieval
     from mrag_rl.generation.question_llm import load_question_llm
     from mrag_rl.retrieval.rerank import CrossEncoder
 
@@ -376,7 +376,7 @@ def _retrieval(arguments: argparse.Namespace) -> str:
 
 
 def _filters(arguments: argparse.Namespace) -> str:
-    from mrag_rl.filters.report import report_filters
+    from mrag_rl.experiments.filters import report_filters
 
     llm, name = None, "rules"
     if arguments.llm not in (None, "none"):
@@ -389,13 +389,13 @@ def _filters(arguments: argparse.Namespace) -> str:
 
 
 def _multihop(arguments: Sequence[str]) -> str:
-    from mrag_rl.evaluation.multihop_config import read_multihop_config
+    from mrag_rl.experiments.multihop_config import read_multihop_config
 
     config = read_multihop_config(
         arguments, program="evaluate.py multihop", description=MULTIHOP_HELP, epilog=MULTIHOP_EXAMPLES
     )
     from mrag_rl.encoders import TransformerEncoder
-    from mrag_rl.evaluation.multihop import evaluate_multihop
+    from mrag_rl.experiments.multihop import evaluate_multihop
     from mrag_rl.generation.question_llm import load_question_llm
     from mrag_rl.retrieval.rerank import CrossEncoder
 
@@ -429,7 +429,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         commands = {"systems": _systems, "pool": _pool, "ask": _ask, "retrieval": _retrieval, "filters": _filters}
         return commands[arguments.command](arguments)
 
-    return exit_status(work, lambda: "nothing is lost: run the same command again")
+    return run_command(work, lambda: "nothing is lost: run the same command again")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mrag_rl.command_line import exit_status
+from mrag_rl.command_line import run_command
 from mrag_rl.config import parse_train_arguments
 
 
@@ -25,7 +25,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         nonlocal run
         arguments = parse_train_arguments(sys.argv[1:] if argv is None else argv)
         run = arguments.resume or arguments.runs / arguments.config.name
-        from agents.run import RunFolder, continue_run, start_run  # heavy: --help and mistakes do not wait for it
+        from mrag_rl.agents.run import (
+            RunFolder,
+            continue_run,
+            start_run,
+        )  # heavy: --help and mistakes do not wait for it
 
         if arguments.resume is None:
             folder = start_run(arguments.config, arguments.runs)
@@ -40,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         begun = run is not None and run.is_dir()
         return f"go on with: python train.py --resume {run}" if begun else "nothing was written"
 
-    return exit_status(work, stopped, lambda: run)
+    return run_command(work, stopped, lambda: run)
 
 
 if __name__ == "__main__":

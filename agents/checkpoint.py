@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load, save
 
-from agents.dqn import Arrays
+from mrag_rl.agents.dqn import Arrays
 from mrag_rl.errors import InputError
 from mrag_rl.io import atomic_directory, atomic_write_bytes, read_json, write_json
 

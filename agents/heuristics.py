@@ -1,4 +1,4 @@
-"""Policies to beat. Each has the interface of `agents.dqn.DQNAgent`, so each can take either agent's place."""
+"""Policies to beat. Each has the interface of `mrag_rl.agents.dqn.DQNAgent`, so each can take either agent's place."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Protocol
 
 import numpy as np
 
-from agents.dqn import Arrays, generator_state, set_generator_state
+from mrag_rl.agents.dqn import Arrays, generator_state, set_generator_state
 
 
 class Agent(Protocol):
-    """What joint training asks of an agent; shapes as in `agents.dqn.DQNAgent`."""
+    """What joint training asks of an agent; shapes as in `mrag_rl.agents.dqn.DQNAgent`."""
 
     def exploration(self, progress: float) -> float: ...
     def act(self, states: np.ndarray, epsilon: float = 0.0, allowed: np.ndarray | None = None) -> np.ndarray: ...

@@ -22,18 +22,18 @@ import numpy as np
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
-from agents.checkpoint import Checkpoint, latest_checkpoint, save_checkpoint
-from agents.dqn import Arrays
-from agents.heuristics import Agent
-from envs.memory_refinement import MemoryRefinementVectorEnv, RefinementEpisode, embed_pairs, pair_text
-from envs.partition_selection import PartitionSelectionVectorEnv, naive_scores, observe
-from envs.stopwatch import Stopwatch
+from mrag_rl.agents.checkpoint import Checkpoint, latest_checkpoint, save_checkpoint
+from mrag_rl.agents.dqn import Arrays
+from mrag_rl.agents.heuristics import Agent
+from mrag_rl.choices import RewardKind, StateKind
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.transformer import TransformerEncoder
+from mrag_rl.envs.memory_refinement import MemoryRefinementVectorEnv, RefinementEpisode, embed_pairs, pair_text
+from mrag_rl.envs.partition_selection import PartitionSelectionVectorEnv, naive_scores, observe
+from mrag_rl.envs.stopwatch import Stopwatch
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.prompts import Prompt
-from mrag_rl.kinds import RewardKind, StateKind
 from mrag_rl.memory import Memory, MemoryDatabase
 from mrag_rl.metrics.text import Metric
 from mrag_rl.selector import StateNormalizer
@@ -49,7 +49,7 @@ class JointTraining:
     rounds: passes over the training queries at most.
     slots: queries trained on at once; 1 is Algorithm 1 to the letter, with `consolidate` off.
     selection_steps: partitions chosen for a query, one after another (line 6); 1 is the paper's bandit.
-    state, reward: Agent-S's, see `envs.partition_selection`.
+    state, reward: Agent-S's, see `mrag_rl.envs.partition_selection`.
     candidates, refinement_steps, temperature: Agent-R's K, steps an episode (line 11), and pool sampling.
     consolidate: improvements are proposals until the end of the round, where each memory gets the target that serves
         best the training queries nearest to it; False is the paper's rule, an improvement replaces the target at once.
@@ -86,7 +86,8 @@ class JointResult:
         normalizer: the state normalisation Agent-S was trained under.
         best_round: the round (from 1) with the best development score; best_dev: that score, 0-100.
         history: the records of `log.jsonl`.
-        seconds: wall-clock seconds by part, see `envs.stopwatch`, and "total"; those of all sittings of a resumed run.
+        seconds: wall-clock seconds by part, see `mrag_rl.envs.stopwatch`, and "total"; those of all sittings of a resumed
+            run.
     """
 
     normalizer: StateNormalizer

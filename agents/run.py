@@ -18,17 +18,25 @@ from typing import Any
 
 import numpy as np
 
-from agents.dqn import DQNAgent
-from agents.heuristics import Agent, GreedyCandidate, NearestPartition
-from agents.joint import JointTraining, train_jointly
-from envs.memory_refinement import pair_text
-from envs.partition_selection import state_size
+from mrag_rl.agents.dqn import DQNAgent
+from mrag_rl.agents.heuristics import Agent, GreedyCandidate, NearestPartition
+from mrag_rl.agents.joint import JointTraining, train_jointly
 from mrag_rl.config import Config, DataConfig, config_to_yaml
 from mrag_rl.data import Splits, TextPair, load_pairs, load_splits, save_pairs, split_pairs
-from mrag_rl.data.world import make_world
+from mrag_rl.data.synthetic import make_world
 from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.envs.memory_refinement import pair_text
+from mrag_rl.envs.partition_selection import state_size
 from mrag_rl.errors import InputError
-from mrag_rl.evaluation.closing import (
+from mrag_rl.evaluation.plots import label_by_partition, learning_curves, reward_by_partition
+from mrag_rl.evaluation.results import versions
+from mrag_rl.generation.llm import LLM
+from mrag_rl.io import atomic_directory, remove_leftovers
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.metrics.text import get_metric
+from mrag_rl.models.quantization import weight_bytes
+from mrag_rl.partitioning import Partitioning, fit_partitioning
+from mrag_rl.runs.evaluate import (
     ABLATION_OF,
     Evaluation,
     evaluate_run,
@@ -37,15 +45,7 @@ from mrag_rl.evaluation.closing import (
     target_metric,
     write_results,
 )
-from mrag_rl.evaluation.plots import label_by_partition, learning_curves, reward_by_partition
-from mrag_rl.evaluation.results import versions
-from mrag_rl.evaluation.run_folder import RunFolder, Stages, load_encoder, load_llm, locked, with_cache
-from mrag_rl.generation.llm import LLM
-from mrag_rl.generation.quantization import weight_bytes
-from mrag_rl.io import atomic_directory, remove_leftovers
-from mrag_rl.memory import MemoryDatabase
-from mrag_rl.metrics.text import get_metric
-from mrag_rl.partitioning import Partitioning, fit_partitioning
+from mrag_rl.runs.folder import RunFolder, Stages, load_encoder, load_llm, locked, with_cache
 from mrag_rl.selector import SelectorInfo
 from mrag_rl.selector_export import export_selector
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from agents.dqn import DQNAgent
+from mrag_rl.agents.dqn import DQNAgent
 from mrag_rl.config import AgentConfig
 
 PARTITIONS, HEADS = 4, 12

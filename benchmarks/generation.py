@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from transformers import LogitsProcessor, LogitsProcessorList
 
-from mrag_rl.data.world import make_world
+from mrag_rl.data.synthetic import make_world
 from mrag_rl.generation import Prompt, render
 from mrag_rl.generation.sampling import row_key, sample_tokens
 from mrag_rl.generation.transformers_llm import TransformersLLM

@@ -22,7 +22,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 
 from benchmarks.encoding import random_texts
 from mrag_rl.encoders import TransformerEncoder
-from mrag_rl.encoders.weights import find_model
+from mrag_rl.models.weights import find_model
 
 GROUPED = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "gemma")
 ARCHITECTURES = ("bert", "roberta", "gpt2", "llama", "mistral", "mixtral", "phi", "qwen2", "qwen3", "gemma", "gpt_neox")

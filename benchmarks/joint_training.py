@@ -15,12 +15,12 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from agents.dqn import DQNAgent
-from agents.joint import JointTraining, train_jointly
-from envs.stopwatch import PARTS
+from mrag_rl.agents.dqn import DQNAgent
+from mrag_rl.agents.joint import JointTraining, train_jointly
 from mrag_rl.config import BUNDLED_LLM, AgentConfig
-from mrag_rl.data.world import make_world
+from mrag_rl.data.synthetic import make_world
 from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.envs.stopwatch import PARTS
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric

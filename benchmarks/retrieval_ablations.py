@@ -22,13 +22,13 @@ from scipy.special import softmax
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from mrag_rl.data.multi_aspect import load_documents, load_queries
-from mrag_rl.data.world.articles import make_articles
+from mrag_rl.data.synthetic.articles import make_articles
 from mrag_rl.encoders import Embeddings, TransformerEncoder
-from mrag_rl.evaluation.retrieval import EmbeddingStore
+from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
 from mrag_rl.retrieval import strategies
 from mrag_rl.retrieval.importance import importance_scores, sampled_importance_scores
-from mrag_rl.retrieval.segments import split_all
+from mrag_rl.retrieval.sentences import split_all
 from mrag_rl.retrieval.strategies import EncodedQueries, MultiAspectRetriever, Parts
 from mrag_rl.retrieval.voting import top
 
@@ -63,12 +63,12 @@ def main() -> None:
         encoder = TransformerEncoder.load(
             arguments.encoder, layer=[*layers], pooling=pooling, max_length=arguments.max_length
         )
-        store = EmbeddingStore(encoder, arguments.embeddings, progress=True)
+        store = EmbeddingStore(encoder, arguments.embeddings)
         texts, asked = [document.text for document in documents], [query.text for query in queries]
         return (
-            store.encode(texts),
-            store.sentences(texts),
-            EncodedQueries(store.encode(asked), store.sentences(asked)),
+            store.encode(texts, progress=True),
+            Parts.of_sentences(store, texts, progress=True),
+            EncodedQueries.of(store, asked, ["late_interaction"], progress=True),
         )
 
     def scores(retriever: MultiAspectRetriever, asked: EncodedQueries, strategy: str) -> np.ndarray:

@@ -18,14 +18,14 @@ from pathlib import Path
 import numpy as np
 from sklearn.linear_model import LogisticRegressionCV
 
-from agents.dqn import DQNAgent
-from agents.heuristics import Agent, LinUCB, NearestPartition, RandomPartition
+from mrag_rl.agents.dqn import DQNAgent
+from mrag_rl.agents.heuristics import Agent, LinUCB, NearestPartition, RandomPartition
 from mrag_rl.data.records import load_pairs
 from mrag_rl.encoders.embeddings import Embeddings
-from mrag_rl.evaluation.closing import target_metric
-from mrag_rl.evaluation.run_folder import RunFolder, load_llm, with_cache
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
+from mrag_rl.runs.evaluate import target_metric
+from mrag_rl.runs.folder import RunFolder, load_llm, with_cache
 from mrag_rl.selector import StateNormalizer
 from mrag_rl.systems.base import Writer
 

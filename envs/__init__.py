@@ -9,13 +9,13 @@ from gymnasium.envs.registration import register
 
 register(
     id="mrag_rl/PartitionSelection-v0",
-    entry_point="envs.partition_selection:PartitionSelectionEnv",
-    vector_entry_point="envs.partition_selection:make_vector_env",
+    entry_point="mrag_rl.envs.partition_selection:PartitionSelectionEnv",
+    vector_entry_point="mrag_rl.envs.partition_selection:make_vector_env",
     disable_env_checker=True,
 )
 register(
     id="mrag_rl/MemoryRefinement-v0",
-    entry_point="envs.memory_refinement:MemoryRefinementEnv",
-    vector_entry_point="envs.memory_refinement:make_vector_env",
+    entry_point="mrag_rl.envs.memory_refinement:MemoryRefinementEnv",
+    vector_entry_point="mrag_rl.envs.memory_refinement:make_vector_env",
     disable_env_checker=True,
 )

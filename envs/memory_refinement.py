@@ -12,10 +12,10 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from envs.stopwatch import Stopwatch
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.transformer import TransformerEncoder
+from mrag_rl.envs.stopwatch import Stopwatch
 from mrag_rl.errors import InputError
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.prompts import Prompt

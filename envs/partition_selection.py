@@ -11,14 +11,14 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from envs.memory_refinement import RefinementEpisode, first_slot
-from envs.stopwatch import Stopwatch
+from mrag_rl.choices import RewardKind, StateKind
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.envs.memory_refinement import RefinementEpisode, first_slot
+from mrag_rl.envs.stopwatch import Stopwatch
 from mrag_rl.errors import InputError
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.prompts import Prompt
-from mrag_rl.kinds import RewardKind, StateKind
 from mrag_rl.memory.database import MemoryDatabase
 from mrag_rl.metrics.text import Metric
 from mrag_rl.selector import StateNormalizer

@@ -12,10 +12,10 @@ from pathlib import Path
 import gymnasium
 from stable_baselines3 import DQN
 
-from envs.partition_selection import naive_scores  # importing envs registers the ids
 from mrag_rl.config import BUNDLED_LLM
-from mrag_rl.data.world import make_world
+from mrag_rl.data.synthetic import make_world
 from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.envs.partition_selection import naive_scores  # importing envs registers the ids
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from mrag_rl.data.records import load_pairs
-from mrag_rl.data.world import make_world
+from mrag_rl.data.synthetic import make_world
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.partitioning import fit_partitioning

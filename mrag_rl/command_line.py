@@ -9,7 +9,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.io import StrPath, describe_os_error
 
 
-def exit_status(
+def run_command(
     work: Callable[[], str],
     stopped: Callable[[], str],
     writes_to: Callable[[], StrPath | None] = lambda: None,

@@ -19,10 +19,10 @@ from typing import Any, Literal
 
 import yaml
 
+from mrag_rl.choices import RewardKind, StateKind
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import translation
 from mrag_rl.io import StrPath
-from mrag_rl.kinds import RewardKind, StateKind
 from mrag_rl.settings import SettingsReader, option_values
 
 Task = Literal["summarization", "translation", "dialogue"]

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from mrag_rl.choices import StateKind
 from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256, read_json
-from mrag_rl.kinds import StateKind
 
 if TYPE_CHECKING:
     from mrag_rl.encoders import TransformerEncoder

@@ -36,24 +36,22 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from mrag_rl.command_line import exit_status
+from mrag_rl.command_line import run_command
 from mrag_rl.config import LLMConfig
 from mrag_rl.data.multi_aspect import (
     ASPECTS,
-    Dropped,
     Selection,
     draw_aspects,
     load_documents,
     save_documents,
     save_queries,
     select_documents,
-    story_prompt,
-    write_stories,
 )
 from mrag_rl.data.records import Document, Query
 from mrag_rl.errors import InputError
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.fusion_prompts import MOST_QUERIES
+from mrag_rl.generation.stories import Dropped, story_prompt, write_stories
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import atomic_directory, write_json
 from mrag_rl.retrieval.fusion import generate_queries
@@ -216,7 +214,7 @@ def summary(output: Path, report: dict[str, Any]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
     kept = "the same command goes on with what was written so far"
-    return exit_status(lambda: make(parse_arguments(argv)), lambda: kept)
+    return run_command(lambda: make(parse_arguments(argv)), lambda: kept)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ import pytest
 import torch
 from stable_baselines3 import DQN
 
-from agents.checkpoint import load_arrays, save_arrays
-from agents.dqn import DQNAgent
-from agents.heuristics import Agent, GreedyCandidate, LinUCB, NearestPartition, RandomPartition
+from mrag_rl.agents.checkpoint import load_arrays, save_arrays
+from mrag_rl.agents.dqn import DQNAgent
+from mrag_rl.agents.heuristics import Agent, GreedyCandidate, LinUCB, NearestPartition, RandomPartition
 from mrag_rl.config import AgentConfig
 
 ARMS = 4

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.dqn import DQNAgent
-from agents.joint import JointTraining, train_jointly
+from mrag_rl.agents.dqn import DQNAgent
+from mrag_rl.agents.joint import JointTraining, train_jointly
 from mrag_rl.config import AgentConfig
 from mrag_rl.generation.prompts import Prompt
 from mrag_rl.memory import MemoryDatabase

@@ -18,7 +18,7 @@ import evaluate
 import train
 from mrag_rl.config import BUNDLED_LLM
 from mrag_rl.data import save_pairs
-from mrag_rl.data.world import make_world
+from mrag_rl.data.synthetic import make_world
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = ["--data.sizes.database=12", "--data.sizes.train=2", "--data.sizes.dev=2", "--data.sizes.test=2"]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from places import exit_status
 
-from agents.checkpoint import Checkpoint, latest_checkpoint, load_arrays, save_arrays, save_checkpoint
+from mrag_rl.agents.checkpoint import Checkpoint, latest_checkpoint, load_arrays, save_arrays, save_checkpoint
 from mrag_rl.errors import InputError
 from tests.test_resume import assert_same, train
 from tests.tiny import ScriptedLLM

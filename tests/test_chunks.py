@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from mrag_rl.data.chunks import split_documents
 from mrag_rl.data.records import Document
-from mrag_rl.data.world import make_world
+from mrag_rl.data.synthetic import make_world
 from mrag_rl.errors import InputError
 
 

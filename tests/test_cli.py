@@ -14,9 +14,9 @@ import train
 from mrag_rl import Selector
 from mrag_rl.config import load_config
 from mrag_rl.data import load_pairs
-from mrag_rl.data.world import make_world
-from mrag_rl.evaluation.run_folder import RunFolder, locked
+from mrag_rl.data.synthetic import make_world
 from mrag_rl.memory import MemoryDatabase
+from mrag_rl.runs.folder import RunFolder, locked
 
 
 def test_a_run_leaves_everything_behind(finished: Path) -> None:

@@ -17,7 +17,7 @@ from mrag_rl.config import (
     parse_train_arguments,
 )
 from mrag_rl.errors import InputError
-from mrag_rl.evaluation.multihop_config import MultihopConfig, read_multihop_config
+from mrag_rl.experiments.multihop_config import MultihopConfig, read_multihop_config
 
 FOLDER = Path(__file__).parents[1] / "configs"
 CONFIGS = sorted(path for path in FOLDER.rglob("*.yaml") if path.name != "multihop.yaml")

@@ -26,8 +26,8 @@ from transformers import (
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from mrag_rl.encoders import Embeddings, TransformerEncoder
-from mrag_rl.encoders.weights import MINILM_SHA256, find_model
 from mrag_rl.errors import InputError
+from mrag_rl.models.weights import MINILM_SHA256, find_model
 
 TEXTS = [
     "The council voted on the new harbour plan after a long debate about costs, noise and the ferry to the islands.",

@@ -13,8 +13,8 @@ from torch.nn.functional import normalize
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 
 from mrag_rl.encoders import TransformerEncoder
-from mrag_rl.encoders.weights import find_model
 from mrag_rl.errors import InputError
+from mrag_rl.models.weights import find_model
 
 TEXTS = [
     "The council voted on the new harbour plan after a long debate about costs, noise and the ferry to the islands.",
@@ -290,7 +290,7 @@ def test_the_output_projection_is_found(name: str) -> None:
 
 def test_fused_and_four_bit_projections_are_read_alike() -> None:
     pytest.importorskip("bitsandbytes")
-    from mrag_rl.generation.quantization import quantize_nf4
+    from mrag_rl.models.quantization import quantize_nf4
 
     for name in ("llama", "gpt2"):
         config, _ = ARCHITECTURES[name]

@@ -8,9 +8,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
-import envs  # noqa: F401  (registers the ids)
-from envs.memory_refinement import MemoryRefinementEnv, MemoryRefinementVectorEnv, RefinementEpisode
-from envs.partition_selection import PartitionSelectionEnv, PartitionSelectionVectorEnv, naive_scores
+import mrag_rl.envs  # noqa: F401  (registers the ids)
+from mrag_rl.envs.memory_refinement import MemoryRefinementEnv, MemoryRefinementVectorEnv, RefinementEpisode
+from mrag_rl.envs.partition_selection import PartitionSelectionEnv, PartitionSelectionVectorEnv, naive_scores
 from mrag_rl.errors import InputError
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.selector import StateNormalizer

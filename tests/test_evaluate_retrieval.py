@@ -10,11 +10,12 @@ import pytest
 from tiny import encoder, write_tiny_llm
 
 import evaluate
-from mrag_rl.data.multi_aspect import load_documents, load_queries, reader_prompt, save_documents, save_queries
+from mrag_rl.data.multi_aspect import load_documents, load_queries, save_documents, save_queries
 from mrag_rl.data.records import Document, Query
-from mrag_rl.data.world.articles import make_articles
+from mrag_rl.data.synthetic.articles import make_articles
 from mrag_rl.encoders import TransformerEncoder
-from mrag_rl.evaluation.retrieval import EmbeddingStore
+from mrag_rl.encoders.store import EmbeddingStore
+from mrag_rl.generation.stories import reader_prompt
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.metrics.facts import count_facts
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
@@ -178,9 +179,9 @@ def test_results_go_to_a_new_folder_whatever_the_ids_of_the_queries(tmp_path: Pa
 def test_texts_are_kept_in_blocks_of_which_only_the_changed_are_encoded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mrag_rl.evaluation.retrieval._BLOCK", 2)
+    monkeypatch.setattr("mrag_rl.encoders.store._BLOCK", 2)
     texts = ["One.", "Two.", "Three.", "Four.", "Five."]
-    store = EmbeddingStore(encoder(), tmp_path, progress=False)
+    store = EmbeddingStore(encoder(), tmp_path)
     vectors = store.encode(texts)
     np.testing.assert_allclose(vectors.heads, encoder().encode(texts).heads, atol=1e-5)
     made = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}

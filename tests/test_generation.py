@@ -27,9 +27,9 @@ from transformers import (
 from mrag_rl.errors import InputError
 from mrag_rl.generation import Prompt, messages, render, translation
 from mrag_rl.generation.prompts import shorten
-from mrag_rl.generation.quantization import quantize_nf4, weight_bytes
 from mrag_rl.generation.sampling import row_key, sample_tokens, uniforms
 from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.models.quantization import quantize_nf4, weight_bytes
 
 LINES = [
     "Article: the minister of trade met the harbour council on Monday to talk about fishing quotas.",

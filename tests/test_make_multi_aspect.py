@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from tiny import write_tiny_llm
 
-from mrag_rl.data.multi_aspect import load_documents, load_queries, save_documents, story_problem
+from mrag_rl.data.multi_aspect import load_documents, load_queries, save_documents
 from mrag_rl.data.records import Document
+from mrag_rl.generation.stories import story_problem
 from mrag_rl.retrieval.fusion import FusionQueries
 from scripts import make_multi_aspect
 from scripts.make_multi_aspect import main

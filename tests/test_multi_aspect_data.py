@@ -12,19 +12,16 @@ from mrag_rl.data.multi_aspect import (
     draw_aspects,
     load_documents,
     load_queries,
-    mentions,
-    reader_prompt,
     save_documents,
     save_queries,
     select_documents,
-    story_problem,
-    story_prompt,
-    write_stories,
 )
 from mrag_rl.data.records import Document, Query
+from mrag_rl.data.titles import mentions
 from mrag_rl.errors import InputError
 from mrag_rl.generation.llm import Usage
 from mrag_rl.generation.prompts import Prompt, messages, render
+from mrag_rl.generation.stories import reader_prompt, story_problem, story_prompt, write_stories
 from mrag_rl.metrics.facts import count_facts, facts
 
 CATEGORIES = ("caves", "dances", "knots", "looms", "moths")

@@ -8,16 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from mrag_rl.data.records import Query
-from mrag_rl.data.world.news import NO_ANSWER
-from mrag_rl.filters import parse_filter
-from mrag_rl.filters.llm import LLMExtractor
-from mrag_rl.filters.scoring import atoms
-from mrag_rl.generation.fusion_prompts import MOST_QUERIES, QUESTION_AGAIN, SEPARATOR, answer_prompt, query_prompt
-from mrag_rl.generation.prompts import render
-from mrag_rl.metrics.answers import answer_scores
-from scripts.lm_training import Span, make_batch, train_tokenizer
-from scripts.news_sequences import (
+from lm.news import (
     PIECES,
     TASKS,
     NewsWorld,
@@ -28,6 +19,15 @@ from scripts.news_sequences import (
     renamed,
     search_queries,
 )
+from lm.training import Span, make_batch, train_tokenizer
+from mrag_rl.data.records import Query
+from mrag_rl.data.synthetic.news import NO_ANSWER
+from mrag_rl.filters import parse_filter
+from mrag_rl.filters.llm import LLMExtractor
+from mrag_rl.filters.scoring import atoms
+from mrag_rl.generation.fusion_prompts import MOST_QUERIES, QUESTION_AGAIN, SEPARATOR, answer_prompt, query_prompt
+from mrag_rl.generation.prompts import render
+from mrag_rl.metrics.answers import answer_scores
 
 
 @cache

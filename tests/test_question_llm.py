@@ -8,6 +8,8 @@ from functools import cache
 
 import numpy as np
 
+from lm.news import NewsWorld
+from lm.news_abilities import is_whole
 from mrag_rl.config import BUNDLED_LLM
 from mrag_rl.filters import document_metadata, parse_filter
 from mrag_rl.filters.language import conditions
@@ -18,8 +20,6 @@ from mrag_rl.generation.question_llm import BUNDLED_QUESTION_LLM, load_question_
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.metrics.answers import answer_scores
 from mrag_rl.systems.multi_meta_rag import write_answers
-from scripts.news_abilities import is_whole
-from scripts.news_sequences import NewsWorld
 
 DIGESTS = {
     BUNDLED_LLM: "19206d4993fd940e8ded1decc20c37cc901c147fb5e9c05b1bb76f278a1a74fd",

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.dqn import DQNAgent
-from agents.heuristics import GreedyCandidate, LinUCB
-from agents.joint import JointResult, JointTraining, train_jointly
+from mrag_rl.agents.dqn import DQNAgent
+from mrag_rl.agents.heuristics import GreedyCandidate, LinUCB
+from mrag_rl.agents.joint import JointResult, JointTraining, train_jointly
 from mrag_rl.config import AgentConfig
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mrag_rl.errors import InputError
-from mrag_rl.evaluation.retrieval_plots import (
+from mrag_rl.experiments.retrieval_plots import (
     attention_maps,
     documents_by_head,
     draw_all,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrag_rl.retrieval.segments import split_all, split_sentences
+from mrag_rl.retrieval.sentences import split_all, split_sentences
 
 
 @pytest.mark.parametrize(

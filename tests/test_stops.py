@@ -20,9 +20,9 @@ import evaluate
 import train
 from mrag_rl.config import load_config
 from mrag_rl.data import save_pairs
-from mrag_rl.data.world import make_world
-from mrag_rl.evaluation.run_folder import RunFolder, Stages
+from mrag_rl.data.synthetic import make_world
 from mrag_rl.memory import MemoryDatabase
+from mrag_rl.runs.folder import RunFolder, Stages
 
 ROOT = Path(__file__).resolve().parents[1]
 

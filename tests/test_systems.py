@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mrag_rl.choices import StateKind
 from mrag_rl.data.records import TextPair
-from mrag_rl.data.world import make_world
+from mrag_rl.data.synthetic import make_world
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.generation.llm import Usage
 from mrag_rl.generation.prompts import Prompt
-from mrag_rl.kinds import StateKind
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.partitioning import fit_partitioning

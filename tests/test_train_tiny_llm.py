@@ -1,4 +1,4 @@
-"""scripts/train_tiny_llm.py: it learns, resumes to the same weights, and takes a user's own pairs."""
+"""lm/train.py: it learns, resumes to the same weights, and takes a user's own pairs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mrag_rl.data import save_pairs
-from mrag_rl.data.world import make_world
+from mrag_rl.data.synthetic import make_world
 from mrag_rl.generation.fusion_prompts import query_prompt
 from mrag_rl.generation.prompts import Prompt, translation
 from mrag_rl.generation.transformers_llm import TransformersLLM

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mrag_rl.config import BUNDLED_LLM
-from mrag_rl.data.world import FLAW_SHARES, TASKS, cut_short, desks, draw_shots, make_world
-from mrag_rl.data.world.events import SPLIT_SHARES, Event, draw_event, split_of
+from mrag_rl.data.synthetic import FLAW_SHARES, TASKS, cut_short, desks, draw_shots, make_world
+from mrag_rl.data.synthetic.events import SPLIT_SHARES, Event, draw_event, split_of
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import Prompt
 from mrag_rl.generation.transformers_llm import TransformersLLM
@@ -86,7 +86,7 @@ def test_training_shots_and_parts_are_made_of_their_own_events(monkeypatch: pyte
         drawn.append(draw_event(*arguments, **more))
         return drawn[-1]
 
-    monkeypatch.setattr("mrag_rl.data.world.draw_event", spy)
+    monkeypatch.setattr("mrag_rl.data.synthetic.draw_event", spy)
     rng = np.random.default_rng(0)
     for task in TASKS:
         for _ in range(50):

@@ -12,11 +12,13 @@ import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from mrag_rl.data.multi_aspect import ASPECTS, mentions, select_documents, story_problem
+from mrag_rl.data.multi_aspect import ASPECTS, select_documents
 from mrag_rl.data.records import Document, Query
-from mrag_rl.data.world.articles import CATEGORIES, MIN_LENGTH, NAMES, make_articles
-from mrag_rl.data.world.subjects import SUBJECTS
+from mrag_rl.data.synthetic.articles import CATEGORIES, MIN_LENGTH, NAMES, make_articles
+from mrag_rl.data.synthetic.subjects import SUBJECTS
+from mrag_rl.data.titles import mentions
 from mrag_rl.errors import InputError
+from mrag_rl.generation.stories import story_problem
 
 
 @cache

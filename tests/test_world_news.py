@@ -9,10 +9,10 @@ from functools import cache
 import pytest
 
 from mrag_rl.data.records import Document, Query
-from mrag_rl.data.world.articles import NAMES
-from mrag_rl.data.world.events import PLACES
-from mrag_rl.data.world.news import NO_ANSWER, SPLIT_SHARES, make_news, split_of
-from mrag_rl.data.world.news_kinds import CATEGORIES, KINDS, SOURCES, Claim
+from mrag_rl.data.synthetic.articles import NAMES
+from mrag_rl.data.synthetic.events import PLACES
+from mrag_rl.data.synthetic.news import NO_ANSWER, SPLIT_SHARES, make_news, split_of
+from mrag_rl.data.synthetic.news_kinds import CATEGORIES, KINDS, SOURCES, Claim
 from mrag_rl.errors import InputError
 from mrag_rl.filters import FieldVocabulary, RuleExtractor, document_metadata, matches, parse_filter
 from mrag_rl.filters.dates import find_dates

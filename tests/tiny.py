@@ -18,7 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from mrag_rl.data.records import TextPair
 from mrag_rl.data.splits import Splits
-from mrag_rl.data.world import make_world
+from mrag_rl.data.synthetic import make_world
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.generation.llm import Usage
 from mrag_rl.generation.prompts import Prompt

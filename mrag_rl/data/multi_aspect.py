@@ -1,15 +1,13 @@
 """Multi-aspect datasets: documents in categories, and queries that need one document from each of n categories.
 
 Source: Multi-Head RAG: Solving Multi-Aspect Problems with LLMs, Section 3 (the later version: Section 4, Appendices D
-and G). `select_documents` makes the corpus, `draw_aspects` says which documents each query is about, `write_stories`
-lets a language model write the query texts, and `reader_prompt` shows what was retrieved to the model that answers.
+and G). `select_documents` makes the corpus and `draw_aspects` says which documents each query is about; the query texts
+are written by `mrag_rl.generation.stories`.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,15 +17,10 @@ import numpy as np
 from mrag_rl.data import records
 from mrag_rl.data.records import Document, Query
 from mrag_rl.errors import InputError
-from mrag_rl.generation.llm import LLM
-from mrag_rl.generation.prompts import Prompt
 from mrag_rl.io import StrPath, read_jsonl, write_jsonl
 
 ASPECTS = (1, 2, 3, 4, 5, 6, 10, 15, 20, 25)
 """The numbers of aspects that the papers ask for."""
-
-MIN_STORY = 100
-"""Characters that a story must have besides the titles, or it is a list of them."""
 
 
 def load_documents(path: StrPath) -> list[Document]:
@@ -193,137 +186,6 @@ def draw_aspects(
                 seen.add(ids)
                 drawn.append(query)
     return drawn
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """A query whose story never passed the check: the documents' ids, and what the last attempt lacked."""
-
-    relevant: tuple[str, ...]
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stories:
-    """The queries written, with the number of attempts each took under `metadata`, and those given up."""
-
-    queries: list[Query]
-    dropped: list[Dropped]
-
-
-def write_stories(
-    llm: LLM,
-    drawn: Sequence[Sequence[Document]],
-    *,
-    seed: int = 0,
-    attempts: int = 3,
-    temperature: float = 0.7,
-    max_new_tokens: int = 1024,
-    first: int = 0,
-) -> Stories:
-    """Let a language model write each query's text: a story around its documents that mentions every title.
-
-    A story that fails the check (`story_problem`) is asked for again with another seed; one that still fails after
-    `attempts` is dropped and reported. All stories of one attempt go to the model together.
-
-    Args:
-        llm: Who writes.
-        drawn: The documents of each query, as `draw_aspects` gives them.
-        seed, temperature, max_new_tokens: As for `LLM.generate`.
-        attempts: How often a story is asked for, at most.
-        first: The number of the first query, where they are written in several calls.
-
-    Returns:
-        The queries, in order. With `first` 0 query `q7` is about `drawn[7]`, whatever was dropped before it.
-
-    Raises:
-        InputError: A document has no title.
-    """
-    if attempts < 1 or temperature <= 0:
-        raise InputError(
-            f"{attempts} attempts at temperature {temperature} write no new story; give 1 or more, above 0"
-        )
-    prompts = [story_prompt(documents) for documents in drawn]
-    written: dict[int, Query] = {}
-    problems: dict[int, str] = {}
-    for attempt in range(attempts):
-        open_ = [i for i in range(len(drawn)) if i not in written]
-        if not open_:
-            break
-        seeds = int(np.random.SeedSequence([seed, attempt]).generate_state(1)[0])
-        texts = llm.generate(
-            [prompts[i] for i in open_], temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens
-        )
-        for i, (text,) in zip(open_, texts, strict=True):
-            problem = story_problem(text, drawn[i])
-            if problem:
-                problems[i] = problem
-                continue
-            ids = tuple(document.id for document in drawn[i])
-            written[i] = Query(f"q{first + i}", text.strip(), ids, metadata={"attempts": attempt + 1})
-    dropped = [
-        Dropped(tuple(document.id for document in drawn[i]), problems[i]) for i in range(len(drawn)) if i not in written
-    ]
-    return Stories([written[i] for i in sorted(written)], dropped)
-
-
-def story_prompt(documents: Sequence[Document]) -> Prompt:
-    """What the writer of a story is shown: the titles, then each article under its title.
-
-    The titles come first, for a text that outgrows the model's context loses its end. Raises InputError for a document
-    without a title.
-    """
-    for document in documents:
-        if not document.title.strip():
-            raise InputError(f'document "{document.id}" has no title; give it one, for its story has to mention it')
-    titles = "; ".join(document.title.strip() for document in documents)
-    articles = "\n\n".join(f"{document.title.strip()}\n{document.text.strip()}" for document in documents)
-    return Prompt("story", f"{len(documents)} titles to mention: {titles}\n\n{articles}")
-
-
-def reader_prompt(question: str, documents: Sequence[Document]) -> Prompt:
-    """What the reader of retrieved documents is shown: the question, then a numbered section for each document.
-
-    A section has title, category and metadata where they are known. The question comes first and the documents best
-    first, for a text that outgrows the model's context loses its end.
-    """
-    sections = []
-    for number, document in enumerate(documents, start=1):
-        about = [document.category] if document.category else []
-        about += [f"{key}: {value}" for key, value in document.metadata.items()]
-        head = f"{number}. {document.title}".rstrip() + (f"\n[{'; '.join(about)}]" if about else "")
-        sections.append(f"{head}\n{document.text.strip()}")
-    return Prompt("reader", "\n\n".join([question.strip(), *sections]))
-
-
-def story_problem(story: str, documents: Sequence[Document]) -> str:
-    """What keeps a text from being the story of these documents (titles not mentioned, no story); "" if nothing."""
-    missing = [document.title for document in documents if not mentions(story, document.title)]
-    if missing:
-        return f"{len(missing)} of {len(documents)} titles missing: {'; '.join(missing)}"
-    words = len(story.strip()) - sum(len(document.title) for document in documents)
-    return "" if words >= MIN_STORY else f"{max(words, 0)} characters besides the titles, not {MIN_STORY}"
-
-
-def mentions(text: str, title: str) -> bool:
-    """Whether a text has a title's words, in order and next to each other.
-
-    Case, accents, punctuation, an article before the title, the qualifier in parentheses behind it ("Go (board game)"),
-    and the s of a plural or genitive make no difference.
-    """
-    words = word_string(re.sub(r"\s*\([^()]*\)\s*$", "", title)).split()
-    if len(words) > 1 and words[0] in ("a", "an", "the"):
-        words = words[1:]
-    if not words:
-        return title.strip() in text
-    return re.search(rf" {' '.join(map(re.escape, words))}(s|es)? ", word_string(text)) is not None
-
-
-def word_string(text: str) -> str:
-    """The words of a text between single spaces, one at each end too: lower case, without accents or punctuation."""
-    plain = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
-    words = " ".join(re.findall(r"[^\W_]+", plain))
-    return f" {words} "
 
 
 def _ways(sizes: Sequence[int], n: int) -> int:

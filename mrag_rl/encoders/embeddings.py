@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -68,3 +69,11 @@ class Embeddings:
             # Nothing gives them back: the rows of `heads` are unit vectors.
             raise InputError(f"{path}: an older version wrote it, without the heads' norms; remove it, encode again")
         return Embeddings(standard, heads, norms)
+
+
+class TextEncoder(Protocol):
+    """Turns texts into embeddings: a `TransformerEncoder`, or an `EmbeddingStore` in front of one."""
+
+    def encode(self, texts: Sequence[str], *, prefix: str = "", progress: bool = False) -> Embeddings:
+        """The embeddings of N texts; see `TransformerEncoder.encode`."""
+        ...

@@ -17,10 +17,14 @@ from torch.nn.functional import normalize
 from tqdm import tqdm
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
-from mrag_rl.devices import check_device
 from mrag_rl.encoders.attention import find_output_projections
 from mrag_rl.encoders.embeddings import Embeddings
-from mrag_rl.encoders.weights import (
+from mrag_rl.errors import InputError
+from mrag_rl.io import read_json
+from mrag_rl.models.devices import check_device
+from mrag_rl.models.pretrained import load_pretrained
+from mrag_rl.models.quantization import quantize_nf4
+from mrag_rl.models.weights import (
     MINILM_NAMES,
     MINILM_SETTINGS,
     MINILM_SHA256,
@@ -28,10 +32,6 @@ from mrag_rl.encoders.weights import (
     settings_sha256,
     weights_sha256,
 )
-from mrag_rl.errors import InputError
-from mrag_rl.generation.quantization import quantize_nf4
-from mrag_rl.io import read_json
-from mrag_rl.pretrained import load_pretrained
 
 Pooling = Literal["first", "last", "mean"]
 

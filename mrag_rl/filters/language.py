@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mrag_rl.errors import InputError
 from mrag_rl.filters.dates import parse_date
-from mrag_rl.filters.reading import read_mapping
+from mrag_rl.filters.lenient_json import read_mapping
 
 if TYPE_CHECKING:
     from mrag_rl.filters.vocabulary import FieldVocabulary

@@ -17,13 +17,13 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.generation import StopStringCriteria
 
-from mrag_rl.devices import check_device
 from mrag_rl.errors import InputError
 from mrag_rl.generation.kv_cache import growing_cache, prefill_cache
 from mrag_rl.generation.llm import Usage, one_seed_per_prompt
 from mrag_rl.generation.prompts import TEMPLATES, Prompt, messages, render, shorten
-from mrag_rl.generation.quantization import quantize_nf4
 from mrag_rl.generation.sampling import row_key, sample_tokens
+from mrag_rl.models.devices import check_device
+from mrag_rl.models.quantization import quantize_nf4
 
 _FINGERPRINTED = ("*.safetensors", "*.json", "*.model", "*.jinja", "*.txt")
 _PREFILL_TOKENS = 1536  # Prompt tokens in one forward pass on a CPU: what keeps its activations in the core's cache

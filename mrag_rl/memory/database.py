@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mrag_rl.choices import StateKind
 from mrag_rl.errors import InputError
 from mrag_rl.filters.vocabulary import FieldVocabulary
 from mrag_rl.io import StrPath, atomic_directory, recover_directory
-from mrag_rl.kinds import StateKind
 from mrag_rl.memory.records import Hits, Memory, Version
 from mrag_rl.memory.search import NOTHING, PartitionOrder, best_in_partitions, nearest
 from mrag_rl.memory.store import RecordStore, reported_writes

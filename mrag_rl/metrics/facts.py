@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mrag_rl.data.multi_aspect import mentions, word_string
 from mrag_rl.data.records import Document
+from mrag_rl.data.titles import mentions, word_string
 
 _NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+)*(?!\w|[.,]\d)")
 _CAPITAL = f"[{''.join(filter(str.isupper, map(chr, range(0x10000))))}]"

@@ -11,11 +11,11 @@ from torch import nn
 from tqdm import tqdm
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from mrag_rl.devices import check_device
 from mrag_rl.encoders.transformer import length_batches
-from mrag_rl.encoders.weights import find_model, weights_sha256
 from mrag_rl.errors import InputError
-from mrag_rl.pretrained import load_pretrained
+from mrag_rl.models.devices import check_device
+from mrag_rl.models.pretrained import load_pretrained
+from mrag_rl.models.weights import find_model, weights_sha256
 from mrag_rl.retrieval.voting import Ranking
 
 RERANKER = "BAAI/bge-reranker-large"  # What Multi-Meta-RAG and MultiHop-RAG rerank with

@@ -8,18 +8,17 @@ this project's: every sentence of the query votes in every head.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from mrag_rl.encoders.embeddings import Embeddings
-from mrag_rl.encoders.transformer import TransformerEncoder
+from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.retrieval.importance import RunningImportance
 from mrag_rl.retrieval.index import IndexKind, SpaceIndex
-from mrag_rl.retrieval.segments import split_all
+from mrag_rl.retrieval.sentences import split_all
 from mrag_rl.retrieval.voting import (
     Ranking,
     VoteRule,
@@ -78,12 +77,19 @@ class Parts:
     owners: np.ndarray
 
     @staticmethod
-    def of_sentences(
-        encoder: TransformerEncoder, texts: Sequence[str], *, progress: bool = False, prefix: str = ""
-    ) -> Parts:
+    def of_sentences(encoder: TextEncoder, texts: Sequence[str], *, progress: bool = False, prefix: str = "") -> Parts:
         """The sentences of texts; `prefix` as for `TransformerEncoder.encode`."""
         sentences, owners = split_all(texts)
         return Parts(encoder.encode(sentences, progress=progress, prefix=prefix), owners)
+
+    @staticmethod
+    def of_questions(
+        encoder: TextEncoder, questions: Sequence[Sequence[str]], *, progress: bool = False, prefix: str = ""
+    ) -> Parts:
+        """The questions about each of B texts."""
+        owners = np.repeat(np.arange(len(questions)), [len(row) for row in questions])
+        texts = [question for row in questions for question in row]
+        return Parts(encoder.encode(texts, progress=progress, prefix=prefix), owners)
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,27 @@ class EncodedQueries:
     whole: Embeddings
     sentences: Parts | None = None
     questions: Parts | None = None
+
+    @classmethod
+    def of(
+        cls,
+        encoder: TextEncoder,
+        texts: Sequence[str],
+        strategies: Collection[str],
+        *,
+        questions: Sequence[Sequence[str]] | None = None,
+        prefix: str = "",
+        progress: bool = False,
+    ) -> EncodedQueries:
+        """Encode what `strategies` need of B query texts; `questions` about each are what the fusion strategies search
+        with besides. prefix: the instruction that the encoder expects before a query's texts."""
+        whole = encoder.encode(texts, prefix=prefix, progress=progress)
+        sentences = parts = None
+        if set(strategies) & set(QUERY_SENTENCES):
+            sentences = Parts.of_sentences(encoder, texts, prefix=prefix, progress=progress)
+        if questions is not None and set(strategies) & set(QUESTIONS):
+            parts = Parts.of_questions(encoder, questions, prefix=prefix, progress=progress)
+        return cls(whole, sentences, parts)
 
     def __len__(self) -> int:
         return len(self.whole)
@@ -120,7 +147,7 @@ class MultiAspectRetriever:
 
     @classmethod
     def build(
-        cls, encoder: TransformerEncoder, texts: Sequence[str], *, index: IndexKind = "exact", progress: bool = False
+        cls, encoder: TextEncoder, texts: Sequence[str], *, index: IndexKind = "exact", progress: bool = False
     ) -> MultiAspectRetriever:
         """Encode documents, as wholes and sentence by sentence. Raises InputError for an empty text."""
         whole = encoder.encode(texts, progress=progress)
@@ -199,7 +226,7 @@ class MultiAspectRetriever:
 
     def search(
         self,
-        encoder: TransformerEncoder,
+        encoder: TextEncoder,
         texts: Sequence[str],
         *,
         strategy: str = "late_interaction",
@@ -215,17 +242,10 @@ class MultiAspectRetriever:
         Raises InputError as `rank` does, for an empty text, and for questions about more or fewer texts.
         """
         check_strategies([strategy])
-        parts = None
-        if strategy in QUESTIONS and questions is not None:
-            if len(questions) != len(texts):
-                raise InputError(
-                    f"retrieval: questions about {len(questions)} of {len(texts)} queries; give a list each"
-                )
-            owners = np.repeat(np.arange(len(texts)), [len(some) for some in questions])
-            parts = Parts(encoder.encode([question for some in questions for question in some], prefix=prefix), owners)
-        sentences = Parts.of_sentences(encoder, texts, prefix=prefix) if strategy in QUERY_SENTENCES else None
-        whole = encoder.encode(texts, prefix=prefix)
-        return self.rank(EncodedQueries(whole, sentences, parts), strategy, fetch, allowed)
+        if strategy in QUESTIONS and questions is not None and len(questions) != len(texts):
+            raise InputError(f"retrieval: questions about {len(questions)} of {len(texts)} queries; give a list each")
+        queries = EncodedQueries.of(encoder, texts, [strategy], questions=questions, prefix=prefix)
+        return self.rank(queries, strategy, fetch, allowed)
 
     def rank(self, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None = None) -> Ranking:
         """The best min(fetch, N) documents for each of B queries.

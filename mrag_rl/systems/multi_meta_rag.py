@@ -21,7 +21,6 @@ from mrag_rl.retrieval.filtered import FETCH, FilteredRanking, FilteredRetriever
 from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.strategies import (
     DOCUMENT_SENTENCES,
-    QUERY_SENTENCES,
     EncodedQueries,
     MultiAspectRetriever,
     Parts,
@@ -183,10 +182,7 @@ class MultiMetaRAG:
         """The `fetch` best chunks for each of Q texts, where text q belongs to question `owners[q]` of the scope; None
         where the texts are the questions."""
         rows = np.arange(len(texts)) if owners is None else owners
-        asked = EncodedQueries(
-            self.encoder.encode(texts, prefix=self.prefix),
-            Parts.of_sentences(self.encoder, texts, prefix=self.prefix) if self.strategy in QUERY_SENTENCES else None,
-        )
+        asked = EncodedQueries.of(self.encoder, texts, [self.strategy], prefix=self.prefix)
         filters = None if scope.given else [scope.extractions[row].filter for row in rows.tolist()]
         allowed = None if scope.allowed is None else scope.allowed[rows]
         return self.library.rank(asked, self.strategy, self.fetch, filters=filters, allowed=allowed)

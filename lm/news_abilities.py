@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from lm.news import NewsWorld
 from mrag_rl.filters import parse_filter
 from mrag_rl.filters.llm import LLMExtractor
 from mrag_rl.filters.scoring import agreement
@@ -11,7 +12,6 @@ from mrag_rl.generation import LLM
 from mrag_rl.generation.fusion_prompts import MOST_QUERIES, SEPARATOR, query_prompt
 from mrag_rl.metrics.answers import answer_scores, by_question_type
 from mrag_rl.systems.multi_meta_rag import PASSAGES, write_answers
-from scripts.news_sequences import NewsWorld
 
 QUESTIONS = 240
 _QUERY_TOKENS = 256

@@ -16,11 +16,12 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from lm.training import Span
 from mrag_rl.data.chunks import Chunk
 from mrag_rl.data.records import Document, Query
-from mrag_rl.data.world.articles import NAME_ENDS, NAME_STARTS
-from mrag_rl.data.world.news import NAMED, NO_ANSWER, make_news
-from mrag_rl.data.world.news_kinds import KINDS, Kind
+from mrag_rl.data.synthetic.articles import NAME_ENDS, NAME_STARTS
+from mrag_rl.data.synthetic.news import NAMED, NO_ANSWER, make_news
+from mrag_rl.data.synthetic.news_kinds import KINDS, Kind
 from mrag_rl.filters import FieldVocabulary, document_metadata, matches, parse_filter
 from mrag_rl.filters.dates import find_dates
 from mrag_rl.filters.llm import LLMExtractor
@@ -34,7 +35,6 @@ from mrag_rl.generation.fusion_prompts import (
     query_prompt,
 )
 from mrag_rl.generation.prompts import Prompt, render, template
-from scripts.lm_training import Span
 
 TASKS = ("filter", "queries", "answer")
 WORLDS, QUESTIONS = 8, 4000
@@ -491,6 +491,6 @@ class News:
 
     def abilities(self, llm: LLM) -> str:
         """For the card: what it can do, measured on articles and questions of the split `dev`."""
-        from scripts.news_abilities import measured
+        from lm.news_abilities import measured
 
         return measured(llm, self._held_out)

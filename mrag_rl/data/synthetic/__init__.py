@@ -14,9 +14,9 @@ import numpy as np
 
 from mrag_rl.data.records import TextPair
 from mrag_rl.data.splits import Splits
-from mrag_rl.data.world import dialogue, summarization, translation
-from mrag_rl.data.world.events import Event, draw_event
-from mrag_rl.data.world.hints import DESKS, draw_hint
+from mrag_rl.data.synthetic import dialogue, summarization, translation
+from mrag_rl.data.synthetic.events import Event, draw_event
+from mrag_rl.data.synthetic.hints import DESKS, draw_hint
 from mrag_rl.errors import InputError
 
 TASKS = ("summarization", "translation", "dialogue")

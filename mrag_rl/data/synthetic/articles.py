@@ -14,8 +14,8 @@ import numpy as np
 
 from mrag_rl.data.multi_aspect import draw_aspects
 from mrag_rl.data.records import Document, Query
-from mrag_rl.data.world.events import FIRST_NAMES, LAST_NAMES, PLACES
-from mrag_rl.data.world.subjects import SUBJECTS, Subject
+from mrag_rl.data.synthetic.events import FIRST_NAMES, LAST_NAMES, PLACES
+from mrag_rl.data.synthetic.subjects import SUBJECTS, Subject
 from mrag_rl.errors import InputError
 
 CATEGORIES = tuple(subject.name for subject in SUBJECTS)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mrag_rl.errors import InputError
-from mrag_rl.evaluation.run_folder import (
+from mrag_rl.runs.folder import (
     RunFolder,
     check_encoder,
     load_encoder,

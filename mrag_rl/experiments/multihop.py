@@ -13,11 +13,11 @@ import numpy as np
 from mrag_rl.data.chunks import CHUNK_OVERLAP, CHUNK_TOKENS, Chunk, split_documents
 from mrag_rl.data.multihop import load_articles, load_questions
 from mrag_rl.data.records import Document, Query, load_documents, load_queries
-from mrag_rl.data.world.news import make_news
+from mrag_rl.data.synthetic.news import make_news
 from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Score, as_json, resample_counts
-from mrag_rl.evaluation.retrieval import EmbeddingStore
 from mrag_rl.filters.extraction import Extraction, Extractor
 from mrag_rl.filters.language import Filter, parse_filter, to_json
 from mrag_rl.filters.llm import LLMExtractor
@@ -33,10 +33,10 @@ from mrag_rl.retrieval.fusion import QUERIES, generate_queries
 from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.strategies import (
     DOCUMENT_SENTENCES,
-    QUERY_SENTENCES,
     QUESTIONS,
     EncodedQueries,
     MultiAspectRetriever,
+    Parts,
     check_strategies,
 )
 from mrag_rl.systems.multi_meta_rag import PASSAGES, chosen_passages, write_answers
@@ -111,15 +111,14 @@ def evaluate_multihop(
     if given is not None:
         filters["given"] = given
 
-    store = EmbeddingStore(encoder, embeddings or output.parent / "embeddings", progress)
+    store = EmbeddingStore(encoder, embeddings or output.parent / "embeddings")
     texts = [chunk.text for chunk in chunks]
-    sentences = store.sentences(texts) if set(strategies) & set(DOCUMENT_SENTENCES) else None
-    library = FilteredRetriever(MultiAspectRetriever(store.encode(texts), sentences), chunks)
-    encoded = EncodedQueries(
-        store.encode(asked, prefix),
-        store.sentences(asked, prefix) if set(strategies) & set(QUERY_SENTENCES) else None,
-        None if fusion is None else store.questions(fusion.queries, prefix),
+    sentences = (
+        Parts.of_sentences(store, texts, progress=progress) if set(strategies) & set(DOCUMENT_SENTENCES) else None
     )
+    library = FilteredRetriever(MultiAspectRetriever(store.encode(texts, progress=progress), sentences), chunks)
+    questions = None if fusion is None else [query.questions for query in fusion.queries]
+    encoded = EncodedQueries.of(store, asked, strategies, questions=questions, prefix=prefix, progress=progress)
 
     systems: dict[str, dict[str, Any]] = {}
     comparisons: dict[str, dict[str, Any]] = {}

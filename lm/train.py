@@ -1,8 +1,8 @@
 """Train a small Llama-architecture language model that follows the demonstration it is shown.
 
-    python scripts/train_tiny_llm.py --output my_llm                # the bundled model again, on the bundled newsroom
-    python scripts/train_tiny_llm.py --world news --output my_llm   # one for questions about the bundled news
-    python scripts/train_tiny_llm.py --pairs my.jsonl --task dialogue --output my_llm --vocabulary 8000
+    python lm/train.py --output my_llm                # the bundled model again, on the bundled newsroom
+    python lm/train.py --world news --output my_llm   # one for questions about the bundled news
+    python lm/train.py --pairs my.jsonl --task dialogue --output my_llm --vocabulary 8000
 
 Each training sequence is two (source, target) pairs of one style in the form that `mrag_rl.generation.prompts` renders,
 and only the targets are learned: the first without a demonstration, the second with one. With `--pairs`, a pair's
@@ -31,16 +31,8 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTra
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from mrag_rl.command_line import exit_status
-from mrag_rl.config import DataConfig
-from mrag_rl.data.records import TextPair, load_pairs
-from mrag_rl.data.splits import group_names
-from mrag_rl.data.world import TASKS, draw_shots
-from mrag_rl.errors import InputError
-from mrag_rl.generation.prompts import Prompt, render, translation
-from mrag_rl.generation.transformers_llm import TransformersLLM
-from mrag_rl.io import atomic_write_text, file_sha256, read_json, write_json
-from scripts.lm_training import (
+from lm.news import NEWS_DATA, NEWS_LIMITS, News
+from lm.training import (
     Span,
     backward,
     held_out_loss,
@@ -53,7 +45,15 @@ from scripts.lm_training import (
     weight_of,
     worker_threads,
 )
-from scripts.news_sequences import NEWS_DATA, NEWS_LIMITS, News
+from mrag_rl.command_line import run_command
+from mrag_rl.config import DataConfig
+from mrag_rl.data.records import TextPair, load_pairs
+from mrag_rl.data.splits import group_names
+from mrag_rl.data.synthetic import TASKS, draw_shots
+from mrag_rl.errors import InputError
+from mrag_rl.generation.prompts import Prompt, render, translation
+from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.io import atomic_write_text, file_sha256, read_json, write_json
 
 Shots = list[tuple[str, str]]
 Sampler = Callable[[np.random.Generator], tuple[str, Shots]]
@@ -217,7 +217,7 @@ def write_card(
 
 A Llama-architecture decoder trained from scratch. Apache-2.0. The command that made it:
 
-    python scripts/train_tiny_llm.py {" ".join(sys.argv[1:])}
+    python lm/train.py {" ".join(sys.argv[1:])}
 
 - Data: {data}; {facts["tokens"]:,} tokens in {arguments.steps:,} steps of {arguments.batch} sequences,
   seed {arguments.seed}
@@ -388,4 +388,4 @@ def main() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(exit_status(main, lambda: "the same command goes on from the last checkpoint"))
+    sys.exit(run_command(main, lambda: "the same command goes on from the last checkpoint"))

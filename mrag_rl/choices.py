@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 StateKind = Literal["per_head", "single", "peeking"]
-"""What Agent-S sees, see `envs.partition_selection`."""
+"""What Agent-S sees, see `mrag_rl.envs.partition_selection`."""
 
 RewardKind = Literal["equation_7", "fixed_baseline", "first_hypothesis"]
-"""What Agent-S is rewarded for, see `envs.partition_selection`."""
+"""What Agent-S is rewarded for, see `mrag_rl.envs.partition_selection`."""

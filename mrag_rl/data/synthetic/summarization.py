@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrag_rl.data.world.events import ACTORS, CAUSES, DAYS, OPINIONS, PLACES, VERBS, Event
+from mrag_rl.data.synthetic.events import ACTORS, CAUSES, DAYS, OPINIONS, PLACES, VERBS, Event
 
 STYLES = 4
 

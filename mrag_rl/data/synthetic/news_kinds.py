@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mrag_rl.data.world.events import FIRST_NAMES, LAST_NAMES, PLACES
+from mrag_rl.data.synthetic.events import FIRST_NAMES, LAST_NAMES, PLACES
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mrag_rl.data.records import Document, Query
-from mrag_rl.data.world.articles import NAMES
-from mrag_rl.data.world.events import DAYS, FIRST_NAMES, LAST_NAMES, PLACES
-from mrag_rl.data.world.news_kinds import COMMON, FOLLOW_UPS, KINDS, SOURCES, TAILS, Claim, Kind, Source
+from mrag_rl.data.synthetic.articles import NAMES
+from mrag_rl.data.synthetic.events import DAYS, FIRST_NAMES, LAST_NAMES, PLACES
+from mrag_rl.data.synthetic.news_kinds import COMMON, FOLLOW_UPS, KINDS, SOURCES, TAILS, Claim, Kind, Source
 from mrag_rl.errors import InputError
 
 SPLIT_SHARES = {"llm": 70, "dev": 15, "test": 15}

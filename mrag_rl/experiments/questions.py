@@ -11,10 +11,10 @@ from typing import Any
 from mrag_rl.data.chunks import split_documents
 from mrag_rl.data.multihop import load_articles
 from mrag_rl.data.records import Document, load_documents
-from mrag_rl.data.world.news import make_news
+from mrag_rl.data.synthetic.news import make_news
 from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.errors import InputError
-from mrag_rl.evaluation.retrieval import EmbeddingStore
 from mrag_rl.filters.language import EVERYTHING, Filter, parse_filter, to_json
 from mrag_rl.filters.rules import RuleExtractor
 from mrag_rl.filters.vocabulary import FieldVocabulary, other_forms
@@ -164,12 +164,6 @@ def _vectors(
     encoder: TransformerEncoder, texts: Sequence[str], strategy: str, folder: Path | None
 ) -> tuple[Embeddings, Parts | None]:
     """Vectors of chunks, and of their sentences where the strategy wants them."""
-    sentences = None
-    if folder is not None:
-        store = EmbeddingStore(encoder, folder, progress=True)
-        if strategy in DOCUMENT_SENTENCES:
-            sentences = store.sentences(texts)
-        return store.encode(texts), sentences
-    if strategy in DOCUMENT_SENTENCES:
-        sentences = Parts.of_sentences(encoder, texts, progress=True)
-    return encoder.encode(texts, progress=True), sentences
+    keeper = encoder if folder is None else EmbeddingStore(encoder, folder)
+    sentences = Parts.of_sentences(keeper, texts, progress=True) if strategy in DOCUMENT_SENTENCES else None
+    return keeper.encode(texts, progress=True), sentences

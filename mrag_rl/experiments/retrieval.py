@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import time
 from collections.abc import Sequence
@@ -13,26 +11,27 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from mrag_rl.data.multi_aspect import load_documents, load_queries, reader_prompt
+from mrag_rl.data.multi_aspect import load_documents, load_queries
 from mrag_rl.data.records import Document, Query
-from mrag_rl.data.world.articles import make_articles
-from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.data.synthetic.articles import make_articles
+from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.errors import InputError
-from mrag_rl.evaluation.retrieval_plots import documents_by_head, draw_all, head_attention
+from mrag_rl.experiments.retrieval_plots import documents_by_head, draw_all, head_attention
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.llm import LLM
+from mrag_rl.generation.stories import reader_prompt
 from mrag_rl.io import write_json
 from mrag_rl.metrics.facts import FactCount, count_facts
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
 from mrag_rl.retrieval.fusion import generation_tokens
 from mrag_rl.retrieval.index import IndexKind
 from mrag_rl.retrieval.rerank import CrossEncoder
-from mrag_rl.retrieval.segments import split_all, split_sentences
+from mrag_rl.retrieval.sentences import split_sentences
 from mrag_rl.retrieval.strategies import (
     DOCUMENT_SENTENCES,
     EXHAUSTIVE,
     PIECES,
-    QUERY_SENTENCES,
     QUESTIONS,
     STRATEGIES,
     EncodedQueries,
@@ -41,7 +40,6 @@ from mrag_rl.retrieval.strategies import (
     check_strategies,
 )
 
-_BLOCK = 8192  # Texts encoded and kept together
 _FACTS = ("stated", "supported", "titles")
 _ANSWER_TOKENS = 256
 _ANSWERS = 16  # Asked for together; at most so many are lost when the model is stopped
@@ -89,20 +87,17 @@ def evaluate_retrieval(
     example = int(np.flatnonzero(aspects == np.sort(aspects)[len(aspects) // 2])[0])
     # Before all that takes long, for not every encoder gives it
     seen = encoder.attention(prefix + split_sentences(queries[example].text)[0]) if plots is not None else None
-    store = EmbeddingStore(encoder, embeddings or output.parent / "embeddings", progress)
+    store = EmbeddingStore(encoder, embeddings or output.parent / "embeddings")
 
     texts, asked = [document.text for document in documents], [query.text for query in queries]
     retriever = MultiAspectRetriever(
-        store.encode(texts),
-        store.sentences(texts) if set(wanted) & set(DOCUMENT_SENTENCES) else None,
+        store.encode(texts, progress=progress),
+        Parts.of_sentences(store, texts, progress=progress) if set(wanted) & set(DOCUMENT_SENTENCES) else None,
         index=index,
         single=single,
     )
-    encoded = EncodedQueries(
-        store.encode(asked, prefix),
-        store.sentences(asked, prefix) if set(wanted) & set(QUERY_SENTENCES) else None,
-        store.questions(queries, prefix) if set(wanted) & set(QUESTIONS) else None,
-    )
+    questions = [query.questions for query in queries]
+    encoded = EncodedQueries.of(store, asked, wanted, questions=questions, prefix=prefix, progress=progress)
 
     place = {document.id: i for i, document in enumerate(documents)}
     relevant = [[place[identifier] for identifier in query.relevant] for query in queries]
@@ -273,42 +268,6 @@ def _chosen(
                 "them, or choose other strategies"
             )
     return list(dict.fromkeys(strategies))
-
-
-class EmbeddingStore:
-    """Encodes texts, or finds on disk what the same encoder made of the same texts before.
-
-    A file holds `_BLOCK` texts, so that what is stopped goes on, and documents added at the end leave the others be.
-    """
-
-    def __init__(self, encoder: TransformerEncoder, folder: Path, progress: bool) -> None:
-        self.encoder, self.folder, self.progress = encoder, folder, progress
-        self.seconds = 0.0
-
-    def encode(self, texts: Sequence[str], prefix: str = "") -> Embeddings:
-        start = time.perf_counter()
-        blocks = [self._block(texts[i : i + _BLOCK], prefix) for i in range(0, max(1, len(texts)), _BLOCK)]
-        self.seconds += time.perf_counter() - start
-        return blocks[0] if len(blocks) == 1 else Embeddings.concatenate(blocks)
-
-    def _block(self, texts: Sequence[str], prefix: str) -> Embeddings:
-        what = json.dumps([self.encoder.fingerprint, prefix, *texts])
-        path = self.folder / f"{hashlib.sha256(what.encode()).hexdigest()}.npz"
-        if path.is_file():
-            return Embeddings.load(path)
-        embeddings = self.encoder.encode(texts, prefix=prefix, progress=self.progress)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        embeddings.save(path)
-        return embeddings
-
-    def sentences(self, texts: Sequence[str], prefix: str = "") -> Parts:
-        sentences, owners = split_all(texts)
-        return Parts(self.encode(sentences, prefix), owners)
-
-    def questions(self, queries: Sequence[Query], prefix: str) -> Parts:
-        texts = [question for query in queries for question in query.questions]
-        owners = np.repeat(np.arange(len(queries)), [len(query.questions) for query in queries])
-        return Parts(self.encode(texts, prefix), owners)
 
 
 def _fact_means(counts: Sequence[FactCount], aspects: np.ndarray) -> dict[str, dict[str, float]]:

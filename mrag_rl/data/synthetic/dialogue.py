@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrag_rl.data.world.events import ACTORS, CAUSES, DAYS, PLACES, VERBS, Event
+from mrag_rl.data.synthetic.events import ACTORS, CAUSES, DAYS, PLACES, VERBS, Event
 
 STYLES = 4
 MOODS = ("angry", "cheerful", "formal", "worried")

@@ -1,0 +1,1 @@
+"""Experiments on retrieval, multi-hop questions, metadata filters and questions over documents."""
