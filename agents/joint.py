@@ -86,8 +86,8 @@ class JointResult:
         normalizer: the state normalisation Agent-S was trained under.
         best_round: the round (from 1) with the best development score; best_dev: that score, 0-100.
         history: the records of `log.jsonl`.
-        seconds: wall-clock seconds by part, see `mrag_rl.envs.stopwatch`, and "total"; those of all sittings of a resumed
-            run.
+        seconds: wall-clock seconds by part, see `mrag_rl.envs.stopwatch`, and "total"; a resumed run's
+            include those of its earlier sessions.
     """
 
     normalizer: StateNormalizer

@@ -4,6 +4,7 @@ from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.fusion_prompts import answer_prompt, query_prompt
 from mrag_rl.generation.llm import LLM, Usage
 from mrag_rl.generation.prompts import TEMPLATES, Prompt, messages, render, template, translation
+from mrag_rl.generation.writer import Writer
 
 __all__ = [
     "LLM",
@@ -11,6 +12,7 @@ __all__ = [
     "CachedLLM",
     "Prompt",
     "Usage",
+    "Writer",
     "answer_prompt",
     "messages",
     "query_prompt",

@@ -192,6 +192,18 @@ class MemoryDatabase:
         """Targets as they were first stored, whatever refinement has done. Raises InputError for an unknown index."""
         return self._store.originals(self._checked(indices).tolist())
 
+    def demonstrations(self, indices: np.ndarray, *, originals: bool = False) -> list[tuple[str, str] | None]:
+        """Source and target of memories (B,), as a language model is shown them; None where the index is -1.
+
+        originals: targets as they were first stored, whatever refinement has done. Raises InputError for an unknown
+        index.
+        """
+        distinct = np.unique(indices[indices >= 0])
+        records = self.records(distinct)
+        targets = self.original_targets(distinct) if originals else [record.target for record in records]
+        shown = {record.index: (record.source, target) for record, target in zip(records, targets, strict=True)}
+        return [shown[index] if index >= 0 else None for index in indices.tolist()]
+
     def history(self, index: int) -> list[Version]:
         """Every version of one memory's target, the original first. Raises InputError for an unknown index."""
         return self._store.history(int(self._checked([index])[0]))

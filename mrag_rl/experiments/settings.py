@@ -1,0 +1,204 @@
+"""The settings of every experiment, as `evaluate.py` reads them; the experiments' own modules do the work.
+
+Apart from them so that `--help` and mistakes on a command line do not wait for torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class RetrievalSettings:
+    """Rank documents for queries with many aspects by each retrieval strategy; write success ratios and print a table.
+
+      standard          the standard embedding
+      mrag              every attention head votes for its nearest documents: importance of the head * 2^-rank
+      mrag_decay        the same without importance
+      mrag_distance     a head's vote is 1 / distance
+      split             the standard embedding cut into as many pieces as there are heads; each votes 2^-rank
+      split_weighted    the same with the importance of each piece
+      fusion            reciprocal rank fusion over the query and generated questions about it ("questions")
+      fusion_mrag       the same over the rankings of mrag
+      segment_mrag      every sentence of the query votes in every head
+      late_interaction  every sentence of the query splits one vote in every head and in the standard space, by
+                        similarity to whole documents and to their nearest sentences
+
+    documents: {"id", "text", "category", "title"?}; queries: {"id", "text", "relevant": [document id],
+    "questions"?: [...]}
+
+    With --llm a language model answers each query from the documents fetched, and the facts in its answers are
+    counted: the numbers and names it states, and those of them that the relevant documents support. It reads as many
+    documents as --fetch says; if its context holds fewer, it reads the best ones. The bundled model knows nothing but
+    the bundled news.
+
+    examples:
+      python evaluate.py retrieval --output out.json --plots plots
+          the bundled articles
+      python evaluate.py retrieval --documents d.jsonl --queries q.jsonl --output out.json --plots plots
+      python evaluate.py retrieval --documents d.jsonl --queries q.jsonl --output out.json \\
+          --strategies standard mrag late_interaction --encoder BAAI/bge-base-en-v1.5 \\
+          --prefix "Represent this sentence for searching relevant passages: "
+      python evaluate.py retrieval --output out.json --strategies standard late_interaction --fetch 5 \\
+          --llm PATH_OR_HUB_MODEL
+    """
+
+    output: str
+    """Where to write the results (JSON)."""
+    documents: str | None = None
+    """JSONL file of documents; null for the bundled articles."""
+    queries: str | None = None
+    """JSONL file of queries; null for those of the bundled articles."""
+    strategies: tuple[str, ...] | None = None
+    """Retrieval strategies; null is all that the queries allow."""
+    fetch: int = 32
+    """Documents fetched for a query."""
+    plots: str | None = None
+    """Folder to draw the results in; null draws nothing."""
+    embeddings: str | None = None
+    """Folder where embeddings are kept between runs; null is embeddings, beside the output."""
+    encoder: str = "all-MiniLM-L6-v2"
+    """Folder or hub name of the encoder."""
+    layer: tuple[int, ...] = (-1,)
+    """Layers whose heads are read; -1 is the last."""
+    pooling: Literal["first", "last", "mean"] | None = None
+    """Token whose head outputs are read; null is the first token of an encoder, the last of a decoder."""
+    max_length: int | None = None
+    """Tokens in one window; longer texts are read in several. null is the model's own limit."""
+    truncate: bool = False
+    """Read only the first window of a longer text."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type of the encoder's weights."""
+    device: str = "cpu"
+    """Torch device, such as cpu or cuda."""
+    prefix: str = ""
+    """Instruction that the encoder expects before every query text."""
+    index: Literal["exact", "hnsw"] = "exact"
+    """How nearest documents are found; late_interaction compares with all documents, whatever the index."""
+    reranker: str | None = None
+    """Folder or hub name of a cross-encoder that reranks the results."""
+    llm: str | None = None
+    """Language model that answers from the results: a folder or a hub name."""
+    votes: Literal["sum", "single"] = "sum"
+    """sum adds up a document's votes; single counts its highest vote alone."""
+
+
+@dataclass(frozen=True)
+class FiltersSettings:
+    """Extract a metadata filter from every question, and compare it with the reference filter where there is one.
+
+    The rules look for the corpus's values and for dates in the question; with --llm a language model writes the
+    filter. A query's reference filter is its key "filter"; queries without one are read all the same.
+
+    examples:
+      python evaluate.py filters --queries queries.jsonl --fields fields.json --output filters.json
+          fields.json holds the fields and values: {"source": {"type": "string", "values": ["Wired", ...]}, ...}
+      python evaluate.py filters --queries queries.jsonl --documents documents.jsonl --output filters.json
+          takes them from the documents' metadata
+    """
+
+    queries: str
+    """JSONL file of questions."""
+    output: str
+    """Where to write the results (JSON)."""
+    fields: str | None = None
+    """JSON file of the fields and their values."""
+    documents: str | None = None
+    """JSONL file of the corpus to take fields and values from, in place of --fields."""
+    llm: str | None = None
+    """Language model that writes the filters: bundled (knows the bundled news), a folder or a hub name; null or none
+    for the rules."""
+
+
+@dataclass(frozen=True)
+class MultihopSettings:
+    """Find chunks of news articles for questions about several of them, with and without the metadata filter that a
+    question names, with and without reranking, by each retrieval strategy; print tables. With --llm the strategies
+    fusion and fusion_mrag are compared too, with queries that it writes (or with the questions' own "questions", where
+    every question has some).
+
+    documents and queries: none for the bundled news; two JSONL files; or MultiHop-RAG's corpus.json and
+    MultiHopRAG.json. In JSONL a query has "relevant" (document ids), "facts" (the sentences that are the evidence), or
+    both, and may have "answer", "question_type" (inference, comparison, temporal, null) and "filter".
+
+    examples:
+      python evaluate.py multihop --config configs/multihop.yaml
+          the bundled news, filters by the rules
+      python evaluate.py multihop --config configs/multihop.yaml --strategies standard mrag --fetch 40 --output out.json
+      python evaluate.py multihop --output out.json --llm bundled --reranker BAAI/bge-reranker-large
+          the language model extracts filters, too, and answers the questions
+      python evaluate.py multihop --documents corpus.json --queries MultiHopRAG.json --output out.json \\
+          --encoder BAAI/bge-large-en-v1.5 --prefix "Represent this sentence for searching relevant passages: "
+    """
+
+    output: str
+    """Where to write the results (JSON)."""
+    documents: str | None = None
+    """JSONL file of documents, or MultiHop-RAG's corpus.json; null for the bundled news."""
+    queries: str | None = None
+    """JSONL file of questions, or MultiHopRAG.json; null for those of the bundled news."""
+    strategies: tuple[str, ...] | None = None
+    """Retrieval strategies; null is standard, mrag and late_interaction, and with an LLM fusion and fusion_mrag."""
+    fetch: int = 20
+    """Chunks retrieved for a question."""
+    passages: int = 6
+    """Chunks that the LLM is shown."""
+    reranker: str | None = None
+    """Folder or hub name of a cross-encoder that reranks the results."""
+    llm: str | None = None
+    """Extracts filters, writes queries and answers: bundled, a folder or a hub name; null or none for no LLM."""
+    fusion_queries: int = 4
+    """Queries that the LLM writes for a question, for fusion and fusion_mrag."""
+    chunk_tokens: int = 256
+    """Tokens of a chunk, at most."""
+    chunk_overlap: int = 32
+    """Tokens that two neighbouring chunks share, at most."""
+    embeddings: str | None = None
+    """Folder where embeddings are kept between runs; null is embeddings, beside the output."""
+    encoder: str = "all-MiniLM-L6-v2"
+    """Folder or hub name of the encoder."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type of the encoder's weights."""
+    device: str = "cpu"
+    """Torch device, such as cpu or cuda."""
+    prefix: str = ""
+    """Instruction that the encoder expects before every question."""
+
+
+@dataclass(frozen=True)
+class QuestionSettings:
+    """Answer one question from documents by RAG-Fusion, under the metadata filter that the question names."""
+
+    documents: str
+    """JSONL file, MultiHop-RAG's corpus.json, or bundled for the bundled news."""
+    text: str
+    """The question."""
+    allowed: tuple[str, ...] | None = None
+    """Categories that may be read; null for all."""
+    filter: str | None = None
+    """A filter (JSON) in place of the one extracted from the question; never dropped, even if nothing passes it."""
+    no_filter: bool = False
+    """Search without a filter."""
+    queries: int | None = None
+    """Queries that the LLM writes; null is 4, and 0 for none."""
+    query: tuple[str, ...] | None = None
+    """Queries of your own, in place of written ones."""
+    original_weight: float = 1.0
+    """Weight of the original query's ranking (others: 1)."""
+    strategy: str = "standard"
+    """Retrieval strategy for each query."""
+    passages: int = 6
+    """Passages shown."""
+    reranker: str | None = None
+    """Folder or hub name of a cross-encoder that reranks the results."""
+    llm: str = "bundled"
+    """Writes the queries and the answer: bundled (knows the bundled news), a folder or a hub name; none for no LLM."""
+    encoder: str = "all-MiniLM-L6-v2"
+    """Folder or hub name of the encoder."""
+    device: str = "cpu"
+    """Torch device, such as cpu or cuda."""
+    prefix: str = ""
+    """Instruction that the encoder expects before every query."""
+    embeddings: str | None = None
+    """Folder where the documents' embeddings are kept between runs; null computes them anew."""
