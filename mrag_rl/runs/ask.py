@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 
 from mrag_rl.errors import InputError
+from mrag_rl.filters.language import parse_filter, to_json
+from mrag_rl.filters.vocabulary import other_forms
+from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.folder import (
     RunFolder,
     check_encoder,
@@ -18,9 +21,6 @@ from mrag_rl.runs.folder import (
     open_trained,
     with_cache,
 )
-from mrag_rl.filters.language import parse_filter, to_json
-from mrag_rl.filters.vocabulary import other_forms
-from mrag_rl.memory import MemoryDatabase
 from mrag_rl.systems import Writer
 
 

@@ -17,12 +17,12 @@ from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import score_systems
 from mrag_rl.evaluation.results import USAGE, results
-from mrag_rl.runs.folder import RunFolder, Stages, TrainedSystem, load_llm, open_trained, with_cache
 from mrag_rl.evaluation.tables import results_page
 from mrag_rl.generation.llm import LLM
 from mrag_rl.io import atomic_write_text, write_json, write_jsonl
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import REPORTED, TARGET, get_metric
+from mrag_rl.runs.folder import RunFolder, Stages, TrainedSystem, load_llm, open_trained, with_cache
 from mrag_rl.systems import (
     Answer,
     NoRetrieval,

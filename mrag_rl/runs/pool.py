@@ -9,11 +9,11 @@ from typing import Any
 from mrag_rl.config import Config, config_to_dict
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import score_systems
-from mrag_rl.runs.evaluate import reported_metrics, target_metric
 from mrag_rl.evaluation.results import SECONDS, USAGE, results
-from mrag_rl.runs.folder import RunFolder
 from mrag_rl.evaluation.tables import results_page
 from mrag_rl.io import atomic_write_text, read_json, read_jsonl, write_json
+from mrag_rl.runs.evaluate import reported_metrics, target_metric
+from mrag_rl.runs.folder import RunFolder
 
 _MAY_DIFFER = ("name", "seed", "data.world_seed")
 
