@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mrag_rl.command_line import run_command
-from mrag_rl.config import parse_train_arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,6 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def work() -> str:
         nonlocal run
+        from mrag_rl.config import parse_train_arguments
+
         arguments = parse_train_arguments(sys.argv[1:] if argv is None else argv)
         run = arguments.resume or arguments.runs / arguments.config.name
         from mrag_rl.agents.run import (

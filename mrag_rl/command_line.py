@@ -1,4 +1,4 @@
-"""What every command of the project does about mistakes and interruptions."""
+"""How every command of the project reports mistakes and interruptions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from mrag_rl.errors import InputError
+from mrag_rl.extras import require
 from mrag_rl.io import StrPath, describe_os_error
 
 
@@ -14,17 +15,18 @@ def run_command(
     stopped: Callable[[], str],
     writes_to: Callable[[], StrPath | None] = lambda: None,
 ) -> int:
-    """Do the work and print what it returns; a mistake is told in one line, without a traceback.
+    """Do the work and print what it returns; report a mistake in one line, without a traceback.
 
     Args:
-        work: raises InputError on bad input.
-        stopped: what to tell when interrupted: what is kept, and how to go on.
-        writes_to: the place to name where the system does not say which file an error is about.
+        work: the command; raises InputError on bad input.
+        stopped: what to print after an interruption: what has been saved, and how to resume.
+        writes_to: the path to name where the operating system does not say which file an error is about.
 
     Returns:
-        0, 2 on bad input and failing files, 130 when interrupted.
+        The exit status: 0, 2 on bad input, a missing extra or a failing file, 130 when interrupted.
     """
     try:
+        require("train", "faiss", "jsonargparse", "nltk", "torch", "transformers", "yaml", by="this command")
         print(work())
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -17,6 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from mrag_rl.extras import require
+
+require("train", "jsonargparse", "yaml", by=__name__)
+
 import yaml
 
 from mrag_rl.choices import RewardKind, StateKind

@@ -15,6 +15,10 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
+from mrag_rl.extras import require
+
+require("train", "jsonargparse", "yaml", by=__name__)
+
 import yaml
 
 from mrag_rl.errors import InputError

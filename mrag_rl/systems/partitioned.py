@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mrag_rl.encoders import Embeddings
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.metrics.text import Metric
 from mrag_rl.selector import Selector
 from mrag_rl.systems.base import Answer, Writer
+
+if TYPE_CHECKING:
+    from mrag_rl.metrics.text import Metric
 
 Chooser = Callable[[Sequence[str], Embeddings], np.ndarray]
 """Texts and their embeddings (N rows) to partition ids (N,)."""
