@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,6 @@ def test_an_empty_line_precedes_every_list_and_table(path: Path) -> None:
     """GitHub does without it, the site does not."""
     prose = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     lines = prose.splitlines()
-    for before, line in zip(lines, lines[1:], strict=False):
+    for before, line in pairwise(lines):
         if before and not before.startswith(("#", " ", "|", "- ")) and not re.match(r"\d+\. ", before):
             assert not line.startswith(("|", "- "))
