@@ -1,0 +1,1 @@
+"""A run's folder and what is done with one: evaluate it, pool several, ask one."""
