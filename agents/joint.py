@@ -25,7 +25,7 @@ from tqdm import tqdm
 from mrag_rl.agents.checkpoint import Checkpoint, latest_checkpoint, save_checkpoint
 from mrag_rl.agents.dqn import Arrays
 from mrag_rl.agents.heuristics import Agent
-from mrag_rl.choices import RewardKind, StateKind
+from mrag_rl.choices import RewardName, StateName
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.transformer import TransformerEncoder
@@ -64,8 +64,8 @@ class JointTraining:
     rounds: int = 3
     slots: int = 64
     selection_steps: int = 1
-    state: StateKind = "per_head"
-    reward: RewardKind = "first_hypothesis"
+    state: StateName = "per_head"
+    reward: RewardName = "first_hypothesis"
     candidates: int = 3
     refinement_steps: int = 3
     temperature: float = 1.0

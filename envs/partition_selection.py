@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from mrag_rl.choices import RewardKind, StateKind
+from mrag_rl.choices import RewardName, StateName
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.envs.memory_refinement import RefinementEpisode, first_slot
@@ -99,8 +99,8 @@ class PartitionSelectionVectorEnv(VectorEnv):
         *,
         slots: int = 1,
         refine: Refine | None = None,
-        state: StateKind = "per_head",
-        reward: RewardKind = "equation_7",
+        state: StateName = "per_head",
+        reward: RewardName = "equation_7",
         baseline_scores: np.ndarray | None = None,
         selection_steps: int = 1,
         normalizer: StateNormalizer | None = None,
@@ -112,7 +112,7 @@ class PartitionSelectionVectorEnv(VectorEnv):
         for name, value in (("slots", slots), ("selection_steps", selection_steps), ("pairs", len(pairs))):
             if value < 1:
                 raise InputError(f"PartitionSelection: {name} is {value}: give 1 or more")
-        for name, given, known in (("state", state, StateKind), ("reward", reward, RewardKind)):
+        for name, given, known in (("state", state, StateName), ("reward", reward, RewardName)):
             if given not in get_args(known):
                 raise InputError(f"unknown {name} {given!r}: choose one of {', '.join(get_args(known))}")
         if reward != "equation_7" and baseline_scores is None:
@@ -229,13 +229,13 @@ def make_vector_env(num_envs: int = 1, **kwargs: Any) -> PartitionSelectionVecto
     return PartitionSelectionVectorEnv(slots=num_envs, **kwargs)
 
 
-def state_size(database: MemoryDatabase, state: StateKind) -> int:
+def state_size(database: MemoryDatabase, state: StateName) -> int:
     """Length of Agent-S's observation: M * H, or M for the state "single"."""
     return database.partitions * (1 if state == "single" else database.heads)
 
 
 def observe(
-    database: MemoryDatabase, queries: Embeddings, state: StateKind, normalizer: StateNormalizer | None
+    database: MemoryDatabase, queries: Embeddings, state: StateName, normalizer: StateNormalizer | None
 ) -> np.ndarray:
     """Agent-S's observations (B, M * H) float32 of queries, Equation 1's similarities as `normalizer` puts them."""
     states = database.states(queries, state)

@@ -19,27 +19,12 @@ from typing import Any, Literal
 
 import yaml
 
-from mrag_rl.choices import RewardKind, StateKind
+from mrag_rl.choices import MetricName, PartitioningMethod, RewardName, StateName, SystemName, Task
 from mrag_rl.command_line import SettingsReader
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import translation
 from mrag_rl.io import StrPath
 from mrag_rl.settings import bounded, check_bounds
-
-Task = Literal["summarization", "translation", "dialogue"]
-MetricName = Literal["rouge1", "rouge2", "rougeL", "bleu", "bleu1", "bleu2", "distinct1", "distinct2"]
-PartitioningMethod = Literal["lsh", "kmeans", "hnsw_spectral", "category", "none"]
-SystemName = Literal[
-    "none",
-    "naive",
-    "random_partition",
-    "nearest_partition",
-    "oracle_partition",
-    "oracle_refined",
-    "m_rag",
-    "m_rag_without_s",
-    "m_rag_without_r",
-]
 
 BUNDLED_LLM = Path(__file__).parent / "data" / "llm"
 """The folder of the LLM that comes with the package (``llm.name: bundled``)."""
@@ -270,10 +255,10 @@ class Config:
     """summarization, translation or dialogue."""
     seed: int = bounded(0, minimum=0)
     """Seed of everything random in training and evaluation."""
-    state: StateKind = "per_head"
+    state: StateName = "per_head"
     """What Agent-S sees: similarities per_head (M x H), single (M), or peeking (M x H against source and target of the
     memories, as Equation 1; the reference answer is embedded in training)."""
-    reward: RewardKind = "first_hypothesis"
+    reward: RewardName = "first_hypothesis"
     """Agent-S's reward: equation_7 (final score less the first hypothesis's), fixed_baseline (final score less the
     naive system's), or first_hypothesis (the first hypothesis's score less the naive system's)."""
     metric: MetricName | None = None

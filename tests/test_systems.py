@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mrag_rl.choices import StateKind
+from mrag_rl.choices import StateName
 from mrag_rl.data.records import TextPair
 from mrag_rl.data.synthetic import make_world
 from mrag_rl.encoders import Embeddings, TransformerEncoder
@@ -87,7 +87,7 @@ def database(
         yield db
 
 
-def make_selector(database: MemoryDatabase, state: StateKind = "per_head", seed: int = 0) -> Selector:
+def make_selector(database: MemoryDatabase, state: StateName = "per_head", seed: int = 0) -> Selector:
     rng = np.random.default_rng(seed)
     shape = (database.partitions, 1 if state == "single" else database.heads)
     size = shape[0] * shape[1]
@@ -173,7 +173,7 @@ def test_nearest_partition_is_the_most_similar_on_average_over_heads(
 
 
 def test_m_rag_follows_its_selector(database: MemoryDatabase, queries: Embeddings) -> None:
-    states: tuple[StateKind, ...] = ("per_head", "single")
+    states: tuple[StateName, ...] = ("per_head", "single")
     for state in states:
         selector = make_selector(database, state)
         system = PartitionSystem(

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import get_args
 
 import numpy as np
 import scipy.sparse
@@ -12,9 +13,10 @@ from rouge_score import rouge_scorer
 from rouge_score import tokenize as rouge_tokenize
 from sacrebleu.metrics import BLEU
 
+from mrag_rl.choices import MetricName, Task
 from mrag_rl.errors import InputError
 
-REPORTED: dict[str, tuple[str, ...]] = {
+REPORTED: dict[Task, tuple[MetricName, ...]] = {
     "summarization": ("rouge1", "rouge2", "rougeL"),
     "translation": ("bleu",),
     "dialogue": ("bleu1", "bleu2", "distinct1", "distinct2"),
@@ -22,7 +24,7 @@ REPORTED: dict[str, tuple[str, ...]] = {
 """The metrics that each task's tables report (M-RAG: Reinforcing Large Language Model Performance through
 Retrieval-Augmented Generation with Multiple Partitions, Tables 1-3)."""
 
-TARGET: dict[str, str] = {"summarization": "rouge1", "translation": "bleu", "dialogue": "bleu1"}
+TARGET: dict[Task, MetricName] = {"summarization": "rouge1", "translation": "bleu", "dialogue": "bleu1"}
 """The metric that each task's reward is measured in: the paper's delta."""
 
 
@@ -195,5 +197,4 @@ def get_metric(name: str) -> Metric:
         return DialogueBleu(int(name[-1]))
     if name in ("distinct1", "distinct2"):
         return Distinct(int(name[-1]))
-    known = "rouge1, rouge2, rougeL, bleu, bleu1, bleu2, distinct1, distinct2"
-    raise InputError(f"metric {name!r} is unknown; choose one of {known}")
+    raise InputError(f"metric {name!r} is unknown; choose one of {', '.join(get_args(MetricName))}")
