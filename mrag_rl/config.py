@@ -23,6 +23,7 @@ from mrag_rl.choices import RewardKind, StateKind
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import translation
 from mrag_rl.io import StrPath
+from mrag_rl.models.bundled import NEWSROOM_LLM
 from mrag_rl.settings import SettingsReader, option_values
 
 Task = Literal["summarization", "translation", "dialogue"]
@@ -39,9 +40,6 @@ SystemName = Literal[
     "m_rag_without_s",
     "m_rag_without_r",
 ]
-
-BUNDLED_LLM = Path(__file__).parent / "data" / "llm"
-"""The folder of the LLM that comes with the package (``llm.name: bundled``)."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +166,7 @@ class LLMConfig:
     @property
     def path(self) -> str:
         """What to load: the bundled folder, or ``name`` as it is."""
-        return str(BUNDLED_LLM) if self.name == "bundled" else self.name
+        return str(NEWSROOM_LLM) if self.name == "bundled" else self.name
 
 
 @dataclass(frozen=True)

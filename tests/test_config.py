@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from mrag_rl.config import (
-    BUNDLED_LLM,
     Config,
     config_sha256,
     config_to_dict,
@@ -18,6 +17,7 @@ from mrag_rl.config import (
 )
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.multihop_config import MultihopConfig, read_multihop_config
+from mrag_rl.models.bundled import NEWSROOM_LLM
 
 FOLDER = Path(__file__).parents[1] / "configs"
 CONFIGS = sorted(path for path in FOLDER.rglob("*.yaml") if path.name != "multihop.yaml")
@@ -36,7 +36,7 @@ def test_the_file_fills_in_over_the_defaults_and_the_command_line_over_the_file(
     assert config.evaluation.systems == ("naive", "m_rag")
     assert config.metric == "bleu"
     assert config.data.world
-    assert config.llm.path == str(BUNDLED_LLM)
+    assert config.llm.path == str(NEWSROOM_LLM)
 
 
 def test_the_written_form_reads_back_equal(file: Path, tmp_path: Path) -> None:

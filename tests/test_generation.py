@@ -216,7 +216,7 @@ def test_second_tokens_follow_the_models_probabilities(llama: TransformersLLM) -
         second = torch.softmax(llama.model(both).logits[:, -1].double() / 0.7, 1)
     joint: dict[str, float] = {}
     for i in range(len(first)):
-        for j in (second[i] * first[i] > 1e-6).nonzero()[:, 0].tolist() if not llama._stops[i] else [None]:
+        for j in (second[i] * first[i] > 1e-6).nonzero()[:, 0].tolist() if not llama.decoder.stop_tokens[i] else [None]:
             text = llama.tokenizer.decode([i] if j is None else [i, j], skip_special_tokens=True).split("\n")[0].strip()
             joint[text] = joint.get(text, 0.0) + float(first[i] if j is None else first[i] * second[i, j])
     assert sum(joint.values()) > 0.95
@@ -407,17 +407,17 @@ def test_long_batches_are_prefilled_in_parts_with_the_same_texts(folders: dict[s
 
 
 def test_what_is_no_llm_is_refused_by_name(folders: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no LLM at /nowhere/llm"):
+    with pytest.raises(InputError, match="LLM '/nowhere/llm': no such folder, and not reached on the hub"):
         TransformersLLM.load("/nowhere/llm")
-    with pytest.raises(InputError, match=r"has no config\.json"):
+    with pytest.raises(InputError, match=r"LLM .*: no config\.json"):
         TransformersLLM.load(tmp_path)
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
-    with pytest.raises(InputError, match=r"no \.safetensors weights"):
+    with pytest.raises(InputError, match=r"LLM .*: no \*\.safetensors weights"):
         TransformersLLM.load(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"not tensors")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
-    with pytest.raises(InputError, match="cannot load the LLM") as caught:
+    with pytest.raises(InputError, match=r"LLM .*: cannot be loaded \(") as caught:
         TransformersLLM.load(tmp_path)
     assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="dtype 'int3'"):
