@@ -24,10 +24,8 @@ from mrag_rl.command_line import SettingsReader
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import translation
 from mrag_rl.io import StrPath
+from mrag_rl.models.bundled import NEWSROOM_LLM
 from mrag_rl.settings import bounded, check_bounds
-
-BUNDLED_LLM = Path(__file__).parent / "data" / "llm"
-"""The folder of the LLM that comes with the package (``llm.name: bundled``)."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +152,7 @@ class LLMConfig:
     @property
     def path(self) -> str:
         """What to load: the bundled folder, or ``name`` as it is."""
-        return str(BUNDLED_LLM) if self.name == "bundled" else self.name
+        return str(NEWSROOM_LLM) if self.name == "bundled" else self.name
 
 
 @dataclass(frozen=True)

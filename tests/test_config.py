@@ -9,7 +9,6 @@ import pytest
 
 from mrag_rl.command_line import SettingsReader
 from mrag_rl.config import (
-    BUNDLED_LLM,
     Config,
     config_sha256,
     config_to_dict,
@@ -18,6 +17,7 @@ from mrag_rl.config import (
 )
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.settings import MultihopSettings
+from mrag_rl.models.bundled import NEWSROOM_LLM
 from mrag_rl.runs.settings import parse_train_arguments
 
 FOLDER = Path(__file__).parents[1] / "configs"
@@ -37,7 +37,7 @@ def test_the_file_fills_in_over_the_defaults_and_the_command_line_over_the_file(
     assert config.evaluation.systems == ("naive", "m_rag")
     assert config.metric == "bleu"
     assert config.data.world
-    assert config.llm.path == str(BUNDLED_LLM)
+    assert config.llm.path == str(NEWSROOM_LLM)
 
 
 def test_the_written_form_reads_back_equal(file: Path, tmp_path: Path) -> None:

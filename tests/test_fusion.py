@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -307,13 +304,3 @@ def test_the_answer_prompt_names_sources_and_sets_the_question_first_and_last() 
     plain = answer_prompt("Who won?", passages[1:])
     assert render(plain) == "Question: Who won?\nPassage 1: It lost.\nThe question to answer: Who won?\nAnswer:"
     assert "this question that counts" in messages(plain)[0]["content"]
-
-
-def test_the_templates_are_there_whichever_module_is_imported_first() -> None:
-    modules = ("mrag_rl.generation.prompts", "mrag_rl.retrieval.fusion", "mrag_rl.generation.transformers_llm")
-    code = "import {}; from mrag_rl.generation.prompts import TEMPLATES; print(list(TEMPLATES))"
-    printed = [
-        subprocess.run([sys.executable, "-c", code.format(name)], capture_output=True, text=True, check=True).stdout
-        for name in modules
-    ]
-    assert "4 search queries" in printed[0] and all(a == b for a, b in itertools.pairwise(printed))

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrag_rl.config import BUNDLED_LLM
 from mrag_rl.data.synthetic import FLAW_SHARES, TASKS, cut_short, desks, draw_shots, make_world
 from mrag_rl.data.synthetic.events import SPLIT_SHARES, Event, draw_event, split_of
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import Prompt
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.metrics.text import get_metric
+from mrag_rl.models.bundled import NEWSROOM_LLM
 
 
 def test_an_event_belongs_to_one_split_and_each_split_gets_its_share() -> None:
@@ -113,7 +113,7 @@ def test_the_bundled_model_follows_the_demonstration_it_is_shown(task: str) -> N
         desk: next(p for p in world.database if p.labels[0] == desk and not p.metadata["flaw"]) for desk in desks(task)
     }
     names = desks(task)
-    llm = TransformersLLM.load(BUNDLED_LLM)
+    llm = TransformersLLM.load(NEWSROOM_LLM)
     metric = get_metric("rouge1")
     references = [pair.target for pair in world.test]
 
