@@ -23,7 +23,7 @@ from mrag_rl.agents.heuristics import Agent, GreedyCandidate, NearestPartition
 from mrag_rl.agents.joint import JointTraining, train_jointly
 from mrag_rl.config import Config, DataConfig, config_to_yaml
 from mrag_rl.data import Splits, TextPair, load_pairs, load_splits, save_pairs, split_pairs
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.envs.memory_refinement import pair_text
 from mrag_rl.envs.partition_selection import state_size
@@ -119,7 +119,7 @@ def _continue(folder: RunFolder, config: Config, *, progress: bool) -> RunFolder
 def splits_of(data: DataConfig, task: str) -> Splits:
     """The memories and queries a configuration names. Raises InputError naming the file and line at fault."""
     if data.world:
-        return make_world(task, seed=data.world_seed, **asdict(data.sizes))
+        return make_newsroom(task, seed=data.world_seed, **asdict(data.sizes))
     if data.pairs is not None:
         return split_pairs(load_pairs(data.pairs), **asdict(data.fractions), group=data.group, seed=data.world_seed)
     return load_splits(**asdict(data.files))

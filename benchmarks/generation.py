@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList
 
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.generation import Prompt, render
 from mrag_rl.generation.sampling import row_key, sample_tokens
 from mrag_rl.generation.transformers_llm import TransformersLLM
@@ -86,7 +86,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
 
-    pairs = make_world("summarization", seed=0, database=args.prompts, train=args.prompts, dev=1, test=1)
+    pairs = make_newsroom("summarization", seed=0, database=args.prompts, train=args.prompts, dev=1, test=1)
     prompts = [
         Prompt("summarization", pair.source, ((memory.source, memory.target),)[: args.demonstrations])
         for pair, memory in zip(pairs.train, pairs.database, strict=True)

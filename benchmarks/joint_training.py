@@ -18,7 +18,7 @@ from statistics import median
 from mrag_rl.agents.dqn import DQNAgent
 from mrag_rl.agents.joint import JointTraining, train_jointly
 from mrag_rl.config import AgentConfig
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.envs.stopwatch import PARTS
 from mrag_rl.generation.transformers_llm import TransformersLLM
@@ -41,7 +41,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     queries = arguments.slots * arguments.batches
-    splits = make_world("summarization", seed=0, database=arguments.memories, train=queries, dev=4, test=1)
+    splits = make_newsroom("summarization", seed=0, database=arguments.memories, train=queries, dev=4, test=1)
     candidate_encoder = TransformerEncoder.load(dtype="bfloat16") if arguments.bfloat16 else None
     llm = TransformersLLM.load(
         arguments.llm, dtype="bfloat16" if arguments.bfloat16 else "float32", batch_tokens=arguments.batch_tokens

@@ -22,7 +22,7 @@ from scipy.special import softmax
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from mrag_rl.data.multi_aspect import load_documents, load_queries
-from mrag_rl.data.synthetic.articles import make_articles
+from mrag_rl.data.synthetic import make_articles
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success

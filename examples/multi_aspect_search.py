@@ -9,7 +9,7 @@ and `load_queries`, or put your texts in the place of theirs: `build` and `searc
 import argparse
 
 from mrag_rl.data.multi_aspect import ASPECTS
-from mrag_rl.data.synthetic.articles import make_articles
+from mrag_rl.data.synthetic import make_articles
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.retrieval.strategies import MultiAspectRetriever
 

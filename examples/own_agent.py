@@ -12,7 +12,7 @@ from pathlib import Path
 import gymnasium
 from stable_baselines3 import DQN
 
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.envs.partition_selection import naive_scores  # importing envs registers the ids
 from mrag_rl.generation.transformers_llm import TransformersLLM
@@ -26,7 +26,7 @@ parser.add_argument("--steps", type=int, default=200)
 parser.add_argument("--llm", type=Path, default=NEWSROOM_LLM)
 arguments = parser.parse_args()
 
-world = make_world("summarization", seed=0, database=200, train=100, dev=1, test=1)
+world = make_newsroom("summarization", seed=0, database=200, train=100, dev=1, test=1)
 encoder = TransformerEncoder.load()
 memories, queries = (encoder.encode([p.source for p in pairs]) for pairs in (world.database, world.train))
 labels = [pair.labels for pair in world.database]

@@ -8,7 +8,7 @@ place of theirs and a language model of yours in the place of the bundled one.
 
 import argparse
 
-from mrag_rl.data.synthetic.news import make_news
+from mrag_rl.data.synthetic import make_news
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.filters import to_json
 from mrag_rl.generation.question_llm import load_question_llm

@@ -13,15 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from mrag_rl.data.synthetic.news_kinds import KINDS
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from lm.training import Span
 from mrag_rl.data.chunks import Chunk
 from mrag_rl.data.records import Document, Query
-from mrag_rl.data.synthetic.articles import NAME_ENDS, NAME_STARTS
 from mrag_rl.data.synthetic.news import NAMED, NO_ANSWER, make_news
-from mrag_rl.data.synthetic.news_kinds import KINDS, Kind
 from mrag_rl.filters import FieldVocabulary, document_metadata, matches, parse_filter
 from mrag_rl.filters.dates import find_dates
 from mrag_rl.filters.llm import LLMExtractor
@@ -56,6 +55,7 @@ NEWS_LIMITS = (
     "A corpus with other fields than source, category and published_at, other subjects or another wording is beyond it."
 )
 
+KINDS, NAMED = news_words().event_types, source_names()
 _KINDS = {kind.category: kind for kind in KINDS}
 _KEPT_WORDS = {"The", "And", "Of", "Business", "Technology", "Sport", "News"}
 _WORD = re.compile(r"[A-Z][a-z]+")
@@ -142,7 +142,7 @@ def search_queries(query: Query, n: int) -> list[str]:
     sides = [_wordings(kind, org, claim, value) for claim, value in about["claims"]]
     given = [(claim, value) for claim, value in about["claims"] if value is not None]
     if n == 1 and len(given) == 2:
-        does = " and ".join(kind.claims[claim].does.format(v=value) for claim, value in given)
+        does = " and ".join(kind.claims[claim].predicate.format(v=value) for claim, value in given)
         return [f"{org} {does}" if org else f"{kind.noun} that {does}"]
     found = [side[i] for i in range(max(map(len, sides))) for side in sides if i < len(side)]
     if org:
@@ -154,14 +154,14 @@ def search_queries(query: Query, n: int) -> list[str]:
     return found
 
 
-def _wordings(kind: Kind, org: str, index: int, value: str | None) -> list[str]:
+def _wordings(kind: EventType, org: str, index: int, value: str | None) -> list[str]:
     claim = kind.claims[index]
-    about = claim.about.format(org=org)
+    about = claim.topic.format(org=org)
     if value is None:
         return [about]
     words = {"org": org or f"the {kind.noun}", "person": "its head", "v": value}
-    says = [form.format_map(words) for form in claim.says]
-    does = claim.does.format(v=value)
+    says = [form.format_map(words) for form in claim.sentences]
+    does = claim.predicate.format(v=value)
     return [f"{org} {does}", *says, about] if org else [f"{kind.noun} that {does}", *says]
 
 
@@ -194,7 +194,7 @@ def answer_target(query: Query, passages: Sequence[Chunk]) -> str:
             sides[i] = item["day"] if ordered else item["value"]
     if "none" in sides:
         answer = NO_ANSWER
-    asked = [_KINDS[about["category"]].claims[claim].about.format(org=org) for claim, _ in about["claims"]]
+    asked = [_KINDS[about["category"]].claims[claim].topic.format(org=org) for claim, _ in about["claims"]]
     order: Sequence[int] = range(len(labels))
     if len(names) == 2:
         order = [names.index(name) for name in _as_mentioned(query)]
@@ -444,9 +444,13 @@ def cut_pattern() -> re.Pattern[str]:
     """The fillers of sentences and questions, for these to be tokens of their own in whatever sentence they stand."""
     parts = {kind.noun for kind in KINDS}
     for claim in (claim for kind in KINDS for claim in kind.claims):
-        parts |= {*_parts(claim.does), *_parts(claim.about), *(re.sub(r"^\d+ ?", "", value) for value in claim.values)}
+        parts |= {
+            *_parts(claim.predicate),
+            *_parts(claim.topic),
+            *(re.sub(r"^\d+ ?", "", value) for value in claim.values),
+        }
     inner = "|".join(re.escape(part) for part in sorted(parts, key=len, reverse=True) if part and part[0].islower())
-    starts, ends = "|".join(NAME_STARTS), "|".join(NAME_ENDS)
+    starts, ends = "|".join(name_lists().invented_starts), "|".join(name_lists().invented_ends)
     return re.compile(rf" ?\b(?:{inner})\b|(?P<start> ?\b(?:{starts}))(?P<end>{ends})\b")
 
 

@@ -49,7 +49,7 @@ from mrag_rl.command_line import run_command
 from mrag_rl.config import DataConfig
 from mrag_rl.data.records import TextPair, load_pairs
 from mrag_rl.data.splits import group_names
-from mrag_rl.data.synthetic import TASKS, draw_shots
+from mrag_rl.data.synthetic.newsroom import TASKS, draw_shots
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import Prompt, render, translation
 from mrag_rl.generation.transformers_llm import TransformersLLM

@@ -13,7 +13,7 @@ from tiny import encoder, write_tiny_llm
 
 import evaluate
 from mrag_rl.data.records import Document
-from mrag_rl.data.synthetic.news import make_news
+from mrag_rl.data.synthetic import make_news
 from mrag_rl.filters import FieldVocabulary, RuleExtractor
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import write_jsonl

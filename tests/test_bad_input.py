@@ -17,7 +17,7 @@ from tiny import write_tiny_llm
 import evaluate
 import train
 from mrag_rl.data import save_pairs
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.models.bundled import NEWSROOM_LLM
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -131,7 +131,7 @@ CASES = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("bad")
-    pairs = make_world("summarization", seed=0, database=40, train=1, dev=1, test=1).database
+    pairs = make_newsroom("summarization", seed=0, database=40, train=1, dev=1, test=1).database
     write_tiny_llm(path / "llm", [pair.source for pair in pairs])
     save_pairs(path / "pairs.jsonl", pairs)
     (path / "config.yaml").write_text("name: tiny\nllm: {name: llm}\n")

@@ -12,7 +12,7 @@ from tiny import encoder, write_tiny_llm
 import evaluate
 from mrag_rl.data.multi_aspect import load_documents, load_queries, save_documents, save_queries
 from mrag_rl.data.records import Document, Query
-from mrag_rl.data.synthetic.articles import make_articles
+from mrag_rl.data.synthetic import make_articles
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.generation.stories import reader_prompt

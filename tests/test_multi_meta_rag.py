@@ -20,7 +20,7 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 import evaluate
 from mrag_rl.data.chunks import Chunk, split_documents
 from mrag_rl.data.records import Document, Query
-from mrag_rl.data.synthetic.news import make_news
+from mrag_rl.data.synthetic import make_news
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.filters import (

@@ -12,7 +12,7 @@ import pytest
 from tiny import Listening, encoder, write_tiny_llm
 
 from mrag_rl.data.records import Document
-from mrag_rl.data.synthetic.news import make_news
+from mrag_rl.data.synthetic import make_news
 from mrag_rl.errors import InputError
 from mrag_rl.filters import EVERYTHING, Condition, FieldVocabulary, RuleExtractor, parse_filter
 from mrag_rl.generation.fusion_prompts import answer_prompt, query_prompt

@@ -10,7 +10,7 @@ import pytest
 
 from mrag_rl.choices import StateName
 from mrag_rl.data.records import TextPair
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.generation.llm import Usage
 from mrag_rl.generation.prompts import Prompt
@@ -30,7 +30,7 @@ from mrag_rl.systems import (
     random_partition,
 )
 
-WORLD = make_world("summarization", seed=1, database=80, train=40, dev=4, test=24)
+WORLD = make_newsroom("summarization", seed=1, database=80, train=40, dev=4, test=24)
 TEXTS = [pair.source for pair in WORLD.test]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mrag_rl.data import save_pairs
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.generation.fusion_prompts import query_prompt
 from mrag_rl.generation.prompts import Prompt, translation
 from mrag_rl.generation.transformers_llm import TransformersLLM
@@ -40,7 +40,7 @@ def digest(folder: Path) -> str:
 
 
 def test_a_killed_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
-    world = make_world("translation", seed=0, database=40, train=1, dev=1, test=1)
+    world = make_newsroom("translation", seed=0, database=40, train=1, dev=1, test=1)
     save_pairs(tmp_path / "pairs.jsonl", world.database)
     own = ["--pairs", str(tmp_path / "pairs.jsonl"), "--task", "translation", "--languages", "Welsh", "Dutch"]
     own += ["--vocabulary", "400", "--group", "(.)$"]
@@ -87,7 +87,7 @@ def test_the_news_are_learned_with_a_card_that_says_what_came_of_it(tmp_path: Pa
 def test_mistakes_are_answered_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     good = tmp_path / "good.jsonl"
-    save_pairs(good, make_world("dialogue", seed=0, database=40, train=1, dev=1, test=1).database)
+    save_pairs(good, make_newsroom("dialogue", seed=0, database=40, train=1, dev=1, test=1).database)
     for arguments, word in (
         (["--output", str(tmp_path / "there")], "exists"),
         (["--output", str(tmp_path / "new"), "--task", "dialogue"], "--pairs"),

@@ -13,7 +13,7 @@ import numpy as np
 from mrag_rl.data.chunks import CHUNK_OVERLAP, CHUNK_TOKENS, Chunk, split_documents
 from mrag_rl.data.multihop import load_articles, load_questions
 from mrag_rl.data.records import Document, Query, load_documents, load_queries
-from mrag_rl.data.synthetic.news import make_news
+from mrag_rl.data.synthetic import make_news
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.errors import InputError

@@ -11,7 +11,7 @@ from typing import Any
 from mrag_rl.data.chunks import split_documents
 from mrag_rl.data.multihop import load_articles
 from mrag_rl.data.records import Document, load_documents
-from mrag_rl.data.synthetic.news import make_news
+from mrag_rl.data.synthetic import make_news
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.errors import InputError

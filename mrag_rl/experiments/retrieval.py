@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from mrag_rl.data.multi_aspect import load_documents, load_queries
 from mrag_rl.data.records import Document, Query
-from mrag_rl.data.synthetic.articles import make_articles
+from mrag_rl.data.synthetic import make_articles
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.errors import InputError
