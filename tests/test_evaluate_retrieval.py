@@ -19,7 +19,8 @@ from mrag_rl.generation.stories import reader_prompt
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.metrics.facts import count_facts
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
-from mrag_rl.retrieval.strategies import STRATEGIES, MultiAspectRetriever
+from mrag_rl.retrieval import MultiAspectRetriever
+from mrag_rl.retrieval.strategies import STRATEGIES
 
 
 @pytest.fixture(scope="module")

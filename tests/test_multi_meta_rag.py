@@ -38,10 +38,10 @@ from mrag_rl.generation.prompts import render
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import write_jsonl
 from mrag_rl.metrics.ranking import RANKING_METRICS, evidence_scores, textbook_scores
+from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts
 from mrag_rl.retrieval.filtered import FilteredRetriever
 from mrag_rl.retrieval.fusion import generate_queries
 from mrag_rl.retrieval.rerank import CrossEncoder
-from mrag_rl.retrieval.strategies import EncodedQueries, MultiAspectRetriever, Parts
 from mrag_rl.systems import MultiMetaRAG
 
 STRATEGIES = ("standard", "mrag", "late_interaction")

@@ -194,7 +194,7 @@ def test_bad_input_is_named(fusion: RAGFusion) -> None:
     with pytest.raises(InputError, match="would fuse twice"):
         RAGFusion(replace(fusion.rag, strategy="fusion"))
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"original_weight": -1.0}, "a weight is below 0"),
+        ({"original_weight": -1.0}, "original_weight is -1.0; give a finite number of 0 or more"),
         ({"k": 0.0}, "k is 0.0; give a number above 0"),
         ({"first_rank": 2}, "first_rank is 2"),
     ]

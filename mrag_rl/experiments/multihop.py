@@ -28,17 +28,11 @@ from mrag_rl.generation.llm import LLM
 from mrag_rl.io import write_json
 from mrag_rl.metrics.answers import QUESTION_TYPES, answer_scores, by_question_type
 from mrag_rl.metrics.ranking import RANKING_METRICS, RankingScores, evidence_scores, textbook_scores
+from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts
 from mrag_rl.retrieval.filtered import FETCH, FilteredRetriever
 from mrag_rl.retrieval.fusion import QUERIES, generate_queries
 from mrag_rl.retrieval.rerank import CrossEncoder
-from mrag_rl.retrieval.strategies import (
-    DOCUMENT_SENTENCES,
-    QUESTIONS,
-    EncodedQueries,
-    MultiAspectRetriever,
-    Parts,
-    check_strategies,
-)
+from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, QUESTIONS, check_strategies
 from mrag_rl.systems.multi_meta_rag import PASSAGES, chosen_passages, write_answers
 
 STRATEGIES = ("standard", "mrag", "late_interaction")

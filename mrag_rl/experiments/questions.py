@@ -19,10 +19,11 @@ from mrag_rl.filters.language import EVERYTHING, Filter, parse_filter, to_json
 from mrag_rl.filters.rules import RuleExtractor
 from mrag_rl.filters.vocabulary import FieldVocabulary, other_forms
 from mrag_rl.generation.llm import LLM
+from mrag_rl.retrieval import MultiAspectRetriever, Parts
 from mrag_rl.retrieval.filtered import FETCH, FilteredRetriever
 from mrag_rl.retrieval.fusion import QUERIES
 from mrag_rl.retrieval.rerank import CrossEncoder
-from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, MultiAspectRetriever, Parts
+from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES
 from mrag_rl.systems.multi_meta_rag import PASSAGES, SHOWN, MultiMetaRAG
 from mrag_rl.systems.rag_fusion import RAGFusion, check_fusible
 

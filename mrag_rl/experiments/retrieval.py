@@ -24,21 +24,12 @@ from mrag_rl.generation.stories import reader_prompt
 from mrag_rl.io import write_json
 from mrag_rl.metrics.facts import FactCount, count_facts
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
+from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts
 from mrag_rl.retrieval.fusion import generation_tokens
 from mrag_rl.retrieval.index import IndexKind
 from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.sentences import split_sentences
-from mrag_rl.retrieval.strategies import (
-    DOCUMENT_SENTENCES,
-    EXHAUSTIVE,
-    PIECES,
-    QUESTIONS,
-    STRATEGIES,
-    EncodedQueries,
-    MultiAspectRetriever,
-    Parts,
-    check_strategies,
-)
+from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, EXHAUSTIVE, PIECES, QUESTIONS, STRATEGIES, check_strategies
 
 _FACTS = ("stated", "supported", "titles")
 _ANSWER_TOKENS = 256

@@ -17,15 +17,10 @@ from mrag_rl.filters.rules import RuleExtractor
 from mrag_rl.filters.vocabulary import FieldVocabulary
 from mrag_rl.generation.fusion_prompts import answer_prompt
 from mrag_rl.generation.llm import LLM
+from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts
 from mrag_rl.retrieval.filtered import FETCH, FilteredRanking, FilteredRetriever
 from mrag_rl.retrieval.rerank import CrossEncoder
-from mrag_rl.retrieval.strategies import (
-    DOCUMENT_SENTENCES,
-    EncodedQueries,
-    MultiAspectRetriever,
-    Parts,
-    check_strategies,
-)
+from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, check_strategies
 from mrag_rl.retrieval.voting import Ranking
 from mrag_rl.systems.base import Answer
 

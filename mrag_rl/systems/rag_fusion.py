@@ -20,13 +20,12 @@ from mrag_rl.retrieval.fusion import (
     TEMPERATURE,
     FusionQueries,
     check_count,
-    fuse,
+    flatten_queries,
     generate_queries,
-    search_lists,
 )
 from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.strategies import QUESTIONS, check_strategies
-from mrag_rl.retrieval.voting import RRF_K, Ranking
+from mrag_rl.retrieval.voting import RRF_K, by_owner, check_rank_fusion, reciprocal_rank_fusion
 from mrag_rl.systems.multi_meta_rag import MultiMetaAnswer, MultiMetaRAG, outcome
 
 
@@ -70,10 +69,9 @@ class RAGFusion:
 
     def __post_init__(self) -> None:
         """Raises InputError: a strategy that fuses already, generated not in 0 to `MOST_QUERIES`, and the weight, k and
-        first rank as `reciprocal_rank_fusion` does."""
+        first rank as `check_rank_fusion` does."""
         check_count(self.generated)
-        nothing = np.full((1, 1, 1), -1)  # Before a language model is asked in vain
-        fuse(nothing, 1, original_weight=self.original_weight, k=self.k, first_rank=self.first_rank)
+        check_rank_fusion(original_weight=self.original_weight, k=self.k, first_rank=self.first_rank)
         check_fusible(self.rag.strategy)
 
     @classmethod
@@ -124,17 +122,14 @@ class RAGFusion:
         if not texts:
             return []
         asked = self.queries(texts) if queries is None else list(map(FusionQueries.of, texts, queries))
-        counts = np.array([len(some.all) for some in asked])
-        found: list[FilteredRanking] = []
-
-        def search(every: Sequence[str], fetch: int) -> Ranking:
-            found.append(rag.find(every, scope, np.repeat(np.arange(len(texts)), counts)))
-            return found[0].ranking
-
-        lists = search_lists(search, asked, rag.fetch)
-        ranking = fuse(lists, rag.fetch, original_weight=self.original_weight, k=self.k, first_rank=self.first_rank)
+        searched, owners = flatten_queries(asked)
+        found = rag.find(searched, scope, owners)
+        lists = by_owner(found.ranking.indices, owners, len(texts))
+        ranking = reciprocal_rank_fusion(
+            lists, rag.fetch, original_weight=self.original_weight, k=self.k, first_rank=self.first_rank
+        )
         # The filter and the rights are the question's, so that all of its queries share what became of the filter.
-        fused = FilteredRanking(ranking, found[0].unfiltered[counts.cumsum() - counts])
+        fused = FilteredRanking(ranking, found.unfiltered[np.searchsorted(owners, np.arange(len(texts)))])
         passages = rag.choose(texts, ranking)
         number = {chunk.id: i for i, chunk in enumerate(rag.library.chunks)}
         hypotheses = rag.write(texts, passages, [some.generated for some in asked])
