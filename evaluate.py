@@ -15,11 +15,14 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from mrag_rl.command_line import run_command
 from mrag_rl.errors import InputError
+
+T = TypeVar("T")
 
 SYSTEMS_HELP = """\
 Answer the run's test pairs again with every system and compare them, without training anything.
@@ -317,75 +320,39 @@ def _ask(arguments: argparse.Namespace) -> str:
         answer = answer_text(arguments.run, arguments.text, allowed=arguments.allowed, condition=arguments.filter)
         return json.dumps(answer, indent=2, ensure_ascii=False) if arguments.json else explanation(answer)
 
-    from mrag_rl.encoders import TransformerEncoder
-    from mrag_rl.experiments.questions import answer_from_documents, documents_explanation
-    from mrag_rl.generation.question_llm import load_question_llm
-    from mrag_rl.retrieval.rerank import CrossEncoder
+    from mrag_rl.experiments.questions import answer_question
+    from mrag_rl.experiments.questions import explanation as documents_explanation
+    from mrag_rl.experiments.settings import QuestionSettings
 
-    device = arguments.device or "cpu"
-    settings = ("original_weight", "strategy", "passages", "prefix", "embeddings")
-    given = {name: getattr(arguments, name) for name in settings if getattr(arguments, name) is not None}
-    if arguments.queries is not None:
-        given["generated"] = arguments.queries
-    answer = answer_from_documents(
-        arguments.documents,
-        arguments.text,
-        encoder=TransformerEncoder.load(arguments.encoder or "all-MiniLM-L6-v2", device=device),
-        llm=load_question_llm(arguments.llm or "bundled", device),
-        queries=arguments.query,
-        condition=arguments.filter,
-        filtered=not arguments.no_filter,
-        allowed=arguments.allowed,
-        reranker=CrossEncoder.load(arguments.reranker, device=device) if arguments.reranker else None,
-        **given,
-    )
+    given = {name: getattr(arguments, name) for name in (*ASK_DOCUMENTS, "allowed", "filter")}
+    lists = {name: tuple(given[name]) for name in ("allowed", "query") if given[name] is not None}
+    given = {name: value for name, value in given.items() if value is not None} | lists
+    if "embeddings" in given:
+        given["embeddings"] = str(given["embeddings"])
+    answer = answer_question(QuestionSettings(arguments.documents, arguments.text, **given))
     return json.dumps(answer, indent=2, ensure_ascii=False) if arguments.json else documents_explanation(answer)
 
 
-def _retrieval(arguments: argparse.Namespace) -> str:
-    from mrag_rl.encoders import TransformerEncoder
-    from mrag_rl.experiments.retrieval import evaluate_retrieval
-    from mrag_rl.generation.question_llm import load_question_llm
-    from mrag_rl.retrieval.rerank import CrossEncoder
+def _settings(arguments: argparse.Namespace, kind: type[T]) -> T:
+    """Settings from options of the same names."""
+    values: dict[str, Any] = {field.name: getattr(arguments, field.name) for field in fields(kind)}  # type: ignore
+    for name, value in values.items():
+        values[name] = tuple(value) if isinstance(value, list) else str(value) if isinstance(value, Path) else value
+    return kind(**values)
 
-    encoder = TransformerEncoder.load(
-        arguments.encoder,
-        layer=arguments.layer if len(arguments.layer) > 1 else arguments.layer[0],
-        pooling=arguments.pooling,
-        device=arguments.device,
-        dtype=arguments.dtype,
-        max_length=arguments.max_length,
-        truncate=arguments.truncate,
-    )
-    reranker = CrossEncoder.load(arguments.reranker, device=arguments.device) if arguments.reranker else None
-    return evaluate_retrieval(
-        arguments.documents,
-        arguments.queries,
-        arguments.output,
-        encoder=encoder,
-        reranker=reranker,
-        llm=load_question_llm(arguments.llm, arguments.device),
-        strategies=arguments.strategies,
-        fetch=arguments.fetch,
-        index=arguments.index,
-        single=arguments.votes == "single",
-        prefix=arguments.prefix,
-        plots=arguments.plots,
-        embeddings=arguments.embeddings,
-    )
+
+def _retrieval(arguments: argparse.Namespace) -> str:
+    from mrag_rl.experiments.retrieval import run
+    from mrag_rl.experiments.settings import RetrievalSettings
+
+    return run(_settings(arguments, RetrievalSettings))
 
 
 def _filters(arguments: argparse.Namespace) -> str:
-    from mrag_rl.experiments.filters import report_filters
+    from mrag_rl.experiments.filters import run
+    from mrag_rl.experiments.settings import FiltersSettings
 
-    llm, name = None, "rules"
-    if arguments.llm not in (None, "none"):
-        from mrag_rl.generation.question_llm import load_question_llm
-
-        llm, name = load_question_llm(arguments.llm), arguments.llm
-    return report_filters(
-        arguments.queries, arguments.output, fields=arguments.fields, documents=arguments.documents, llm=llm, name=name
-    )
+    return run(_settings(arguments, FiltersSettings))
 
 
 def _multihop(arguments: Sequence[str]) -> str:
@@ -394,28 +361,10 @@ def _multihop(arguments: Sequence[str]) -> str:
     config = read_multihop_config(
         arguments, program="evaluate.py multihop", description=MULTIHOP_HELP, epilog=MULTIHOP_EXAMPLES
     )
-    from mrag_rl.encoders import TransformerEncoder
-    from mrag_rl.experiments.multihop import evaluate_multihop
-    from mrag_rl.generation.question_llm import load_question_llm
-    from mrag_rl.retrieval.rerank import CrossEncoder
+    from mrag_rl.experiments.multihop import run
+    from mrag_rl.experiments.settings import MultihopSettings
 
-    reranker = CrossEncoder.load(config.reranker, device=config.device) if config.reranker else None
-    return evaluate_multihop(
-        None if config.documents is None else Path(config.documents),
-        None if config.queries is None else Path(config.queries),
-        Path(config.output),
-        encoder=TransformerEncoder.load(config.encoder, device=config.device, dtype=config.dtype),
-        reranker=reranker,
-        llm=load_question_llm(config.llm, config.device),
-        strategies=config.strategies,
-        fetch=config.fetch,
-        passages=config.passages,
-        fusion_queries=config.fusion_queries,
-        tokens=config.chunk_tokens,
-        overlap=config.chunk_overlap,
-        prefix=config.prefix,
-        embeddings=None if config.embeddings is None else Path(config.embeddings),
-    )
+    return run(MultihopSettings(**asdict(config)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -40,7 +40,7 @@ class MultiMetaRAG:
         """Answer N questions.
 
         embeddings: theirs, N rows, with the retriever's prefix; None encodes the questions here. The other arguments
-        and errors are those of `PassageRetriever.scope`. If nothing may be read, the language model is shown no passage.
+        and errors are those of `PassageRetriever.scope`. If nothing may be read, the language model sees no passage.
         """
         retriever = self.retriever
         scope = retriever.scope(
