@@ -200,7 +200,7 @@ class PassageRetriever:
             if dropped:
                 notes.append("no readable document passes the filter; searched without it")
             if not retrieved:
-                notes.append("no document may be read" + (" that passes the filter" if scope.strict else ""))
+                notes.append(f"no document{' that passes the filter' if scope.strict else ''} may be read")
             applied = EVERYTHING if dropped else extraction.filter
             answers.append(PassageAnswer("", applied, dropped, retrieved, retrieved[: self.passages], tuple(notes)))
         return answers
