@@ -272,7 +272,7 @@ def _extractions(
     extractions: dict[str, Sequence[Extraction] | None] = {NO_FILTER: None}
     extractions |= {name: extractor.extract(texts) for name, extractor in extractors.items()}
     if references:
-        extractions["given"] = [Extraction(text, given) for text, given in zip(texts, references, strict=True)]
+        extractions["given"] = [Extraction(text, reference) for text, reference in zip(texts, references, strict=True)]
     return extractions
 
 

@@ -48,8 +48,8 @@ class MultiMetaRAG:
         )
         if not texts:
             return []
-        found = retriever.search(retriever.encode(texts, embeddings), scope)
-        ranking = FilteredRanking(retriever.rerank(texts, found.ranking), found.unfiltered)
+        candidates = retriever.search(retriever.encode(texts, embeddings), scope)
+        ranking = FilteredRanking(retriever.rerank(texts, candidates.ranking), candidates.unfiltered)
         answers = retriever.results(scope, ranking)
         if self.reader is None:
             return answers

@@ -39,8 +39,8 @@ class PassageAnswer(Answer):
         filter_dropped: the question's filter was dropped because no readable chunk passes it.
         retrieved: the chunks found, best first.
         passages: the first of them, which the language model was shown.
-        notes: one line for each thing not done as requested: a filter dropped, values left out of it, an extraction
-            refused, nothing readable.
+        notes: one line for each departure from the request: a filter dropped, values left out of it, an extraction
+            refused, no readable document.
     """
 
     filter: Filter = EVERYTHING
@@ -52,7 +52,7 @@ class PassageAnswer(Answer):
 
 @dataclass(frozen=True)
 class Scope:
-    """The chunks that may be retrieved for each of B questions.
+    """The filters and access rights of B questions.
 
     Attributes:
         extractions: the questions' filters.
@@ -65,14 +65,14 @@ class Scope:
     strict: bool = False
 
     def rows(self, owners: np.ndarray) -> Scope:
-        """The scope of V queries, the v-th of which belongs to question `owners[v]`."""
+        """The scope of V queries; query v belongs to question `owners[v]`."""
         allowed = None if self.allowed is None else self.allowed[owners]
         return Scope([self.extractions[owner] for owner in owners.tolist()], allowed, self.strict)
 
 
 @dataclass(frozen=True)
 class PassageRetriever:
-    """Chunks of documents, and the way from a question to the best of them: filter, strategy, reranker.
+    """Finds chunks of documents for questions: by a filter, a retrieval strategy, and a reranker.
 
     Attributes:
         encoder: encodes questions; the chunks' embeddings come from the same one.
@@ -139,7 +139,7 @@ class PassageRetriever:
         documents: Collection[str] | None = None,
         categories: Collection[str] | None = None,
     ) -> Scope:
-        """The chunks that may be retrieved for each question.
+        """The filters and access rights of questions.
 
         extractions: the questions' filters where they were extracted before; None extracts them here.
         filters: one for each question in place of extracted ones and, unlike them, never dropped.
@@ -154,21 +154,21 @@ class PassageRetriever:
                 raise InputError(f"question {i} of {len(texts)} is blank; give it some text")
         if extractions is not None and filters is not None:
             raise InputError("both extractions and filters; give one or the other")
-        for given in (extractions, filters):
-            if given is not None and len(given) != len(texts):
-                raise InputError(f"{len(given)} filters for {len(texts)} questions; give one for each question")
+        for rows in (extractions, filters):
+            if rows is not None and len(rows) != len(texts):
+                raise InputError(f"{len(rows)} filters for {len(texts)} questions; give one for each question")
         readable = self.library.readable(documents, categories)
         allowed = None if readable is None else np.tile(readable, (len(texts), 1))
         if filters is not None:
             passing = self.library.passing(filters)
-            unextracted = [Extraction(text, condition) for text, condition in zip(texts, filters, strict=True)]
-            return Scope(unextracted, passing if allowed is None else passing & allowed, strict=True)
+            extractions = [Extraction(text, condition) for text, condition in zip(texts, filters, strict=True)]
+            return Scope(extractions, passing if allowed is None else passing & allowed, strict=True)
         if extractions is None and self.extractor is not None:
             extractions = self.extractor.extract(texts)
         return Scope(extractions or [Extraction(text, EVERYTHING) for text in texts], allowed)
 
     def encode(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> EncodedQueries:
-        """What the strategy needs of query texts; `embeddings` are theirs, prefix included, where they are at hand."""
+        """Query texts as the strategy needs them. embeddings: theirs, made with the prefix; None computes them here."""
         if embeddings is None:
             return EncodedQueries.of(self.encoder, texts, [self.strategy], prefix=self.prefix, progress=self.progress)
         sentences = None
@@ -189,7 +189,7 @@ class PassageRetriever:
         return self.reranker.rerank(questions, texts, ranking, ranking.indices.shape[1], progress=self.progress)
 
     def results(self, scope: Scope, ranking: FilteredRanking) -> list[PassageAnswer]:
-        """What was retrieved for each question of the scope, as answers that are still to be written."""
+        """Each question's retrieved chunks, filter and notes, as answers whose hypothesis is still to be written."""
         answers = []
         rows = zip(scope.extractions, ranking.ranking.indices.tolist(), ranking.unfiltered.tolist(), strict=True)
         for extraction, indices, dropped in rows:
@@ -226,12 +226,13 @@ class PassageReader:
         passages: Sequence[Sequence[Document]],
         queries: Sequence[Sequence[str]] | None = None,
     ) -> list[str]:
-        """Answers to questions from the passages of each, best first (`answer_prompt`); equal prompts are read once.
+        """Answers to questions, each from its passages, best first (`answer_prompt`); equal prompts are answered once.
 
-        queries: further queries that each question's passages were found with; they are shown and said to count less.
+        queries: further queries with which each question's passages were found; the prompt says that they count less.
         """
-        further: Sequence[Sequence[str]] = [()] * len(questions) if queries is None else queries
-        prompts = [answer_prompt(*row, shown=self.shown) for row in zip(questions, passages, further, strict=True)]
+        if queries is None:
+            queries = [()] * len(questions)
+        prompts = [answer_prompt(*row, shown=self.shown) for row in zip(questions, passages, queries, strict=True)]
         distinct = list(dict.fromkeys(prompts))
         texts = self.llm.generate(distinct, max_new_tokens=self.max_new_tokens)
         answers = {prompt: samples[0].strip() for prompt, samples in zip(distinct, texts, strict=True)}

@@ -1,4 +1,4 @@
-"""RAG-Fusion (Raudaschl 2023): several queries from one question, a search with each, an answer from what all found."""
+"""RAG-Fusion (Raudaschl 2023): several queries from one question, a search with each, an answer from all results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FusionAnswer(PassageAnswer):
 
     Attributes:
         queries: the question and the other queries that were searched.
-        places: for each passage its place in the ranking of each query, 1 for the first, None if it is not there.
+        places: the place of each passage in the ranking of each query, 1 for the first, None if it is not there.
     """
 
     queries: FusionQueries = field(default_factory=lambda: FusionQueries(""))
@@ -106,11 +106,11 @@ class RAGFusion:
         encoded = retriever.encode(texts, embeddings)
         if any(counts):
             encoded = _joined(encoded, retriever.encode([query for row in searched for query in row.generated]))
-        found = retriever.search(encoded, scope.rows(owners))
-        lists = _lists(found.ranking.indices, owners, len(texts))
+        candidates = retriever.search(encoded, scope.rows(owners))
+        lists = _lists(candidates.ranking.indices, owners, len(texts))
         fused = fuse(lists, retriever.fetch, original_weight=self.original_weight, k=self.k, first_rank=self.first_rank)
         # Filter and rights are the question's, so all of its queries share whether the filter was dropped.
-        ranking = FilteredRanking(retriever.rerank(texts, fused), found.unfiltered[: len(texts)])
+        ranking = FilteredRanking(retriever.rerank(texts, fused), candidates.unfiltered[: len(texts)])
         answers = retriever.results(scope, ranking)
         hypotheses = [""] * len(texts)
         if self.reader is not None:
