@@ -11,7 +11,7 @@ from mrag_rl.filters.scoring import agreement
 from mrag_rl.generation import LLM
 from mrag_rl.generation.fusion_prompts import MOST_QUERIES, SEPARATOR, query_prompt
 from mrag_rl.metrics.answers import answer_scores, by_question_type
-from mrag_rl.systems.multi_meta_rag import PASSAGES, write_answers
+from mrag_rl.systems.passages import PASSAGES, PassageReader
 
 QUESTIONS = 240
 _QUERY_TOKENS = 256
@@ -31,7 +31,7 @@ def measured(llm: LLM, world: NewsWorld) -> str:
 
     rng = np.random.default_rng(0)
     passages = [world.passages(rng, query, PASSAGES) for query in queries]
-    answers = write_answers(llm, texts, passages)
+    answers = PassageReader(llm).answer(texts, passages)
     scores = answer_scores(answers, [query.metadata["answer"] for query in queries])
     by_type = by_question_type(scores, [query.metadata["question_type"] for query in queries])
     rows = "\n".join(f"| {name} | {row['exact_match']:.1f} | {row['questions']} |" for name, row in by_type.items())

@@ -19,7 +19,7 @@ from mrag_rl.generation.question_llm import load_question_llm
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.metrics.answers import answer_scores
 from mrag_rl.models.bundled import NEWS_QUESTION_LLM, NEWSROOM_LLM
-from mrag_rl.systems.multi_meta_rag import write_answers
+from mrag_rl.systems.passages import PassageReader
 
 DIGESTS = {
     NEWSROOM_LLM: "19206d4993fd940e8ded1decc20c37cc901c147fb5e9c05b1bb76f278a1a74fd",
@@ -70,7 +70,7 @@ def test_yes_or_no_questions_are_answered_in_the_form_that_is_scored() -> None:
     rng = np.random.default_rng(0)
     queries = [query for query in world().queries if query.metadata["answer"] in ("Yes", "No")]
     passages = [world().passages(rng, query, 6) for query in queries]
-    answers = write_answers(llm(), [query.text for query in queries], passages)
+    answers = PassageReader(llm()).answer([query.text for query in queries], passages)
     stated = [re.search(r'The answer to the question is "(Yes|No|Insufficient information\.)"$', a) for a in answers]
     assert sum(map(bool, stated)) > 0.9 * len(answers), answers
     exact = answer_scores(answers, [query.metadata["answer"] for query in queries])["exact_match"]

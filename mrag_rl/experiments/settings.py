@@ -211,6 +211,6 @@ class QuestionSettings:
     prefix: str = ""
     """Instruction that the encoder expects before every query."""
     embeddings: str | None = None
-    """Folder where the documents' embeddings are kept between runs; null computes them anew."""
+    """Folder where the documents' embeddings are kept between runs; null computes them each time."""
     json: bool = False
     """Print JSON."""
