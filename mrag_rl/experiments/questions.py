@@ -26,6 +26,12 @@ from mrag_rl.systems.rag_fusion import RAGFusion, check_fusible
 _SHOWN_CHARACTERS = 240
 
 
+def run(settings: QuestionSettings) -> str:
+    """The answer of `answer_question` for people to read, or as JSON. Raises InputError."""
+    answer = answer_question(settings)
+    return json.dumps(answer, indent=2, ensure_ascii=False) if settings.json else explanation(answer)
+
+
 def answer_question(settings: QuestionSettings) -> dict[str, Any]:
     """Answer one question by `RAGFusion` under the filter that the question names.
 

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from mrag_rl.errors import InputError
 from mrag_rl.generation.fusion_prompts import MOST_QUERIES, SEPARATOR, query_prompt
 from mrag_rl.generation.llm import LLM
@@ -129,16 +127,6 @@ def generation_tokens(
         return sum(map(len, rows)) / len(rows)
 
     return {"prompt": mean(prompts), "completion": mean(completions)}
-
-
-def flatten_queries(queries: Sequence[FusionQueries]) -> tuple[list[str], np.ndarray]:
-    """All texts to search with for B questions, in one list for one search: V texts, each question followed by its
-    generated queries, and the question (0 to B - 1) that each belongs to, (V,) int64.
-
-    `by_owner` puts the ranked lists that the search returns together again, `reciprocal_rank_fusion` fuses them.
-    """
-    owners = np.repeat(np.arange(len(queries)), [len(query.all) for query in queries])
-    return [text for query in queries for text in query.all], owners
 
 
 def _distinct(original: str, queries: Iterable[str]) -> list[str]:

@@ -16,19 +16,21 @@ from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.evaluate import trained_system
 from mrag_rl.runs.folder import RunFolder, check_encoder, load_encoder, load_llm, open_trained, with_cache
+from mrag_rl.runs.settings import AskSettings
 from mrag_rl.systems import PartitionAnswer
 
 
-def answer_text(
-    run: Path, text: str, *, allowed: Sequence[str] | None = None, condition: str | None = None
-) -> dict[str, Any]:
+def run(settings: AskSettings) -> str:
+    """The answer of `answer_text` for people to read, or as JSON. Raises InputError."""
+    answer = answer_text(settings)
+    return json.dumps(answer, indent=2, ensure_ascii=False) if settings.json else explanation(answer)
+
+
+def answer_text(settings: AskSettings) -> dict[str, Any]:
     """Answer one text with a run's M-RAG.
 
-    Args:
-        run: the run folder. text: what to answer.
-        allowed: names of the partitions that may be read, None for all; nothing is read if there are none.
-        condition: a filter as JSON on the memories' metadata and `labels`, None for none. Only memories that pass are
-            read, and only partitions with such a memory are chosen; nothing is read if there are none.
+    Only partitions in `settings.allowed` and memories that pass `settings.filter` (on their metadata and `labels`) are
+    read, and only partitions with such a memory are selected; nothing is read if there are none.
 
     Returns:
         {"text", "hypothesis", "partition" (name or None), "partitions": [{"name", "memories" (how many may be read),
@@ -38,8 +40,9 @@ def answer_text(
     Raises:
         InputError: no complete run there, an empty text, an unknown partition, an invalid filter.
     """
-    folder = RunFolder(run)
+    folder = RunFolder(Path(settings.run))
     config = folder.load_config()
+    text, allowed, condition = settings.text, settings.allowed, settings.filter
     if not text.strip():
         raise InputError('--text is empty; give the text to answer, as in --text "The council met ..."')
     with open_trained(folder) as trained:

@@ -25,6 +25,7 @@ from mrag_rl.io import atomic_write_text, write_json, write_jsonl
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import REPORTED, TARGET, get_metric
 from mrag_rl.runs.folder import RunFolder, Stages, TrainedSystem, load_llm, open_trained, with_cache
+from mrag_rl.runs.settings import SystemsSettings
 from mrag_rl.systems import (
     MemoryAnswer,
     NoRetrieval,
@@ -140,29 +141,31 @@ def write_results(
     return report
 
 
-def evaluate_again(run: Path, *, systems: Sequence[str] | None = None, output: Path | None = None) -> str:
-    """Evaluate a complete run once more, without training; writes `output` (RUN/evaluation) and returns the page.
+def run(settings: SystemsSettings) -> str:
+    """Evaluate a complete run once more, without training; writes to `output` (RUN/evaluation) and returns the page.
 
     "seconds" and "llm" are those of this evaluation alone; the rest equals the run's own results.
 
     Raises:
         InputError: no complete run there, an unknown system, or the folder cannot be written.
     """
-    folder = RunFolder(run)
+    folder = RunFolder(Path(settings.run))
     config = folder.load_config()
     known = systems_of(config)
-    names = known if systems is None else tuple(dict.fromkeys(systems))
+    names = known if settings.systems is None else tuple(dict.fromkeys(settings.systems))
     for name in names:
         if name not in known:
             raise InputError(f"unknown system {name!r}; this run has {', '.join(known)}")
     if not Stages(folder, config).done("evaluate"):
-        raise InputError(f"{run}: the run is not complete; resume it with: python train.py --resume {run}")
+        raise InputError(
+            f"{folder.root}: the run is not complete; resume it with: python train.py --resume {folder.root}"
+        )
     llm = load_llm(config.llm)
     with with_cache(llm, folder, config.llm) as cached:
         evaluation = evaluate_run(folder, config, cached, names)
     report = write_results(
         folder,
-        output or folder.root / "evaluation",
+        folder.root / "evaluation" if settings.output is None else Path(settings.output),
         config,
         evaluation,
         seconds=evaluation.seconds,

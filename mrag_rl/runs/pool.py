@@ -14,12 +14,13 @@ from mrag_rl.evaluation.tables import results_page
 from mrag_rl.io import atomic_write_text, read_json, read_jsonl, write_json
 from mrag_rl.runs.evaluate import reported_metrics, target_metric
 from mrag_rl.runs.folder import RunFolder
+from mrag_rl.runs.settings import PoolSettings
 
 _MAY_DIFFER = ("name", "seed", "data.world_seed")
 
 
-def pool_runs(runs: Sequence[Path], output: Path) -> str:
-    """Score the answers of several runs together; writes `output`/results.json and results.md, returns the page.
+def run(settings: PoolSettings) -> str:
+    """Score the answers of several runs together; writes OUTPUT/results.json and results.md, returns the page.
 
     The bootstrap resamples test pairs. Where runs share a pair (the same id and reference), all their answers to it are
     drawn together: answers to the same pair are not independent. Runs with different `data.world_seed` share none.
@@ -28,18 +29,19 @@ def pool_runs(runs: Sequence[Path], output: Path) -> str:
         InputError: a run is not complete, is given twice, or its settings differ in more than name, seed and
             data.world_seed.
     """
-    configs = [RunFolder(run).load_config() for run in runs]
-    for index, (run, config) in enumerate(zip(runs, configs, strict=True)):
-        if run.resolve() in [other.resolve() for other in runs[:index]]:
-            raise InputError(f"{run}: given twice; give each run once")
-        _check_settings(run, config, runs[0], configs[0])
+    runs, output = [Path(folder) for folder in settings.runs], Path(settings.output)
+    configs = [RunFolder(folder).load_config() for folder in runs]
+    for index, (folder, config) in enumerate(zip(runs, configs, strict=True)):
+        if folder.resolve() in [other.resolve() for other in runs[:index]]:
+            raise InputError(f"{folder}: given twice; give each run once")
+        _check_settings(folder, config, runs[0], configs[0])
     rows: list[dict[str, Any]] = []
     cost: dict[str, dict[str, float]] = {"seconds": dict.fromkeys(SECONDS, 0.0), "llm": dict.fromkeys(USAGE, 0)}
-    for run in runs:
-        if not (run / "results.json").exists():
-            raise InputError(f"{run}: the run is not complete; resume it with: python train.py --resume {run}")
-        rows += [row for _, row in read_jsonl(run / "answers.jsonl")]
-        report = read_json(run / "results.json")
+    for folder in runs:
+        if not (folder / "results.json").exists():
+            raise InputError(f"{folder}: the run is not complete; resume it with: python train.py --resume {folder}")
+        rows += [row for _, row in read_jsonl(folder / "answers.jsonl")]
+        report = read_json(folder / "results.json")
         for part, totals in cost.items():
             for name in totals:
                 totals[name] += report[part][name]
@@ -64,7 +66,7 @@ def pool_runs(runs: Sequence[Path], output: Path) -> str:
     page = results_page(pooled, target=target_metric(configs[0]))
     output.mkdir(parents=True, exist_ok=True)
     atomic_write_text(output / "results.md", page)
-    write_json(output / "results.json", pooled | {"runs": [str(run) for run in runs]})
+    write_json(output / "results.json", pooled | {"runs": [str(folder) for folder in runs]})
     return page
 
 
