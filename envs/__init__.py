@@ -5,6 +5,10 @@ language model and metric go in as keyword arguments of `gymnasium.make` (or `ma
 number of slots).
 """
 
+from mrag_rl.extras import require
+
+require("train", "gymnasium", "nltk", "torch", "transformers", by=__name__)
+
 from gymnasium.envs.registration import register
 
 register(

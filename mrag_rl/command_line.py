@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from mrag_rl.errors import InputError
+from mrag_rl.extras import require
 from mrag_rl.io import StrPath, describe_os_error, read_text
 from mrag_rl.settings import in_words, item_type, schema
 
@@ -74,8 +75,8 @@ class SettingsReader(Generic[T]):
     ) -> None:
         """program: the command's name in ``--help``. flags: options that are no settings, {name: (default, help)}.
         example: a configuration file to suggest where a required setting is missing and no file was given."""
-        # Imported here: a selector loads without it.
-        import jsonargparse
+        require("train", "jsonargparse", "yaml", by=program)
+        import jsonargparse  # here, because a selector loads without it
 
         class Formatter(jsonargparse.DefaultHelpFormatter, argparse.RawDescriptionHelpFormatter):
             """Keeps the lines of the description."""

@@ -16,6 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from mrag_rl.extras import require
+
+require("train", "jsonargparse", "yaml", by=__name__)
+
 import yaml
 
 from mrag_rl.choices import MetricName, PartitioningMethod, RewardName, StateName, SystemName, Task

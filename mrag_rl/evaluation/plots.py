@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrag_rl.extras import require
 from mrag_rl.io import atomic_write_bytes, atomic_write_text
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def reward_by_partition(
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of that many inches, drawn without a display."""
+    """An empty figure of that many inches, drawn without a display. Raises MissingExtra without Matplotlib."""
+    require("plots", "matplotlib", by="a plot")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

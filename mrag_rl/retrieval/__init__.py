@@ -1,5 +1,9 @@
 """Retrieval: documents ranked for queries, by one embedding or many, with filters, rank fusion and reranking."""
 
+from mrag_rl.extras import require
+
+require("retrieve", "faiss", "torch", "tqdm", "transformers", by=__name__)
+
 from mrag_rl.retrieval.encoded import EncodedQueries, Parts
 from mrag_rl.retrieval.retriever import MultiAspectRetriever
 from mrag_rl.retrieval.strategies import STRATEGIES

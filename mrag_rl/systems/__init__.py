@@ -1,5 +1,9 @@
 """Whole RAG systems behind one interface: texts in, answers out."""
 
+from mrag_rl.extras import require
+
+require("retrieve", "faiss", "scipy", "torch", "transformers", by=__name__)
+
 from mrag_rl.systems.base import Answer, MemoryAnswer, System
 from mrag_rl.systems.multi_meta_rag import MultiMetaRAG
 from mrag_rl.systems.partitioned import (
