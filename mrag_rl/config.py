@@ -232,6 +232,8 @@ class TrainingConfig:
     equation_7."""
     selection_steps: int = 1
     """Partitions that Agent-S selects for a query, one after another."""
+    center: bool = True
+    """Subtract from Agent-S's similarities, query by query and head by head, their mean over the partitions."""
     patience: int = 2
     """Rounds without a better score on the development queries after which training stops."""
     checkpoint_every: int = 4
