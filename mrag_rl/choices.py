@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-StateKind = Literal["per_head", "single", "peeking"]
+StateKind = Literal["per_head", "single", "peeking", "equation_1"]
 """What Agent-S sees, see `mrag_rl.envs.partition_selection`."""
 
 RewardKind = Literal["equation_7", "fixed_baseline", "first_hypothesis"]

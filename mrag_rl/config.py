@@ -263,8 +263,8 @@ class Config:
     seed: int = 0
     """Seed of everything random in training and evaluation."""
     state: StateKind = "per_head"
-    """What Agent-S sees: similarities per_head (M x H), single (M), or peeking (M x H against source and target of the
-    memories, as Equation 1; the reference answer is embedded in training)."""
+    """What Agent-S sees: similarities of sources, per_head (M x H) or single (M), or similarities of source and target
+    together, which embed the reference answer in training: peeking (M x H) or equation_1 (M, the paper's)."""
     reward: RewardKind = "first_hypothesis"
     """Agent-S's reward: equation_7 (final score less the first hypothesis's), fixed_baseline (final score less the
     naive system's), or first_hypothesis (the first hypothesis's score less the naive system's)."""
