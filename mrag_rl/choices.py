@@ -14,13 +14,14 @@ PartitioningMethod = Literal["lsh", "kmeans", "hnsw_spectral", "category", "none
 """How memories are partitioned (M-RAG, Section 3.1; ``mrag_rl.partitioning``): random hyperplanes, k-means, spectral
 clustering of an HNSW graph, one partition per label, or one partition for everything."""
 
-StateName = Literal["per_head", "single", "peeking"]
+StateName = Literal["per_head", "single", "peeking", "equation_1"]
 """What Agent-S observes (``MemoryDatabase.states``), by the best cosine similarity in each of M partitions.
 
 - ``per_head``: (M, H), one similarity per attention head, against the memories' sources.
 - ``single``: (M, 1), the similarity of the standard embeddings of the sources.
-- ``peeking``: (M, H), against source and current target together, as Equation 1 has it. The query is then its source
-  with its reference target, which no query has at inference.
+- ``equation_1``: (M, 1), the similarity of the standard embeddings of source and current target together: M-RAG's
+  Equation 1. The query is then its source with its reference target, which no query has at inference.
+- ``peeking``: (M, H), the same in every attention head.
 """
 
 RewardName = Literal["equation_7", "fixed_baseline", "first_hypothesis"]

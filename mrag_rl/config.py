@@ -219,6 +219,8 @@ class TrainingConfig:
     equation_7."""
     selection_steps: int = bounded(1, minimum=1)
     """Partitions that Agent-S selects for a query, one after another."""
+    center: bool = True
+    """Subtract from Agent-S's similarities, query by query and head by head, their mean over the partitions."""
     patience: int = bounded(2, minimum=1)
     """Rounds without a better score on the development queries after which training stops."""
     checkpoint_every: int = bounded(4, minimum=1)
@@ -257,8 +259,8 @@ class Config:
     seed: int = bounded(0, minimum=0)
     """Seed of everything random in training and evaluation."""
     state: StateName = "per_head"
-    """What Agent-S sees: similarities per_head (M x H), single (M), or peeking (M x H against source and target of the
-    memories, as Equation 1; the reference answer is embedded in training)."""
+    """What Agent-S sees: similarities of sources, per_head (M x H) or single (M), or similarities of source and target
+    together, which embed the reference answer in training: peeking (M x H) or equation_1 (M, the paper's)."""
     reward: RewardName = "first_hypothesis"
     """Agent-S's reward: equation_7 (final score less the first hypothesis's), fixed_baseline (final score less the
     naive system's), or first_hypothesis (the first hypothesis's score less the naive system's)."""

@@ -87,7 +87,7 @@ class SelectorInfo:
     """What a selector was trained on and for; stored in its `config.json`.
 
     Attributes:
-        state: "per_head", "single" or "peeking" (Eq. 1).
+        state: "per_head", "single", "peeking", or "equation_1" (Eq. 1).
         partition_names: M names, in the order of the selector's outputs.
         task: "summarization", "translation" or "dialogue".
         metric: the metric the reward was measured in, e.g. "rouge1".

@@ -251,12 +251,19 @@ class MemoryDatabase:
 
         ``per_head``: (B, M, H), one similarity an attention head. ``single``: (B, M, 1), the standard embedding's.
         ``peeking``: (B, M, H) against the embeddings of source and current target together, as Eq. 1 has it; the query
-        must then be of its source + newline + target. float32; -1.0 for an empty partition and for one not in
-        ``allowed`` (ids, or an (M,) boolean mask; None: all).
-        Raises InputError for the peeking state of a database made without ``pair_embeddings``.
+        must then be of its source + newline + target. ``equation_1``: (B, M, 1), the same by the standard embedding,
+        which is Eq. 1 to the letter; the database's ``pair_embeddings`` must have it as their only head. float32; -1.0
+        for an empty partition and for one not in ``allowed`` (ids, or an (M,) boolean mask; None: all).
+        Raises InputError for these two states of a database made without ``pair_embeddings``, or with the other's.
         """
-        vectors = query.standard[:, None, :] if kind == "single" else query.heads
-        states = best_in_partitions(np.asarray(vectors, dtype=np.float32), self._keys(kind), self._order)
+        vectors = query.standard[:, None, :] if kind in ("single", "equation_1") else query.heads
+        keys = self._keys("peeking" if kind == "equation_1" else kind)
+        if keys.shape[::2] != vectors.shape[1:]:
+            raise InputError(
+                f"{self.folder}: its vectors have {keys.shape[0]} x {keys.shape[2]} numbers a memory, the state {kind} "
+                f"compares {vectors.shape[1]} x {vectors.shape[2]}; create the database with the embeddings it needs"
+            )
+        states = best_in_partitions(np.asarray(vectors, dtype=np.float32), keys, self._order)
         if allowed is not None:
             states[:, ~self._allowed_mask(allowed)] = NOTHING
         return states
