@@ -62,7 +62,7 @@ def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> in
 
 
 def evaluate(argv: Sequence[str] | None = None, *, program: str = "evaluate.py") -> int:
-    """Run one of `mrag_rl.evaluations.EVALUATIONS`; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
+    """Run an evaluation of `mrag_rl.evaluations`; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
 
     def work() -> str:
         from mrag_rl.evaluations import run_evaluation
