@@ -10,7 +10,7 @@ import pytest
 
 from mrag_rl.data.synthetic import data_files
 from mrag_rl.data.synthetic.data_files import load
-from mrag_rl.data.synthetic.names import Names
+from mrag_rl.data.synthetic.names import Names, names
 from mrag_rl.data.synthetic.news_events import NewsWords
 from mrag_rl.errors import InputError
 
@@ -50,6 +50,7 @@ def test_damage_is_named_with_its_place(
 
 def test_a_claim_without_values_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     contents = json.loads((Path(data_files.__file__).parent / "news_events.json").read_text(encoding="utf-8"))
+    names()  # read from the bundled file, before another folder takes its place
     del contents["event_types"][1]["claims"][0]["numbers"]
     write(tmp_path, json.dumps(contents), monkeypatch)
     with pytest.raises(InputError, match=r'event_types\[1\].claims\[0\]: no values for "the price of the headset'):

@@ -80,6 +80,8 @@ def _convert_object(record: Any, value: Any, place: str) -> Any:
     attributes = {key: _convert(hints[key], entry, f"{place}.{key}") for key, entry in value.items()}
     try:
         return record(**attributes)
+    except InputError:  # about another file, from which this record takes a list
+        raise
     except ValueError as error:
         raise _DamageError(f"{place}: {error}") from error
 

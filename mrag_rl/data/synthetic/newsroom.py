@@ -1,7 +1,8 @@
 """The newsroom: text pairs whose style depends on a desk that the text only hints at.
 
 A memory from the right desk shows the style that the answer needs; the text gives its desk away only in passing. A
-stated share of the stored targets is flawed, as real memories are (`FLAW_SHARES`). The database gives each desk one fixed style.
+stated share of the stored targets is flawed, as real memories are (`FLAW_SHARES`). The database gives each desk one
+fixed style.
 
 The bundled language model is trained on pairs whose style is drawn at random (`draw_shots`), so it can learn a style
 only from the demonstration.
