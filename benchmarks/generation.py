@@ -14,11 +14,11 @@ import argparse
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import Any
 
 import numpy as np
 import torch
-from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList
+from transformers import LogitsProcessor, LogitsProcessorList
 
 from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.generation import Prompt, render
@@ -45,7 +45,8 @@ def library_generate(
     llm: TransformersLLM, prompts: list[Prompt], samples: int, temperature: float, max_new_tokens: int
 ) -> list[list[str]]:
     """The texts of `llm.generate`, by `model.generate` on sorted, left-padded batches of the same token budget."""
-    tokenizer, model = llm.tokenizer, cast(GenerationMixin, llm.model)  # Every decoder-only model is one
+    tokenizer = llm.tokenizer
+    model: Any = llm.model  # The type of all models has no `generate`, which decoder-only ones have
     tokenizer.padding_side = "left"
     stops = [i for i in range(len(tokenizer)) if "\n" in tokenizer.decode([i])] + [tokenizer.eos_token_id]
     texts = [render(prompt) for prompt in prompts for _ in range(samples)]

@@ -113,7 +113,7 @@ def test_a_language_model_answers_from_what_was_fetched_and_its_facts_are_counte
             list(answers.values()), [[by_id[i] for i in queries[identifier].relevant] for identifier in answers]
         )
         for n, means in results["facts"][name].items():
-            some = [count for count in counts if count.wanted == int(n)]
+            some = [count for count in counts if count.relevant == int(n)]
             for what, mean in means.items():
                 np.testing.assert_allclose(mean, np.mean([getattr(count, what) for count in some]))
         assert results["seconds"][f"{name}, answers"] > 0

@@ -27,7 +27,17 @@ from transformers import (
 
 from mrag_rl.errors import InputError
 from mrag_rl.generation import Prompt, messages, render, translation
-from mrag_rl.generation.prompts import shorten
+from mrag_rl.generation.prompts import (
+    ANSWER_TASK,
+    FILTER_TASK,
+    MOST_QUERIES,
+    READER_TASK,
+    STORY_TASK,
+    TEMPLATES,
+    query_task,
+    shorten,
+    template,
+)
 from mrag_rl.generation.sampling import row_key, sample_tokens, uniforms
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.models.quantization import quantize_nf4, weight_bytes
@@ -265,6 +275,14 @@ def test_translation_prompts_name_their_languages() -> None:
     default = Prompt(translation("English", "German"), "hello")
     assert render(default) == render(Prompt("translation", "hello"))
     assert messages(default) == messages(Prompt("translation", "hello"))
+
+
+def test_templates_are_complete_and_cannot_be_changed() -> None:
+    assert {query_task(n) for n in range(1, MOST_QUERIES + 1)} < set(TEMPLATES)
+    assert {ANSWER_TASK, FILTER_TASK, READER_TASK, STORY_TASK} < set(TEMPLATES)
+    assert all(template(task) is form for task, form in TEMPLATES.items())
+    with pytest.raises(TypeError):
+        TEMPLATES["another"] = TEMPLATES["story"]  # type: ignore[index]
 
 
 def test_chat_turns_alternate_and_carry_one_instruction() -> None:

@@ -46,8 +46,8 @@ class Writer:
     ) -> list[list[str]]:
         """`count` sampled targets for each of N memories' sources, written without a demonstration.
 
-        M-RAG, Section 3.3: the pool that Agent-R chooses from. seeds: one for each source. Raises ValueError for
-        another number of seeds.
+        M-RAG, Section 3.3: the pool that Agent-R chooses from. seeds: one for each source. Raises ValueError for more
+        or fewer seeds than sources.
         """
         return self.llm.generate(
             [Prompt(self.task, source) for source in sources],

@@ -71,7 +71,7 @@ def weights_sha256(folder: Path, *, expected: str | None, role: str = "encoder")
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise InputError(
-            f"{role} {folder}: no *.safetensors weights (pickles are not read); give a folder that save_pretrained wrote"
+            f"{role} {folder}: no *.safetensors weights (pickles are not read); give a folder by save_pretrained"
         )
     hashes = [file_sha256(file) for file in files]
     digest = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
