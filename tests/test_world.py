@@ -1,4 +1,4 @@
-"""The bundled world: what its parts hold, and what the bundled language model makes of it."""
+"""The bundled newsroom: the contents of its parts, and what the bundled language model makes of it."""
 
 from __future__ import annotations
 
