@@ -36,7 +36,7 @@ def by_id() -> dict[str, Document]:
 
 
 def organisation(document: Document) -> str:
-    """The one that an article is about: the two or three words that begin with an invented name."""
+    """The organisation that an article is about: the two or three words that begin with an invented name."""
     match = organisations(EVENT_TYPES[document.category]).search(document.text)
     assert match, document.text
     return match.group()
@@ -76,20 +76,20 @@ def test_every_event_is_reported_by_several_sources_and_by_some_of_them_twice() 
 
 
 def test_splits_share_no_organisation_and_so_no_event() -> None:
-    seen: dict[str, str] = {}
+    split_by_name: dict[str, str] = {}
     for split in SPLIT_SHARES:
         for seed in (0, 1):
             documents, queries = world(seed, split)
             text = " ".join([d.text for d in documents] + [q.text for q in queries])
             for category, event_type in EVENT_TYPES.items():
                 for name in set(organisations(event_type).findall(text)):
-                    assert seen.setdefault(f"{category}/{name}", split) == split
+                    assert split_by_name.setdefault(f"{category}/{name}", split) == split
     counts = Counter(split_of(event_type, name) for event_type in EVENT_TYPES.values() for name in invented_names())
     total = len(EVENT_TYPES) * len(invented_names())
     assert all(abs(100 * counts[split] / total - share) < 4 for split, share in SPLIT_SHARES.items())
 
 
-def test_evidence_stands_in_the_relevant_articles_and_only_there() -> None:
+def test_evidence_is_in_the_relevant_articles_and_only_there() -> None:
     documents, queries = world()
     for query in queries:
         facts = query.metadata["facts"]
@@ -108,21 +108,21 @@ def test_evidence_stands_in_the_relevant_articles_and_only_there() -> None:
 def test_relevant_articles_pass_the_filter_and_others_of_the_event_do_not_all() -> None:
     documents, queries = world()
     vocabulary = FieldVocabulary.from_documents(documents)
-    barred = 0
+    restricted = 0
     for query in queries:
         condition = parse_filter(query.metadata["filter"], vocabulary)
-        kept, dropped = vocabulary.keep_known(condition)
-        assert dropped == [] and atoms(kept) == atoms(condition)
+        known, dropped = vocabulary.keep_known(condition)
+        assert dropped == [] and atoms(known) == atoms(condition)
         passing = {d.id for d in documents if matches(condition, document_metadata(d))}
         assert set(query.relevant) <= passing
         if query.relevant:
             event = organisation(by_id()[query.relevant[0]])
-            barred += any(organisation(d) == event and d.id not in passing for d in documents)
-    assert barred > 0.95 * sum(bool(query.relevant) for query in queries)
+            restricted += any(organisation(d) == event and d.id not in passing for d in documents)
+    assert restricted > 0.95 * sum(bool(query.relevant) for query in queries)
 
 
 def test_the_filter_is_what_the_question_names() -> None:
-    """Its sources by one of their names, its days in one of many forms, and nothing else."""
+    """The question has its sources by one of their names, its days in one of many forms, and no other source or day."""
     spellings = {source.name: (source.name, *source.short_names) for source in SOURCES}
     documents, queries = world()
     vocabulary = FieldVocabulary.from_documents(documents)
@@ -141,8 +141,8 @@ def test_the_filter_is_what_the_question_names() -> None:
             left = left.replace(name, "").replace(name.removeprefix("The "), "")
         assert not any(name in left for variants in spellings.values() for name in variants), query.text
         days = {mention.day for mention in find_dates(query.text)}
-        wanted = {value for part in by_field.get("published_at", []) for value in part.values}
-        assert days == wanted, query.text
+        filter_days = {value for part in by_field.get("published_at", []) for value in part.values}
+        assert days == filter_days, query.text
         forms |= {
             re.sub(r"[A-Z][a-z]+", "M", re.sub(r"\d", "9", query.text[m.start : m.end])) for m in find_dates(query.text)
         }
@@ -183,8 +183,10 @@ def test_an_inference_question_has_one_answer() -> None:
         for document in passing:
             if document.category == by_id()[query.relevant[0]].category:
                 events[organisation(document)] = events.get(organisation(document), "") + " " + document.text
-        having = [name for name, text in events.items() if all(sentence_with(form, text) for form in values)]
-        assert having == [answer], (query.text, having)
+        organisations_with_all = [
+            name for name, text in events.items() if all(sentence_with(form, text) for form in values)
+        ]
+        assert organisations_with_all == [answer], (query.text, organisations_with_all)
 
 
 def claimed_values(question: str, category: str) -> list[tuple[Claim, str]]:
@@ -214,9 +216,9 @@ def test_the_answer_to_a_bounded_question_is_in_its_evidence() -> None:
 def test_the_same_seed_writes_the_same_and_another_seed_something_else() -> None:
     assert make_news(3, events=12, queries=16) == make_news(3, events=12, queries=16)
     documents, queries = make_news(3, events=12, queries=16)
-    others, asked = make_news(4, events=12, queries=16)
-    assert not {d.text for d in documents} & {d.text for d in others}
-    assert not {q.text for q in queries} & {q.text for q in asked}
+    other_documents, other_queries = make_news(4, events=12, queries=16)
+    assert not {d.text for d in documents} & {d.text for d in other_documents}
+    assert not {q.text for q in queries} & {q.text for q in other_queries}
 
 
 def test_every_form_can_be_filled() -> None:
@@ -233,13 +235,13 @@ def test_rules_read_nearly_all_filters_of_another_split() -> None:
     """Not all: "leaving aside what X had to say" and "Orbit & Field" for "Orbit And Field" are beyond them."""
     documents, queries = world(0, "dev")
     vocabulary = FieldVocabulary.from_documents(documents)
-    given = [parse_filter(query.metadata["filter"], vocabulary) for query in queries]
-    scores = agreement(given, RuleExtractor(vocabulary).extract([query.text for query in queries]))
+    reference_filters = [parse_filter(query.metadata["filter"], vocabulary) for query in queries]
+    scores = agreement(reference_filters, RuleExtractor(vocabulary).extract([query.text for query in queries]))
     assert 90 < scores["exact_match"] < 100
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         ({"split": "train"}, "news split 'train' is unknown; choose one of llm, dev, test"),
         ({"events": 11}, "11 news events; ask for 12 or more"),
@@ -247,13 +249,13 @@ def test_rules_read_nearly_all_filters_of_another_split() -> None:
         ({"queries": 0}, "0 news questions; ask for 1 or more"),
     ],
 )
-def test_what_cannot_be_written_is_a_clear_error(arguments: dict[str, object], says: str) -> None:
-    with pytest.raises(InputError, match=says):
+def test_impossible_requests_are_clear_errors(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         make_news(0, **arguments)  # type: ignore[arg-type]
 
 
-def test_what_a_question_is_about_and_its_evidence_are_told() -> None:
-    """Claims, organisation and names as the question has them; each piece of evidence where it says it stands."""
+def test_metadata_say_what_a_question_is_about_and_where_its_evidence_is() -> None:
+    """Claims, organisation and names as in the question; each piece of evidence in the article that it names."""
     for query in world()[1]:
         about, evidence = query.metadata["about"], query.metadata["evidence"]
         claims = EVENT_TYPES[about["category"]].claims
