@@ -27,7 +27,9 @@ class Usage:
 
 
 class LLM(Protocol):
-    """A frozen language model whose texts are a function of the arguments alone, not of other prompts or calls.
+    """A frozen language model: a call's texts are a function of its arguments alone, not of earlier calls.
+
+    A prompt's texts do not depend on the other prompts of the call either, up to rounding (see `TransformersLLM`).
 
     Attributes:
         fingerprint: A digest of all that the texts depend on other than the arguments: weights, tokenizer, precision.
