@@ -59,7 +59,7 @@ def answer_text(
         if condition is not None:
             mask &= readable > 0
         llm = load_llm(config.llm)
-        encoder = load_encoder(config)
+        encoder = load_encoder(config.encoder)
         check_encoder(database, encoder)
         query = encoder.encode([text])
         states = database.states(query, config.state)

@@ -153,7 +153,7 @@ def evaluate_again(run: Path, *, systems: Sequence[str] | None = None, output: P
     for name in chosen:
         if name not in known:
             raise InputError(f"unknown system {name!r}; this run has {', '.join(known)}")
-    if not Stages(folder, config).done("evaluate"):
+    if not Stages(folder, config_sha256(config)).done("evaluate"):
         raise InputError(f"{run}: the run is not complete; go on with: python train.py --resume {run}")
     llm = load_llm(config.llm)
     with with_cache(llm, folder, config.llm) as cached:
