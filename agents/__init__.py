@@ -1,1 +1,5 @@
 """The two DQNs on stable-baselines3, the heuristics to beat, and the joint training of Algorithm 1."""
+
+from mrag_rl.extras import require
+
+require("train", "faiss", "gymnasium", "nltk", "stable_baselines3", "torch", "tqdm", "yaml", by=__name__)

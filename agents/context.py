@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mrag_rl.agents.agent import Agent
-from mrag_rl.choices import RewardKind, StateKind
+from mrag_rl.choices import RewardName, StateName
 from mrag_rl.config import RefinementConfig, TrainingConfig
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders.embeddings import Embeddings
@@ -65,8 +65,8 @@ class JointContext:
     metric: Metric
     agent_s: Agent
     agent_r: Agent
-    state: StateKind
-    reward: RewardKind
+    state: StateName
+    reward: RewardName
     refinement: RefinementConfig
     training: TrainingConfig
     seed: int

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
-from mrag_rl.choices import StateKind
-from mrag_rl.config import DataConfig, PartitioningConfig, Task
+from mrag_rl.choices import StateName, Task
+from mrag_rl.config import DataConfig, PartitioningConfig
 from mrag_rl.data import Splits, TextPair, load_pairs, load_splits, save_pairs, split_pairs
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.envs.states import PAIR_STATES, embed_pairs
 from mrag_rl.memory import MemoryDatabase
@@ -32,7 +32,7 @@ class Preparation:
     data: DataConfig
     task: Task
     partitioning: PartitioningConfig
-    state: StateKind
+    state: StateName
     ablations: Sequence[str]
     seed: int
 
@@ -40,7 +40,7 @@ class Preparation:
         """The memories and queries. Raises InputError naming the file and line at fault."""
         data = self.data
         if data.world:
-            return make_world(self.task, seed=data.world_seed, **asdict(data.sizes))
+            return make_newsroom(self.task, seed=data.world_seed, **asdict(data.sizes))
         if data.pairs is not None:
             return split_pairs(load_pairs(data.pairs), **asdict(data.fractions), group=data.group, seed=data.world_seed)
         return load_splits(**asdict(data.files))

@@ -11,8 +11,8 @@ from mrag_rl.agents.context import JointContext, Queries
 from mrag_rl.agents.dqn import DQNAgent
 from mrag_rl.agents.heuristics import GreedyCandidate, OnlyPartition
 from mrag_rl.agents.joint import train_jointly
-from mrag_rl.choices import RewardKind, StateKind
-from mrag_rl.config import AgentConfig, EncoderConfig, RefinementConfig, Task, TrainingConfig
+from mrag_rl.choices import MetricName, RewardName, StateName, Task
+from mrag_rl.config import AgentConfig, EncoderConfig, RefinementConfig, TrainingConfig
 from mrag_rl.data import load_pairs
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.envs.states import state_size
@@ -41,8 +41,8 @@ class TrainingStage:
     ablation: str | None
     task: Task
     metric: str
-    state: StateKind
-    reward: RewardKind
+    state: StateName
+    reward: RewardName
     agent_s: AgentConfig
     agent_r: AgentConfig
     refinement: RefinementConfig

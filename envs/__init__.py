@@ -4,6 +4,10 @@ Importing this package registers `mrag_rl/PartitionSelection-v0` and `mrag_rl/Me
 writer and metric are keyword arguments of `gymnasium.make` and `gymnasium.make_vec`.
 """
 
+from mrag_rl.extras import require
+
+require("train", "gymnasium", "nltk", "torch", "transformers", by=__name__)
+
 from gymnasium.envs.registration import register
 
 register(

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from mrag_rl.choices import RewardKind, StateKind
+from mrag_rl.choices import RewardName, StateName
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.envs.batched import BatchedEnv, Infos, SingleEnv
@@ -97,8 +97,8 @@ class PartitionSelectionVectorEnv(BatchedEnv):
         *,
         num_envs: int = 1,
         refine: Refine | None = None,
-        state: StateKind = "per_head",
-        reward: RewardKind = "equation_7",
+        state: StateName = "per_head",
+        reward: RewardName = "equation_7",
         baseline_scores: np.ndarray | None = None,
         selection_steps: int = 1,
         normalizer: StateNormalizer | None = None,
@@ -110,7 +110,7 @@ class PartitionSelectionVectorEnv(BatchedEnv):
             num_envs, low=-np.inf, high=np.inf, width=state_size(database, state), actions=database.partitions,
             seed=seed, selection_steps=selection_steps, pairs=len(pairs),
         )  # fmt: skip
-        for name, value, kinds in (("state", state, StateKind), ("reward", reward, RewardKind)):
+        for name, value, kinds in (("state", state, StateName), ("reward", reward, RewardName)):
             if value not in get_args(kinds):
                 raise InputError(f"unknown {name} {value!r}: choose one of {', '.join(get_args(kinds))}")
         if reward != "equation_7" and baseline_scores is None:

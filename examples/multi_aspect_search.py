@@ -9,9 +9,9 @@ and `load_queries`, or put your texts in the place of theirs: `build` and `searc
 import argparse
 
 from mrag_rl.data.multi_aspect import ASPECTS
-from mrag_rl.data.synthetic.articles import make_articles
+from mrag_rl.data.synthetic import make_articles
 from mrag_rl.encoders import TransformerEncoder
-from mrag_rl.retrieval.strategies import MultiAspectRetriever
+from mrag_rl.retrieval import MultiAspectRetriever
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--aspects", type=int, default=10, choices=ASPECTS)

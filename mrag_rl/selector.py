@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mrag_rl.choices import StateKind
+from mrag_rl.choices import StateName
 from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256, read_json
 
@@ -98,7 +98,7 @@ class SelectorInfo:
         versions: package name to version, as trained.
     """
 
-    state: StateKind
+    state: StateName
     partition_names: tuple[str, ...]
     task: str
     metric: str

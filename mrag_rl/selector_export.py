@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mrag_rl.extras import require
 from mrag_rl.io import atomic_directory, file_sha256
 from mrag_rl.selector import CONFIG_FILE, ONNX_FILE, WEIGHTS_FILE, Selector, SelectorInfo, StateNormalizer, config_of
 
@@ -42,7 +43,11 @@ def export_selector(
 
 
 def onnx_bytes(selector: Selector) -> bytes:
-    """The selector as an ONNX graph: "states" (B, M, H) float32 raw similarities to "q_values" (B, M)."""
+    """The selector as an ONNX graph: "states" (B, M, H) float32 raw similarities to "q_values" (B, M).
+
+    Raises MissingExtra: the package onnx is not installed.
+    """
+    require("export", "onnx", by="exporting a selector")
     from onnx import TensorProto, checker, helper, numpy_helper
 
     normalizer = selector.normalizer

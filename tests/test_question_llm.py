@@ -10,20 +10,20 @@ import numpy as np
 
 from lm.news import NewsWorld
 from lm.news_abilities import is_whole
-from mrag_rl.config import BUNDLED_LLM
 from mrag_rl.filters import document_metadata, parse_filter
 from mrag_rl.filters.language import conditions
 from mrag_rl.filters.llm import LLMExtractor
 from mrag_rl.filters.scoring import agreement
 from mrag_rl.generation.fusion_prompts import MOST_QUERIES, query_prompt
-from mrag_rl.generation.question_llm import BUNDLED_QUESTION_LLM, load_question_llm
+from mrag_rl.generation.question_llm import load_question_llm
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.metrics.answers import answer_scores
-from mrag_rl.systems.multi_meta_rag import write_answers
+from mrag_rl.models.bundled import NEWS_QUESTION_LLM, NEWSROOM_LLM
+from mrag_rl.systems.passages import PassageReader
 
 DIGESTS = {
-    BUNDLED_LLM: "19206d4993fd940e8ded1decc20c37cc901c147fb5e9c05b1bb76f278a1a74fd",
-    BUNDLED_QUESTION_LLM: "849a3e3d8c09065d944a0c7f3b28f1020781293e89ac663e16e9a1e55c2e2ebf",
+    NEWSROOM_LLM: "19206d4993fd940e8ded1decc20c37cc901c147fb5e9c05b1bb76f278a1a74fd",
+    NEWS_QUESTION_LLM: "849a3e3d8c09065d944a0c7f3b28f1020781293e89ac663e16e9a1e55c2e2ebf",
 }
 
 
@@ -70,7 +70,7 @@ def test_yes_or_no_questions_are_answered_in_the_form_that_is_scored() -> None:
     rng = np.random.default_rng(0)
     queries = [query for query in world().queries if query.metadata["answer"] in ("Yes", "No")]
     passages = [world().passages(rng, query, 6) for query in queries]
-    answers = write_answers(llm(), [query.text for query in queries], passages)
+    answers = PassageReader(llm()).answer([query.text for query in queries], passages)
     stated = [re.search(r'The answer to the question is "(Yes|No|Insufficient information\.)"$', a) for a in answers]
     assert sum(map(bool, stated)) > 0.9 * len(answers), answers
     exact = answer_scores(answers, [query.metadata["answer"] for query in queries])["exact_match"]

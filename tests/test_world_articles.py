@@ -14,11 +14,14 @@ from sklearn.linear_model import LogisticRegression
 
 from mrag_rl.data.multi_aspect import ASPECTS, select_documents
 from mrag_rl.data.records import Document, Query
-from mrag_rl.data.synthetic.articles import CATEGORIES, MIN_LENGTH, NAMES, make_articles
-from mrag_rl.data.synthetic.subjects import SUBJECTS
+from mrag_rl.data.synthetic.articles import MIN_LENGTH, make_articles
+from mrag_rl.data.synthetic.names import invented_names
+from mrag_rl.data.synthetic.subjects import subjects
 from mrag_rl.data.titles import mentions
 from mrag_rl.errors import InputError
 from mrag_rl.generation.stories import story_problem
+
+CATEGORIES = tuple(subject.name for subject in subjects())
 
 
 @cache
@@ -40,7 +43,7 @@ def test_every_category_has_its_articles_and_every_title_is_one_articles_own() -
     for document in documents:
         assert document.title in document.text and "{" not in document.text
         assert len(document.text) >= MIN_LENGTH and len(sentences(document.text)) >= 8
-    assert len(NAMES) == len(set(NAMES)) == 300
+    assert len(invented_names()) == len(set(invented_names())) == 300
 
 
 def test_the_corpus_passes_the_papers_filters_untouched() -> None:
@@ -110,7 +113,7 @@ def test_the_same_seed_writes_the_same_and_another_seed_something_else() -> None
 def test_every_form_can_be_filled() -> None:
     """Across a few worlds every lead, sentence and mention turns up with its words in place."""
     texts = " ".join(d.text for seed in (0, 1) for d in make_articles(seed, 60, 1)[0])
-    for subject in SUBJECTS:
+    for subject in subjects():
         assert all(len(words) == 8 for words in subject.words.values()), subject.name
         for form in (*subject.leads, *subject.body):
             longest = max(re.split(r"\{\w+\}", form), key=len)

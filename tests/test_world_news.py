@@ -9,16 +9,20 @@ from functools import cache
 import pytest
 
 from mrag_rl.data.records import Document, Query
-from mrag_rl.data.synthetic.articles import NAMES
-from mrag_rl.data.synthetic.events import PLACES
-from mrag_rl.data.synthetic.news import NO_ANSWER, SPLIT_SHARES, make_news, split_of
-from mrag_rl.data.synthetic.news_kinds import CATEGORIES, KINDS, SOURCES, Claim
+from mrag_rl.data.synthetic import make_news
+from mrag_rl.data.synthetic.names import invented_names, names
+from mrag_rl.data.synthetic.news_events import Claim, EventType, news_words
+from mrag_rl.data.synthetic.news_questions import NO_ANSWER
+from mrag_rl.data.synthetic.news_reports import SPLIT_SHARES, split_of
 from mrag_rl.errors import InputError
 from mrag_rl.filters import FieldVocabulary, RuleExtractor, document_metadata, matches, parse_filter
 from mrag_rl.filters.dates import find_dates
 from mrag_rl.filters.language import Condition, conditions
 from mrag_rl.filters.scoring import agreement, atoms
 from mrag_rl.metrics.answers import QUESTION_TYPES
+
+EVENT_TYPES = {event_type.category: event_type for event_type in news_words().event_types}
+SOURCES = news_words().sources
 
 
 @cache
@@ -33,10 +37,14 @@ def by_id() -> dict[str, Document]:
 
 def organisation(document: Document) -> str:
     """The one that an article is about: the two or three words that begin with an invented name."""
-    kind = next(kind for kind in KINDS if kind.category == document.category)
-    found = re.search(rf"\b({'|'.join(NAMES)}) ({'|'.join(kind.suffixes)})\b", document.text)
-    assert found, document.text
-    return found.group()
+    match = organisations(EVENT_TYPES[document.category]).search(document.text)
+    assert match, document.text
+    return match.group()
+
+
+def organisations(event_type: EventType) -> re.Pattern[str]:
+    """The name of an organisation, and in it the invented name."""
+    return re.compile(rf"\b({'|'.join(invented_names())}) (?:{'|'.join(event_type.suffixes)})\b")
 
 
 def test_there_are_enough_articles_and_questions_of_all_types() -> None:
@@ -46,7 +54,7 @@ def test_there_are_enough_articles_and_questions_of_all_types() -> None:
     assert kinds == {"inference": 150, "comparison": 150, "temporal": 120, "null": 60} and set(kinds) == set(
         QUESTION_TYPES
     )
-    assert {document.category for document in documents} == set(CATEGORIES)
+    assert {document.category for document in documents} == set(EVENT_TYPES)
     assert {document.metadata["source"] for document in documents} == {source.name for source in SOURCES}
     for values in ([d.id for d in documents], [d.title for d in documents], [d.text for d in documents]):
         assert len(values) == len(set(values))
@@ -73,11 +81,11 @@ def test_splits_share_no_organisation_and_so_no_event() -> None:
         for seed in (0, 1):
             documents, queries = world(seed, split)
             text = " ".join([d.text for d in documents] + [q.text for q in queries])
-            for kind in KINDS:
-                for name in set(re.findall(rf"\b({'|'.join(NAMES)}) (?:{'|'.join(kind.suffixes)})\b", text)):
-                    assert seen.setdefault(f"{kind.category}/{name}", split) == split
-    counts = Counter(split_of(kind, name) for kind in KINDS for name in NAMES)
-    total = len(KINDS) * len(NAMES)
+            for category, event_type in EVENT_TYPES.items():
+                for name in set(organisations(event_type).findall(text)):
+                    assert seen.setdefault(f"{category}/{name}", split) == split
+    counts = Counter(split_of(event_type, name) for event_type in EVENT_TYPES.values() for name in invented_names())
+    total = len(EVENT_TYPES) * len(invented_names())
     assert all(abs(100 * counts[split] / total - share) < 4 for split, share in SPLIT_SHARES.items())
 
 
@@ -115,7 +123,7 @@ def test_relevant_articles_pass_the_filter_and_others_of_the_event_do_not_all() 
 
 def test_the_filter_is_what_the_question_names() -> None:
     """Its sources by one of their names, its days in one of many forms, and nothing else."""
-    names = {source.name: (source.name, *source.short) for source in SOURCES}
+    spellings = {source.name: (source.name, *source.short_names) for source in SOURCES}
     documents, queries = world()
     vocabulary = FieldVocabulary.from_documents(documents)
     forms = set()
@@ -126,12 +134,12 @@ def test_the_filter_is_what_the_question_names() -> None:
             by_field.setdefault(part.field, []).append(part)
         (sources,) = by_field["source"]
         for value in sources.values:
-            short = [name.removeprefix("The ") for name in names[str(value)]]
+            short = [name.removeprefix("The ") for name in spellings[str(value)]]
             assert any(name in query.text for name in short), query.text
         left = query.text
-        for name in sorted((name for value in sources.values for name in names[str(value)]), key=len, reverse=True):
+        for name in sorted((name for value in sources.values for name in spellings[str(value)]), key=len, reverse=True):
             left = left.replace(name, "").replace(name.removeprefix("The "), "")
-        assert not any(name in left for some in names.values() for name in some), query.text
+        assert not any(name in left for variants in spellings.values() for name in variants), query.text
         days = {mention.day for mention in find_dates(query.text)}
         wanted = {value for part in by_field.get("published_at", []) for value in part.values}
         assert days == wanted, query.text
@@ -181,16 +189,15 @@ def test_an_inference_question_has_one_answer() -> None:
 
 def claimed_values(question: str, category: str) -> list[tuple[Claim, str]]:
     """The claims whose predicate the question holds, with their values."""
-    kind = next(kind for kind in KINDS if kind.category == category)
-    pairs = [(claim, value) for claim in kind.claims for value in claim.values]
-    return [(claim, value) for claim, value in pairs if re.search(rf"{claim.does.format(v=value)}\b", question)]
+    pairs = [(claim, value) for claim in EVENT_TYPES[category].claims for value in claim.values]
+    return [(claim, value) for claim, value in pairs if re.search(rf"{claim.predicate.format(v=value)}\b", question)]
 
 
 def sentence_with(claimed: tuple[Claim, str], text: str) -> bool:
     """Whether a text claims the value in one of the sentences that do."""
     claim, value = claimed
-    for says in claim.says:
-        pattern = re.sub(r"\{(org|person)\}", ".{3,40}?", says).replace("{v}", re.escape(value))
+    for sentence in claim.sentences:
+        pattern = re.sub(r"\{(org|person)\}", ".{3,40}?", sentence).replace("{v}", re.escape(value))
         if re.search(rf"(?:^|[.] ){pattern}(?=[,.])", text, re.IGNORECASE):
             return True
     return False
@@ -214,11 +221,12 @@ def test_the_same_seed_writes_the_same_and_another_seed_something_else() -> None
 
 def test_every_form_can_be_filled() -> None:
     texts = " ".join(d.text for split in SPLIT_SHARES for seed in (0, 1) for d in world(seed, split)[0])
-    for kind in KINDS:
-        for form in (*kind.leads, *kind.background, *(says for claim in kind.claims for says in claim.says)):
+    for event_type in EVENT_TYPES.values():
+        claim_sentences = (sentence for claim in event_type.claims for sentence in claim.sentences)
+        for form in (*event_type.leads, *event_type.background, *claim_sentences):
             longest = max(re.split(r"\{\w+\}", form), key=len)
             assert longest in texts or longest[:1].upper() + longest[1:] in texts, form
-    assert len(PLACES) == len(set(PLACES))
+    assert len(names().places) == len(set(names().places))
 
 
 def test_rules_read_nearly_all_filters_of_another_split() -> None:
@@ -248,11 +256,11 @@ def test_what_a_question_is_about_and_its_evidence_are_told() -> None:
     """Claims, organisation and names as the question has them; each piece of evidence where it says it stands."""
     for query in world()[1]:
         about, evidence = query.metadata["about"], query.metadata["evidence"]
-        kind = next(kind for kind in KINDS if kind.category == about["category"])
+        claims = EVENT_TYPES[about["category"]].claims
         assert about["organisation"] in query.text and about["claims"]
         assert all(name.removeprefix("The ") in query.text for name in about["names"])
         for claim, value in about["claims"]:
-            form = kind.claims[claim].about if value is None else kind.claims[claim].does
+            form = claims[claim].topic if value is None else claims[claim].predicate
             assert form.format(org=about["organisation"], v=value) in query.text
         assert [item["fact"] for item in evidence if item["fact"] not in query.metadata["facts"]] == []
         assert {item["document"] for item in evidence} == set(query.relevant)
@@ -260,4 +268,4 @@ def test_what_a_question_is_about_and_its_evidence_are_told() -> None:
             document = by_id()[item["document"]]
             assert item["fact"] in document.text and item["value"].lower() in item["fact"].lower()
             assert str(document.metadata["published_at"]).startswith(item["day"])
-            assert item["value"] in kind.claims[item["claim"]].values
+            assert item["value"] in claims[item["claim"]].values

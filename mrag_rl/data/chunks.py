@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mrag_rl.extras import require
+
+require("retrieve", "semantic_text_splitter", "tokenizers", "transformers", by=__name__)
+
 from semantic_text_splitter import TextSplitter
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase

@@ -1,5 +1,9 @@
 """Texts to vectors: one standard embedding and one embedding per attention head, from one forward pass."""
 
+from mrag_rl.extras import require
+
+require("encode", "torch", "tqdm", "transformers", by=__name__)
+
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.transformer import TransformerEncoder
 

@@ -1,5 +1,9 @@
 """Generation: prompts, LLM backends, sampling and the generation cache."""
 
+from mrag_rl.extras import require
+
+require("encode", "huggingface_hub", "torch", "transformers", by=__name__)
+
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.fusion_prompts import answer_prompt, query_prompt
 from mrag_rl.generation.llm import LLM, Usage

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mrag_rl.choices import StateKind
+from mrag_rl.choices import StateName
 from mrag_rl.errors import InputError
 from mrag_rl.filters.vocabulary import FieldVocabulary
 from mrag_rl.io import StrPath, atomic_directory, recover_directory
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _RECORDS = "memories.sqlite"
 _PARTITIONING = "partitioning"
-_VECTORS: dict[StateKind, str] = {"single": "standard.npy", "per_head": "heads.npy", "peeking": "pair_heads.npy"}
+_VECTORS: dict[StateName, str] = {"single": "standard.npy", "per_head": "heads.npy", "peeking": "pair_heads.npy"}
 
 
 class MemoryDatabase:
@@ -55,7 +55,7 @@ class MemoryDatabase:
         self._targets, self._versions = store.current()
         self._last_step = store.last_step()
         self._order = PartitionOrder.of(store.membership(len(self._targets), len(self._names)))
-        self._loaded: dict[StateKind, np.ndarray] = {}
+        self._loaded: dict[StateName, np.ndarray] = {}
 
     @classmethod
     def create(
@@ -245,7 +245,7 @@ class MemoryDatabase:
     # -- searching -------------------------------------------------------------------------------------------------
 
     def states(
-        self, query: Embeddings, kind: StateKind = "per_head", *, allowed: Sequence[int] | np.ndarray | None = None
+        self, query: Embeddings, kind: StateName = "per_head", *, allowed: Sequence[int] | np.ndarray | None = None
     ) -> np.ndarray:
         """The best cosine similarity to the memories of each partition (M-RAG, Eq. 1, with the source alone).
 
@@ -415,7 +415,7 @@ class MemoryDatabase:
             if vectors is not None and "peeking" in self._loaded:
                 self._loaded["peeking"][:, self._order.positions[index]] = vectors[row]
 
-    def _keys(self, kind: StateKind) -> np.ndarray:
+    def _keys(self, kind: StateName) -> np.ndarray:
         """(H, N, d) unit vectors in partition order; (1, N, d) for the standard space."""
         if kind not in self._loaded:
             if kind == "peeking" and not self._has_pairs:
@@ -433,7 +433,7 @@ class MemoryDatabase:
             self._loaded[kind] = keys
         return self._loaded[kind]
 
-    def _read(self, kind: StateKind) -> np.ndarray:
+    def _read(self, kind: StateName) -> np.ndarray:
         """A vector file, mapped into memory: only what is used is read. Raises InputError where it is damaged."""
         path = self.folder / _VECTORS[kind]
         try:

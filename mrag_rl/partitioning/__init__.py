@@ -1,5 +1,9 @@
 """Which memories belong to which partition of the database (M-RAG, Section 3.1)."""
 
-from mrag_rl.partitioning.partitioning import METHODS, Method, Partitioning, fit_partitioning
+from mrag_rl.extras import require
 
-__all__ = ["METHODS", "Method", "Partitioning", "fit_partitioning"]
+require("retrieve", "faiss", "scipy", "sklearn", by=__name__)
+
+from mrag_rl.partitioning.partitioning import METHODS, Partitioning, fit_partitioning
+
+__all__ = ["METHODS", "Partitioning", "fit_partitioning"]

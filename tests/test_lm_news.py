@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from lm.training import Span, make_batch, train_tokenizer
 
 from lm.news import (
     PIECES,
@@ -19,9 +20,8 @@ from lm.news import (
     renamed,
     search_queries,
 )
-from lm.training import Span, make_batch, train_tokenizer
 from mrag_rl.data.records import Query
-from mrag_rl.data.synthetic.news import NO_ANSWER
+from mrag_rl.data.synthetic.news_questions import NO_ANSWER
 from mrag_rl.filters import parse_filter
 from mrag_rl.filters.llm import LLMExtractor
 from mrag_rl.filters.scoring import atoms

@@ -1,0 +1,184 @@
+"""The light install: what works with NumPy and safetensors alone, and what the rest says without its extra."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import NamedTuple
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+
+from mrag_rl.selector import SelectorInfo, StateNormalizer
+from mrag_rl.selector_export import export_selector
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "mrag_rl"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+MODULES = sorted({*PACKAGE.rglob("*.py"), *(PACKAGE / "envs").glob("*.py"), *(PACKAGE / "agents").glob("*.py")})
+NAMES = [".".join(("mrag_rl", *path.relative_to(PACKAGE).with_suffix("").parts)) for path in MODULES]
+
+
+def distribution(requirement: str) -> str:
+    """The normalised name of the distribution in a requirement such as "PyYAML>=6.0"."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[\[<>=!~; ]", requirement)[0]).lower()
+
+
+def installed_by(extra: str) -> set[str]:
+    """The distributions that an extra names, those of the extras it includes among them."""
+    names: set[str] = set()
+    for requirement in PROJECT["optional-dependencies"][extra]:
+        if included := re.match(r"mrag-rl\[(.+)\]", requirement):
+            names.update(*map(installed_by, included[1].split(",")))
+        else:
+            names.add(distribution(requirement))
+    return names
+
+
+BASE = {distribution(requirement) for requirement in PROJECT["dependencies"]}
+DISTRIBUTIONS = {module: {distribution(name) for name in names} for module, names in packages_distributions().items()}
+OPTIONAL = sorted(
+    module for module, names in DISTRIBUTIONS.items() if names & (installed_by("all") | {"jsonargparse"}) - BASE
+)
+
+
+class Requirement(NamedTuple):
+    """A call of `mrag_rl.extras.require`."""
+
+    extra: str
+    modules: tuple[str, ...]
+
+
+def requirements(path: Path) -> Iterator[Requirement]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "require":
+            extra, *modules = (ast.literal_eval(argument) for argument in node.args)
+            yield Requirement(extra, tuple(modules))
+
+
+def third_party(path: Path) -> set[str]:
+    """The top-level modules of other packages that a file imports, for its types alone left out."""
+
+    def visit(node: ast.AST) -> Iterator[str]:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            return
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child)
+
+    names = {name.split(".")[0] for name in visit(ast.parse(path.read_text(encoding="utf-8")))}
+    return names - sys.stdlib_module_names - {"mrag_rl"}
+
+
+def run_without_extras(code: str) -> str:
+    """What code prints in a fresh interpreter in which every package of every extra is missing."""
+    block = f"import sys; sys.modules.update(dict.fromkeys({OPTIONAL!r}))"
+    result = subprocess.run(
+        [sys.executable, "-c", f"{block}\n{code}"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return result.stdout
+
+
+@pytest.mark.parametrize("path", MODULES, ids=NAMES)
+def test_what_a_module_imports_its_room_has_asked_for(path: Path) -> None:
+    """A package that only an extra installs is imported behind a `require` of the module or of its room's face."""
+    doors = [folder / "__init__.py" for folder in path.parents if PACKAGE in folder.parents]
+    required = {module for file in (path, *doors) for entry in requirements(file) for module in entry.modules}
+    if path.name == "quantization.py":
+        required.add("bitsandbytes")  # one that is too old gets the same error, so that it has its own
+    assert {module for module in third_party(path) if not DISTRIBUTIONS[module] & BASE} <= required
+
+
+@pytest.mark.parametrize("path", MODULES, ids=NAMES)
+def test_an_extra_installs_what_is_required_of_it(path: Path) -> None:
+    for extra, modules in requirements(path):
+        for module in modules:
+            assert DISTRIBUTIONS[module] & installed_by(extra), f"{module} does not come with {extra}"
+
+
+def test_every_module_without_extras_loads_or_names_the_one_to_install() -> None:
+    modules = [name.removesuffix(".__init__") for name in NAMES]
+    output = run_without_extras(
+        "import importlib, json\n"
+        "from mrag_rl.extras import MissingExtra\n"
+        "errors = {}\n"
+        f"for name in {modules!r}:\n"
+        "    try:\n"
+        "        importlib.import_module(name)\n"
+        "    except MissingExtra as error:\n"
+        "        errors[name] = str(error)\n"
+        "print(json.dumps(errors))"
+    )
+    errors = json.loads(output)
+    loaded = {name for name in modules if name not in errors}
+    assert {"mrag_rl", "mrag_rl.selector", "mrag_rl.io", "mrag_rl.data.records", "mrag_rl.command_line"} <= loaded
+    for room, extra in (
+        ("encoders", "encode"),
+        ("generation", "encode"),
+        ("retrieval", "retrieve"),
+        ("memory", "retrieve"),
+        ("systems", "retrieve"),
+        ("metrics", "train"),
+        ("envs", "train"),
+        ("agents", "train"),
+    ):
+        message = errors[f"mrag_rl.{room}"]
+        assert re.fullmatch(rf"mrag_rl\.{room} needs [\w, ]+: pip install 'mrag-rl\[{extra}\]'", message)
+
+
+def test_a_selector_loads_and_chooses_without_extras(tmp_path: Path) -> None:
+    weights = {"w1": np.eye(2), "b1": np.zeros(2), "w2": np.eye(2), "b2": np.zeros(2)}
+    normalizer = StateNormalizer(np.zeros((2, 1), np.float32), np.ones((2, 1), np.float32))
+    info = SelectorInfo("single", ("a", "b"), "dialogue", "bleu1", "an encoder", "its fingerprint")
+    export_selector(tmp_path / "selector", weights=weights, normalizer=normalizer, info=info)
+    output = run_without_extras(
+        "from mrag_rl import Selector\n"
+        f"selector = Selector.load({str(tmp_path / 'selector')!r})\n"
+        "print(*selector.select([[[0.1], [0.9]], [[0.8], [0.2]]]))\n"
+        "try: selector.load_encoder()\n"
+        "except ImportError as error: print(error)"
+    )
+    assert output.splitlines() == [
+        "1 0",
+        "mrag_rl.encoders needs torch, tqdm, transformers: pip install 'mrag-rl[encode]'",
+    ]
+
+
+@pytest.mark.parametrize("arguments", [["train.py", "--config", "no.yaml"], ["evaluate.py", "systems", "--run", "no"]])
+def test_a_command_without_extras_says_so_in_one_line(arguments: list[str]) -> None:
+    code = f"import runpy\nsys.argv = {arguments!r}\nsys.stderr = sys.stdout\n"
+    code += "try: runpy.run_path(sys.argv[0], run_name='__main__')\nexcept SystemExit as end: print(end.code)"
+    line, status = run_without_extras(code).splitlines()
+    assert line.startswith("error: ") and " needs " in line
+    assert line.endswith("pip install 'mrag-rl[train]'")
+    assert status == "2"
+
+
+def test_the_wheel_has_the_training_code_once_and_nothing_of_the_checkout(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for folder in ("mrag_rl", "envs", "agents", "lm", "tests"):
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / folder, source / folder, symlinks=True, ignore=ignore)
+    for file in ("pyproject.toml", "README.md", "LICENSE", "NOTICE", "train.py", "evaluate.py"):
+        shutil.copy(ROOT / file, source)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*command, "--wheel-dir", str(tmp_path), str(source)], check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    assert {name for name in packed if not re.match(r"mrag_rl(-[\d.]+\.dist-info)?/", name)} == set()
+    assert {str(path.relative_to(ROOT)) for path in MODULES} == {name for name in packed if name.endswith(".py")}
+    assert "mrag_rl/data/llm/model.safetensors" in packed
