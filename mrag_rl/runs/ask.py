@@ -55,7 +55,7 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
         if condition is not None:
             mask &= readable > 0
         llm = load_llm(config.llm)
-        encoder = load_encoder(config)
+        encoder = load_encoder(config.encoder)
         check_encoder(database, encoder)
         with with_cache(llm, folder, config.llm) as cached:
             writer = Writer(cached, config.prompt_task, config.llm.max_new_tokens)

@@ -156,7 +156,7 @@ def run(settings: SystemsSettings) -> str:
     for name in names:
         if name not in known:
             raise InputError(f"unknown system {name!r}; this run has {', '.join(known)}")
-    if not Stages(folder, config).done("evaluate"):
+    if not Stages(folder, config_sha256(config)).done("evaluate"):
         raise InputError(
             f"{folder.root}: the run is not complete; resume it with: python train.py --resume {folder.root}"
         )
