@@ -1,107 +1,36 @@
-"""Policies to beat. Each has the interface of `mrag_rl.agents.dqn.DQNAgent`, so each can take either agent's place."""
+"""Policies to beat, and to stand in for an agent in an ablation."""
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
-from mrag_rl.agents.dqn import Arrays, generator_state, set_generator_state
+from mrag_rl.agents.agent import Agent, Arrays, Transitions, best_allowed
 
 
-class Agent(Protocol):
-    """What joint training asks of an agent; shapes as in `mrag_rl.agents.dqn.DQNAgent`."""
+class OnlyPartition(Agent):
+    """The one partition of an undivided database: the paper's ablation "w/o Agent-S"."""
 
-    def exploration(self, progress: float) -> float: ...
-    def act(self, states: np.ndarray, epsilon: float = 0.0, allowed: np.ndarray | None = None) -> np.ndarray: ...
-    def remember(
-        self,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        dones: np.ndarray,
-    ) -> None: ...
-    def learn(self, queries: int) -> float | None: ...
-    def state_dict(self) -> Arrays: ...
-    def load_state_dict(self, arrays: Arrays) -> None: ...
+    def act(self, observations: np.ndarray, epsilon: float = 0.0, allowed: np.ndarray | None = None) -> np.ndarray:
+        return np.zeros(len(observations), np.int64)
 
 
-class Heuristic:
-    """A policy with nothing to learn."""
-
-    def exploration(self, progress: float) -> float:
-        return 0.0
-
-    def remember(
-        self,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        dones: np.ndarray,
-    ) -> None:
-        return None
-
-    def learn(self, queries: int) -> float | None:
-        return None
-
-    def state_dict(self) -> Arrays:
-        return {}
-
-    def load_state_dict(self, arrays: Arrays) -> None:
-        return None
-
-
-class RandomPartition(Heuristic):
-    """Uniformly random actions from a seeded generator (the paper's "random partition")."""
-
-    def __init__(self, actions: int, seed: int) -> None:
-        self.actions = actions
-        self._generator = np.random.default_rng(seed)
-
-    def act(self, states: np.ndarray, epsilon: float = 0.0, allowed: np.ndarray | None = None) -> np.ndarray:
-        draws = self._generator.random((len(states), self.actions))
-        return (draws if allowed is None else np.where(allowed, draws, -1.0)).argmax(axis=1)
-
-    def state_dict(self) -> Arrays:
-        return {"rng": generator_state(self._generator)}
-
-    def load_state_dict(self, arrays: Arrays) -> None:
-        set_generator_state(self._generator, arrays["rng"])
-
-
-class NearestPartition(Heuristic):
-    """The partition most similar to the query, the mean over heads deciding.
-
-    It reads raw similarities: give the environment no normalizer.
-    """
-
-    def __init__(self, partitions: int) -> None:
-        self.partitions = partitions
-
-    def act(self, states: np.ndarray, epsilon: float = 0.0, allowed: np.ndarray | None = None) -> np.ndarray:
-        similarity = states.reshape(len(states), self.partitions, -1).mean(axis=2)
-        return (similarity if allowed is None else np.where(allowed, similarity, -np.inf)).argmax(axis=1)
-
-
-class GreedyCandidate(Heuristic):
+class GreedyCandidate(Agent):
     """The candidate most similar to the hypothesis: the paper's ablation "w/o Agent-R (greedy)", by Equation 3."""
 
-    def act(self, states: np.ndarray, epsilon: float = 0.0, allowed: np.ndarray | None = None) -> np.ndarray:
-        return (states if allowed is None else np.where(allowed, states, -np.inf)).argmax(axis=1)
+    def act(self, observations: np.ndarray, epsilon: float = 0.0, allowed: np.ndarray | None = None) -> np.ndarray:
+        return best_allowed(observations, allowed)
 
 
-class LinUCB:
+class LinUCB(Agent):
     """Disjoint LinUCB (Li et al., 2010, arXiv:1003.0146, Algorithm 1): a ridge regression and a bonus for each action.
 
     Args:
         observation_dim: length of one flat observation; a constant 1 is appended.
         actions: number of actions.
-        alpha: width of the bonus, in standard deviations. `act(..., epsilon=0)` is greedy: no bonus.
+        alpha: width of the bonus, in standard deviations. `epsilon` scales it: `act(..., epsilon=0)` adds none.
         ridge: regularisation of each action's regression.
 
-    The bonus is explored with: `exploration` returns 1.0 (all the bonus) throughout.
+    It explores by the full bonus throughout: `exploration` returns 1.0.
     """
 
     def __init__(self, observation_dim: int, actions: int, alpha: float = 0.5, ridge: float = 1.0) -> None:
@@ -112,34 +41,27 @@ class LinUCB:
     def exploration(self, progress: float) -> float:
         return 1.0
 
-    def q_values(self, states: np.ndarray) -> np.ndarray:
+    def q_values(self, observations: np.ndarray) -> np.ndarray:
         """Expected rewards (B, actions)."""
-        return _with_constant(states) @ np.linalg.solve(self._precision, self._response[..., None])[..., 0].T
+        weights = np.linalg.solve(self._precision, self._response[..., None])[..., 0]
+        values: np.ndarray = _with_constant(observations) @ weights.T
+        return values
 
-    def act(self, states: np.ndarray, epsilon: float = 0.0, allowed: np.ndarray | None = None) -> np.ndarray:
-        values = self.q_values(states)
+    def act(self, observations: np.ndarray, epsilon: float = 0.0, allowed: np.ndarray | None = None) -> np.ndarray:
+        values = self.q_values(observations)
         if epsilon > 0.0:
-            x = _with_constant(states)
+            x = _with_constant(observations)
             variance = np.einsum("bi,aij,bj->ba", x, np.linalg.inv(self._precision), x)
             values = values + epsilon * self.alpha * np.sqrt(variance)
-        return (values if allowed is None else np.where(allowed, values, -np.inf)).argmax(axis=1)
+        return best_allowed(values, allowed)
 
-    def remember(
-        self,
-        states: np.ndarray,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        next_states: np.ndarray,
-        dones: np.ndarray,
-    ) -> None:
-        x = _with_constant(states)
-        for action in np.unique(actions):
-            rows = x[actions == action]
+    def remember(self, transitions: Transitions) -> None:
+        x = _with_constant(transitions.observations)
+        for action in np.unique(transitions.actions):
+            taken = transitions.actions == action
+            rows = x[taken]
             self._precision[action] += rows.T @ rows
-            self._response[action] += rows.T @ rewards[actions == action]
-
-    def learn(self, queries: int) -> float | None:
-        return None
+            self._response[action] += rows.T @ transitions.rewards[taken]
 
     def state_dict(self) -> Arrays:
         return {"precision": self._precision.copy(), "response": self._response.copy()}
@@ -148,5 +70,5 @@ class LinUCB:
         self._precision, self._response = arrays["precision"].copy(), arrays["response"].copy()
 
 
-def _with_constant(states: np.ndarray) -> np.ndarray:
-    return np.concatenate([states, np.ones((len(states), 1))], axis=1).astype(np.float64)
+def _with_constant(observations: np.ndarray) -> np.ndarray:
+    return np.concatenate([observations, np.ones((len(observations), 1))], axis=1).astype(np.float64)

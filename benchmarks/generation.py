@@ -2,26 +2,29 @@
 
     python -m benchmarks.generation [--model FOLDER] [--prompts 64] [--temperature 1.0] [--dtype float32] [--threads 2]
 
-The bundled world's summarization prompts, one memory each (or none: with --samples 9, the call that draws Agent-R's
-candidates). All three ways get the same model, the same random numbers and the same token budget a batch; `generate`
-samples in a LogitsProcessor. Seconds are processor time, which other programs on the machine disturb less than
-wall-clock time.
+The prompts are the bundled newsroom's summarization prompts with one memory each, or none: with `--samples 9
+--demonstrations 0` they are the call that draws Agent-R's candidates. All three ways get the same model, the same
+random numbers and the same token budget per batch; `generate` samples in a LogitsProcessor. Seconds are processor time,
+which other programs on the machine disturb less than wall-clock time.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from transformers import LogitsProcessor, LogitsProcessorList
 
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.generation import Prompt, render
 from mrag_rl.generation.sampling import row_key, sample_tokens
 from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.models.bundled import NEWSROOM_LLM
 
 
 class OurSampling(LogitsProcessor):
@@ -41,8 +44,9 @@ class OurSampling(LogitsProcessor):
 def library_generate(
     llm: TransformersLLM, prompts: list[Prompt], samples: int, temperature: float, max_new_tokens: int
 ) -> list[list[str]]:
-    """What `llm.generate` returns, by `model.generate` on sorted, left-padded batches of the same token budget."""
-    tokenizer, model = llm.tokenizer, llm.model
+    """The texts of `llm.generate`, by `model.generate` on sorted, left-padded batches of the same token budget."""
+    tokenizer = llm.tokenizer
+    model: Any = llm.model  # The type of all models has no `generate`, which decoder-only ones have
     tokenizer.padding_side = "left"
     stops = [i for i in range(len(tokenizer)) if "\n" in tokenizer.decode([i])] + [tokenizer.eos_token_id]
     texts = [render(prompt) for prompt in prompts for _ in range(samples)]
@@ -70,7 +74,7 @@ def library_generate(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default=str(Path(__file__).parents[1] / "mrag_rl/data/llm"))
+    parser.add_argument("--model", default=str(NEWSROOM_LLM))
     parser.add_argument("--prompts", type=int, default=64)
     parser.add_argument("--samples", type=int, default=1)
     parser.add_argument("--demonstrations", type=int, choices=(0, 1), default=1)
@@ -79,24 +83,26 @@ def main() -> None:
     parser.add_argument("--batch-tokens", type=int, default=16384)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=2, help="each way runs so often, in turn; the fastest counts")
+    parser.add_argument("--repeats", type=int, default=2, help="runs of each way, in turn; the fastest counts")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
 
-    pairs = make_world("summarization", seed=0, database=args.prompts, train=args.prompts, dev=1, test=1)
+    pairs = make_newsroom("summarization", seed=0, database=args.prompts, train=args.prompts, dev=1, test=1)
     prompts = [
         Prompt("summarization", pair.source, ((memory.source, memory.target),)[: args.demonstrations])
         for pair, memory in zip(pairs.train, pairs.database, strict=True)
     ]
     llm = TransformersLLM.load(args.model, dtype=args.dtype, batch_tokens=args.batch_tokens)
-    arguments = {"samples": args.samples, "temperature": args.temperature, "max_new_tokens": args.max_new_tokens}
+    generate = partial(
+        llm.generate, samples=args.samples, temperature=args.temperature, max_new_tokens=args.max_new_tokens
+    )
     few = prompts[: max(1, len(prompts) // 8)]
-    ways = {
-        "ours": lambda: llm.generate(prompts, **arguments),
-        "model.generate": lambda: library_generate(llm, prompts, **arguments),
-        "one at a time": lambda: [llm.generate([prompt], **arguments)[0] for prompt in few],
+    ways: dict[str, Callable[[], list[list[str]]]] = {
+        "ours": lambda: generate(prompts),
+        "model.generate": lambda: library_generate(llm, prompts, args.samples, args.temperature, args.max_new_tokens),
+        "one at a time": lambda: [generate([prompt])[0] for prompt in few],
     }
-    llm.generate(few, **arguments)
+    generate(few)
     seconds = dict.fromkeys(ways, float("inf"))
     texts: dict[str, list[list[str]]] = {}
     tokens = 0

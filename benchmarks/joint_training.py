@@ -17,19 +17,20 @@ from statistics import median
 
 from mrag_rl.agents.dqn import DQNAgent
 from mrag_rl.agents.joint import JointTraining, train_jointly
-from mrag_rl.config import BUNDLED_LLM, AgentConfig
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.config import AgentConfig
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.envs.stopwatch import PARTS
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
+from mrag_rl.models.bundled import NEWSROOM_LLM
 from mrag_rl.partitioning import fit_partitioning
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--llm", type=Path, default=BUNDLED_LLM)
+    parser.add_argument("--llm", type=Path, default=NEWSROOM_LLM)
     parser.add_argument("--slots", type=int, default=64)
     parser.add_argument("--batches", type=int, default=2, help="batches of `slots` queries a repeat")
     parser.add_argument("--singles", type=int, default=16, help="queries one at a time a repeat")
@@ -40,7 +41,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     queries = arguments.slots * arguments.batches
-    splits = make_world("summarization", seed=0, database=arguments.memories, train=queries, dev=4, test=1)
+    splits = make_newsroom("summarization", seed=0, database=arguments.memories, train=queries, dev=4, test=1)
     candidate_encoder = TransformerEncoder.load(dtype="bfloat16") if arguments.bfloat16 else None
     llm = TransformersLLM.load(
         arguments.llm, dtype="bfloat16" if arguments.bfloat16 else "float32", batch_tokens=arguments.batch_tokens

@@ -19,9 +19,10 @@ from pathlib import Path
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
-from mrag_rl.partitioning import Method, fit_partitioning
+from mrag_rl.choices import PartitioningMethod
+from mrag_rl.partitioning import fit_partitioning
 
-METHODS: tuple[Method, ...] = ("lsh", "kmeans", "hnsw_spectral", "category")
+METHODS: tuple[PartitioningMethod, ...] = ("lsh", "kmeans", "hnsw_spectral", "category")
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def planted_clusters(
     return vectors, truth
 
 
-def measure(method: Method, count: int, clusters: int, dimension: int, noise: float, seed: int) -> Row:
+def measure(method: PartitioningMethod, count: int, clusters: int, dimension: int, noise: float, seed: int) -> Row:
     """Fit one method once."""
     vectors, truth = planted_clusters(count, clusters, dimension, noise, seed)
     labels = [(str(cluster),) for cluster in truth]

@@ -22,14 +22,13 @@ from scipy.special import softmax
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from mrag_rl.data.multi_aspect import load_documents, load_queries
-from mrag_rl.data.synthetic.articles import make_articles
+from mrag_rl.data.synthetic import make_articles
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
-from mrag_rl.retrieval import strategies
+from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts, strategies
 from mrag_rl.retrieval.importance import importance_scores, sampled_importance_scores
 from mrag_rl.retrieval.sentences import split_all
-from mrag_rl.retrieval.strategies import EncodedQueries, MultiAspectRetriever, Parts
 from mrag_rl.retrieval.voting import top
 
 FETCH = 32

@@ -22,12 +22,12 @@ from mrag_rl.agents.dqn import DQNAgent
 from mrag_rl.agents.heuristics import Agent, LinUCB, NearestPartition, RandomPartition
 from mrag_rl.data.records import load_pairs
 from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.runs.evaluate import target_metric
 from mrag_rl.runs.folder import RunFolder, load_llm, with_cache
 from mrag_rl.selector import StateNormalizer
-from mrag_rl.systems.base import Writer
 
 
 def walk(agent: Agent, states: np.ndarray, rewards: np.ndarray, *, rounds: int, slots: int, seed: int) -> None:
@@ -64,13 +64,14 @@ def main() -> None:
         MemoryDatabase.open(folder.database) as database,
         with_cache(load_llm(config.llm), folder, config.llm) as llm,
     ):
-        writer = Writer(llm, config.prompt_task, config.llm.max_new_tokens, originals=True)
+        writer = Writer(llm, config.prompt_task, config.llm.max_new_tokens)
         partitions = database.partitions
         for part, queries in pairs.items():
             texts, references = [pair.source for pair in queries], [pair.target for pair in queries]
 
             def answers(chosen: np.ndarray | None, part: str = part, texts: list[str] = texts) -> list[str]:
-                return writer.write(texts, database, database.retrieve(embeddings[part], chosen).indices[:, 0])
+                memories = database.retrieve(embeddings[part], chosen).indices[:, 0]
+                return writer.answer(texts, database.demonstrations(memories, originals=True))
 
             columns = [metric.scores(answers(np.full(len(texts), m)), references) for m in range(partitions)]
             scores[part] = np.stack(columns, axis=1)

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium
 import numpy as np
-from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
 
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.transformer import TransformerEncoder
+from mrag_rl.envs.batched import BatchedEnv, Infos, SingleEnv
 from mrag_rl.envs.stopwatch import Stopwatch
 from mrag_rl.errors import InputError
-from mrag_rl.generation.llm import LLM
-from mrag_rl.generation.prompts import Prompt
+from mrag_rl.generation.writer import Writer
 from mrag_rl.memory.database import MemoryDatabase
 from mrag_rl.metrics.text import Metric
 
 # An affine map of the cosines, which lie in about 0.2..1 for texts on one subject, to the few units around zero
 # where 25 freshly initialised tanh units respond. Fixed, so that the state is still Equation 3's and needs no fitting.
 CENTER, SCALE = 0.5, 4.0
+
+EmbedPairs = Callable[[Sequence[str], Sequence[str]], Embeddings]
+"""N sources and N targets to their N pair embeddings, see `mrag_rl.envs.states.embed_pairs`."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class RefinementEpisode:
     score: float
 
 
-class MemoryRefinementVectorEnv(VectorEnv):
-    """Agent-R's environment for `slots` queries at once.
+class MemoryRefinementVectorEnv(BatchedEnv):
+    """Agent-R's environment for `num_envs` queries at once.
 
     ## Description
     A query x was answered with a memory (x~, y~) as demonstration, giving the hypothesis h. The language model writes a
-    pool of K new targets for x~ on its own, without a demonstration; the agent picks one; the query is answered again
-    with it. Where the answer improves, the candidate replaces the memory's target in the database, for good, and the
-    better answer becomes h (M-RAG, Section 3.3; Algorithm 1, lines 10-18).
+    pool of K new targets for x~, without a demonstration; the agent picks one; the query is answered again with it.
+    Where the answer improves, the candidate replaces the memory's target in the database, for good, and the better
+    answer becomes h (M-RAG, Section 3.3; Algorithm 1, lines 10-19).
 
     ## Action Space
     `Discrete(K)`: the candidate to try (Equation 4).
@@ -59,8 +59,8 @@ class MemoryRefinementVectorEnv(VectorEnv):
     ## Observation Space
     `Box(-6, 2, (K,), float32)`: Equation 3 under a fixed affine map, `4 (cos(h, candidate) - 0.5)`.
 
-    | Num | Observation                                         | Min | Max |
-    |-----|-----------------------------------------------------|-----|-----|
+    | Num | Observation                                          | Min | Max |
+    |-----|------------------------------------------------------|-----|-----|
     | k   | similarity of h and candidate k (standard embedding) | -6  | 2   |
 
     After the last step no pool is drawn: the terminal observation holds the last pool's similarities to the final h.
@@ -70,50 +70,54 @@ class MemoryRefinementVectorEnv(VectorEnv):
     rewards sum to `score(h_N) - score(h_1)` (Equation 6).
 
     ## Starting State
-    `reset(options={"episodes": [RefinementEpisode, ...]})`, at most `slots` of them, starts from these; a batch may be
-    smaller than `slots`, and then all arrays have its length. Without options, queries are drawn from `pairs` in a
-    seeded shuffle and answered with the nearest memory of the whole database. `reset(seed=...)` starts the world anew:
-    it seeds the shuffle and the pools and rolls the database back to what it held below `write_step`.
+    `reset(options={"episodes": [RefinementEpisode, ...]})` starts these episodes, at most `num_envs` of them; a batch
+    may be smaller than `num_envs`, and then all arrays have its length. Without options, queries are drawn from `pairs`
+    in a seeded shuffle and answered with the nearest memory of the whole database.
+
+    `reset(seed=...)` starts from the beginning: it seeds the shuffle and the pools, and gives every memory that this
+    environment refined the target it had before, as a new version. It deletes no version, and leaves alone a memory
+    that something else has refined since.
 
     The candidates depend on x~ alone, so all `steps` pools of an episode are drawn at reset, in one batched call. They
-    are a function of (seed, memory, how many episodes the memory has had): every episode sees new ones, and resuming or
-    regrouping the queries changes none.
+    are a function of (seed, memory, number of episodes the memory has had): every episode has new ones, and neither
+    resuming nor regrouping the queries changes any.
 
     ## Episode End
     Terminates after `steps` steps, in all slots together; never truncates. Equation 6's objective is the gain within
-    these steps, so nothing beyond them is bootstrapped. There is no automatic reset.
+    these steps, so nothing beyond them is bootstrapped. There is no automatic reset: `step` without a running episode
+    raises `gymnasium.error.ResetNeeded`.
 
     Writes of one batched step happen in slot order: where two slots hold the same memory, the later slot's candidate
-    stands, and both are in its history. An empty candidate never replaces a target. With `replace=False` nothing is
-    written: what would have been is told in the infos, and whoever runs the episodes decides.
+    becomes current, and both are in the memory's history. An empty candidate never replaces a target. With
+    `replace=False` nothing is written: the infos report which candidates would have been, and whoever runs the
+    episodes decides.
 
     ## Arguments
-    - `database`, `encoder`, `llm`, `metric`, `task`: the rooms it plays in; `encoder` embeds h and the candidates.
-    - `slots`: most queries at once. `candidates`: K. `steps`: J. `temperature`: of the pool's sampling.
-    - `seed`: of the pools and the default shuffle.
-    - `pairs`, `query_embeddings`: where the default reset finds queries.
-    - `pair_encoder`: embeds refined memories for the "peeking" state; `encoder` where None.
+    - `database`: the memories to refine. `writer`: the frozen language model with its task. `metric`: scores answers.
+    - `encoder`: embeds hypotheses and candidates.
+    - `num_envs`: most queries at once. `candidates`: K. `steps`: J. `temperature`: for sampling the pools.
     - `replace`: whether an improvement replaces the memory's target at once (Algorithm 1, line 16).
-    - `max_new_tokens`: longest text the language model writes. `stopwatch`: accounts for the seconds.
+    - `seed`: of the pools and the shuffle.
+    - `pairs`, `query_embeddings`: queries for a reset without options, and the embeddings of their sources.
+    - `embed_pairs`: makes the pair embeddings of refined memories; needed where the database keeps such vectors
+      (`MemoryDatabase.has_pairs`) and `replace` is on.
+    - `stopwatch`: accounts for the seconds.
 
-    The attribute `write_step` is the step number under which refinements are stored (`MemoryDatabase.refine`); it
-    starts at the step after the database's last.
+    The attribute `write_step` is the step number under which refinements are stored (`MemoryDatabase.refine`), or the
+    database's last step where that is later; it starts at the step after the database's last.
 
     ## Version History
     - v0: first version.
     """
 
-    metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
-
     def __init__(
         self,
         database: MemoryDatabase,
         encoder: TransformerEncoder,
-        llm: LLM,
+        writer: Writer,
         metric: Metric,
-        task: str,
         *,
-        slots: int = 1,
+        num_envs: int = 1,
         candidates: int = 3,
         steps: int = 3,
         temperature: float = 1.0,
@@ -121,47 +125,43 @@ class MemoryRefinementVectorEnv(VectorEnv):
         seed: int = 0,
         pairs: Sequence[TextPair] = (),
         query_embeddings: Embeddings | None = None,
-        pair_encoder: TransformerEncoder | None = None,
-        max_new_tokens: int = 64,
+        embed_pairs: EmbedPairs | None = None,
         stopwatch: Stopwatch | None = None,
     ) -> None:
-        for name, value in (("slots", slots), ("candidates", candidates), ("steps", steps)):
-            if value < 1:
-                raise InputError(f"refinement {name} is {value}: give 1 or more")
-        self.database, self.encoder, self.llm, self.metric, self.task = database, encoder, llm, metric, task
+        low, high = SCALE * (-1 - CENTER), SCALE * (1 - CENTER)
+        super().__init__(
+            num_envs, low=low, high=high, width=candidates, actions=candidates, seed=seed,
+            candidates=candidates, steps=steps,
+        )  # fmt: skip
+        if replace and database.has_pairs and embed_pairs is None:
+            raise InputError(
+                f"{database.folder}: keeps vectors of source and target; give embed_pairs to make a refined memory's"
+            )
+        self.database, self.encoder, self.writer, self.metric = database, encoder, writer, metric
         self.candidates, self.steps, self.temperature, self.seed = candidates, steps, temperature, seed
-        self.replace = replace
+        self.replace, self.embed_pairs = replace, embed_pairs
         self.pairs, self.query_embeddings = pairs, query_embeddings
-        self.pair_encoder = pair_encoder or encoder
-        self.max_new_tokens = max_new_tokens
         self.stopwatch = stopwatch or Stopwatch()
         self.write_step = database.last_step + 1
         self.draws = np.zeros(len(database), np.int64)
-        self.num_envs = slots
-        low, high = SCALE * (-1 - CENTER), SCALE * (1 - CENTER)
-        self.single_observation_space = spaces.Box(low, high, (candidates,), np.float32)
-        self.single_action_space = spaces.Discrete(candidates)
-        self.observation_space = batch_space(self.single_observation_space, slots)
-        self.action_space = batch_space(self.single_action_space, slots)
-        self._order = np.empty(0, np.int64)
-        super().reset(seed=seed)
+        # Memory to its versions before and after this environment's latest refinements of it.
+        self._own_versions: dict[int, tuple[int, int]] = {}
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, Infos]:
         """Start episodes: observations (B, K) and infos {"scores"}."""
-        super().reset(seed=seed)
+        self._reseed(seed)
         if seed is not None:
-            self.seed, self._order = seed, np.empty(0, np.int64)
+            self.seed = seed
             self.draws[:] = 0
-            self.database.rollback(self.write_step - 1)
+            self._undo_refinements()
         episodes = (options or {}).get("episodes") or self._default_episodes()
-        self._episodes: list[RefinementEpisode] = list(episodes)
+        self._begin(self.steps)
+        self._pool = 0
+        self._queries = [episode.query for episode in episodes]
         self._memories = np.array([episode.memory for episode in episodes], np.int64)
         self._scores = np.array([episode.score for episode in episodes], np.float64)
         self._hypotheses = [episode.hypothesis for episode in episodes]
         self._sources = [memory.source for memory in self.database.records(self._memories)]
-        self._taken = 0
         self._pools = self._draw_pools()
         with self.stopwatch("encode"):
             texts = self._hypotheses + [text for pool in self._pools for text in pool]
@@ -171,44 +171,43 @@ class MemoryRefinementVectorEnv(VectorEnv):
         self._pool_vectors = vectors[count:].reshape(count, self.steps, self.candidates, -1)
         return self._observe(), {"scores": self._scores.copy()}
 
-    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Try candidates `actions` (B,).
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Infos]:
+        """Try candidates `actions` (B,). Raises ResetNeeded where no episode is running.
 
         Infos hold, for each slot, "scores" (of the best hypothesis so far), "hypotheses", "memories" (indices),
         "candidates" (the texts just tried), "trials" (the scores of the answers they gave) and "accepted".
         """
-        count, offset = len(self._episodes), self._taken * self.candidates
-        chosen = [pool[offset + int(action)] for pool, action in zip(self._pools, actions, strict=True)]
-        prompts = [
-            Prompt(self.task, episode.query.source, ((source, target),))
-            for episode, source, target in zip(self._episodes, self._sources, chosen, strict=True)
-        ]
+        done = self._count_step()
+        offset = self._pool * self.candidates
+        candidates = [pool[offset + int(action)] for pool, action in zip(self._pools, actions, strict=True)]
         with self.stopwatch("generate"):
-            trials = [texts[0] for texts in self.llm.generate(prompts, max_new_tokens=self.max_new_tokens)]
+            demonstrations = list(zip(self._sources, candidates, strict=True))
+            trials = self.writer.answer([query.source for query in self._queries], demonstrations)
         with self.stopwatch("score"):
-            trial_scores = self.metric.scores(trials, [episode.query.target for episode in self._episodes])
-        accepted = (trial_scores > self._scores) & np.array([bool(text) for text in chosen])
+            trial_scores = self.metric.scores(trials, [query.target for query in self._queries])
+        accepted = (trial_scores > self._scores) & np.array([bool(text) for text in candidates])
         rewards = np.where(accepted, trial_scores - self._scores, 0.0)
         self._scores = np.where(accepted, trial_scores, self._scores)
         rows = np.flatnonzero(accepted)
         if len(rows):
             self._improve(rows, [trials[row] for row in rows])
             if self.replace:
-                self._store(rows, [chosen[row] for row in rows])
-        self._taken += 1
-        done = self._taken == self.steps
+                self._store(rows, [candidates[row] for row in rows])
+        if not done:
+            self._pool += 1
         infos = {
             "scores": self._scores.copy(),
             "hypotheses": np.array(self._hypotheses, object),
             "memories": self._memories.copy(),
-            "candidates": np.array(chosen, object),
+            "candidates": np.array(candidates, object),
             "accepted": accepted,
             "trials": trial_scores.copy(),
         }
+        count = len(self._queries)
         return self._observe(), rewards, np.full(count, done), np.zeros(count, bool), infos
 
     def state_dict(self) -> dict[str, np.ndarray]:
-        """What the pools still to come depend on: how many episodes each memory has had, (N,) int64."""
+        """What later pools depend on: the number of episodes each memory has had, {"draws": (N,) int64}."""
         return {"draws": self.draws.copy()}
 
     def load_state_dict(self, arrays: dict[str, np.ndarray]) -> None:
@@ -218,18 +217,12 @@ class MemoryRefinementVectorEnv(VectorEnv):
     def _draw_pools(self) -> list[list[str]]:
         """All pools of the episodes just started: B lists of steps * K texts."""
         seeds = []
-        for memory in self._memories:
-            sequence = np.random.SeedSequence([self.seed, int(memory), int(self.draws[memory])])
-            seeds.append(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+        for memory in self._memories.tolist():
+            seeds.append(pool_seed(self.seed, memory, int(self.draws[memory])))
             self.draws[memory] += 1
         with self.stopwatch("pool"):
-            return self.llm.generate(
-                [Prompt(self.task, source) for source in self._sources],
-                samples=self.steps * self.candidates,
-                temperature=self.temperature,
-                seeds=seeds,
-                max_new_tokens=self.max_new_tokens,
-            )
+            count = self.steps * self.candidates
+            return self.writer.candidates(self._sources, count, temperature=self.temperature, seeds=seeds)
 
     def _improve(self, rows: np.ndarray, hypotheses: list[str]) -> None:
         """Take better hypotheses in the slots `rows`."""
@@ -240,85 +233,61 @@ class MemoryRefinementVectorEnv(VectorEnv):
 
     def _store(self, rows: np.ndarray, targets: list[str]) -> None:
         """Replace the targets of the memories in the slots `rows`."""
-        sources = [self._sources[row] for row in rows]
-        with self.stopwatch("encode"):
-            pair_embeddings = embed_pairs(self.pair_encoder, sources, targets) if self.database.has_pairs else None
+        memories, pair_embeddings = self._memories[rows], None
+        if self.database.has_pairs and self.embed_pairs is not None:
+            with self.stopwatch("encode"):
+                pair_embeddings = self.embed_pairs([self._sources[row] for row in rows], targets)
         with self.stopwatch("store"):
-            self.database.refine(self._memories[rows], targets, step=self.write_step, pair_embeddings=pair_embeddings)
+            before = self._versions(memories)
+            self.database.refine(memories, targets, step=self._step_to_write(), pair_embeddings=pair_embeddings)
+            for memory, version in self._versions(memories).items():
+                first, last = self._own_versions.get(memory, (-1, -1))
+                self._own_versions[memory] = (first if last == before[memory] else before[memory], version)
+
+    def _undo_refinements(self) -> None:
+        """Give refined memories the targets they had before, but for those that something else has refined since."""
+        current = self._versions(np.array(list(self._own_versions), np.int64))
+        earlier: dict[int, list[int]] = defaultdict(list)
+        for memory, (before, own) in self._own_versions.items():
+            if current[memory] == own:
+                earlier[before].append(memory)
+        for version, memories in sorted(earlier.items()):
+            self.database.revert(memories, version, step=self._step_to_write(), note="environment reset")
+        self._own_versions.clear()
+
+    def _step_to_write(self) -> int:
+        return max(self.write_step, self.database.last_step)
+
+    def _versions(self, memories: np.ndarray) -> dict[int, int]:
+        return {record.index: record.version for record in self.database.records(np.unique(memories))}
 
     def _observe(self) -> np.ndarray:
-        pool = self._pool_vectors[:, min(self._taken, self.steps - 1)]
-        cosines = np.einsum("bkd,bd->bk", pool, self._hypothesis_vectors)
+        pool = self._pool_vectors[:, self._pool]
+        cosines: np.ndarray = np.einsum("bkd,bd->bk", pool, self._hypothesis_vectors)
         return (SCALE * (np.clip(cosines, -1.0, 1.0) - CENTER)).astype(np.float32)
 
     def _default_episodes(self) -> list[RefinementEpisode]:
         if not self.pairs or self.query_embeddings is None:
             raise InputError("reset() needs options={'episodes': [...]}, or pairs and query_embeddings to draw from")
-        if len(self._order) < self.num_envs:
-            rounds = -(-self.num_envs // len(self.pairs))
-            fresh = [self.np_random.permutation(len(self.pairs)) for _ in range(rounds)]
-            self._order = np.concatenate([self._order, *fresh])
-        rows, self._order = self._order[: self.num_envs], self._order[self.num_envs :]
-        hits = self.database.retrieve(self.query_embeddings[rows], None, k=1)
-        queries, memories = [self.pairs[row] for row in rows], hits.indices[:, 0]
-        prompts = [
-            Prompt(self.task, query.source, ((memory.source, memory.target),))
-            for query, memory in zip(queries, self.database.records(memories), strict=True)
-        ]
-        hypotheses = [texts[0] for texts in self.llm.generate(prompts, max_new_tokens=self.max_new_tokens)]
+        rows = self._next_queries(len(self.pairs))
+        queries = [self.pairs[row] for row in rows]
+        memories = self.database.retrieve(self.query_embeddings[rows], None, k=1).indices[:, 0]
+        hypotheses = self.writer.answer([query.source for query in queries], self.database.demonstrations(memories))
         scores = self.metric.scores(hypotheses, [query.target for query in queries])
-        return [
-            RefinementEpisode(query, int(memory), hypothesis, float(score))
-            for query, memory, hypothesis, score in zip(queries, memories, hypotheses, scores, strict=True)
-        ]
+        columns = zip(queries, memories.tolist(), hypotheses, scores.tolist(), strict=True)
+        return [RefinementEpisode(*column) for column in columns]
 
 
-class MemoryRefinementEnv(gymnasium.Env):
-    """The form of `MemoryRefinementVectorEnv` for one query at a time; that class's manual holds for it.
+class MemoryRefinementEnv(SingleEnv):
+    """Agent-R's environment for one query at a time: `MemoryRefinementVectorEnv`, whose manual holds for it.
 
-    Arguments are the same, less `slots`. Observations (K,), rewards float, infos without the slot axis.
+    Arguments are the same, less `num_envs`. Observations (K,), rewards float, infos without the slots' axis.
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
-
-    def __init__(self, *args: Any, render_mode: str | None = None, **kwargs: Any) -> None:
-        self.batched = MemoryRefinementVectorEnv(*args, slots=1, **kwargs)
-        self.observation_space = self.batched.single_observation_space
-        self.action_space = self.batched.single_action_space
-        self.render_mode = render_mode
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start one episode; `options={"episodes": [episode]}` chooses it."""
-        super().reset(seed=seed)
-        observations, infos = self.batched.reset(seed=seed, options=options)
-        return observations[0], {name: value[0] for name, value in infos.items()}
-
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Try one candidate."""
-        return first_slot(self.batched.step(np.array([action])))
+    batched_form = MemoryRefinementVectorEnv
 
 
-def first_slot(
-    result: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]],
-) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-    """What one slot sees of a batched step."""
-    observations, rewards, terminated, truncated, infos = result
-    info = {name: value[0] for name, value in infos.items()}
-    return observations[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), info
-
-
-def make_vector_env(num_envs: int = 1, **kwargs: Any) -> MemoryRefinementVectorEnv:
-    """`gymnasium.make_vec`'s entry: `num_envs` is the number of slots."""
-    return MemoryRefinementVectorEnv(slots=num_envs, **kwargs)
-
-
-def pair_text(source: str, target: str) -> str:
-    """Source and target as the one text that the "peeking" state of Equation 1 embeds."""
-    return f"{source}\n{target}"
-
-
-def embed_pairs(encoder: TransformerEncoder, sources: Sequence[str], targets: Sequence[str]) -> Embeddings:
-    """The embeddings of N memories for the "peeking" state."""
-    return encoder.encode([pair_text(source, target) for source, target in zip(sources, targets, strict=True)])
+def pool_seed(seed: int, memory: int, episode: int) -> int:
+    """The sampling seed of all pools in a memory's episode (counted from 0), from the environment's seed."""
+    sequence = np.random.SeedSequence([seed, memory, episode])
+    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -12,7 +12,7 @@ PARTS = ("encode", "retrieve", "generate", "pool", "score", "store", "train")
 class Stopwatch:
     """Wall-clock seconds by part: encode, retrieve, generate (hypotheses), pool (candidates), score, store, train.
 
-    The parts never nest, so they add up to the time accounted for.
+    Parts are not to be nested: then they add up to the time accounted for.
     """
 
     def __init__(self) -> None:

@@ -1,17 +1,17 @@
-"""Find the documents for every aspect of a long query, and see what three strategies make of it.
+"""Find the documents for every aspect of a long query with three strategies.
 
     python -m examples.multi_aspect_search [--aspects 10]
 
-The bundled articles; for documents and queries of your own, read them with `mrag_rl.data.multi_aspect.load_documents`
-and `load_queries`, or put your texts in the place of theirs: `build` and `search` take plain strings.
+Uses the bundled articles. Read your own documents and queries with `mrag_rl.data.multi_aspect.load_documents` and
+`load_queries`; `build` and `search` take any list of strings.
 """
 
 import argparse
 
 from mrag_rl.data.multi_aspect import ASPECTS
-from mrag_rl.data.synthetic.articles import make_articles
+from mrag_rl.data.synthetic import make_articles
 from mrag_rl.encoders import TransformerEncoder
-from mrag_rl.retrieval.strategies import MultiAspectRetriever
+from mrag_rl.retrieval import MultiAspectRetriever
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--aspects", type=int, default=10, choices=ASPECTS)
@@ -22,10 +22,10 @@ query = next(query for query in queries if len(query.relevant) == aspects)
 encoder = TransformerEncoder.load()
 retriever = MultiAspectRetriever.build(encoder, [document.text for document in documents], progress=True)
 print(f"{query.text}\n")
-for strategy in ("standard", "mrag", "late_interaction"):  # one vector; a list a head; each sentence in every head
+for strategy in ("standard", "mrag", "late_interaction"):  # one vector; one list per head; every sentence in every head
     ranking = retriever.search(encoder, [query.text], strategy=strategy, fetch=2 * aspects)
-    found = [documents[i] for i in ranking.indices[0]]  # a row a query, best document first
-    hits = sum(document.id in query.relevant for document in found)
-    print(f"{strategy}: {hits} of {aspects} among the first {len(found)}")
-for document in found:
+    results = [documents[i] for i in ranking.indices[0]]  # one row per query, best document first
+    hits = sum(document.id in query.relevant for document in results)
+    print(f"{strategy}: {hits} of {aspects} among the first {len(results)}")
+for document in results:
     print(f"  {'+' if document.id in query.relevant else ' '} {document.title} ({document.category})")

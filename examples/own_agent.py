@@ -12,21 +12,21 @@ from pathlib import Path
 import gymnasium
 from stable_baselines3 import DQN
 
-from mrag_rl.config import BUNDLED_LLM
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.envs.partition_selection import naive_scores  # importing envs registers the ids
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
+from mrag_rl.models.bundled import NEWSROOM_LLM
 from mrag_rl.partitioning import fit_partitioning
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--steps", type=int, default=200)
-parser.add_argument("--llm", type=Path, default=BUNDLED_LLM)
+parser.add_argument("--llm", type=Path, default=NEWSROOM_LLM)
 arguments = parser.parse_args()
 
-world = make_world("summarization", seed=0, database=200, train=100, dev=1, test=1)
+world = make_newsroom("summarization", seed=0, database=200, train=100, dev=1, test=1)
 encoder = TransformerEncoder.load()
 memories, queries = (encoder.encode([p.source for p in pairs]) for pairs in (world.database, world.train))
 labels = [pair.labels for pair in world.database]

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from mrag_rl.data.records import load_pairs
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.partitioning import fit_partitioning
@@ -21,7 +21,7 @@ arguments = parser.parse_args()
 if arguments.folder.exists():
     parser.error(f"{arguments.folder}: exists already; remove it or give another --folder")
 
-world = make_world("summarization", seed=0, database=100, train=1, dev=1, test=3)
+world = make_newsroom("summarization", seed=0, database=100, train=1, dev=1, test=3)
 pairs = load_pairs(arguments.pairs) if arguments.pairs else world.database
 encoder = TransformerEncoder.load()
 embeddings = encoder.encode([pair.source for pair in pairs], progress=True)

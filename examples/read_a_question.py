@@ -8,11 +8,12 @@ place of theirs and a language model of yours in the place of the bundled one.
 
 import argparse
 
-from mrag_rl.data.synthetic.news import make_news
+from mrag_rl.data.synthetic import make_news
 from mrag_rl.encoders import TransformerEncoder
-from mrag_rl.filters import to_json
-from mrag_rl.generation.question_llm import load_question_llm
-from mrag_rl.systems import MultiMetaRAG, RAGFusion
+from mrag_rl.filters import FieldVocabulary, RuleExtractor, to_json
+from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.models.bundled import NEWS_QUESTION_LLM
+from mrag_rl.systems import PassageReader, PassageRetriever, RAGFusion
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--question", type=int, default=1, choices=range(40), metavar="0...39")
@@ -20,13 +21,15 @@ number = parser.parse_args().question
 
 documents, questions = make_news(seed=0, split="dev", events=12, queries=40)
 question = questions[number]
-rag = MultiMetaRAG.build(documents, load_question_llm("bundled"), TransformerEncoder.load(), progress=True)
-(answer,) = RAGFusion(rag).answer([question.text])
+extractor = RuleExtractor(FieldVocabulary.from_documents(documents))
+retriever = PassageRetriever.build(documents, TransformerEncoder.load(), extractor=extractor, progress=True)
+reader = PassageReader(TransformersLLM.load(NEWS_QUESTION_LLM))
+(answer,) = RAGFusion(retriever, reader).answer([question.text])
 
 print(f"\n{question.text}\n\nfilter   {to_json(answer.filter)}")
 for query in answer.queries.generated:
     print(f"query    {query}")
-for passage, places in zip(answer.passages, answer.places, strict=True):  # its place in each query's list
+for passage, places in zip(answer.passages, answer.places, strict=True):  # its place in each query's ranking
     mark = "+" if passage.document in question.relevant else " "
     source, day = passage.metadata["source"], str(passage.metadata["published_at"])[:10]
     print(f"{mark} {passage.title} ({source}, {day}) {places}")

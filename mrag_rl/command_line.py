@@ -1,13 +1,29 @@
-"""How every command of the project reports mistakes and interruptions."""
+"""Command lines: how every command reads its settings, and what it does about mistakes and interruptions.
+
+The settings of a command are a dataclass. Every field is an option, ``--group.key value``, or a key in the YAML file
+given to ``--config``; the string under a field is its help, the dataclass's docstring that of the command. An unknown
+key or option is answered with the nearest valid one, and any mistake with one line.
+"""
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
+import difflib
+import inspect
+import json
+import re
 import sys
-from collections.abc import Callable
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from mrag_rl.errors import InputError
 from mrag_rl.extras import require
-from mrag_rl.io import StrPath, describe_os_error
+from mrag_rl.io import StrPath, describe_os_error, read_text
+from mrag_rl.settings import in_words, item_type, schema
+
+T = TypeVar("T")
 
 
 def run_command(
@@ -15,18 +31,17 @@ def run_command(
     stopped: Callable[[], str],
     writes_to: Callable[[], StrPath | None] = lambda: None,
 ) -> int:
-    """Do the work and print what it returns; report a mistake in one line, without a traceback.
+    """Do the work and print the text it returns; report a mistake in one line, without a traceback.
 
     Args:
-        work: the command; raises InputError on bad input.
-        stopped: what to print after an interruption: what has been saved, and how to resume.
-        writes_to: the path to name where the operating system does not say which file an error is about.
+        work: raises InputError on bad input.
+        stopped: what to say after an interruption: what was kept, and how to resume.
+        writes_to: the path to name where the system does not say which file an error is about.
 
     Returns:
-        The exit status: 0, 2 on bad input, a missing extra or a failing file, 130 when interrupted.
+        The exit status: 0, 2 on bad input and failing files, 130 when interrupted.
     """
     try:
-        require("train", "faiss", "jsonargparse", "nltk", "torch", "transformers", "yaml", by="this command")
         print(work())
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -38,3 +53,233 @@ def run_command(
         print(f"\nstopped; {stopped()}", file=sys.stderr)
         return 130
     return 0
+
+
+class SettingsReader(Generic[T]):
+    """Reads one settings dataclass from YAML files and a command line, whose options take precedence.
+
+    Options may be written with dashes (`--chunk-tokens 128`), lists without brackets (`--strategies standard mrag`) or
+    one item at a time, and true settings without a value (`--truncate`).
+
+    Attributes:
+        keys: every setting's dotted key with its type. groups: the dotted names of the groups.
+    """
+
+    def __init__(
+        self,
+        cls: type[T],
+        program: str,
+        *,
+        flags: Mapping[str, tuple[str | None, str]] | None = None,
+        example: str | None = None,
+    ) -> None:
+        """program: the command's name in ``--help``. flags: options that are no settings, {name: (default, help)}.
+        example: a configuration file to suggest where a required setting is missing and no file was given."""
+        require("train", "jsonargparse", "yaml", by=program)
+        import jsonargparse  # here, because a selector loads without it
+
+        class Formatter(jsonargparse.DefaultHelpFormatter, argparse.RawDescriptionHelpFormatter):
+            """Keeps the lines of the description."""
+
+        self.cls, self.program, self.example = cls, program, example
+        self.keys, self.groups = schema(cls)
+        self._flags = dict(flags or {})
+        jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
+        self._parser = jsonargparse.ArgumentParser(
+            prog=program,
+            exit_on_error=False,
+            description=inspect.getdoc(cls),
+            formatter_class=Formatter,
+            usage=f"{program} [--config FILE] [--key value ...]",
+        )
+        self._parser.add_argument("--config", action="config", help="YAML file of settings.")
+        for name, (default, meaning) in self._flags.items():
+            self._parser.add_argument(f"--{name}", default=default, help=meaning)
+        self._parser.add_class_arguments(cls)
+        for group in self._parser._action_groups:  # its title would repeat the description's first line
+            if group.title and (inspect.getdoc(cls) or "").startswith(group.title.rstrip(":")):
+                group.title = "settings"
+
+    def read(self, arguments: Sequence[str]) -> tuple[T, dict[str, Any]]:
+        """The settings and the flags. Raises InputError (one line); ``--help`` prints and exits as argparse does."""
+        arguments = list(arguments)
+        for path in option_values(arguments, "--config"):
+            self._check_yaml(path)
+        arguments = self._normalized(arguments)
+        self._check_options(arguments)
+        try:
+            namespace = self._parser.parse_args(arguments)
+        # jsonargparse raises argparse.ArgumentError, TypeError or others of its own, by the kind of mistake.
+        except Exception as error:
+            raise InputError(self._one_line(str(error), arguments)) from error
+        flags = {name: namespace.pop(name) for name in self._flags}
+        namespace.pop("config", None)
+        try:
+            return _build(self.cls, namespace.as_dict()), flags
+        except TypeError as error:
+            raise InputError(f"bad configuration: {' '.join(str(error).split())}") from error
+
+    def print_help(self) -> None:
+        """Print what ``--help`` prints, without exiting."""
+        self._parser.print_help()
+
+    def has_option(self, argument: str) -> bool:
+        """Whether an argument such as `--chunk-tokens=64` sets one of this dataclass's settings."""
+        return argument.startswith("--") and _key(argument.partition("=")[0]) in self.keys
+
+    def _normalized(self, arguments: Sequence[str]) -> list[str]:
+        """The arguments in jsonargparse's form, files first, so that options take precedence wherever they stand."""
+        files: list[str] = []
+        options: list[str] = []
+        lists: dict[str, list[str]] = {}
+        position = 0
+        while position < len(arguments):
+            option, equals, value = arguments[position].partition("=")
+            key = _key(option)
+            position += 1
+            if option == "--config":
+                files += [option, value if equals else arguments[position]]
+                position += not equals
+                continue
+            if not option.startswith("--") or key not in self.keys:
+                options.append(f"{option}{equals}{value}")
+                if option.removeprefix("--") in self._flags and not equals and position < len(arguments):
+                    options.append(arguments[position])
+                    position += 1
+                continue
+            hint = self.keys[key]
+            item = item_type(hint)
+            values = [value] if equals else []
+            if hint is bool and not equals:
+                # A flag: what follows is its value only where it can be one.
+                spelled_out = position < len(arguments) and arguments[position] in ("true", "false")
+                options += [f"--{key}", arguments[position] if spelled_out else "true"]
+                position += spelled_out
+                continue
+            while position < len(arguments) and not _is_option(arguments[position]) and (item or not values):
+                values.append(arguments[position])
+                position += 1
+            if item is None:
+                if not values:
+                    raise InputError(f"{option} needs a value; --help lists the settings")
+                options.append(f"--{key}={values[0]}")
+            elif len(values) == 1 and (values[0] == "null" or (values[0].startswith("[") and values[0].endswith("]"))):
+                options.append(f"--{key}={values[0]}")
+            else:
+                lists.setdefault(key, []).extend(values)
+        for key, values in lists.items():
+            quoted = item_type(self.keys[key]) is str
+            listed = ", ".join(json.dumps(value, ensure_ascii=False) if quoted else value for value in values)
+            options.append(f"--{key}=[{listed}]")
+        return [*files, *options]
+
+    def _check_yaml(self, path: str) -> None:
+        """Check that a file is YAML and that its keys exist; their values are the parser's to check."""
+        import yaml
+
+        try:
+            values = yaml.safe_load(read_text(path))
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            line = f":{mark.line + 1}" if mark is not None else ""
+            problem = getattr(error, "problem", None) or "cannot be parsed"
+            raise InputError(f"{path}{line}: not valid YAML ({problem}); fix that line") from error
+        if values is None:
+            values = {}
+        if not isinstance(values, dict):
+            example = f", as in {self.example}" if self.example else ""
+            raise InputError(f"{path}: not a mapping; write 'key: value' lines{example}")
+        for key, value in self._leaves(values):
+            if key in self.keys:
+                continue
+            if key in self.groups:
+                # An empty group in YAML is null: every setting of it commented out.
+                problem = "has no settings under it; add some or remove it" if value is None else "is a group"
+                raise InputError(f"{path}: {key} {problem}; its settings are {', '.join(self._members(key))}")
+            raise InputError(f"{path}: unknown key {key}{self._suggestion(key)}")
+
+    def _leaves(self, values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+        for name, value in values.items():
+            key = f"{prefix}{name}"
+            if isinstance(value, dict) and value and (key in self.groups):
+                yield from self._leaves(value, f"{key}.")
+            else:
+                yield key, value
+
+    def _check_options(self, arguments: Sequence[str]) -> None:
+        """Refuse options that do not exist, naming the nearest one that does."""
+        options = {option for action in self._parser._actions for option in action.option_strings}
+        for position, argument in enumerate(arguments):
+            option = argument.split("=")[0]
+            is_value = position > 0 and arguments[position - 1].startswith("--") and "=" not in arguments[position - 1]
+            if option in options or (is_value and not argument.startswith("--")):
+                continue
+            if not option.startswith("-"):
+                raise InputError(f"unexpected argument {argument}; options are written --key value")
+            raise InputError(f"unknown option {option}{self._suggestion(option.lstrip('-'), '--')}")
+
+    def _suggestion(self, key: str, prefix: str = "") -> str:
+        """How to fix an unknown key: the nearest valid one, compared as a whole and by its last part."""
+        flags = ("config", *self._flags, "help") if prefix else ()
+        candidates = [*self.keys, *self.groups, *flags]
+        nearest = difflib.get_close_matches(key, candidates, n=1, cutoff=0.6)
+        last = key.rsplit(".", 1)[-1]
+        # A right name in the wrong group is nearer than a like-sounding neighbour.
+        same_name = [candidate for candidate in candidates if candidate.rsplit(".", 1)[-1] == last]
+        if same_name:
+            nearest = difflib.get_close_matches(key, same_name, n=1, cutoff=0.0)
+        if not nearest:
+            names = {candidate.rsplit(".", 1)[-1]: candidate for candidate in candidates}
+            nearest = [names[name] for name in difflib.get_close_matches(last, names, n=1, cutoff=0.6)]
+        return f"; did you mean {prefix}{nearest[0]}?" if nearest else "; --help lists the settings"
+
+    def _one_line(self, message: str, arguments: Sequence[str]) -> str:
+        """jsonargparse's message in our form: the key, what is wrong, how to fix it."""
+        message = " ".join(message.split())
+        required = re.search(r"arguments are required: (\S+)|Key \"?(\S+?)\"? is required", message)
+        if required:
+            key = (required[1] or required[2]).rstrip(",")
+            if self.example and not any(option_values(arguments, "--config")):
+                return f"no configuration; give --config FILE, such as --config {self.example}"
+            return f"{key} is missing; add --{key} to the command line, or '{key}: ...' to the file given to --config"
+        mistake = re.search(r"Parser key \"(?P<key>[^\"]+)\": (?P<problem>.*)", message)
+        if mistake and mistake["key"] in self.keys:
+            value = re.search(r"Got value: (.*?)(?: Subtypes:|$)", message)
+            problem = f" is {value[1].strip()}" if value else " has a wrong value"
+            return f"{mistake['key']}{problem}; it must be {in_words(self.keys[mistake['key']])}"
+        return f"{message}; --help lists the settings"
+
+    def _members(self, group: str) -> list[str]:
+        return [key.removeprefix(f"{group}.") for key in self.keys if key.startswith(f"{group}.")]
+
+
+def option_values(arguments: Sequence[str], option: str) -> Iterator[str]:
+    """The values given to ``option``, as ``--option value`` or ``--option=value``. Raises InputError for none."""
+    for position, argument in enumerate(arguments):
+        if argument == option:
+            if position + 1 == len(arguments):
+                raise InputError(f"{option} needs a value; write {option} PATH")
+            yield arguments[position + 1]
+        elif argument.startswith(f"{option}="):
+            yield argument.removeprefix(f"{option}=")
+
+
+def _is_option(argument: str) -> bool:
+    return argument.startswith("--") or argument == "-h"
+
+
+def _key(option: str) -> str:
+    return option.removeprefix("--").replace("-", "_")
+
+
+def _build(cls: type[T], values: Mapping[str, Any]) -> T:
+    """A dataclass from nested mappings whose leaves are parsed and typed already."""
+    hints = typing.get_type_hints(cls)
+    arguments = {}
+    for key, value in values.items():
+        if dataclasses.is_dataclass(hints[key]) and isinstance(value, Mapping):
+            value = _build(hints[key], value)
+        elif isinstance(value, list):
+            value = tuple(value)
+        arguments[key] = value
+    return cls(**arguments)

@@ -14,7 +14,6 @@ import re
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from mrag_rl.extras import require
@@ -23,42 +22,26 @@ require("train", "jsonargparse", "yaml", by=__name__)
 
 import yaml
 
-from mrag_rl.choices import RewardKind, StateKind
+from mrag_rl.choices import MetricName, PartitioningMethod, RewardName, StateName, SystemName, Task
+from mrag_rl.command_line import SettingsReader
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import translation
 from mrag_rl.io import StrPath
-from mrag_rl.settings import SettingsReader, option_values
-
-Task = Literal["summarization", "translation", "dialogue"]
-MetricName = Literal["rouge1", "rouge2", "rougeL", "bleu", "bleu1", "bleu2", "distinct1", "distinct2"]
-PartitioningMethod = Literal["lsh", "kmeans", "hnsw_spectral", "category", "none"]
-SystemName = Literal[
-    "none",
-    "naive",
-    "random_partition",
-    "nearest_partition",
-    "oracle_partition",
-    "oracle_refined",
-    "m_rag",
-    "m_rag_without_s",
-    "m_rag_without_r",
-]
-
-BUNDLED_LLM = Path(__file__).parent / "data" / "llm"
-"""The folder of the LLM that comes with the package (``llm.name: bundled``)."""
+from mrag_rl.models.bundled import NEWSROOM_LLM
+from mrag_rl.settings import bounded, check_bounds
 
 
 @dataclass(frozen=True)
 class WorldSizes:
     """How many pairs of the bundled world go into each part."""
 
-    database: int = 400
+    database: int = bounded(400, minimum=1)
     """Memories in the database."""
-    train: int = 800
+    train: int = bounded(800, minimum=1)
     """Queries that the agents train on."""
-    dev: int = 200
+    dev: int = bounded(200, minimum=1)
     """Queries that choose the checkpoint and say when to stop."""
-    test: int = 400
+    test: int = bounded(400, minimum=1)
     """Queries of the closing evaluation."""
 
 
@@ -84,11 +67,11 @@ class SplitFiles:
 class SplitFractions:
     """Shares of ``data.pairs`` kept for queries; the rest is the database."""
 
-    train: float = 0.1
+    train: float = bounded(0.1, minimum=0, maximum=1, exclusive=True)
     """Share that the agents train on (the paper: 10%)."""
-    dev: float = 0.1
+    dev: float = bounded(0.1, minimum=0, maximum=1, exclusive=True)
     """Share that chooses the checkpoint."""
-    test: float = 0.1
+    test: float = bounded(0.1, minimum=0, maximum=1, exclusive=True)
     """Share of the closing evaluation."""
 
 
@@ -109,7 +92,7 @@ class DataConfig:
     """Sizes of the bundled world."""
     languages: tuple[str, str] = ("English", "German")
     """From which language to which the task translation goes, by their English names."""
-    world_seed: int = 0
+    world_seed: int = bounded(0, minimum=0)
     """Seed of the bundled world and of the random split; apart from ``seed``, so that runs compare on the same data."""
 
     @property
@@ -130,7 +113,7 @@ class EncoderConfig:
     """Attention layer whose heads are read; -1 is the last."""
     pooling: Literal["first", "last", "mean"] | None = None
     """Token whose head outputs are taken; null is the first token of an encoder, the last of a decoder."""
-    batch_tokens: int | None = None
+    batch_tokens: int | None = bounded(None, minimum=1)
     """Tokens in one batch, padding included; null is 1024 in float32 and 2048 in bfloat16, best on a CPU."""
     device: str = "cpu"
     """Torch device, such as cpu or cuda."""
@@ -142,7 +125,7 @@ class PartitioningConfig:
 
     method: PartitioningMethod = "category"
     """lsh, kmeans, hnsw_spectral, category (by the labels of the memories) or none (one partition)."""
-    partitions: int = 4
+    partitions: int = bounded(4, minimum=1)
     """Number of partitions M; category makes one for each label instead."""
 
 
@@ -160,9 +143,9 @@ class LLMConfig:
     """Torch device, such as cpu or cuda."""
     quantization: Literal["nf4"] | None = None
     """nf4 loads the weights in 4 bits (extra: gpu)."""
-    batch_tokens: int = 16384
+    batch_tokens: int = bounded(16384, minimum=1)
     """Tokens in one batch, padding and the tokens to come included."""
-    max_new_tokens: int = 64
+    max_new_tokens: int = bounded(64, minimum=1)
     """Longest hypothesis, in tokens."""
     stop: tuple[str, ...] = ()
     """Strings that end a text besides the model's own end and, for models without a chat template, a newline."""
@@ -172,36 +155,36 @@ class LLMConfig:
     @property
     def path(self) -> str:
         """What to load: the bundled folder, or ``name`` as it is."""
-        return str(BUNDLED_LLM) if self.name == "bundled" else self.name
+        return str(NEWSROOM_LLM) if self.name == "bundled" else self.name
 
 
 @dataclass(frozen=True)
 class AgentConfig:
     """Hyperparameters of one DQN: one hidden layer of tanh units, linear output (M-RAG, Section 4.1)."""
 
-    hidden: int = 25
+    hidden: int = bounded(25, minimum=1)
     """Units of the hidden layer (the paper: 25)."""
-    learning_rate: float = 2e-3
+    learning_rate: float = bounded(2e-3, minimum=0, exclusive=True)
     """Learning rate of Adam."""
-    weight_decay: float = 0.01
+    weight_decay: float = bounded(0.01, minimum=0)
     """L2 penalty of Adam: a few hundred queries are soon learned by heart."""
-    gamma: float = 1.0
+    gamma: float = bounded(1.0, minimum=0, maximum=1)
     """Discount per step; 1 as in Equation 6 ("when future rewards are not discounted")."""
-    buffer_size: int = 50_000
+    buffer_size: int = bounded(50_000, minimum=1)
     """Transitions kept for replay."""
-    batch_size: int = 128
+    batch_size: int = bounded(128, minimum=1)
     """Transitions in a minibatch."""
-    gradient_steps: int = 1
+    gradient_steps: int = bounded(1, minimum=1)
     """Minibatches for each training query."""
-    learning_starts: int = 64
+    learning_starts: int = bounded(64, minimum=0)
     """Transitions seen before learning begins."""
-    target_update_interval: int = 200
+    target_update_interval: int = bounded(200, minimum=1)
     """Gradient steps between copies of the network into its target network."""
-    epsilon_start: float = 1.0
+    epsilon_start: float = bounded(1.0, minimum=0, maximum=1)
     """Chance of a random action at the start."""
-    epsilon_end: float = 0.05
+    epsilon_end: float = bounded(0.05, minimum=0, maximum=1)
     """Chance of a random action at the end."""
-    epsilon_fraction: float = 0.6
+    epsilon_fraction: float = bounded(0.6, minimum=0, maximum=1)
     """Share of training over which that chance falls, linearly."""
 
 
@@ -209,11 +192,11 @@ class AgentConfig:
 class RefinementConfig:
     """What Agent-R does with a retrieved memory."""
 
-    candidates: int = 3
+    candidates: int = bounded(3, minimum=1)
     """Candidates K in a pool (the paper: 3)."""
-    steps: int = 3
+    steps: int = bounded(3, minimum=1)
     """Steps J of an episode, each with a new pool."""
-    temperature: float = 1.0
+    temperature: float = bounded(1.0, minimum=0)
     """Sampling temperature of the candidates; 0 would make them all alike."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Precision in which the encoder embeds hypotheses and candidates for Agent-R's state. bfloat16 is about three
@@ -221,7 +204,7 @@ class RefinementConfig:
     consolidate: bool = True
     """Improvements are proposals until a round ends; then each memory gets the target that serves best the training
     queries nearest to it. false is the paper's rule: an improvement replaces the memory's target at once."""
-    evidence: int = 5
+    evidence: int = bounded(5, minimum=1)
     """Training queries that each target of a memory is tried on in a consolidation."""
 
 
@@ -229,16 +212,18 @@ class RefinementConfig:
 class TrainingConfig:
     """The joint training loop (M-RAG, Algorithm 1)."""
 
-    rounds: int = 3
+    rounds: int = bounded(3, minimum=1)
     """Passes over the training queries at most."""
-    slots: int = 64
+    slots: int = bounded(64, minimum=1)
     """Queries trained on at once; 1 is Algorithm 1 to the letter, with refinement.consolidate false and reward
     equation_7."""
-    selection_steps: int = 1
+    selection_steps: int = bounded(1, minimum=1)
     """Partitions that Agent-S selects for a query, one after another."""
-    patience: int = 2
+    center: bool = True
+    """Subtract from Agent-S's similarities, query by query and head by head, their mean over the partitions."""
+    patience: int = bounded(2, minimum=1)
     """Rounds without a better score on the development queries after which training stops."""
-    checkpoint_every: int = 4
+    checkpoint_every: int = bounded(4, minimum=1)
     """Batches of queries between checkpoints."""
 
 
@@ -246,7 +231,7 @@ class TrainingConfig:
 class EvaluationConfig:
     """The closing evaluation on the test queries."""
 
-    bootstrap: int = 2000
+    bootstrap: int = bounded(2000, minimum=1)
     """Bootstrap resamples behind each 95% interval."""
     systems: tuple[SystemName, ...] = typing.get_args(SystemName)
     """Systems to compare."""
@@ -256,18 +241,27 @@ class EvaluationConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that a run depends on."""
+    """Everything that a run depends on: train both agents jointly, evaluate them, export the selector.
+
+    examples:
+      python train.py --config configs/quickstart.yaml
+      python train.py --config configs/summarization.yaml --name first --seed 1 --training.rounds 2
+      python train.py --config configs/pairs.yaml --data.pairs pairs.jsonl --llm.name PATH_OR_HUB_MODEL
+      python train.py --config configs/pairs.yaml --config configs/llm/phi-2.yaml --data.pairs pairs.jsonl
+      python train.py --resume runs/first
+          after any stop
+    """
 
     name: str
     """Name of the run, and of its folder."""
     task: Task = "summarization"
     """summarization, translation or dialogue."""
-    seed: int = 0
+    seed: int = bounded(0, minimum=0)
     """Seed of everything random in training and evaluation."""
-    state: StateKind = "per_head"
-    """What Agent-S sees: similarities per_head (M x H), single (M), or peeking (M x H against source and target of the
-    memories, as Equation 1; the reference answer is embedded in training)."""
-    reward: RewardKind = "first_hypothesis"
+    state: StateName = "per_head"
+    """What Agent-S sees: similarities of sources, per_head (M x H) or single (M), or similarities of source and target
+    together, which embed the reference answer in training: peeking (M x H) or equation_1 (M, the paper's)."""
+    reward: RewardName = "first_hypothesis"
     """Agent-S's reward: equation_7 (final score less the first hypothesis's), fixed_baseline (final score less the
     naive system's), or first_hypothesis (the first hypothesis's score less the naive system's)."""
     metric: MetricName | None = None
@@ -299,28 +293,14 @@ class Config:
         return translation(*self.data.languages)
 
 
-@dataclass(frozen=True)
-class TrainArguments:
-    """What was asked of train.py: a new run of ``config`` under ``runs``, or (``resume`` set) to go on with a run."""
-
-    config: Config
-    runs: Path
-    resume: Path | None
-
-
-def parse_train_arguments(arguments: Sequence[str], *, program: str = "train.py") -> TrainArguments:
-    """Read train.py's command line: ``--config FILE``, overrides, ``--runs DIR``, or ``--resume RUN`` alone.
-
-    With ``--resume RUN`` the configuration is ``RUN/config.yaml``. Raises InputError (one line) on anything wrong;
-    ``--help`` prints and exits as argparse does.
-    """
-    resume = _resume_folder(arguments)
-    if resume is not None:
-        return TrainArguments(load_config(resume / "config.yaml"), resume.parent, resume)
-    config, flags = _reader(program, runs=True).read(arguments)
-    validate_config(config)
-    _check_data_files(config.data)
-    return TrainArguments(config, Path(flags["runs"]), None)
+@functools.cache
+def config_reader(program: str, *, runs: bool = False) -> SettingsReader[Config]:
+    """The reader of configurations for a command; `runs` adds the flags ``--runs`` and ``--resume`` to its options."""
+    flags: dict[str, tuple[str | None, str]] = {
+        "runs": ("runs", "Folder that holds the run folders."),
+        "resume": (None, "Run folder to resume, with the settings it was started with."),
+    }
+    return SettingsReader(Config, program, flags=flags if runs else None, example="configs/quickstart.yaml")
 
 
 def load_config(path: StrPath, overrides: Sequence[str] = ()) -> Config:
@@ -329,7 +309,7 @@ def load_config(path: StrPath, overrides: Sequence[str] = ()) -> Config:
     Relative paths inside are left as they are: they are relative to the working directory. That the files are there is
     not checked: a run that has read them goes on without them. Raises InputError.
     """
-    config, _ = _reader("mrag-rl").read(["--config", str(path), *overrides])
+    config, _ = config_reader("mrag-rl").read(["--config", str(path), *overrides])
     validate_config(config)
     return config
 
@@ -342,7 +322,7 @@ def config_to_dict(config: Config) -> dict[str, Any]:
 
 def config_to_yaml(config: Config) -> str:
     """YAML that ``load_config`` reads back equal."""
-    return yaml.safe_dump(config_to_dict(config), sort_keys=False, allow_unicode=True)
+    return str(yaml.safe_dump(config_to_dict(config), sort_keys=False, allow_unicode=True))
 
 
 def config_sha256(config: Config) -> str:
@@ -356,22 +336,7 @@ def validate_config(config: Config) -> None:
     """Check the values that types cannot. Raises InputError naming the first bad key and what it may be."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", config.name):
         raise InputError(f"name {config.name!r} makes no folder name; use letters, digits, '.', '_' and '-'")
-    for key in _AT_LEAST_ONE:
-        value = _get(config, key)
-        if value is not None and value < 1:
-            raise InputError(f"{key} is {value}; it must be 1 or more")
-    for key in _NOT_NEGATIVE:
-        value = _get(config, key)
-        if not value >= 0:
-            raise InputError(f"{key} is {value}; it must be 0 or more")
-    for key in _POSITIVE:
-        value = _get(config, key)
-        if not value > 0:
-            raise InputError(f"{key} is {value}; it must be more than 0")
-    for key in _SHARES:
-        value = _get(config, key)
-        if not 0 <= value <= 1:
-            raise InputError(f"{key} is {value}; it must lie between 0 and 1")
+    check_bounds(config)
     for name, agent in (("agent_s", config.agent_s), ("agent_r", config.agent_r)):
         if agent.learning_starts > agent.buffer_size:
             raise InputError(
@@ -388,44 +353,6 @@ def validate_config(config: Config) -> None:
     _validate_languages(config)
 
 
-_AT_LEAST_ONE = (
-    *(f"data.sizes.{part}" for part in ("database", "train", "dev", "test")),
-    "encoder.batch_tokens",
-    "partitioning.partitions",
-    "llm.batch_tokens",
-    "llm.max_new_tokens",
-    *(
-        f"{agent}.{key}"
-        for agent in ("agent_s", "agent_r")
-        for key in ("hidden", "buffer_size", "batch_size", "gradient_steps", "target_update_interval")
-    ),
-    "refinement.candidates",
-    "refinement.steps",
-    "refinement.evidence",
-    "training.rounds",
-    "training.slots",
-    "training.selection_steps",
-    "training.patience",
-    "training.checkpoint_every",
-    "evaluation.bootstrap",
-)
-_NOT_NEGATIVE = (
-    "seed",
-    "data.world_seed",
-    "agent_s.learning_starts",
-    "agent_r.learning_starts",
-    "agent_s.weight_decay",
-    "agent_r.weight_decay",
-    "refinement.temperature",
-)
-_POSITIVE = ("agent_s.learning_rate", "agent_r.learning_rate")
-_SHARES = tuple(
-    f"{agent}.{key}"
-    for agent in ("agent_s", "agent_r")
-    for key in ("gamma", "epsilon_start", "epsilon_end", "epsilon_fraction")
-)
-
-
 def _validate_data(data: DataConfig) -> None:
     files = dataclasses.asdict(data.files)
     if data.pairs is not None and data.files.given():
@@ -435,11 +362,7 @@ def _validate_data(data: DataConfig) -> None:
         raise InputError(f"data.files.{missing[0]} is missing; give database, train, dev and test")
     if data.group is not None and data.pairs is None:
         raise InputError("data.group is set without data.pairs; it says how that file is split")
-    fractions = dataclasses.asdict(data.fractions)
-    for part, share in fractions.items():
-        if not 0 < share < 1:
-            raise InputError(f"data.fractions.{part} is {share}; it must lie between 0 and 1")
-    if sum(fractions.values()) >= 1:
+    if sum(dataclasses.asdict(data.fractions).values()) >= 1:
         raise InputError("data.fractions leave no database; make train, dev and test sum to less than 1")
 
 
@@ -451,45 +374,3 @@ def _validate_languages(config: Config) -> None:
     if languages != DataConfig.languages and (config.data.world or config.task != "translation"):
         why = "the bundled world is English to German" if config.data.world else f"the task is {config.task}"
         raise InputError(f"data.languages is set, but {why}; it goes with pairs of your own and the task translation")
-
-
-def _check_data_files(data: DataConfig) -> None:
-    """Refuse a new run whose files are not there, before anything is made of it."""
-    for path in (data.pairs, *dataclasses.asdict(data.files).values()):
-        if path and not Path(path).is_file():
-            raise InputError(
-                f"{path}: no such file; check data.pairs or data.files (relative to the working directory)"
-            )
-
-
-def _get(config: Config, key: str) -> Any:
-    value: Any = config
-    for part in key.split("."):
-        value = getattr(value, part)
-    return value
-
-
-@functools.cache
-def _reader(program: str, *, runs: bool = False) -> SettingsReader[Config]:
-    flags: dict[str, tuple[str | None, str]] = {
-        "runs": ("runs", "Folder that holds the run folders."),
-        "resume": (None, "Go on with the run in this folder."),
-    }
-    return SettingsReader(Config, program, flags=flags if runs else None, example="configs/quickstart.yaml")
-
-
-def _resume_folder(arguments: Sequence[str]) -> Path | None:
-    """The folder after ``--resume``, checked to be alone and to hold a run."""
-    folders = list(option_values(arguments, "--resume"))
-    if not folders or "--help" in arguments or "-h" in arguments:
-        return None
-    for before, argument in zip(["", *arguments], arguments, strict=False):
-        option = argument.split("=")[0]
-        if option != "--resume" and before != "--resume":
-            raise InputError(f"--resume goes on with the run's own settings; leave out {option}")
-    folder = Path(folders[-1])
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such run folder; give the folder that train.py made, such as runs/quickstart")
-    if not (folder / "config.yaml").is_file():
-        raise InputError(f"{folder}: no config.yaml in it, so no run to resume; give a folder that train.py made")
-    return folder

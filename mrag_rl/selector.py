@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mrag_rl.choices import StateKind
+from mrag_rl.choices import StateName
 from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256, read_json
 
@@ -87,7 +87,7 @@ class SelectorInfo:
     """What a selector was trained on and for; stored in its `config.json`.
 
     Attributes:
-        state: "per_head", "single" or "peeking" (Eq. 1).
+        state: "per_head", "single", "peeking", or "equation_1" (Eq. 1).
         partition_names: M names, in the order of the selector's outputs.
         task: "summarization", "translation" or "dialogue".
         metric: the metric the reward was measured in, e.g. "rouge1".
@@ -98,7 +98,7 @@ class SelectorInfo:
         versions: package name to version, as trained.
     """
 
-    state: StateKind
+    state: StateName
     partition_names: tuple[str, ...]
     task: str
     metric: str

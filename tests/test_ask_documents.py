@@ -13,11 +13,11 @@ from tiny import encoder, write_tiny_llm
 
 import evaluate
 from mrag_rl.data.records import Document
-from mrag_rl.data.synthetic.news import make_news
+from mrag_rl.data.synthetic import make_news
 from mrag_rl.filters import FieldVocabulary, RuleExtractor
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import write_jsonl
-from mrag_rl.systems import MultiMetaRAG, RAGFusion
+from mrag_rl.systems import PassageReader, PassageRetriever, RAGFusion
 
 DOCUMENTS = make_news(5, split="dev", events=12, queries=24)[0][:40]
 ((SOURCE, _),) = Counter(document.metadata["source"] for document in DOCUMENTS).most_common(1)
@@ -53,7 +53,8 @@ def test_the_answer_is_the_systems(folder: Path, capsys: pytest.CaptureFixture[s
     found = answer(capsys)
     llm = TransformersLLM.load(folder / "llm")
     rules = RuleExtractor(FieldVocabulary.from_documents(DOCUMENTS))
-    system = RAGFusion(MultiMetaRAG.build(DOCUMENTS, llm, encoder(), extractor=rules), generated=3)
+    retriever = PassageRetriever.build(DOCUMENTS, encoder(), extractor=rules)
+    system = RAGFusion(retriever, PassageReader(llm), generated=3)
     (expected,) = system.answer([QUESTION])
     assert found["queries"] == list(expected.queries.all) and found["queries"][0] == QUESTION
     assert found["queries_are"] == "generated" and len(found["queries"]) > 1
@@ -91,12 +92,12 @@ def test_the_filter_read_set_and_switched_off(folder: Path, capsys: pytest.Captu
     late = f"What did {SOURCE} write after October 1, 2031?"
     assert ask(folder, "--json", text=late) == 0
     found = answer(capsys)
-    assert found["filter"] == {} and "the filter leaves nothing to read; searched without it" in found["notes"]
+    assert found["filter"] == {} and "no readable document passes the filter; searched without it" in found["notes"]
     assert ask(folder, "--json", "--filter", '{"source": "Nobody"}') == 0
     found = answer(capsys)
     assert found["passages"] == [] and found["filter"] == {"source": {"$eq": "Nobody"}}
     assert "source: the corpus has no 'Nobody'" in found["notes"]
-    assert "nothing may be read under the filter that was given" in found["notes"]
+    assert "no document that passes the filter may be read" in found["notes"]
     assert ask(folder, "--json", "--filter", json.dumps({"source": SOURCE.lower()})) == 0
     (note, *_) = answer(capsys)["notes"]
     assert note == f"source: the corpus writes {SOURCE.lower()!r} as {SOURCE!r}; values are compared exactly"

@@ -16,9 +16,9 @@ from tiny import write_tiny_llm
 
 import evaluate
 import train
-from mrag_rl.config import BUNDLED_LLM
 from mrag_rl.data import save_pairs
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.data.synthetic import make_newsroom
+from mrag_rl.models.bundled import NEWSROOM_LLM
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = ["--data.sizes.database=12", "--data.sizes.train=2", "--data.sizes.dev=2", "--data.sizes.test=2"]
@@ -107,8 +107,8 @@ CASES = [
         "or the four files",
     ),
     # models
-    Case("no LLM at the path", config("--llm.name", "/nowhere/llm"), "no LLM at /nowhere/llm", "give a folder"),
-    Case("an LLM without weights", config("--llm.name", "half"), "no .safetensors", "save_pretrained", HALF),
+    Case("no LLM at the path", config("--llm.name", "/nowhere/llm"), "LLM '/nowhere/llm'", "give a model folder"),
+    Case("an LLM without weights", config("--llm.name", "half"), "no *.safetensors", "save_pretrained", HALF),
     Case("no encoder at the path", config("--encoder.name", "/nowhere/encoder"), "/nowhere/encoder", "give"),
     Case("wrong hash of the encoder", config("--encoder.sha256", "0" * 64), "sha256", "000000"),
     Case("not a hash", config("--encoder.sha256", "xyz"), "encoder.sha256 is not a SHA-256", "64 hexadecimal"),
@@ -131,7 +131,7 @@ CASES = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("bad")
-    pairs = make_world("summarization", seed=0, database=40, train=1, dev=1, test=1).database
+    pairs = make_newsroom("summarization", seed=0, database=40, train=1, dev=1, test=1).database
     write_tiny_llm(path / "llm", [pair.source for pair in pairs])
     save_pairs(path / "pairs.jsonl", pairs)
     (path / "config.yaml").write_text("name: tiny\nllm: {name: llm}\n")
@@ -210,4 +210,4 @@ def test_a_pickle_in_the_selector_folder_is_never_run(folder: Path, tmp_path: Pa
 
 
 def test_the_default_configuration_names_a_model_that_exists() -> None:
-    assert (BUNDLED_LLM / "config.json").is_file()
+    assert (NEWSROOM_LLM / "config.json").is_file()

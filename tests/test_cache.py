@@ -3,23 +3,29 @@
 import multiprocessing
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mrag_rl.errors import InputError
-from mrag_rl.generation import Prompt, Usage
+from mrag_rl.generation import Prompt, Usage, messages, prompts, render, translation
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.llm import one_seed_per_prompt
+from mrag_rl.generation.prompts import TEMPLATES
 
 
 class EchoLLM:
     """A deterministic stand-in that says what it was asked, so that a wrong cache row shows in the text."""
 
-    def __init__(self, fingerprint: str = "echo") -> None:
+    def __init__(self, fingerprint: str = "echo", *, chat: bool = False) -> None:
         self.fingerprint = fingerprint
+        self.chat = chat
         self.usage = Usage()
         self.asked: list[int] = []
+
+    def render(self, prompt: Prompt) -> str:
+        return str(messages(prompt)) if self.chat else render(prompt)
 
     def generate(
         self,
@@ -69,6 +75,31 @@ def test_every_argument_is_part_of_the_key(tmp_path: Path) -> None:
     assert other.generate(prompts_of("a"), **base)[0][0].startswith("other")
     demonstrated = [Prompt("dialogue", "text a ü", (("s", "t"),))]
     assert cached.generate(demonstrated, **base) == EchoLLM().generate(demonstrated, **base)
+
+
+def test_the_key_is_made_of_what_the_model_reads(tmp_path: Path) -> None:
+    # The instructions differ, which only a chat model reads; all else of the two prompts is equal.
+    tasks = [translation("English", "German"), "same labels"]
+    plain = [Prompt(task, "text") for task in tasks]
+    instruction = replace(TEMPLATES["translation"], instruction="Translate, but otherwise.")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prompts, "TEMPLATES", {**TEMPLATES, "same labels": instruction})
+        for chat, computed in ((False, 1), (True, 2)):
+            llm = EchoLLM(chat=chat)
+            assert (llm.render(plain[0]) == llm.render(plain[1])) is not chat
+            with CachedLLM(llm, tmp_path / f"{chat}.sqlite") as cached:
+                cached.generate(plain)
+                assert cached.render(plain[1]) == llm.render(plain[1])
+            assert llm.asked == [computed]
+
+
+def test_the_kept_end_of_a_long_prompt_is_part_of_the_key(tmp_path: Path) -> None:
+    llm = EchoLLM()
+    with pytest.MonkeyPatch.context() as patch, CachedLLM(llm, tmp_path / "cache.sqlite") as cached:
+        cached.generate(prompts_of("a"))
+        patch.setattr(prompts, "TEMPLATES", {"dialogue": replace(TEMPLATES["dialogue"], keep="head")})
+        cached.generate(prompts_of("a"))
+    assert llm.asked == [1, 1]
 
 
 def test_greedy_texts_are_shared_by_all_seeds_and_samples(tmp_path: Path) -> None:

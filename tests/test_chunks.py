@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from mrag_rl.data.chunks import split_documents
 from mrag_rl.data.records import Document
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.errors import InputError
 
 
@@ -26,7 +26,7 @@ def tokens(text: str) -> int:
 def articles() -> list[Document]:
     """Long articles, made of the bundled world's short ones, in paragraphs."""
     sources = [
-        pair.source for pair in make_world("summarization", seed=3, database=400, train=1, dev=1, test=1).database
+        pair.source for pair in make_newsroom("summarization", seed=3, database=400, train=1, dev=1, test=1).database
     ]
     rng = np.random.default_rng(0)
     made = []

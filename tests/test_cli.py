@@ -14,7 +14,7 @@ import train
 from mrag_rl import Selector
 from mrag_rl.config import load_config
 from mrag_rl.data import load_pairs
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.folder import RunFolder, locked
 
@@ -51,7 +51,7 @@ def test_the_selector_answers_as_the_run_did(finished: Path) -> None:
 def test_refined_memories_keep_their_original(finished: Path) -> None:
     originals = {
         pair.id: pair.target
-        for pair in make_world("summarization", seed=0, database=60, train=16, dev=8, test=12).database
+        for pair in make_newsroom("summarization", seed=0, database=60, train=16, dev=8, test=12).database
     }
     refined = 0
     for part in (finished, finished / "ablations" / "without_s", finished / "ablations" / "without_r"):

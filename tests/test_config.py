@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from mrag_rl.command_line import SettingsReader
 from mrag_rl.config import (
-    BUNDLED_LLM,
     Config,
     config_sha256,
     config_to_dict,
     config_to_yaml,
     load_config,
-    parse_train_arguments,
 )
 from mrag_rl.errors import InputError
-from mrag_rl.experiments.multihop_config import MultihopConfig, read_multihop_config
+from mrag_rl.experiments.settings import MultihopSettings
+from mrag_rl.models.bundled import NEWSROOM_LLM
+from mrag_rl.runs.settings import parse_train_arguments
 
 FOLDER = Path(__file__).parents[1] / "configs"
 CONFIGS = sorted(path for path in FOLDER.rglob("*.yaml") if path.name != "multihop.yaml")
@@ -36,7 +37,7 @@ def test_the_file_fills_in_over_the_defaults_and_the_command_line_over_the_file(
     assert config.evaluation.systems == ("naive", "m_rag")
     assert config.metric == "bleu"
     assert config.data.world
-    assert config.llm.path == str(BUNDLED_LLM)
+    assert config.llm.path == str(NEWSROOM_LLM)
 
 
 def test_the_written_form_reads_back_equal(file: Path, tmp_path: Path) -> None:
@@ -176,29 +177,33 @@ def test_a_bad_command_line_is_one_line_that_says_how_to_mend_it(file: Path, arg
     assert "\n" not in str(caught.value)
 
 
+def read_multihop(arguments: list[str]) -> MultihopSettings:
+    return SettingsReader(MultihopSettings, "evaluate.py multihop").read(arguments)[0]
+
+
 def test_the_multihop_configuration_that_comes_with_it_is_the_defaults() -> None:
-    config = read_multihop_config(["--config", str(FOLDER / "multihop.yaml")])
-    expected = MultihopConfig("runs/multihop/results.json", strategies=("standard", "mrag", "late_interaction"))
+    config = read_multihop(["--config", str(FOLDER / "multihop.yaml")])
+    expected = MultihopSettings("runs/multihop/results.json", strategies=("standard", "mrag", "late_interaction"))
     assert config == expected
 
 
 def test_multihop_options_outweigh_the_file_and_may_be_written_with_dashes_and_plain_lists(tmp_path: Path) -> None:
     file = tmp_path / "m.yaml"
     file.write_text("output: a.json\nfetch: 5\nchunk_tokens: 100\nstrategies: [mrag]\nllm: bundled\n")
-    config = read_multihop_config(
+    config = read_multihop(
         ["--strategies", "standard", "fusion", "--chunk-tokens=64", "--config", str(file), "--prefix", "find: "]
     )
-    assert config == MultihopConfig(
+    assert config == MultihopSettings(
         "a.json", strategies=("standard", "fusion"), fetch=5, chunk_tokens=64, llm="bundled", prefix="find: "
     )
-    assert read_multihop_config(["--output", "b.json"]) == MultihopConfig("b.json")
-    one = read_multihop_config(["--config", str(file), "--strategies", "split", "--output", "c.json"])
+    assert read_multihop(["--output", "b.json"]) == MultihopSettings("b.json")
+    one = read_multihop(["--config", str(file), "--strategies", "split", "--output", "c.json"])
     assert (one.strategies, one.output) == (("split",), "c.json")
-    assert read_multihop_config(["--config", str(file), "--strategies", "[split, mrag]"]).strategies == (
+    assert read_multihop(["--config", str(file), "--strategies", "[split, mrag]"]).strategies == (
         "split",
         "mrag",
     )
-    assert read_multihop_config(["--config", str(file), "--strategies", "null"]).strategies is None
+    assert read_multihop(["--config", str(file), "--strategies", "null"]).strategies is None
 
 
 @pytest.mark.parametrize(
@@ -223,14 +228,14 @@ def test_multihop_options_outweigh_the_file_and_may_be_written_with_dashes_and_p
 def test_a_bad_multihop_configuration_is_one_line(tmp_path: Path, text: str, arguments: list[str], says: str) -> None:
     (tmp_path / "m.yaml").write_text(text)
     with pytest.raises(InputError, match=says) as caught:
-        read_multihop_config(["--config", str(tmp_path / "m.yaml"), *arguments])
+        read_multihop(["--config", str(tmp_path / "m.yaml"), *arguments])
     assert "\n" not in str(caught.value)
 
 
 def test_multihop_help_lists_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
-        read_multihop_config(["--help"])
+        read_multihop(["--help"])
     assert exit_.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert all(f"--{item.name} " in text for item in dataclasses.fields(MultihopConfig))
-    assert "Chunks found for a question." in text
+    assert all(f"--{item.name} " in text for item in dataclasses.fields(MultihopSettings))
+    assert "Chunks retrieved for a question." in text

@@ -12,14 +12,15 @@ from tiny import encoder, write_tiny_llm
 import evaluate
 from mrag_rl.data.multi_aspect import load_documents, load_queries, save_documents, save_queries
 from mrag_rl.data.records import Document, Query
-from mrag_rl.data.synthetic.articles import make_articles
+from mrag_rl.data.synthetic import make_articles
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.generation.stories import reader_prompt
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.metrics.facts import count_facts
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
-from mrag_rl.retrieval.strategies import STRATEGIES, MultiAspectRetriever
+from mrag_rl.retrieval import MultiAspectRetriever
+from mrag_rl.retrieval.strategies import STRATEGIES
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +113,7 @@ def test_a_language_model_answers_from_what_was_fetched_and_its_facts_are_counte
             list(answers.values()), [[by_id[i] for i in queries[identifier].relevant] for identifier in answers]
         )
         for n, means in results["facts"][name].items():
-            some = [count for count in counts if count.wanted == int(n)]
+            some = [count for count in counts if count.relevant == int(n)]
             for what, mean in means.items():
                 np.testing.assert_allclose(mean, np.mean([getattr(count, what) for count in some]))
         assert results["seconds"][f"{name}, answers"] > 0

@@ -1,4 +1,4 @@
-"""The closing evaluation: honest intervals, paired comparisons, and files that say the same each time."""
+"""Statistics of evaluations: honest intervals, paired comparisons, and files that say the same each time."""
 
 from __future__ import annotations
 

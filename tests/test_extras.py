@@ -161,7 +161,7 @@ def test_a_command_without_extras_says_so_in_one_line(arguments: list[str]) -> N
     code = f"import runpy\nsys.argv = {arguments!r}\nsys.stderr = sys.stdout\n"
     code += "try: runpy.run_path(sys.argv[0], run_name='__main__')\nexcept SystemExit as end: print(end.code)"
     line, status = run_without_extras(code).splitlines()
-    assert line.startswith("error: this command needs ")
+    assert line.startswith("error: ") and " needs " in line
     assert line.endswith("pip install 'mrag-rl[train]'")
     assert status == "2"
 

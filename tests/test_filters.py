@@ -26,8 +26,8 @@ from mrag_rl.filters.dates import find_dates, parse_date
 from mrag_rl.filters.language import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES
 from mrag_rl.filters.sql import lay_out, where
 from mrag_rl.memory.store import RecordStore
+from mrag_rl.retrieval import MultiAspectRetriever
 from mrag_rl.retrieval.filtered import FilteredRetriever
-from mrag_rl.retrieval.strategies import MultiAspectRetriever
 
 VOCABULARY = FieldVocabulary(
     {

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,15 +16,14 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation import CachedLLM, Prompt, Usage, answer_prompt, messages, query_prompt, render
 from mrag_rl.generation.fusion_prompts import EXAMPLES, MOST_QUERIES
 from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.retrieval import MultiAspectRetriever
 from mrag_rl.retrieval.fusion import (
     FusionQueries,
     generate_queries,
     generation_tokens,
     parse_queries,
-    reciprocal_rank_fusion,
-    search_fused,
 )
-from mrag_rl.retrieval.strategies import MultiAspectRetriever
+from mrag_rl.retrieval.voting import Ranking, by_owner, reciprocal_rank_fusion
 
 # What the article's four searches find; documents by their number.
 ARTICLE = ([8, 9], [10, 2, 3, 8], [8, 9, 5, 2], [9, 2, 4, 5, 8])
@@ -40,7 +36,8 @@ def lists(rankings: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def fused(rankings: Sequence[Sequence[int]], **settings: float) -> dict[int, float]:
-    ranking = reciprocal_rank_fusion(lists(rankings), **settings)  # type: ignore[arg-type]
+    documents = {document for ranking in rankings for document in ranking}
+    ranking = reciprocal_rank_fusion(lists(rankings), len(documents), **settings)  # type: ignore[arg-type]
     return dict(zip(ranking.indices[0].tolist(), ranking.scores[0].tolist(), strict=True))
 
 
@@ -78,16 +75,16 @@ def test_fusion_equals_its_definition(data: st.DataObject) -> None:
     one = st.permutations(range(7)).map(lambda order: order[:places])
     rankings = np.array(data.draw(st.lists(st.lists(one, min_size=3, max_size=3), min_size=1, max_size=4)), dtype=int)
     rankings[rankings == 6] = -1
-    weights = np.array(data.draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=3, max_size=3)))
+    weight = data.draw(st.sampled_from([0.5, 1.0, 2.0]))
     k, first, fetch = data.draw(st.sampled_from([1.0, 60.0])), data.draw(st.sampled_from([0, 1])), 4
-    result = reciprocal_rank_fusion(rankings, weights, k=k, first_rank=first, fetch=fetch)
+    result = reciprocal_rank_fusion(rankings, fetch, original_weight=weight, k=k, first_rank=first)
     assert result.indices.shape == result.scores.shape == (len(rankings), fetch)
     for row, question in enumerate(rankings):
         scores = dict.fromkeys(sorted({int(x) for x in question.ravel() if x >= 0}), 0.0)
-        for ranking, weight in zip(question, weights, strict=True):
+        for number, ranking in enumerate(question):
             for place, document in enumerate(ranking):
                 if document >= 0:
-                    scores[int(document)] += weight / (k + first + place)
+                    scores[int(document)] += (1.0 if number else weight) / (k + first + place)
         best = sorted(scores.items(), key=lambda item: -item[1])[:fetch]
         best += [(-1, 0.0)] * (fetch - len(best))
         assert result.indices[row].tolist() == [document for document, _ in best]
@@ -96,8 +93,8 @@ def test_fusion_equals_its_definition(data: st.DataObject) -> None:
 
 def test_an_original_that_weighs_more_wins() -> None:
     rankings = lists([[1], [2, 3], [3, 2]])
-    assert reciprocal_rank_fusion(rankings).indices[0, 0] == 2
-    heavy = reciprocal_rank_fusion(rankings, np.array([70.0, 1, 1]))
+    assert reciprocal_rank_fusion(rankings, 3).indices[0, 0] == 2
+    heavy = reciprocal_rank_fusion(rankings, 3, original_weight=70.0)
     assert heavy.indices[0].tolist() == [1, 2, 3]  # 2 and 3 are equal
     assert heavy.scores[0, 0] == 70 / 60
 
@@ -108,19 +105,18 @@ def test_an_original_that_weighs_more_wins() -> None:
         ({"first_rank": 2}, "first_rank is 2; give 0"),
         ({"k": 0.0}, "k is 0.0; give a number above 0"),
         ({"k": float("nan")}, "k is nan"),
-        ({"weights": np.array([1.0, -1.0])}, "a weight is below 0"),
-        ({"weights": np.ones(7)}, "weights of shape \\(7,\\) for"),
-        ({"weights": np.array([1.0, np.inf])}, "not finite"),
+        ({"original_weight": -1.0}, "original_weight is -1.0; give a finite number of 0 or more"),
+        ({"original_weight": np.inf}, "original_weight is inf; give a finite number"),
         ({"fetch": 0}, "fetch is 0"),
     ],
 )
 def test_bad_settings_of_fusion_are_named(settings: dict, says: str) -> None:
     with pytest.raises(InputError, match=says):
-        reciprocal_rank_fusion(lists([[1], [2]]), **settings)
+        reciprocal_rank_fusion(lists([[1], [2]]), **{"fetch": 3, **settings})
 
 
 class Writer:
-    """An LLM that writes given texts: the first for its first asking of a question, the second for the next."""
+    """An LLM that writes prepared texts for each question: the first at the first attempt, then the second."""
 
     fingerprint = "writer"
 
@@ -143,7 +139,7 @@ class Writer:
         return [[next(self.texts[prompt.query])] for prompt in prompts]
 
 
-def test_all_questions_are_asked_at_once_and_those_with_too_few_once_more() -> None:
+def test_all_questions_are_tried_at_once_and_those_with_too_few_queries_once_more() -> None:
     llm = Writer(
         {
             "Who won?": ["the winner || the final || WHO WON || the cup"],
@@ -151,18 +147,18 @@ def test_all_questions_are_asked_at_once_and_those_with_too_few_once_more() -> N
             "Why?": ["", "- because"],
         }
     )
-    found = generate_queries(llm, ["Who won?", "And then?", "Why?"], 3, seed=7)
-    assert [queries.generated for queries in found] == [
+    results = generate_queries(llm, ["Who won?", "And then?", "Why?"], 3, seed=7)
+    assert [queries.generated for queries in results] == [
         ("the winner", "the final", "the cup"),
         ("the end", "after the end", "later"),
         ("because",),
     ]
-    assert [queries.note for queries in found] == ["", "", "the LLM wrote 1 of 3 queries, asked twice"]
-    assert found[0].all == ("Who won?", "the winner", "the final", "the cup")
+    assert [queries.note for queries in results] == ["", "", "the LLM wrote 1 of 3 queries, asked twice"]
+    assert results[0].all == ("Who won?", "the winner", "the final", "the cup")
     assert llm.calls == [(["Who won?", "And then?", "Why?"], 0.7, 7), (["And then?", "Why?"], 0.7, 8)]
 
 
-def test_a_second_asking_is_never_greedy() -> None:
+def test_a_second_attempt_is_never_greedy() -> None:
     llm = Writer({"Why?": ["", "so"]})
     assert generate_queries(llm, ["Why?"], 1, temperature=0.0)[0].generated == ("so",)
     assert [temperature for _, temperature, _ in llm.calls] == [0.0, 0.7]
@@ -217,13 +213,13 @@ def test_a_line_becomes_a_query(line: str, query: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "\n \n", "```", "---", "Here are four search queries:", "1.", "1. ||2)", "|| || "]
 )
-def test_no_query_comes_of_nothing(text: str) -> None:
+def test_text_without_words_has_no_query(text: str) -> None:
     assert parse_queries(text) == []
 
 
 @given(st.text(alphabet="ab1.|:- \n\"*'?", max_size=60))
 @settings(max_examples=300, deadline=None)
-def test_parsed_queries_are_distinct_clean_and_stay_what_they_are(text: str) -> None:
+def test_parsed_queries_are_distinct_clean_and_parse_to_themselves(text: str) -> None:
     queries = parse_queries(text)
     assert all(query == query.strip() and any(map(str.isalnum, query)) and "\n" not in query for query in queries)
     assert len({query.casefold() for query in queries}) == len(queries)
@@ -246,27 +242,27 @@ def test_a_real_llm_writes_queries_that_repeat_with_their_seed(tmp_path: Path) -
         assert llm.usage.batches == batches
 
 
-def test_any_strategy_is_searched_and_fusion_mrag_is_the_same_code() -> None:
+def test_search_and_fusion_of_all_queries_are_the_fusion_strategies() -> None:
     texts = ["Cats purr.", "Dogs bark loudly.", "A harbour has ships.", "Ships sail to the harbour.", "Rain falls."]
     retriever = MultiAspectRetriever.build(encoder(), texts)
-    asked = [FusionQueries("ships in rain", ("a harbour", "weather")), FusionQueries("pets")]
+    queries = [FusionQueries("ships in rain", ("a harbour", "weather")), FusionQueries("pets")]
+
+    def search_fused(queries: Sequence[FusionQueries], strategy: str, **settings: float) -> Ranking:
+        flat = [text for query in queries for text in query.all]
+        owners = np.repeat(np.arange(len(queries)), [len(query.all) for query in queries])
+        indices = retriever.search(encoder(), flat, strategy=strategy, fetch=3).indices
+        return reciprocal_rank_fusion(by_owner(indices, owners, len(queries)), 3, **settings)  # type: ignore[arg-type]
+
     for strategy, fusion in (("standard", "fusion"), ("mrag", "fusion_mrag")):
-        calls = []
-
-        def search(queries: Sequence[str], fetch: int, strategy: str = strategy, calls: list = calls):
-            calls.append(list(queries))
-            return retriever.search(encoder(), queries, strategy=strategy, fetch=fetch)
-
-        result = search_fused(search, asked, 3)
-        assert calls == [["ships in rain", "a harbour", "weather", "pets"]]
+        result = search_fused(queries, strategy)
         expected = retriever.search(
             encoder(), ["ships in rain", "pets"], strategy=fusion, fetch=3, questions=[["a harbour", "weather"], []]
         )
         assert result.indices.tolist() == expected.indices.tolist()
         np.testing.assert_allclose(result.scores, expected.scores, rtol=1e-12)
-    assert search_fused(search, [], 3).indices.shape == (0, 3)
-    alone = search(["ships in rain"], 3).indices
-    assert search_fused(search, asked[:1], 3, original_weight=1000.0).indices.tolist() == alone.tolist()
+    assert search_fused([], "mrag").indices.shape == (0, 3)
+    alone = retriever.search(encoder(), ["ships in rain"], strategy="mrag", fetch=3).indices
+    assert search_fused(queries[:1], "mrag", original_weight=1000.0).indices.tolist() == alone.tolist()
 
 
 def test_the_tokens_of_generation_are_those_of_prompt_and_queries() -> None:
@@ -281,7 +277,7 @@ def test_the_tokens_of_generation_are_those_of_prompt_and_queries() -> None:
     assert many["completion"] == 12 + 11 * len(words("||"))
 
 
-def test_the_query_prompt_shows_as_many_queries_as_it_wants() -> None:
+def test_the_query_prompt_shows_as_many_queries_as_it_requests() -> None:
     for _, queries in EXAMPLES:
         assert len(set(queries)) == MOST_QUERIES
     for n in range(1, MOST_QUERIES + 1):
@@ -307,13 +303,3 @@ def test_the_answer_prompt_names_sources_and_sets_the_question_first_and_last() 
     plain = answer_prompt("Who won?", passages[1:])
     assert render(plain) == "Question: Who won?\nPassage 1: It lost.\nThe question to answer: Who won?\nAnswer:"
     assert "this question that counts" in messages(plain)[0]["content"]
-
-
-def test_the_templates_are_there_whichever_module_is_imported_first() -> None:
-    modules = ("mrag_rl.generation.prompts", "mrag_rl.retrieval.fusion", "mrag_rl.generation.transformers_llm")
-    code = "import {}; from mrag_rl.generation.prompts import TEMPLATES; print(list(TEMPLATES))"
-    printed = [
-        subprocess.run([sys.executable, "-c", code.format(name)], capture_output=True, text=True, check=True).stdout
-        for name in modules
-    ]
-    assert "4 search queries" in printed[0] and all(a == b for a, b in itertools.pairwise(printed))

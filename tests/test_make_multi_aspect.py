@@ -1,4 +1,4 @@
-"""scripts/make_multi_aspect.py: what it draws, writes and reports, and that it goes on when stopped."""
+"""scripts/make_multi_aspect.py: what it draws, writes and reports, and that it resumes when stopped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CATEGORIES = ("bays", "caves", "docks")
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus of three categories, and a random model of 18 words: the titles of the corpus are among them."""
+    """A corpus of three categories, and a random model of 18 words that are the titles of the corpus."""
     folder = tmp_path_factory.mktemp("place")
     documents = [
         Document(f"{name}-{i}", f"This is what there is to say of number {i} of the {name}.", word, name)
@@ -40,8 +40,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(place: Path, output: Path, *more: str) -> list[str]:
-    given = ["--documents", str(place / "corpus.jsonl"), "--output", str(output)]
-    return [*given, "--min-length", "30", "--per-category", "5", *more]
+    files = ["--documents", str(place / "corpus.jsonl"), "--output", str(output)]
+    return [*files, "--min-length", "30", "--per-category", "5", *more]
 
 
 def with_llm(place: Path, output: Path, *more: str) -> list[str]:
@@ -74,7 +74,7 @@ def test_documents_alone(place: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert len({document.category for document in load_documents(tmp_path / "two" / "documents.jsonl")}) == 2
 
 
-def test_stories_go_on_where_they_were_stopped(
+def test_stories_resume_where_they_were_stopped(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(with_llm(place, tmp_path / "whole")) == 0
@@ -92,38 +92,38 @@ def test_stories_go_on_where_they_were_stopped(
         assert story_problem(query.text, [by_id[identifier] for identifier in query.relevant]) == ""
         assert len(query.questions) <= 2
     assert any(query.questions for query in queries)
-    assert all("titles missing" in some["problem"] or "characters" in some["problem"] for some in report["dropped"])
+    assert all("titles missing" in story["problem"] or "characters" in story["problem"] for story in report["dropped"])
 
-    # Stopped at the third batch, it asks the model only for what is missing.
+    # Stopped at the third batch, it resumes and requests only what is missing.
     monkeypatch.setattr(make_multi_aspect, "AT_ONCE", 6)
-    ask, calls = make_multi_aspect.generate_queries, 0
+    generate_queries, calls = make_multi_aspect.generate_queries, 0
 
     def stop_at_third(*arguments: object, **options: object) -> list[FusionQueries]:
         nonlocal calls
         calls += 1
         if calls == 3:
             raise KeyboardInterrupt
-        return ask(*arguments, **options)  # type: ignore[arg-type]
+        return generate_queries(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(make_multi_aspect, "generate_queries", stop_at_third)
     assert main(with_llm(place, tmp_path / "stopped")) == 130
     assert not (tmp_path / "stopped").exists() and (tmp_path / "stopped.partial").is_dir()
-    asked: list[int] = []
+    prompt_counts: list[int] = []
     generate = make_multi_aspect.TransformersLLM.generate
 
     def count(llm: object, prompts: Sequence[object], **options: object) -> list[list[str]]:
-        asked.append(len(prompts))
+        prompt_counts.append(len(prompts))
         return generate(llm, prompts, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(make_multi_aspect.TransformersLLM, "generate", count)
     assert main(with_llm(place, tmp_path / "stopped")) == 0
-    assert 1 <= len(asked) <= 2  # the questions about the third batch, and again those that got too few
+    assert 1 <= len(prompt_counts) <= 2  # the questions about the third batch, and again those that got too few
     for name in ("documents.jsonl", "queries.jsonl", "report.json"):
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert not (tmp_path / "stopped.partial").exists()
 
 
-def test_mistakes_are_answered_in_one_line_and_write_nothing(
+def test_mistakes_are_reported_in_one_line_and_write_nothing(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "there").mkdir()
@@ -131,7 +131,7 @@ def test_mistakes_are_answered_in_one_line_and_write_nothing(
     untitled.mkdir()
     save_documents(untitled / "corpus.jsonl", [Document(f"d{i}", f"{i} " * 20, category="bays") for i in range(5)])
     new = tmp_path / "new"
-    for arguments, says in (
+    for arguments, message in (
         (command(place, tmp_path / "there"), "there exists; remove it or give another --output"),
         (command(tmp_path, new), "corpus.jsonl: no such file"),
         (command(place, new, "--categories", "4"), "3 of 4 categories have 5 distinct documents"),
@@ -147,7 +147,7 @@ def test_mistakes_are_answered_in_one_line_and_write_nothing(
         (command(untitled, new, "--llm", str(place / "llm"), "--per-aspect", "1"), '"d0" has no title'),
     ):
         assert main(arguments) == 2
-        assert says in error(capsys)
+        assert message in error(capsys)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["there", "untitled"]
 
 

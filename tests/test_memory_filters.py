@@ -19,11 +19,12 @@ from mrag_rl.errors import InputError
 from mrag_rl.filters import EVERYTHING, Filter, matches, parse_filter
 from mrag_rl.generation.llm import Usage
 from mrag_rl.generation.prompts import Prompt
+from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.memory.records import memory_metadata
 from mrag_rl.partitioning import fit_partitioning
 from mrag_rl.selector import Selector, SelectorInfo, StateNormalizer
-from mrag_rl.systems import PartitionSystem, Writer, learned_partition
+from mrag_rl.systems import PartitionSystem, learned_partition
 
 DESKS = ("court", "farm", "sport")
 HEADS, COUNT = 2, 30

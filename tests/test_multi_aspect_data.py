@@ -322,5 +322,5 @@ def test_facts_are_counted_apart_where_the_wanted_documents_bear_them_out() -> N
     assert count_facts(["A story."], [[untitled]])[0].titles == 0
     answers = ["The Velden Light was lit in 1821, and Boris Becker saw it in 1999.", "Nothing is known."]
     first, second = count_facts(answers, [wanted, wanted])
-    assert (first.stated, first.supported, first.titles, first.wanted) == (4, 2, 1, 2)
-    assert (second.stated, second.supported, second.titles, second.wanted) == (0, 0, 0, 2)
+    assert (first.stated, first.supported, first.titles, first.relevant) == (4, 2, 1, 2)
+    assert (second.stated, second.supported, second.titles, second.relevant) == (0, 0, 0, 2)

@@ -20,8 +20,9 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 import evaluate
 from mrag_rl.data.chunks import Chunk, split_documents
 from mrag_rl.data.records import Document, Query
-from mrag_rl.data.synthetic.news import make_news
+from mrag_rl.data.synthetic import make_news
 from mrag_rl.encoders import Embeddings
+from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.errors import InputError
 from mrag_rl.filters import (
     EVERYTHING,
@@ -38,11 +39,11 @@ from mrag_rl.generation.prompts import render
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import write_jsonl
 from mrag_rl.metrics.ranking import RANKING_METRICS, evidence_scores, textbook_scores
+from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts
 from mrag_rl.retrieval.filtered import FilteredRetriever
 from mrag_rl.retrieval.fusion import generate_queries
 from mrag_rl.retrieval.rerank import CrossEncoder
-from mrag_rl.retrieval.strategies import EncodedQueries, MultiAspectRetriever, Parts
-from mrag_rl.systems import MultiMetaRAG
+from mrag_rl.systems import MultiMetaRAG, PassageReader, PassageRetriever
 
 STRATEGIES = ("standard", "mrag", "late_interaction")
 
@@ -190,76 +191,112 @@ def reranker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def rules(documents: Sequence[Document]) -> RuleExtractor:
+    return RuleExtractor(FieldVocabulary.from_documents(documents))
+
+
 @pytest.fixture(scope="module")
-def system(llm: TransformersLLM) -> MultiMetaRAG:
-    return MultiMetaRAG.build(world()[0][:40], llm, encoder())
-
-
-def test_the_system_searches_under_the_questions_filter_and_shows_source_and_date(system: MultiMetaRAG) -> None:
+def retriever() -> PassageRetriever:
     documents = world()[0][:40]
-    listening = Listening(system.llm)  # type: ignore[arg-type]
-    rag = MultiMetaRAG(listening, encoder(), system.library, system.extractor, passages=3)
+    return PassageRetriever.build(documents, encoder(), extractor=rules(documents))
+
+
+@pytest.fixture(scope="module")
+def system(retriever: PassageRetriever, llm: TransformersLLM) -> MultiMetaRAG:
+    return MultiMetaRAG(retriever, PassageReader(llm))
+
+
+def test_the_system_searches_under_the_questions_filter_and_shows_source_and_date(
+    retriever: PassageRetriever, llm: TransformersLLM
+) -> None:
+    documents = world()[0][:40]
+    listening = Listening(llm)
+    rag = MultiMetaRAG(replace(retriever, passages=3), PassageReader(listening))
     ((source, _),) = Counter(document.metadata["source"] for document in documents).most_common(1)
     answers = rag.answer([f"What does {source} say of the weather?", "Who is it?"])
     assert answers[0].filter == Condition("source", "$in", (source,)) and answers[1].filter == EVERYTHING
     assert len(answers[0].passages) == len(answers[1].passages) == 3 and answers[0].notes == ()
     assert {passage.metadata["source"] for passage in answers[0].passages} == {source}
-    nearest = system.library.retriever.search(encoder(), ["Who is it?"], strategy="standard", fetch=3).indices[0]
-    assert list(answers[1].passages) == [system.library.chunks[i] for i in nearest]
+    library = retriever.library
+    nearest = library.retriever.search(encoder(), ["Who is it?"], strategy="standard", fetch=20).indices[0]
+    assert list(answers[1].retrieved) == [library.chunks[i] for i in nearest]
+    assert answers[1].passages == answers[1].retrieved[:3]
     for answer, prompt in zip(answers, listening.prompts, strict=True):
         shown = render(prompt)
         for passage in answer.passages:
             assert passage.text in shown and passage.title in shown
             assert passage.metadata["source"] in shown and passage.metadata["published_at"] in shown
     assert [answer.hypothesis for answer in answers] == [
-        texts[0].strip() for texts in system.llm.generate(listening.prompts, max_new_tokens=rag.max_new_tokens)
+        texts[0].strip() for texts in llm.generate(listening.prompts, max_new_tokens=96)
     ]
 
 
-def test_the_system_says_where_a_filter_left_nothing_and_keeps_to_access_rights(system: MultiMetaRAG) -> None:
+def test_equal_prompts_are_read_once(retriever: PassageRetriever, llm: TransformersLLM) -> None:
+    listening = Listening(llm)
+    first, other, again = MultiMetaRAG(retriever, PassageReader(listening)).answer(["Who?", "Where?", "Who?"])
+    assert first == again != other and len(listening.prompts) == 2
+
+
+def test_the_system_says_where_a_filter_matched_nothing_and_keeps_to_access_rights(system: MultiMetaRAG) -> None:
     documents = world()[0][:40]
     source, category = documents[0].metadata["source"], documents[0].category
     question = f"What did {source} write after October 1, 2031?"
     (answer,) = system.answer([question])
-    assert answer.filter == EVERYTHING and len(answer.passages) == 6
-    assert answer.notes == ("the filter leaves nothing to read; searched without it",)
+    assert answer.filter == EVERYTHING and answer.filter_dropped and len(answer.passages) == 6
+    assert answer.notes == ("no readable document passes the filter; searched without it",)
     (answer,) = system.answer([question], categories=[category])
     assert answer.passages and {passage.category for passage in answer.passages} == {category}
     other = next(document for document in documents if document.metadata["source"] != source)
     (answer,) = system.answer([f"What does {source} say?"], documents=[other.id])
     assert {passage.document for passage in answer.passages} == {other.id} and answer.notes
     (answer,) = system.answer([question], documents=[])
-    assert answer.passages == ()
+    assert answer.passages == () and not answer.filter_dropped
     with pytest.raises(InputError, match="question 1 of 2 is blank"):
         system.answer(["Who?", " "])
     assert system.answer([]) == []
 
 
-def test_the_system_reranks_what_it_fetched_and_reads_sentences_where_a_strategy_does(
-    llm: TransformersLLM, reranker: Path
-) -> None:
+def test_filters_extracted_before_are_as_if_extracted_here(system: MultiMetaRAG, retriever: PassageRetriever) -> None:
+    """They give way like the extractor's own; filters that the caller sets never do."""
+    source = world()[0][0].metadata["source"]
+    questions = [f"What did {source} write after October 1, 2031?", f"What does {source} say?"]
+    extractions = rules(world()[0][:40]).extract(questions)
+    plain = MultiMetaRAG(replace(retriever, extractor=None), system.reader)
+    assert plain.answer(questions, extractions=extractions) == system.answer(questions)
+    strict = plain.answer(questions, filters=[extraction.filter for extraction in extractions])
+    assert strict[0].passages == () and strict[1].passages == system.answer(questions)[1].passages
+    with pytest.raises(InputError, match="both extractions and filters"):
+        plain.answer(questions, filters=[EVERYTHING] * 2, extractions=extractions)
+    with pytest.raises(InputError, match="1 filters for 2 questions"):
+        plain.answer(questions, extractions=extractions[:1])
+
+
+def test_the_system_reranks_what_it_fetched_and_reads_sentences_where_a_strategy_does(reranker: Path) -> None:
     documents = world()[0][:20]
     model = CrossEncoder.load(str(reranker))
-    rag = MultiMetaRAG.build(documents, llm, encoder(), strategy="late_interaction", reranker=model)
+    retriever = PassageRetriever.build(documents, encoder(), strategy="late_interaction", reranker=model)
     question = "Which club has a new striker? Its captain is injured."
-    (answer,) = rag.answer([question])
-    found = rag.library.retriever.search(encoder(), [question], strategy="late_interaction", fetch=20).indices[0]
-    scores = model.scores([(question, rag.library.chunks[i].text) for i in found])
-    best = [rag.library.chunks[i] for i in found[np.argsort(-scores, kind="stable")[:6]]]
-    assert list(answer.passages) == best
+    (answer,) = MultiMetaRAG(retriever).answer([question])
+    library = retriever.library
+    ranking = library.retriever.search(encoder(), [question], strategy="late_interaction", fetch=20).indices[0]
+    scores = model.scores([(question, library.chunks[i].text) for i in ranking])
+    assert list(answer.retrieved) == [library.chunks[i] for i in ranking[np.argsort(-scores, kind="stable")]]
+    assert answer.passages == answer.retrieved[:6] and answer.hypothesis == ""
 
 
 @pytest.mark.parametrize(
     ("settings", "says"),
     [({"passages": 0}, "passages is 0"), ({"fetch": -1}, "fetch is -1"), ({"strategy": "best"}, "'best' is unknown")],
 )
-def test_settings_that_cannot_be_are_refused_at_once(system: MultiMetaRAG, settings: dict[str, Any], says: str) -> None:
+def test_settings_that_cannot_be_are_refused_at_once(
+    retriever: PassageRetriever, settings: dict[str, Any], says: str
+) -> None:
     with pytest.raises(InputError, match=says):
-        replace(system, **settings)
+        replace(retriever, **settings)
 
 
 class Dropping:
-    """An extractor that reads nothing and has something to say about it."""
+    """An extractor that finds no filter and has something to say about it."""
 
     def extract(self, questions: Sequence[str]) -> list[Extraction]:
         return [
@@ -267,11 +304,10 @@ class Dropping:
         ]
 
 
-def test_what_the_extractor_left_out_is_in_the_notes(system: MultiMetaRAG) -> None:
-    rag = MultiMetaRAG(system.llm, encoder(), system.library, Dropping())
-    (answer,) = rag.answer(["What does X say?"])
+def test_what_the_extractor_left_out_is_in_the_notes(retriever: PassageRetriever) -> None:
+    (answer,) = MultiMetaRAG(replace(retriever, extractor=Dropping())).answer(["What does X say?"])
     assert answer.notes == ("left out of the filter: source: the corpus has no 'X'", "no filter: no mapping")
-    (answer,) = MultiMetaRAG(system.llm, encoder(), system.library, None).answer(["What does Kestrel Wire say?"])
+    (answer,) = MultiMetaRAG(replace(retriever, extractor=None)).answer(["What does Kestrel Wire say?"])
     assert answer.filter == EVERYTHING and answer.notes == ()
 
 
@@ -365,6 +401,19 @@ def test_the_filters_in_the_results_are_the_rules_own_and_nothing_else_is_retrie
     assert results["filters"]["rules"]["nothing_left"] == aside
     assert results["filters"]["rules"]["exact_match"] > 80
     assert set(results["filters"]["llm"]["extractions"]) == {query.id for query in queries}
+
+
+def test_a_row_is_what_a_user_of_the_system_gets(folder: Path, results: Mapping[str, Any], reranker: Path) -> None:
+    documents, queries = world()
+    store = EmbeddingStore(encoder(), folder / "embeddings")
+    retriever = PassageRetriever.build(
+        documents, store, extractor=rules(documents), reranker=CrossEncoder.load(str(reranker))
+    )
+    reader = PassageReader(TransformersLLM.load(folder / "llm"))
+    answers = MultiMetaRAG(retriever, reader).answer([query.text for query in queries])
+    for query, answer in zip(queries, answers, strict=True):
+        assert results["retrieved"]["standard+rules+rerank"][query.id] == [c.id for c in answer.retrieved[:10]]
+        assert results["answers"]["standard+rules+rerank"][query.id] == answer.hypothesis
 
 
 def test_filters_help_on_the_bundled_news(results: Mapping[str, Any]) -> None:
@@ -470,9 +519,9 @@ def test_bad_input_ends_in_one_line_and_writes_nothing(tmp_path: Path, capsys: p
     output = tmp_path / "out.json"
     for change, says in (
         ({"relevant": ["b"]}, "query 'q': relevant id \"b\" is no document"),
-        ({"relevant": ["a"], "facts": "A text."}, "query 'q': \"facts\" is no list of sentences"),
+        ({"relevant": ["a"], "facts": "A text."}, "query 'q': \"facts\" is not a list of sentences"),
         ({"relevant": ["a"], "question_type": "bridge"}, "query 'q': question_type 'bridge' is unknown"),
-        ({"relevant": ["a"], "answer": 3}, "query 'q': \"answer\" is no string"),
+        ({"relevant": ["a"], "answer": 3}, "query 'q': \"answer\" is not a string"),
         ({"relevant": ["a"], "filter": {"sauce": "x"}}, "query 'q': filter: unknown field 'sauce'"),
         ({}, 'no query has evidence; give "relevant"'),
         ({"relevant": ["a"], "facts": ["A"], "question_type": "null"}, 'no query has evidence; give "relevant"'),

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 
+from mrag_rl.choices import PartitioningMethod
 from mrag_rl.errors import InputError
-from mrag_rl.partitioning import METHODS, Method, Partitioning, fit_partitioning
+from mrag_rl.partitioning import METHODS, Partitioning, fit_partitioning
 
-FITTED: tuple[Method, ...] = ("lsh", "kmeans", "hnsw_spectral")
+FITTED: tuple[PartitioningMethod, ...] = ("lsh", "kmeans", "hnsw_spectral")
 LABELS = [("news", "sport") if i % 3 == 0 else (("sport",) if i % 3 == 1 else ("arts",)) for i in range(2000)]
 
 
@@ -32,7 +33,7 @@ VECTORS, TRUTH = planted(2000, 5)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_memory_is_in_a_partition_and_every_partition_has_a_memory(method: Method) -> None:
+def test_every_memory_is_in_a_partition_and_every_partition_has_a_memory(method: PartitioningMethod) -> None:
     partitioning = fit_partitioning(method, VECTORS, labels=LABELS, partitions=5, seed=1)
     assert partitioning.membership.shape == (2000, len(partitioning.names))
     assert (partitioning.membership.sum(axis=1) >= 1).all()
@@ -41,7 +42,7 @@ def test_every_memory_is_in_a_partition_and_every_partition_has_a_memory(method:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_assigning_the_memories_again_gives_the_membership(method: Method) -> None:
+def test_assigning_the_memories_again_gives_the_membership(method: PartitioningMethod) -> None:
     partitioning = fit_partitioning(method, VECTORS, labels=LABELS, partitions=5, seed=1)
     assert (partitioning.assign(VECTORS, LABELS) != partitioning.membership).nnz == 0
     some = partitioning.assign(VECTORS[7:9], LABELS[7:9])
@@ -49,7 +50,7 @@ def test_assigning_the_memories_again_gives_the_membership(method: Method) -> No
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_save_and_load_keep_membership_and_rule(method: Method, tmp_path: Path) -> None:
+def test_save_and_load_keep_membership_and_rule(method: PartitioningMethod, tmp_path: Path) -> None:
     partitioning = fit_partitioning(method, VECTORS, labels=LABELS, partitions=5, seed=1)
     partitioning.save(tmp_path / "partitioning")
     loaded = Partitioning.load(tmp_path / "partitioning")
@@ -60,19 +61,19 @@ def test_save_and_load_keep_membership_and_rule(method: Method, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("method", FITTED)
-def test_the_same_seed_gives_the_same_partitions(method: Method) -> None:
+def test_the_same_seed_gives_the_same_partitions(method: PartitioningMethod) -> None:
     first, second = (fit_partitioning(method, VECTORS, partitions=4, seed=3) for _ in range(2))
     assert (first.membership != second.membership).nnz == 0
 
 
 @pytest.mark.parametrize("method", ["kmeans", "hnsw_spectral"])
-def test_planted_clusters_are_found(method: Method) -> None:
+def test_planted_clusters_are_found(method: PartitioningMethod) -> None:
     partitioning = fit_partitioning(method, VECTORS, partitions=5, seed=0)
     assert adjusted_rand_score(TRUTH, partitioning.membership.indices) > 0.9
 
 
 @pytest.mark.parametrize("method", ["kmeans", "hnsw_spectral"])
-def test_a_new_vector_goes_where_its_cluster_is(method: Method) -> None:
+def test_a_new_vector_goes_where_its_cluster_is(method: PartitioningMethod) -> None:
     partitioning = fit_partitioning(method, VECTORS[:1500], partitions=5, seed=0)
     assigned = partitioning.assign(VECTORS[1500:]).indices
     together = np.concatenate([partitioning.membership.indices, assigned])
@@ -109,7 +110,7 @@ def test_a_memory_is_in_the_partition_of_each_of_its_labels() -> None:
 
 @pytest.mark.parametrize("method", FITTED)
 @pytest.mark.parametrize("count", [1, 2, 7])
-def test_as_many_partitions_as_memories(method: Method, count: int) -> None:
+def test_as_many_partitions_as_memories(method: PartitioningMethod, count: int) -> None:
     assert fit_partitioning(method, VECTORS[:count], partitions=count, seed=0).sizes.tolist() == [1] * count
 
 
@@ -126,7 +127,7 @@ def test_as_many_partitions_as_memories(method: Method, count: int) -> None:
         ("k-means", {}, "unknown; choose from lsh, kmeans"),
     ],
 )
-def test_bad_input_is_named_in_one_line(method: Method, arguments: dict, message: str) -> None:
+def test_bad_input_is_named_in_one_line(method: PartitioningMethod, arguments: dict, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         fit_partitioning(method, **{"vectors": VECTORS, "partitions": 4, "seed": 0, **arguments})
     assert "\n" not in str(caught.value)

@@ -8,22 +8,22 @@ from functools import cache
 
 import numpy as np
 
-from lm.news import NewsWorld
-from lm.news_abilities import is_whole
-from mrag_rl.config import BUNDLED_LLM
+from lm.news_abilities import has_distinct_queries
+from lm.news_world import NewsWorld
 from mrag_rl.filters import document_metadata, parse_filter
 from mrag_rl.filters.language import conditions
 from mrag_rl.filters.llm import LLMExtractor
 from mrag_rl.filters.scoring import agreement
 from mrag_rl.generation.fusion_prompts import MOST_QUERIES, query_prompt
-from mrag_rl.generation.question_llm import BUNDLED_QUESTION_LLM, load_question_llm
+from mrag_rl.generation.question_llm import load_question_llm
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.metrics.answers import answer_scores
-from mrag_rl.systems.multi_meta_rag import write_answers
+from mrag_rl.models.bundled import NEWS_QUESTION_LLM, NEWSROOM_LLM
+from mrag_rl.systems.passages import PassageReader
 
 DIGESTS = {
-    BUNDLED_LLM: "19206d4993fd940e8ded1decc20c37cc901c147fb5e9c05b1bb76f278a1a74fd",
-    BUNDLED_QUESTION_LLM: "849a3e3d8c09065d944a0c7f3b28f1020781293e89ac663e16e9a1e55c2e2ebf",
+    NEWSROOM_LLM: "19206d4993fd940e8ded1decc20c37cc901c147fb5e9c05b1bb76f278a1a74fd",
+    NEWS_QUESTION_LLM: "849a3e3d8c09065d944a0c7f3b28f1020781293e89ac663e16e9a1e55c2e2ebf",
 }
 
 
@@ -47,30 +47,30 @@ def test_the_bundled_weights_are_those_that_were_measured() -> None:
     assert load_question_llm(None) is None and load_question_llm("none") is None
 
 
-def test_filters_are_read_and_hold_nothing_that_the_corpus_lacks() -> None:
+def test_filters_are_read_and_contain_nothing_unknown_to_the_corpus() -> None:
     vocabulary, queries = world().vocabulary, world().queries
-    made = LLMExtractor(llm(), vocabulary).extract([query.text for query in queries])
-    given = [parse_filter(query.metadata["filter"], vocabulary) for query in queries]
-    assert agreement(given, made)["exact_match"] >= 90
+    extractions = LLMExtractor(llm(), vocabulary).extract([query.text for query in queries])
+    reference_filters = [parse_filter(query.metadata["filter"], vocabulary) for query in queries]
+    assert agreement(reference_filters, extractions)["exact_match"] >= 90
     sources = {document_metadata(document)["source"] for document in world().documents}
-    for extraction in made:
-        named = [part for part in conditions(extraction.filter) if part.field == "source"]
-        assert all(value in sources for part in named for value in part.values)
+    for extraction in extractions:
+        source_conditions = [part for part in conditions(extraction.filter) if part.field == "source"]
+        assert all(value in sources for part in source_conditions for value in part.values)
 
 
-def test_most_lines_hold_as_many_different_queries_as_asked_for() -> None:
-    wanted = [1 + i % MOST_QUERIES for i in range(len(world().queries))]
-    prompts = [query_prompt(query.text, n) for query, n in zip(world().queries, wanted, strict=True)]
+def test_most_lines_have_the_requested_number_of_different_queries() -> None:
+    counts = [1 + i % MOST_QUERIES for i in range(len(world().queries))]
+    prompts = [query_prompt(query.text, n) for query, n in zip(world().queries, counts, strict=True)]
     lines = [texts[0] for texts in llm().generate(prompts, max_new_tokens=256)]
-    whole = [is_whole(line, n) for line, n in zip(lines, wanted, strict=True)]
-    assert sum(whole) > 0.8 * len(whole), lines
+    complete = [has_distinct_queries(line, n) for line, n in zip(lines, counts, strict=True)]
+    assert sum(complete) > 0.8 * len(complete), lines
 
 
 def test_yes_or_no_questions_are_answered_in_the_form_that_is_scored() -> None:
     rng = np.random.default_rng(0)
     queries = [query for query in world().queries if query.metadata["answer"] in ("Yes", "No")]
     passages = [world().passages(rng, query, 6) for query in queries]
-    answers = write_answers(llm(), [query.text for query in queries], passages)
+    answers = PassageReader(llm()).answer([query.text for query in queries], passages)
     stated = [re.search(r'The answer to the question is "(Yes|No|Insufficient information\.)"$', a) for a in answers]
     assert sum(map(bool, stated)) > 0.9 * len(answers), answers
     exact = answer_scores(answers, [query.metadata["answer"] for query in queries])["exact_match"]

@@ -12,14 +12,14 @@ import pytest
 from tiny import Listening, encoder, write_tiny_llm
 
 from mrag_rl.data.records import Document
-from mrag_rl.data.synthetic.news import make_news
+from mrag_rl.data.synthetic import make_news
 from mrag_rl.errors import InputError
 from mrag_rl.filters import EVERYTHING, Condition, FieldVocabulary, RuleExtractor, parse_filter
 from mrag_rl.generation.fusion_prompts import answer_prompt, query_prompt
 from mrag_rl.generation.prompts import Prompt
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.retrieval.fusion import FusionQueries, generate_queries
-from mrag_rl.systems import MultiMetaRAG, RAGFusion
+from mrag_rl.systems import MultiMetaRAG, PassageReader, PassageRetriever, RAGFusion
 
 QUESTIONS = ["Which club has a new striker?", "Who closes a bridge, and when?"]
 GIVEN = [["striker joins club", "football transfer", "captain injured"], ["bridge closed"]]
@@ -39,32 +39,35 @@ def llm(tmp_path_factory: pytest.TempPathFactory) -> TransformersLLM:
 
 @pytest.fixture(scope="module")
 def fusion(llm: TransformersLLM) -> RAGFusion:
-    return RAGFusion.build(documents(), llm, encoder())
+    return RAGFusion(PassageRetriever.build(documents(), encoder()), PassageReader(llm))
 
 
 def over(system: RAGFusion, llm: Any, **settings: Any) -> RAGFusion:
-    """The same chunks with another language model and other settings."""
-    return replace(system, rag=replace(system.rag, llm=llm), **settings)
+    """The same passages with another language model and other settings."""
+    return replace(system, reader=None if llm is None else PassageReader(llm), **settings)
 
 
 @pytest.mark.parametrize(("strategy", "fused"), [("standard", "fusion"), ("mrag", "fusion_mrag")])
 def test_its_passages_are_those_of_the_fusion_strategies(fusion: RAGFusion, strategy: str, fused: str) -> None:
-    rag = replace(fusion.rag, llm=None, strategy=strategy)
-    answers = RAGFusion(rag).answer(QUESTIONS, queries=GIVEN)
-    expected = rag.library.retriever.search(
-        encoder(), QUESTIONS, strategy=fused, fetch=rag.fetch, questions=GIVEN
+    retriever = replace(fusion.retriever, strategy=strategy)
+    answers = RAGFusion(retriever).answer(QUESTIONS, queries=GIVEN)
+    library = retriever.library
+    expected = library.retriever.search(
+        encoder(), QUESTIONS, strategy=fused, fetch=retriever.fetch, questions=GIVEN
     ).indices
     for answer, row, given in zip(answers, expected, GIVEN, strict=True):
-        assert list(answer.passages) == [rag.library.chunks[i] for i in row[: rag.passages]]
+        assert list(answer.retrieved) == [library.chunks[i] for i in row]
+        assert answer.passages == answer.retrieved[:6]
         assert answer.queries.generated == tuple(given)
 
 
 def test_places_are_those_of_each_querys_own_search(fusion: RAGFusion) -> None:
-    few = replace(fusion, rag=replace(fusion.rag, llm=None, fetch=6))
+    library = fusion.retriever.library
+    few = RAGFusion(replace(fusion.retriever, fetch=6))
     answers = few.answer(QUESTIONS, queries=GIVEN)
     for answer in answers:
-        lists = fusion.rag.library.retriever.search(encoder(), answer.queries.all, strategy="standard", fetch=6).indices
-        own = [[fusion.rag.library.chunks[i].id for i in row] for row in lists]
+        lists = library.retriever.search(encoder(), answer.queries.all, strategy="standard", fetch=6).indices
+        own = [[library.chunks[i].id for i in row] for row in lists]
         for passage, places in zip(answer.passages, answer.places, strict=True):
             assert len(places) == len(answer.queries.all) and any(places)
             for place, row in zip(places, own, strict=True):
@@ -84,7 +87,7 @@ def test_generated_queries_are_searched_shown_and_part_of_the_result(fusion: RAG
     ]
     assert listening.prompts[-2:] == prompts
     assert [answer.hypothesis for answer in answers] == [
-        texts[0].strip() for texts in llm.generate(prompts, max_new_tokens=fusion.rag.max_new_tokens)
+        texts[0].strip() for texts in llm.generate(prompts, max_new_tokens=96)
     ]
     given = over(fusion, None).answer(QUESTIONS, queries=[some.generated for some in expected])
     assert [answer.passages for answer in given] == [answer.passages for answer in answers]
@@ -111,7 +114,7 @@ def test_queries_given_replace_those_of_the_language_model(fusion: RAGFusion, ll
 def test_switched_off_it_is_the_search_with_the_question_alone(fusion: RAGFusion, llm: TransformersLLM) -> None:
     listening, plain = Listening(llm), Listening(llm)
     answers = over(fusion, listening, generated=0).answer(QUESTIONS)
-    expected = replace(fusion.rag, llm=plain).answer(QUESTIONS)
+    expected = MultiMetaRAG(fusion.retriever, PassageReader(plain)).answer(QUESTIONS)
     assert [answer.passages for answer in answers] == [answer.passages for answer in expected]
     assert [answer.hypothesis for answer in answers] == [answer.hypothesis for answer in expected]
     assert listening.prompts == plain.prompts
@@ -149,13 +152,13 @@ def test_a_filter_holds_for_all_queries_and_gives_way_only_where_it_was_read_fro
 ) -> None:
     ((source, _),) = Counter(document.metadata["source"] for document in documents()).most_common(1)
     vocabulary = FieldVocabulary.from_documents(documents())
-    filtered = replace(over(fusion, None), rag=replace(fusion.rag, llm=None, extractor=RuleExtractor(vocabulary)))
+    filtered = RAGFusion(replace(fusion.retriever, extractor=RuleExtractor(vocabulary)))
     asked = [f"What does {source} say of the weather?", f"What did {source} write after October 1, 2031?", "Who is it?"]
     answers = filtered.answer(asked, queries=[["bridge", "striker"]] * 3)
     assert sources(answers[0].passages) == {source}
     assert answers[0].filter == Condition("source", "$in", (source,)) and answers[0].notes == ()
     assert answers[1].filter == EVERYTHING and len(sources(answers[1].passages)) > 1
-    assert answers[1].notes == ("the filter leaves nothing to read; searched without it",)
+    assert answers[1].notes == ("no readable document passes the filter; searched without it",)
     assert answers[2].filter == EVERYTHING and answers[2].notes == ()
 
     nobody = parse_filter({"source": source, "published_at": {"$gt": "2031-10-01"}}, vocabulary)
@@ -163,7 +166,19 @@ def test_a_filter_holds_for_all_queries_and_gives_way_only_where_it_was_read_fro
     assert given[0].filter == EVERYTHING and len(sources(given[0].passages)) > 1
     for answer in given[1:]:
         assert answer.filter == nobody and answer.passages == () and answer.places == ()
-        assert answer.notes == ("nothing may be read under the filter that was given",)
+        assert answer.notes == ("no document that passes the filter may be read",)
+
+
+def test_sentences_of_all_queries_vote_where_a_strategy_reads_them(fusion: RAGFusion) -> None:
+    questions = ["Which club has a new striker? Who closes a bridge?", "Who is it?"]
+    (one, two) = RAGFusion(replace(fusion.retriever, strategy="segment_mrag")).answer(questions, queries=GIVEN)
+    library = fusion.retriever.library
+    for answer in (one, two):
+        texts = list(answer.queries.all)
+        lists = library.retriever.search(encoder(), texts, strategy="segment_mrag", fetch=20).indices
+        for passage, places in zip(answer.passages, answer.places, strict=True):
+            for place, row in zip(places, lists.tolist(), strict=True):
+                assert place is None or library.chunks[row[place - 1]] == passage
 
 
 def test_access_rights_hold_for_all_queries(fusion: RAGFusion) -> None:
@@ -171,30 +186,30 @@ def test_access_rights_hold_for_all_queries(fusion: RAGFusion) -> None:
     (answer,) = over(fusion, None).answer(QUESTIONS[:1], queries=GIVEN[:1], documents=[one.id])
     assert {passage.document for passage in answer.passages} == {one.id}
     (answer,) = over(fusion, None).answer(QUESTIONS[:1], queries=GIVEN[:1], categories=[])
-    assert answer.passages == () and answer.notes == ("nothing may be read",)
+    assert answer.passages == () and answer.notes == ("no document may be read",)
 
 
 def test_multi_meta_rag_keeps_to_a_filter_given_to_it(fusion: RAGFusion) -> None:
     source = documents()[0].metadata["source"]
-    rag: MultiMetaRAG = replace(fusion.rag, llm=None)
+    rag = MultiMetaRAG(fusion.retriever)
     (answer,) = rag.answer(["Who is it?"], filters=[Condition("source", "$eq", (source,))])
     assert answer.passages and sources(answer.passages) == {source} and answer.hypothesis == ""
     barred = [document.id for document in documents() if document.metadata["source"] != source]
     (answer,) = rag.answer(["Who is it?"], filters=[Condition("source", "$eq", (source,))], documents=barred)
-    assert answer.passages == () and answer.notes == ("nothing may be read under the filter that was given",)
+    assert answer.passages == () and answer.notes == ("no document that passes the filter may be read",)
 
 
 def test_bad_input_is_named(fusion: RAGFusion) -> None:
-    with pytest.raises(InputError, match="queries of 1 questions for 2; give a list each"):
+    with pytest.raises(InputError, match="queries of 1 questions for 2; give a list for each"):
         fusion.answer(QUESTIONS, queries=[[]])
     with pytest.raises(InputError, match="1 filters for 2 questions"):
         fusion.answer(QUESTIONS, filters=[EVERYTHING])
     with pytest.raises(InputError, match="question 1 of 2 is blank"):
         fusion.answer(["Who?", " "])
     with pytest.raises(InputError, match="would fuse twice"):
-        RAGFusion(replace(fusion.rag, strategy="fusion"))
+        RAGFusion(replace(fusion.retriever, strategy="fusion"))
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"original_weight": -1.0}, "a weight is below 0"),
+        ({"original_weight": -1.0}, "original_weight is -1.0; give a finite number of 0 or more"),
         ({"k": 0.0}, "k is 0.0; give a number above 0"),
         ({"first_rank": 2}, "first_rank is 2"),
     ]

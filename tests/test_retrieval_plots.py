@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 
 from mrag_rl.errors import InputError
+from mrag_rl.experiments.head_plots import documents_by_head, head_attention
 from mrag_rl.experiments.retrieval_plots import (
-    attention_maps,
-    documents_by_head,
     draw_all,
-    head_attention,
     improvement_by_aspects,
     strategy_comparison,
     success_by_fetched,
@@ -115,7 +113,7 @@ def test_strategies_are_compared_best_first(tmp_path: Path) -> None:
 
 def test_documents_by_head_tells_the_place_in_each_list(tmp_path: Path) -> None:
     ranks = np.array([[0, -1, 4], [25, 1, -1]])
-    documents_by_head(tmp_path, "heads", ranks, ["Price $5 to $9", "A very long title " * 4], shown=10)
+    documents_by_head(tmp_path, "heads", ranks, ["Price $5 to $9", "A very long title " * 4], depth=10)
     rows = list(csv.reader((tmp_path / "heads.csv").open()))
     assert rows[0] == ["document", "head_0", "head_1", "head_2"]
     assert rows[1] == ["Price $5 to $9", "1", "", "5"] and rows[2][1:] == ["26", "2", ""]
@@ -128,11 +126,6 @@ def test_attention_is_written_token_by_token(tmp_path: Path) -> None:
     rows = table(tmp_path / "heads.csv")
     assert [row["token"] for row in rows] == tokens
     assert float(rows[2]["head_1"]) == pytest.approx(weights[1, 0, 2], rel=1e-5)
-    attention_maps(tmp_path, "maps", weights, tokens, heads=[2, 0])
-    rows = table(tmp_path / "maps.csv")
-    assert len(rows) == 2 * 16 and {row["head"] for row in rows} == {"0", "2"}
-    (row,) = (r for r in rows if (r["head"], r["from_position"], r["to_position"]) == ("2", "3", "1"))
-    assert float(row["attention"]) == pytest.approx(weights[2, 3, 1], rel=1e-5)
 
 
 def test_what_the_results_do_not_have_is_named(tmp_path: Path) -> None:
@@ -150,6 +143,4 @@ def test_what_the_results_do_not_have_is_named(tmp_path: Path) -> None:
         documents_by_head(tmp_path, "x", np.zeros((2, 4), dtype=int), ["a", "b", "c"])
     with pytest.raises(InputError, match="1 tokens"):
         head_attention(tmp_path, "x", np.ones((2, 2)), ["a"])
-    with pytest.raises(InputError, match="there is no head 2; choose from 0 to 1"):
-        attention_maps(tmp_path, "x", np.ones((2, 1, 1)), ["a"], heads=[2])
     assert not list(tmp_path.iterdir())

@@ -20,7 +20,7 @@ import evaluate
 import train
 from mrag_rl.config import load_config
 from mrag_rl.data import save_pairs
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.folder import RunFolder, Stages
 
@@ -169,7 +169,7 @@ def test_prepared_a_run_goes_on_without_its_input_file(
     workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pairs = tmp_path / "pairs.jsonl"
-    save_pairs(pairs, make_world("summarization", seed=0, database=40, train=1, dev=1, test=1).database)
+    save_pairs(pairs, make_newsroom("summarization", seed=0, database=40, train=1, dev=1, test=1).database)
     assert begin(workplace, tmp_path / "runs", "--data.pairs", str(pairs)) == 0
     straight = tmp_path / "runs" / "small"
 

@@ -10,20 +10,11 @@ from tiny import encoder
 
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
+from mrag_rl.retrieval import STRATEGIES, EncodedQueries, MultiAspectRetriever, Parts, Ranking
 from mrag_rl.retrieval.importance import RunningImportance
 from mrag_rl.retrieval.index import IndexKind
-from mrag_rl.retrieval.strategies import (
-    QUERY_SENTENCES,
-    QUESTIONS,
-    STANDARD_SHARE,
-    STRATEGIES,
-    TEMPERATURE,
-    EncodedQueries,
-    MultiAspectRetriever,
-    Parts,
-    check_strategies,
-)
-from mrag_rl.retrieval.voting import Ranking
+from mrag_rl.retrieval.late_interaction import STANDARD_SHARE, TEMPERATURE
+from mrag_rl.retrieval.strategies import QUERY_SENTENCES, QUESTIONS, check_strategies
 
 DOCUMENTS, QUERIES, HEADS, WIDTH, HEAD_WIDTH = 60, 6, 4, 16, 5
 
@@ -48,8 +39,8 @@ def random_parts(rng: np.random.Generator, texts: int, low: int) -> Parts:
 RNG = np.random.default_rng(0)
 CORPUS = random_embeddings(RNG, DOCUMENTS)
 CORPUS_SENTENCES = random_parts(RNG, DOCUMENTS, 1)
-ASKED = EncodedQueries(random_embeddings(RNG, QUERIES), random_parts(RNG, QUERIES, 1), random_parts(RNG, QUERIES, 0))
-assert ASKED.sentences is not None and ASKED.questions is not None
+ENCODED = EncodedQueries(random_embeddings(RNG, QUERIES), random_parts(RNG, QUERIES, 1), random_parts(RNG, QUERIES, 0))
+assert ENCODED.sentences is not None and ENCODED.questions is not None
 
 Vector = np.ndarray
 Vote = Callable[[int, int, float], float]  # (space, place, cosine) -> vote
@@ -72,8 +63,8 @@ def elected(
     votes: dict[int, float] = {}
     for number, ranked in enumerate(lists):
         for place, (document, similarity) in enumerate(ranked):
-            given = vote(number % HEADS, place, similarity)
-            votes[document] = max(votes.get(document, 0), given) if single else votes.get(document, 0) + given
+            worth = vote(number % HEADS, place, similarity)
+            votes[document] = max(votes.get(document, 0), worth) if single else votes.get(document, 0) + worth
     return sorted(votes.items(), key=lambda pair: (-pair[1], pair[0]))[:fetch]
 
 
@@ -108,7 +99,7 @@ def own(parts: Parts | None, query: int) -> Embeddings:
 
 def written_out(strategy: str, query: int, fetch: int, single: bool) -> list[tuple[int, float]]:
     """A strategy's ranking of one query: (document, score), best first."""
-    standard, heads = ASKED.whole.standard[query], ASKED.whole.heads[query]
+    standard, heads = ENCODED.whole.standard[query], ENCODED.whole.heads[query]
     match strategy:
         case "standard":
             return nearest(standard, CORPUS.standard, fetch)
@@ -122,17 +113,17 @@ def written_out(strategy: str, query: int, fetch: int, single: bool) -> list[tup
             lists = [nearest(piece(standard, number), PIECES[number], fetch) for number in range(HEADS)]
             return elected(lists, by_place(PIECE_IMPORTANCE if strategy == "split_weighted" else None), fetch, single)
         case "fusion" | "fusion_mrag":
-            questions = own(ASKED.questions, query)
+            questions = own(ENCODED.questions, query)
             if strategy == "fusion":
                 lists = [nearest(v, CORPUS.standard, fetch) for v in (standard, *questions.standard)]
             else:
                 lists = [by_heads([v], by_place(IMPORTANCE), fetch, single) for v in (heads, *questions.heads)]
             return elected(lists, lambda _, place, __: 1 / (60 + place), fetch, False)
         case "segment_mrag":
-            return by_heads(list(own(ASKED.sentences, query).heads), by_place(IMPORTANCE), fetch, single)
+            return by_heads(list(own(ENCODED.sentences, query).heads), by_place(IMPORTANCE), fetch, single)
     assert strategy == "late_interaction"
     votes = [0.0] * DOCUMENTS
-    sentences = own(ASKED.sentences, query)
+    sentences = own(ENCODED.sentences, query)
     for voter in range(len(sentences)):
         for space in range(-1, HEADS):
             similarities = []
@@ -164,16 +155,16 @@ def assert_written_out(ranking: Ranking, strategy: str, fetch: int, *, single: b
 @pytest.mark.parametrize("fetch", [1, 7, DOCUMENTS])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_strategy_is_its_definition(strategy: str, fetch: int) -> None:
-    assert_written_out(MultiAspectRetriever(CORPUS, CORPUS_SENTENCES).rank(ASKED, strategy, fetch), strategy, fetch)
+    assert_written_out(MultiAspectRetriever(CORPUS, CORPUS_SENTENCES).rank(ENCODED, strategy, fetch), strategy, fetch)
 
 
 @pytest.mark.parametrize(
     "strategy", ["mrag", "mrag_decay", "mrag_distance", "split", "split_weighted", "fusion_mrag", "segment_mrag"]
 )
-def test_single_votes_are_sorted_where_asked_for(strategy: str) -> None:
-    ranking = MultiAspectRetriever(CORPUS, single=True).rank(ASKED, strategy, 7)
+def test_single_votes_are_sorted_on_request(strategy: str) -> None:
+    ranking = MultiAspectRetriever(CORPUS, single=True).rank(ENCODED, strategy, 7)
     assert_written_out(ranking, strategy, 7, single=True)
-    summed = MultiAspectRetriever(CORPUS).rank(ASKED, strategy, 7)
+    summed = MultiAspectRetriever(CORPUS).rank(ENCODED, strategy, 7)
     assert (ranking.indices != summed.indices).any()
 
 
@@ -184,7 +175,7 @@ def test_importance_is_that_of_the_documents() -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_fetching_more_than_there_are_ranks_every_document(strategy: str) -> None:
     retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
-    more, all_ = retriever.rank(ASKED, strategy, 10 * DOCUMENTS), retriever.rank(ASKED, strategy, DOCUMENTS)
+    more, all_ = retriever.rank(ENCODED, strategy, 10 * DOCUMENTS), retriever.rank(ENCODED, strategy, DOCUMENTS)
     np.testing.assert_array_equal(more.indices, all_.indices)
     np.testing.assert_array_equal(np.sort(more.indices), np.broadcast_to(np.arange(DOCUMENTS), (QUERIES, DOCUMENTS)))
     assert (np.diff(more.scores) <= 0).all()
@@ -193,15 +184,15 @@ def test_fetching_more_than_there_are_ranks_every_document(strategy: str) -> Non
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_one_document_is_found(strategy: str) -> None:
     sentence = Parts(CORPUS_SENTENCES.embeddings[:2], np.array([0, 0]))
-    ranking = MultiAspectRetriever(CORPUS[:1], sentence).rank(ASKED, strategy, 3)
+    ranking = MultiAspectRetriever(CORPUS[:1], sentence).rank(ENCODED, strategy, 3)
     assert ranking.indices.tolist() == [[0]] * QUERIES
 
 
 def rows_of(parts: Parts, rows: np.ndarray) -> Parts:
-    """The parts of some texts, in their order, owned by their places among these."""
-    chosen = [np.flatnonzero(parts.owners == row) for row in rows]
-    owners = np.repeat(np.arange(len(rows)), [len(some) for some in chosen])
-    return Parts(parts.embeddings[np.concatenate(chosen)], owners)
+    """The parts of the texts in `rows`, in their order, with owners counted among these texts."""
+    by_text = [np.flatnonzero(parts.owners == row) for row in rows]
+    owners = np.repeat(np.arange(len(rows)), [len(own_rows) for own_rows in by_text])
+    return Parts(parts.embeddings[np.concatenate(by_text)], owners)
 
 
 def retriever_of(rows: np.ndarray, index: IndexKind = "exact") -> MultiAspectRetriever:
@@ -210,24 +201,24 @@ def retriever_of(rows: np.ndarray, index: IndexKind = "exact") -> MultiAspectRet
 
 @pytest.mark.parametrize("index", ["exact", "hnsw"])
 @pytest.mark.parametrize("searched", [False, True])
-def test_a_corpus_that_documents_join_and_leave_ranks_as_one_made_anew(index: IndexKind, searched: bool) -> None:
+def test_a_corpus_that_changed_ranks_as_one_built_from_the_documents_left(index: IndexKind, searched: bool) -> None:
     first, more = np.arange(25), np.arange(25, DOCUMENTS)
     changed = retriever_of(first, index)
-    left = np.setdiff1d(np.arange(DOCUMENTS), gone := [3, 59, 0, 24, 25])
+    staying = np.setdiff1d(np.arange(DOCUMENTS), leaving := [3, 59, 0, 24, 25])
     for rows, change in (
         (first, lambda: None),
         (np.arange(40), lambda: changed.add(CORPUS[more[:15]], rows_of(CORPUS_SENTENCES, more[:15]))),
         (np.arange(DOCUMENTS), lambda: changed.add(CORPUS[more[15:]], rows_of(CORPUS_SENTENCES, more[15:]))),
-        (left, lambda: changed.remove(gone)),
-        (np.append(left, 3), lambda: changed.add(CORPUS[[3]], rows_of(CORPUS_SENTENCES, np.array([3])))),
+        (staying, lambda: changed.remove(leaving)),
+        (np.append(staying, 3), lambda: changed.add(CORPUS[[3]], rows_of(CORPUS_SENTENCES, np.array([3])))),
     ):
         change()
-        if not searched and len(rows) != len(left) + 1:
+        if not searched and len(rows) != len(staying) + 1:
             continue
-        anew = retriever_of(rows, index)
-        np.testing.assert_allclose(changed.importance, anew.importance, rtol=1e-9)
+        rebuilt = retriever_of(rows, index)
+        np.testing.assert_allclose(changed.importance, rebuilt.importance, rtol=1e-9)
         for strategy in STRATEGIES:
-            ranked, expected = (retriever.rank(ASKED, strategy, 8) for retriever in (changed, anew))
+            ranked, expected = (retriever.rank(ENCODED, strategy, 8) for retriever in (changed, rebuilt))
             assert ranked.indices.tolist() == expected.indices.tolist(), strategy
             np.testing.assert_allclose(ranked.scores, expected.scores, rtol=1e-5)
 
@@ -236,79 +227,85 @@ def test_importance_is_brought_up_to_date_by_the_documents_that_change_alone(mon
     retriever = MultiAspectRetriever(CORPUS[:50])
     retriever.prepare("split_weighted")
     retriever.prepare("mrag")
-    seen: list[int] = []
+    counts: list[int] = []
     change = RunningImportance._change
 
     def count(self: RunningImportance, embeddings: Embeddings, sign: int) -> None:
-        seen.append(len(embeddings))
+        counts.append(len(embeddings))
         change(self, embeddings, sign)
 
     monkeypatch.setattr(RunningImportance, "_change", count)
     retriever.add(CORPUS[50:])
     retriever.remove([7, 51])
     for strategy in ("mrag", "split_weighted"):
-        retriever.rank(ASKED, strategy, 3)
-    assert seen == [10, 10, 2, 2]
+        retriever.rank(ENCODED, strategy, 3)
+    assert counts == [10, 10, 2, 2]
 
 
 def test_changes_that_cannot_be_made_change_nothing() -> None:
     retriever = retriever_of(np.arange(5))
-    before = retriever.rank(ASKED, "late_interaction", 5)
+    before = retriever.rank(ENCODED, "late_interaction", 5)
     narrow = Embeddings(CORPUS.standard[:, :8], CORPUS.heads, CORPUS.norms)
     parts = rows_of(CORPUS_SENTENCES, np.arange(3))
     for documents, sentences, says in (
-        (narrow[:3], parts, r"new documents' vectors of \(8, 4, 5\) numbers, the others' of \(16, 4, 5\)"),
+        (narrow[:3], parts, r"new documents' vectors have \(8, 4, 5\) numbers, the others' \(16, 4, 5\)"),
         (CORPUS[:3], None, "give sentences of the new documents if the others have theirs"),
-        (CORPUS[:4], parts, "sentences that are not of each of 4 documents in order"),
+        (CORPUS[:4], parts, "sentences are not those of 4 documents, one or more of each, in order"),
     ):
         with pytest.raises(InputError, match=says):
             retriever.add(documents, sentences)
     for rows in ([5], [-1], [2, 2], [0, 1, 2, 3, 4]):
-        with pytest.raises(InputError, match="name rows of 0 to 4, each once, and leave one"):
+        with pytest.raises(InputError, match="name rows of 0 to 4, each once, and leave at least one"):
             retriever.remove(rows)
-    after = retriever.rank(ASKED, "late_interaction", 5)
+    after = retriever.rank(ENCODED, "late_interaction", 5)
     assert after.indices.tolist() == before.indices.tolist() and after.scores.tolist() == before.scores.tolist()
     with pytest.raises(InputError, match="only then"):
         MultiAspectRetriever(CORPUS).add(CORPUS[:3], parts)
     retriever.add(CORPUS[:0], Parts(CORPUS[:0], np.zeros(0, np.int64)))
     retriever.remove([])
-    assert retriever.rank(ASKED, "mrag", 9).indices.shape == (QUERIES, 5)
+    assert retriever.rank(ENCODED, "mrag", 9).indices.shape == (QUERIES, 5)
+
+
+def built(retriever: MultiAspectRetriever) -> set[str]:
+    """The indexes and importance scores that a retriever has built, as "heads index"."""
+    spaces = {"standard": retriever.standard, "heads": retriever.heads, "pieces": retriever.pieces}
+    return {f"{name} index" for name, space in spaces.items() if space._index is not None} | {
+        f"{name} importance" for name, space in spaces.items() if space._importance is not None
+    }
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_is_prepared_is_all_that_a_ranking_builds(strategy: str) -> None:
-    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
-    retriever.prepare(strategy)
-    prepared = set(retriever.__dict__)
-    retriever.rank(ASKED, strategy, 3)
-    assert set(retriever.__dict__) == prepared
+    prepared, ranked = (MultiAspectRetriever(CORPUS, CORPUS_SENTENCES) for _ in range(2))
+    prepared.prepare(strategy)
+    ranked.rank(ENCODED, strategy, 3)
+    assert built(prepared) == built(ranked)
+    assert bool(built(ranked)) == (strategy != "late_interaction")
 
 
-@pytest.mark.parametrize("strategy", QUERY_SENTENCES)
-def test_parts_that_are_not_the_queries_own_are_a_clear_error(strategy: str) -> None:
-    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
+def test_parts_that_are_not_the_queries_own_are_a_clear_error() -> None:
     for owners, says in (
         ([0, 1, 3, 4, 5, 5], "query 2 has no sentence; give every query one or more"),
-        ([0, 1, 2, 3, 4, 6], "sentences that are not each of one of 6 queries"),
-        ([-1, 1, 2, 3, 4, 5], "sentences that are not each of one of 6 queries"),
-        ([0, 1, 2, 3, 4], "sentences that are not each of one of 6 queries"),
+        ([0, 1, 2, 3, 4, 6], "owners of sentences do not fit 6 queries; give each one's query, 0 to 5"),
+        ([-1, 1, 2, 3, 4, 5], "owners of sentences do not fit 6 queries; give each one's query, 0 to 5"),
+        ([0, 1, 2, 3, 4], "owners of sentences do not fit 6 queries; give each one's query, 0 to 5"),
     ):
         with pytest.raises(InputError, match=says):
-            retriever.rank(EncodedQueries(ASKED.whole, Parts(CORPUS[:6], np.array(owners))), strategy, 3)
+            EncodedQueries(ENCODED.whole, Parts(CORPUS[:6], np.array(owners)))
 
 
 def test_late_interaction_compares_with_all_documents_whatever_the_index() -> None:
     exact, graphs = (MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, index=index) for index in ("exact", "hnsw"))  # type: ignore[arg-type]
-    found = [retriever.rank(ASKED, "late_interaction", 8) for retriever in (exact, graphs)]
-    np.testing.assert_array_equal(found[0].scores, found[1].scores)
-    assert found[0].indices.tolist() == found[1].indices.tolist()
-    assert not {"_standard", "_heads", "_pieces"} & set(graphs.__dict__)
+    rankings = [retriever.rank(ENCODED, "late_interaction", 8) for retriever in (exact, graphs)]
+    np.testing.assert_array_equal(rankings[0].scores, rankings[1].scores)
+    assert rankings[0].indices.tolist() == rankings[1].indices.tolist()
+    assert not built(graphs)
 
 
 def one_query(number: int) -> EncodedQueries:
-    sentences, questions = own(ASKED.sentences, number), own(ASKED.questions, number)
+    sentences, questions = own(ENCODED.sentences, number), own(ENCODED.questions, number)
     return EncodedQueries(
-        ASKED.whole[[number]],
+        ENCODED.whole[[number]],
         Parts(sentences, np.zeros(len(sentences), np.int64)),
         Parts(questions, np.zeros(len(questions), np.int64)),
     )
@@ -317,13 +314,13 @@ def one_query(number: int) -> EncodedQueries:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_batch_is_its_queries_one_at_a_time(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
-    whole = retriever.rank(ASKED, strategy, 9)
+    whole = retriever.rank(ENCODED, strategy, 9)
     for number in range(QUERIES):
         single = retriever.rank(one_query(number), strategy, 9)
         assert single.indices[0].tolist() == whole.indices[number].tolist()
         np.testing.assert_allclose(single.scores[0], whole.scores[number], rtol=1e-4)
-    monkeypatch.setattr("mrag_rl.retrieval.strategies._VOTERS", 4)
-    in_parts = retriever.rank(ASKED, strategy, 9)
+    monkeypatch.setattr("mrag_rl.retrieval.late_interaction._VOTERS", 4)
+    in_parts = retriever.rank(ENCODED, strategy, 9)
     assert in_parts.indices.tolist() == whole.indices.tolist()
 
 
@@ -342,8 +339,10 @@ def test_allowed_documents_are_ranked_as_if_there_were_no_others(
     strategy: str, fetch: int, index: IndexKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, index=index)
+    for spaces in (retriever.heads, retriever.pieces):
+        spaces.prepare(importance=True)
     allowed = restricted(np.random.default_rng(1))
-    ranking = retriever.rank(ASKED, strategy, fetch, allowed)
+    ranking = retriever.rank(ENCODED, strategy, fetch, allowed)
     assert ranking.indices.shape == ranking.scores.shape == (QUERIES, fetch)
     for query in range(QUERIES):
         rows = np.flatnonzero(allowed[query])
@@ -353,11 +352,9 @@ def test_allowed_documents_are_ranked_as_if_there_were_no_others(
         if len(rows) == 0:
             continue
         # A retriever that has these documents alone, but for the importance of spaces, which is the whole corpus's.
-        kept = np.isin(CORPUS_SENTENCES.owners, rows)
-        owners = np.searchsorted(rows, CORPUS_SENTENCES.owners[kept])
-        alone = MultiAspectRetriever(CORPUS[rows], Parts(CORPUS_SENTENCES.embeddings[kept], owners))
-        monkeypatch.setitem(alone.__dict__, "importance", retriever.importance)
-        monkeypatch.setitem(alone.__dict__, "_split_importance", np.array(PIECE_IMPORTANCE))
+        alone = retriever_of(rows)
+        monkeypatch.setattr(alone.heads, "_importance", retriever.heads._importance)
+        monkeypatch.setattr(alone.pieces, "_importance", retriever.pieces._importance)
         expected = alone.rank(one_query(query), strategy, fetch)
         assert ranking.indices[query, :places].tolist() == rows[expected.indices[0, :places]].tolist()
         np.testing.assert_allclose(ranking.scores[query, :places], expected.scores[0, :places], rtol=1e-4)
@@ -366,8 +363,8 @@ def test_allowed_documents_are_ranked_as_if_there_were_no_others(
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_allowing_every_document_changes_nothing(strategy: str) -> None:
     retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
-    free = retriever.rank(ASKED, strategy, 7)
-    all_ = retriever.rank(ASKED, strategy, 7, np.ones((QUERIES, DOCUMENTS), bool))
+    free = retriever.rank(ENCODED, strategy, 7)
+    all_ = retriever.rank(ENCODED, strategy, 7, np.ones((QUERIES, DOCUMENTS), bool))
     assert free.indices.tolist() == all_.indices.tolist()
     np.testing.assert_allclose(free.scores, all_.scores, rtol=1e-6)
 
@@ -378,10 +375,10 @@ def test_nothing_that_is_not_allowed_is_ever_ranked(strategy: str) -> None:
     retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
     for share in (0.0, 0.05, 0.5):
         allowed = rng.random((QUERIES, DOCUMENTS)) < share
-        ranking = retriever.rank(ASKED, strategy, 20, allowed)
-        for row, found in zip(allowed, ranking.indices, strict=True):
-            assert row[found[found >= 0]].all()
-            assert (found >= 0).sum() == min(20, row.sum())
+        ranking = retriever.rank(ENCODED, strategy, 20, allowed)
+        for readable, indices in zip(allowed, ranking.indices, strict=True):
+            assert readable[indices[indices >= 0]].all()
+            assert (indices >= 0).sum() == min(20, readable.sum())
 
 
 @pytest.mark.parametrize(
@@ -389,12 +386,12 @@ def test_nothing_that_is_not_allowed_is_ever_ranked(strategy: str) -> None:
 )
 def test_allowed_documents_of_another_form_are_a_clear_error(allowed: np.ndarray) -> None:
     with pytest.raises(InputError, match=r"give booleans of shape \(6, 60\), a row for each query"):
-        MultiAspectRetriever(CORPUS).rank(ASKED, "standard", 3, allowed)
+        MultiAspectRetriever(CORPUS).rank(ENCODED, "standard", 3, allowed)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_no_queries_have_no_ranking(strategy: str) -> None:
-    none = EncodedQueries(ASKED.whole[:0], *(Parts(ASKED.whole[:0], np.zeros(0, np.int64)) for _ in range(2)))
+    none = EncodedQueries(ENCODED.whole[:0], *(Parts(ENCODED.whole[:0], np.zeros(0, np.int64)) for _ in range(2)))
     ranking = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES).rank(none, strategy, 5)
     assert ranking.indices.shape == ranking.scores.shape == (0, 5) and len(ranking) == 0
 
@@ -402,7 +399,7 @@ def test_no_queries_have_no_ranking(strategy: str) -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_hnsw_of_a_small_corpus_ranks_as_exact_search(strategy: str) -> None:
     exact, graphs = (
-        MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, index=index).rank(ASKED, strategy, 8)
+        MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, index=index).rank(ENCODED, strategy, 8)
         for index in ("exact", "hnsw")
     )  # type: ignore[arg-type]
     assert exact.indices.tolist() == graphs.indices.tolist()
@@ -415,14 +412,14 @@ def test_hnsw_of_a_small_corpus_ranks_as_exact_search(strategy: str) -> None:
         ("mrga", "did you mean mrag"),
         ("segment-mrag", "did you mean segment_mrag"),
         ("zzzz", "choose from standard, mrag, "),
-        ("standard,mrag", "names stand apart, without commas; choose from standard, mrag, "),
+        ("standard,mrag", "separate names by spaces, not commas; choose from standard, mrag, "),
     ],
 )
 def test_an_unknown_strategy_names_the_nearest(name: str, hint: str) -> None:
     with pytest.raises(InputError, match=f"strategy '{name}' is unknown; {hint}"):
         check_strategies(["mrag", name])
     with pytest.raises(InputError, match=hint):
-        MultiAspectRetriever(CORPUS).rank(ASKED, name, 3)
+        MultiAspectRetriever(CORPUS).rank(ENCODED, name, 3)
 
 
 def test_every_strategy_is_known() -> None:
@@ -430,29 +427,29 @@ def test_every_strategy_is_known() -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_what_a_strategy_needs_and_only_that_is_asked_for(strategy: str) -> None:
+def test_what_a_strategy_needs_and_only_that_is_required(strategy: str) -> None:
     retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
     if strategy in QUERY_SENTENCES:
         says = "needs the queries' sentences; give them, or choose another strategy"
     elif strategy in QUESTIONS:
         says = "needs questions about the queries; give them, or choose another strategy"
     else:
-        assert len(retriever.rank(EncodedQueries(ASKED.whole), strategy, 3)) == QUERIES
+        assert len(retriever.rank(EncodedQueries(ENCODED.whole), strategy, 3)) == QUERIES
         return
     with pytest.raises(InputError, match=f"strategy {strategy} {says}"):
-        retriever.rank(EncodedQueries(ASKED.whole), strategy, 3)
+        retriever.rank(EncodedQueries(ENCODED.whole), strategy, 3)
 
 
 def test_late_interaction_without_the_documents_sentences_is_a_clear_error() -> None:
     with pytest.raises(InputError, match="strategy late_interaction needs the documents' sentences; give them"):
-        MultiAspectRetriever(CORPUS).rank(ASKED, "late_interaction", 3)
+        MultiAspectRetriever(CORPUS).rank(ENCODED, "late_interaction", 3)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("fetch", [0, -3])
 def test_fetching_less_than_one_is_a_clear_error(strategy: str, fetch: int) -> None:
     with pytest.raises(InputError, match=f"fetch is {fetch}; give 1 or more"):
-        MultiAspectRetriever(CORPUS, CORPUS_SENTENCES).rank(ASKED, strategy, fetch)
+        MultiAspectRetriever(CORPUS, CORPUS_SENTENCES).rank(ENCODED, strategy, fetch)
 
 
 def test_no_documents_is_a_clear_error() -> None:
@@ -464,7 +461,7 @@ def test_no_documents_is_a_clear_error() -> None:
 def test_a_document_without_a_sentence_is_a_clear_error(missing: int) -> None:
     kept = CORPUS_SENTENCES.owners != missing
     sentences = Parts(CORPUS_SENTENCES.embeddings[kept], CORPUS_SENTENCES.owners[kept])
-    with pytest.raises(InputError, match=r"not of each of 60 documents in order; make them with Parts\.of_sentences"):
+    with pytest.raises(InputError, match=r"not those of 60 documents, .* in order; make them with Parts\.of_sentences"):
         MultiAspectRetriever(CORPUS, sentences)
 
 
@@ -472,26 +469,26 @@ def test_a_document_without_a_sentence_is_a_clear_error(missing: int) -> None:
     "owners", [CORPUS_SENTENCES.owners[::-1], CORPUS_SENTENCES.owners + 1, CORPUS_SENTENCES.owners - 1]
 )
 def test_sentences_out_of_order_are_a_clear_error(owners: np.ndarray) -> None:
-    with pytest.raises(InputError, match="not of each of 60 documents in order"):
+    with pytest.raises(InputError, match="not those of 60 documents, one or more of each, in order"):
         MultiAspectRetriever(CORPUS, Parts(CORPUS_SENTENCES.embeddings, owners))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_queries_of_another_encoder_are_a_clear_error(strategy: str) -> None:
-    whole = Embeddings(ASKED.whole.standard, ASKED.whole.heads[:, :2], ASKED.whole.norms[:, :2])
+    whole = Embeddings(ENCODED.whole.standard, ENCODED.whole.heads[:, :2], ENCODED.whole.norms[:, :2])
     with pytest.raises(
-        InputError, match=r"\(16, 2, 5\) numbers, documents' of \(16, 4, 5\); encode both with the same encoder"
+        InputError, match=r"\(16, 2, 5\) numbers, documents' \(16, 4, 5\); encode both with the same encoder"
     ):
         MultiAspectRetriever(CORPUS, CORPUS_SENTENCES).rank(
-            EncodedQueries(whole, ASKED.sentences, ASKED.questions), strategy, 3
+            EncodedQueries(whole, ENCODED.sentences, ENCODED.questions), strategy, 3
         )
 
 
 def test_pieces_that_are_not_equal_are_a_clear_error() -> None:
-    odd, asked = (Embeddings(e.standard[:, :15], e.heads, e.norms) for e in (CORPUS, ASKED.whole))
+    odd, queries = (Embeddings(e.standard[:, :15], e.heads, e.norms) for e in (CORPUS, ENCODED.whole))
     for strategy in ("split", "split_weighted"):
         with pytest.raises(InputError, match="15 dimensions do not make 4 equal pieces; use another strategy"):
-            MultiAspectRetriever(odd).rank(EncodedQueries(asked), strategy, 3)
+            MultiAspectRetriever(odd).rank(EncodedQueries(queries), strategy, 3)
 
 
 TEXTS = [
@@ -506,17 +503,17 @@ STORIES = [
     "After a game of chess the old man took a longsword from the wall.",
     "The volcano woke us.",
 ]
-QUESTIONS_ASKED = [["Who plays the violin?", "Where is the frigate?"], ["What is a longsword?"], []]
+FUSION_QUESTIONS = [["Who plays the violin?", "Where is the frigate?"], ["What is a longsword?"], []]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_texts_are_searched_together_as_one_at_a_time(strategy: str) -> None:
     retriever = MultiAspectRetriever.build(encoder(), TEXTS)
-    asked = {"strategy": strategy, "fetch": 4}
-    together = retriever.search(encoder(), STORIES, questions=QUESTIONS_ASKED, **asked)  # type: ignore[arg-type]
+    options = {"strategy": strategy, "fetch": 4}
+    together = retriever.search(encoder(), STORIES, questions=FUSION_QUESTIONS, **options)  # type: ignore[arg-type]
     assert together.indices.shape == (3, 4)
-    for i, (story, questions) in enumerate(zip(STORIES, QUESTIONS_ASKED, strict=True)):
-        single = retriever.search(encoder(), [story], questions=[questions], **asked)  # type: ignore[arg-type]
+    for i, (story, questions) in enumerate(zip(STORIES, FUSION_QUESTIONS, strict=True)):
+        single = retriever.search(encoder(), [story], questions=[questions], **options)  # type: ignore[arg-type]
         assert single.indices[0].tolist() == together.indices[i].tolist()
         np.testing.assert_allclose(single.scores[0], together.scores[i], rtol=5e-3)
 
@@ -533,8 +530,8 @@ def test_an_instruction_comes_before_all_that_is_searched_with(strategy: str) ->
 def test_sentences_find_every_aspect_of_a_story() -> None:
     retriever = MultiAspectRetriever.build(encoder(), TEXTS)
     for strategy in QUERY_SENTENCES:
-        found = retriever.search(encoder(), STORIES[:1], strategy=strategy, fetch=2).indices[0]
-        assert sorted(found.tolist()) == [0, 1], strategy
+        indices = retriever.search(encoder(), STORIES[:1], strategy=strategy, fetch=2).indices[0]
+        assert sorted(indices.tolist()) == [0, 1], strategy
 
 
 def test_what_cannot_be_searched_for_is_a_clear_error() -> None:

@@ -8,29 +8,38 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mrag_rl.choices import StateKind
-from mrag_rl.data.records import TextPair
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.choices import StateName
+from mrag_rl.data.records import Document, TextPair
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.errors import InputError
 from mrag_rl.generation.llm import Usage
 from mrag_rl.generation.prompts import Prompt
+from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.partitioning import fit_partitioning
 from mrag_rl.selector import Selector, SelectorInfo, StateNormalizer
 from mrag_rl.systems import (
+    Answer,
+    Choice,
+    MemoryAnswer,
+    MultiMetaRAG,
     NoRetrieval,
     OraclePartition,
+    PartitionAnswer,
     PartitionSystem,
+    PassageReader,
+    PassageRetriever,
+    RAGFusion,
     System,
     WholeDatabase,
-    Writer,
     learned_partition,
     nearest_partition,
     random_partition,
 )
 
-WORLD = make_world("summarization", seed=1, database=80, train=40, dev=4, test=24)
+WORLD = make_newsroom("summarization", seed=1, database=80, train=40, dev=4, test=24)
 TEXTS = [pair.source for pair in WORLD.test]
 
 
@@ -87,7 +96,7 @@ def database(
         yield db
 
 
-def make_selector(database: MemoryDatabase, state: StateKind = "per_head", seed: int = 0) -> Selector:
+def make_selector(database: MemoryDatabase, state: StateName = "per_head", seed: int = 0) -> Selector:
     rng = np.random.default_rng(seed)
     shape = (database.partitions, 1 if state == "single" else database.heads)
     size = shape[0] * shape[1]
@@ -98,7 +107,7 @@ def make_selector(database: MemoryDatabase, state: StateKind = "per_head", seed:
     )
 
 
-def make_systems(database: MemoryDatabase) -> dict[str, System]:
+def make_systems(database: MemoryDatabase) -> dict[str, System[MemoryAnswer]]:
     writer = Writer(Copier(), "summarization")
     references = [pair.target for pair in WORLD.test]
     choosers = {
@@ -106,7 +115,7 @@ def make_systems(database: MemoryDatabase) -> dict[str, System]:
         "random_partition": random_partition(database.partitions, 7),
         "nearest_partition": nearest_partition(database),
     }
-    systems: list[System] = [
+    systems: list[System[MemoryAnswer]] = [
         NoRetrieval(writer),
         WholeDatabase(writer, database),
         OraclePartition("oracle_partition", writer, database, get_metric("rouge1"), references),
@@ -135,6 +144,37 @@ def test_every_system_sends_its_prompts_in_one_call(database: MemoryDatabase, qu
         before = llm.calls
         system.answer(TEXTS, queries)
         assert llm.calls == before + 1, system.name
+
+
+def test_every_system_is_driven_alike_and_encodes_its_texts_itself_or_is_given_their_embeddings(
+    database: MemoryDatabase, encoder: TransformerEncoder, queries: Embeddings
+) -> None:
+    writer = Writer(Copier(), "summarization")
+    documents = [Document(pair.id, pair.source, title=pair.target) for pair in WORLD.database]
+    retriever, reader = PassageRetriever.build(documents, encoder), PassageReader(Copier())
+    nearest = nearest_partition(database)
+    systems: list[System[Answer]] = [
+        NoRetrieval(writer),
+        WholeDatabase(writer, database, encoder=encoder),
+        PartitionSystem("nearest_partition", writer, database, nearest, encoder=encoder),
+        OraclePartition(
+            "oracle_partition", writer, database, get_metric("rouge1"), [pair.target for pair in WORLD.test],
+            encoder=encoder,
+        ),
+        MultiMetaRAG(retriever, reader),
+        RAGFusion(retriever, reader, generated=2),
+    ]  # fmt: skip
+    assert len({system.name for system in systems}) == len(systems)
+    for system in systems:
+        answers = system.answer(TEXTS)
+        assert len(answers) == len(TEXTS) and all(answer.hypothesis for answer in answers), system.name
+        assert list(system.answer(TEXTS, queries)) == list(answers), system.name
+        assert list(system.answer([])) == [], system.name
+    for system in systems[1:]:
+        with pytest.raises(InputError, match="23 embeddings for 24 texts"):
+            system.answer(TEXTS, queries[1:])
+    with pytest.raises(InputError, match="no encoder; give it one, or give the texts' embeddings"):
+        WholeDatabase(writer, database).answer(TEXTS)
 
 
 def test_none_shows_nothing(database: MemoryDatabase, queries: Embeddings) -> None:
@@ -173,22 +213,28 @@ def test_nearest_partition_is_the_most_similar_on_average_over_heads(
 
 
 def test_m_rag_follows_its_selector(database: MemoryDatabase, queries: Embeddings) -> None:
-    states: tuple[StateKind, ...] = ("per_head", "single")
+    states: tuple[StateName, ...] = ("per_head", "single")
     for state in states:
         selector = make_selector(database, state)
         system = PartitionSystem(
             "m_rag", Writer(Copier(), "summarization"), database, learned_partition(database, selector)
         )
-        chosen = [answer.partition for answer in system.answer(TEXTS, queries)]
-        assert chosen == selector.select(database.states(queries, state)).tolist() and len(set(chosen)) > 1
+        answers = system.answer(TEXTS, queries)
+        chosen, states = [answer.partition for answer in answers], database.states(queries, state)
+        assert chosen == selector.select(states).tolist() and len(set(chosen)) > 1
+        q_values = selector.q_values(states)
+        for row, answer in enumerate(answers):
+            assert isinstance(answer, PartitionAnswer) and answer.states is not None and answer.values is not None
+            np.testing.assert_array_equal(answer.states, states[row])
+            np.testing.assert_array_equal(answer.values, q_values[row])
 
 
 def test_random_partition_is_uniform_and_seeded(database: MemoryDatabase, queries: Embeddings) -> None:
     texts = [f"text {index}" for index in range(4000)]
-    drawn = random_partition(4, 0)(texts, queries)
+    drawn = random_partition(4, 0)(texts, queries).partitions
     assert (np.abs(np.bincount(drawn, minlength=4) - 1000) < 120).all()
-    np.testing.assert_array_equal(drawn, random_partition(4, 0)(texts, queries))
-    assert (drawn != random_partition(4, 1)(texts, queries)).mean() > 0.6
+    np.testing.assert_array_equal(drawn, random_partition(4, 0)(texts, queries).partitions)
+    assert (drawn != random_partition(4, 1)(texts, queries).partitions).mean() > 0.6
 
 
 def test_the_oracle_takes_the_best_partition_in_hindsight(database: MemoryDatabase, queries: Embeddings) -> None:
@@ -202,8 +248,9 @@ def test_the_oracle_takes_the_best_partition_in_hindsight(database: MemoryDataba
     each = []
     for partition in range(database.partitions):
         fixed = PartitionSystem(
-            "fixed", Writer(Copier(), "summarization"), database, lambda texts, q, p=partition: np.full(len(texts), p)
-        )
+            "fixed", Writer(Copier(), "summarization"), database,
+            lambda texts, embeddings, p=partition: Choice(np.full(len(texts), p)),
+        )  # fmt: skip
         each.append(score(fixed.answer(TEXTS, queries)))
     np.testing.assert_array_equal(best, np.max(each, axis=0))
     assert (best > np.min(each, axis=0)).any()
@@ -218,8 +265,7 @@ def test_refined_targets_are_shown_and_originals_stay_within_reach(
         refined.refine([first.memory], ["a better summary"], step=0)
         writer = Writer(Copier(), "summarization")
         assert WholeDatabase(writer, refined).answer(TEXTS, queries)[0].hypothesis == "a better summary"
-        unrefined = Writer(Copier(), "summarization", originals=True)
-        assert WholeDatabase(unrefined, refined).answer(TEXTS, queries)[0] == first
+        assert WholeDatabase(writer, refined, originals=True).answer(TEXTS, queries)[0] == first
 
 
 def test_no_texts_give_no_answers(database: MemoryDatabase, queries: Embeddings) -> None:
@@ -241,7 +287,7 @@ def test_the_oracle_tells_apart_texts_that_are_equal_but_for_their_references(
 ) -> None:
     writer, metric = Writer(Copier(), "summarization"), get_metric("rouge1")
     any_references = OraclePartition("oracle_partition", writer, database, metric, ["x", "x"])
-    tried, _ = any_references.try_all([TEXTS[0]] * 2, queries[[0, 0]])
-    wanted = [tried[0][1].hypothesis, tried[0][2].hypothesis]
-    oracle = OraclePartition("oracle_partition", writer, database, metric, wanted)
-    assert [answer.hypothesis for answer in oracle.answer([TEXTS[0]] * 2, queries[[0, 0]])] == wanted
+    candidates, _ = any_references.try_all([TEXTS[0]] * 2, queries[[0, 0]])
+    references = [candidates[0][1].hypothesis, candidates[0][2].hypothesis]
+    oracle = OraclePartition("oracle_partition", writer, database, metric, references)
+    assert [answer.hypothesis for answer in oracle.answer([TEXTS[0]] * 2, queries[[0, 0]])] == references

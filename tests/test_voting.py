@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from mrag_rl.retrieval.voting import (
     Ranking,
+    by_owner,
     count_votes,
     decay_votes,
     distance_votes,
     importance_votes,
-    reciprocal_rank_votes,
+    reciprocal_rank_fusion,
     top,
 )
 
@@ -23,7 +24,7 @@ from mrag_rl.retrieval.voting import (
 def counted_plainly(
     documents: np.ndarray, votes: np.ndarray, owners: np.ndarray, queries: int, fetch: int, single: bool
 ) -> Ranking:
-    """One vote after the other into a dictionary a query."""
+    """One vote after the other into a dictionary for each query."""
     ballots: list[dict[int, float]] = [defaultdict(float) for _ in range(queries)]
     for voter, owner in enumerate(owners):
         for document, vote in zip(documents[voter].ravel(), votes[voter].ravel(), strict=True):
@@ -53,12 +54,12 @@ def test_votes_are_counted_as_a_dictionary_counts_them(
 ) -> None:
     rng = np.random.default_rng(seed)
     shape = (voters, *lists)
-    chosen = rng.integers(-1, documents, size=shape)
+    indices = rng.integers(-1, documents, size=shape)
     # Eighths are added without rounding: many documents then have equal votes.
     votes = rng.integers(4, size=shape) / 8 if eighths else rng.random(shape)
     owners = rng.integers(queries, size=voters)
-    ranking = count_votes(chosen, votes, owners, queries=queries, fetch=fetch, single=single)
-    expected = counted_plainly(chosen, votes, owners, queries, fetch, single)
+    ranking = count_votes(indices, votes, owners, queries=queries, fetch=fetch, single=single)
+    expected = counted_plainly(indices, votes, owners, queries, fetch, single)
     assert ranking.indices.dtype == np.int64 and ranking.scores.dtype == np.float64 and len(ranking) == queries
     np.testing.assert_array_equal(ranking.indices, expected.indices)
     np.testing.assert_allclose(ranking.scores, expected.scores, rtol=1e-12)
@@ -108,11 +109,18 @@ def test_votes_by_distance() -> None:
 
 def test_reciprocal_rank_fusion_by_hand() -> None:
     # Two lists: document 8 is first and third, 5 second and first, 2 third, 9 second.
-    lists = np.array([[8, 5, 2], [5, 9, 8]])
-    votes = reciprocal_rank_votes(lists, np.ones(1))
-    ranking = count_votes(lists, votes, np.array([0, 0]), queries=1, fetch=4)
+    ranking = reciprocal_rank_fusion(np.array([[[8, 5, 2], [5, 9, 8]]]), 4)
     assert ranking.indices.tolist() == [[5, 8, 9, 2]]
     assert ranking.scores[0] == pytest.approx([1 / 61 + 1 / 60, 1 / 60 + 1 / 62, 1 / 61, 1 / 62], rel=1e-12)
+
+
+def test_the_lists_of_a_question_are_put_together_in_their_order() -> None:
+    rankings, owners = np.arange(10).reshape(5, 2), np.array([2, 0, 2, 0, 2])
+    none = [-1, -1]
+    lists = by_owner(rankings, owners, 4)
+    assert lists.dtype == np.int64
+    assert lists.tolist() == [[[2, 3], [6, 7], none], [none] * 3, [[0, 1], [4, 5], [8, 9]], [none] * 3]
+    assert by_owner(rankings[:0], owners[:0], 0).shape == (0, 1, 2)
 
 
 def test_top_is_by_score_and_equals_by_index() -> None:

@@ -1,4 +1,4 @@
-"""The bundled world: what its parts hold, and what the bundled language model makes of it."""
+"""The bundled newsroom: the contents of its parts, and what the bundled language model makes of it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrag_rl.config import BUNDLED_LLM
-from mrag_rl.data.synthetic import FLAW_SHARES, TASKS, cut_short, desks, draw_shots, make_world
-from mrag_rl.data.synthetic.events import SPLIT_SHARES, Event, draw_event, split_of
+from mrag_rl.data.synthetic.newsroom import FLAW_SHARES, TASKS, cut_short, desks, draw_shots, make_newsroom
+from mrag_rl.data.synthetic.newsroom_events import SPLIT_SHARES, Event, draw_event, split_of
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import Prompt
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.metrics.text import get_metric
+from mrag_rl.models.bundled import NEWSROOM_LLM
 
 
 def test_an_event_belongs_to_one_split_and_each_split_gets_its_share() -> None:
@@ -27,8 +27,8 @@ def test_an_event_belongs_to_one_split_and_each_split_gets_its_share() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_parts_share_no_text_and_hold_their_desks_in_equal_shares(task: str) -> None:
-    world = make_world(task, seed=0, database=120, train=80, dev=40, test=60)
+def test_parts_share_no_text_and_have_equal_shares_of_all_desks(task: str) -> None:
+    world = make_newsroom(task, seed=0, database=120, train=80, dev=40, test=60)
     parts = (world.database, world.train, world.dev, world.test)
     assert [len(part) for part in parts] == [120, 80, 40, 60]
     for one, other in combinations(parts, 2):
@@ -42,12 +42,12 @@ def test_parts_share_no_text_and_hold_their_desks_in_equal_shares(task: str) -> 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_same_seed_writes_the_same_world_and_another_seed_another(task: str) -> None:
     sizes = {"database": 20, "train": 4, "dev": 4, "test": 4}
-    assert make_world(task, seed=3, **sizes) == make_world(task, seed=3, **sizes)
-    assert make_world(task, seed=3, **sizes).test != make_world(task, seed=4, **sizes).test
+    assert make_newsroom(task, seed=3, **sizes) == make_newsroom(task, seed=3, **sizes)
+    assert make_newsroom(task, seed=3, **sizes).test != make_newsroom(task, seed=4, **sizes).test
 
 
 def test_memories_are_flawed_as_often_as_stated_and_queries_never() -> None:
-    world = make_world("summarization", seed=0, database=4000, train=40, dev=4, test=4)
+    world = make_newsroom("summarization", seed=0, database=4000, train=40, dev=4, test=4)
     flaws = Counter(pair.metadata["flaw"] for pair in world.database)
     for flaw, share in FLAW_SHARES.items():
         assert abs(flaws[flaw] / 4000 - share) < 0.02, flaw
@@ -61,8 +61,8 @@ def test_memories_are_flawed_as_often_as_stated_and_queries_never() -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_desk_keeps_one_style_and_the_source_does_not_show_it(task: str) -> None:
-    """The first word of a clean target or the order of its words gives the style away; no source holds the target."""
-    world = make_world(task, seed=0, database=4, train=200, dev=4, test=4)
+    """Targets of one desk share more words than targets of two desks; no source contains its target."""
+    world = make_newsroom(task, seed=0, database=4, train=200, dev=4, test=4)
     rouge = get_metric("rouge1")
     by_desk = {desk: [pair for pair in world.train if pair.labels[0] == desk] for desk in desks(task)}
     within = np.mean(
@@ -79,52 +79,52 @@ def test_a_desk_keeps_one_style_and_the_source_does_not_show_it(task: str) -> No
 
 
 def test_training_shots_and_parts_are_made_of_their_own_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not of equal events in other words, which comparing texts would miss."""
-    drawn: list[Event] = []
+    """Compares events, because the same event in other words is not found by comparing texts."""
+    events: list[Event] = []
 
     def spy(*arguments: Any, **more: Any) -> Event:
-        drawn.append(draw_event(*arguments, **more))
-        return drawn[-1]
+        events.append(draw_event(*arguments, **more))
+        return events[-1]
 
-    monkeypatch.setattr("mrag_rl.data.synthetic.draw_event", spy)
+    monkeypatch.setattr("mrag_rl.data.synthetic.newsroom.draw_event", spy)
     rng = np.random.default_rng(0)
     for task in TASKS:
         for _ in range(50):
             draw_shots(rng, task, 2)
-    assert {split_of(event) for event in drawn} == {"llm"} and len(drawn) > 300
+    assert {split_of(event) for event in events} == {"llm"} and len(events) > 300
     sizes = {"database": 30, "train": 30, "dev": 30, "test": 30}
     for task in TASKS:
         for part in sizes:
-            drawn.clear()
-            make_world(task, seed=0, **{name: size if name == part else 0 for name, size in sizes.items()})
-            assert {split_of(event) for event in drawn} == {part} and len(drawn) >= 30
+            events.clear()
+            make_newsroom(task, seed=0, **{name: size if name == part else 0 for name, size in sizes.items()})
+            assert {split_of(event) for event in events} == {part} and len(events) >= 30
 
 
 def test_an_unknown_task_is_named() -> None:
     with pytest.raises(InputError, match=r"'poetry'.*summarization"):
-        make_world("poetry", seed=0, database=4, train=4, dev=4, test=4)
+        make_newsroom("poetry", seed=0, database=4, train=4, dev=4, test=4)
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_bundled_model_follows_the_demonstration_it_is_shown(task: str) -> None:
-    """On events it never saw: nearly right with a clean memory of the right desk, far off with one of another desk."""
-    world = make_world(task, seed=5, database=120, train=4, dev=4, test=24)
+    """On unseen events it is nearly right with a clean memory of the right desk, and far off with one of another desk."""
+    world = make_newsroom(task, seed=5, database=120, train=4, dev=4, test=24)
     clean = {
         desk: next(p for p in world.database if p.labels[0] == desk and not p.metadata["flaw"]) for desk in desks(task)
     }
     names = desks(task)
-    llm = TransformersLLM.load(BUNDLED_LLM)
+    llm = TransformersLLM.load(NEWSROOM_LLM)
     metric = get_metric("rouge1")
     references = [pair.target for pair in world.test]
 
     def answer(shift: int | None) -> float:
         prompts = []
         for pair in world.test:
-            shown: tuple[tuple[str, str], ...] = ()
+            demonstrations: tuple[tuple[str, str], ...] = ()
             if shift is not None:
                 memory = clean[names[(names.index(pair.labels[0]) + shift) % len(names)]]
-                shown = ((memory.source, memory.target),)
-            prompts.append(Prompt(task, pair.source, shown))
+                demonstrations = ((memory.source, memory.target),)
+            prompts.append(Prompt(task, pair.source, demonstrations))
         return float(metric.scores([texts[0] for texts in llm.generate(prompts)], references).mean())
 
     right, wrong, none = answer(0), answer(1), answer(None)

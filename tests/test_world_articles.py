@@ -14,11 +14,14 @@ from sklearn.linear_model import LogisticRegression
 
 from mrag_rl.data.multi_aspect import ASPECTS, select_documents
 from mrag_rl.data.records import Document, Query
-from mrag_rl.data.synthetic.articles import CATEGORIES, MIN_LENGTH, NAMES, make_articles
-from mrag_rl.data.synthetic.subjects import SUBJECTS
+from mrag_rl.data.synthetic.articles import MIN_LENGTH, make_articles
+from mrag_rl.data.synthetic.names import invented_names
+from mrag_rl.data.synthetic.subjects import subjects
 from mrag_rl.data.titles import mentions
 from mrag_rl.errors import InputError
 from mrag_rl.generation.stories import story_problem
+
+CATEGORIES = tuple(subject.name for subject in subjects())
 
 
 @cache
@@ -40,7 +43,7 @@ def test_every_category_has_its_articles_and_every_title_is_one_articles_own() -
     for document in documents:
         assert document.title in document.text and "{" not in document.text
         assert len(document.text) >= MIN_LENGTH and len(sentences(document.text)) >= 8
-    assert len(NAMES) == len(set(NAMES)) == 300
+    assert len(invented_names()) == len(set(invented_names())) == 300
 
 
 def test_the_corpus_passes_the_papers_filters_untouched() -> None:
@@ -82,12 +85,12 @@ def test_stories_mention_each_title_in_a_sentence_of_its_own() -> None:
         relevant = [by_id[identifier] for identifier in query.relevant]
         assert len({document.category for document in relevant}) == len(relevant)
         assert story_problem(query.text, relevant) == "" and "{" not in query.text
-        said = sentences(query.text)
-        places = [[i for i, s in enumerate(said) if mentions(s, document.title)] for document in relevant]
+        story = sentences(query.text)
+        places = [[i for i, s in enumerate(story) if mentions(s, document.title)] for document in relevant]
         assert all(len(place) == 1 for place in places), query.text
         assert places == sorted(places) and len({place[0] for place in places}) == len(places)
         # At least a sentence more about each, an opening and a closing.
-        assert len(said) >= 2 * len(relevant) + 2
+        assert len(story) >= 2 * len(relevant) + 2
         assert len(query.questions) == len(set(query.questions)) == 4
         others = [d for d in documents if d.id not in query.relevant]
         assert not any(mentions(query.text, document.title) for document in others[::37])
@@ -95,8 +98,8 @@ def test_stories_mention_each_title_in_a_sentence_of_its_own() -> None:
 
 def test_a_story_repeats_no_sentence_of_the_articles() -> None:
     documents, queries = world()
-    written = {sentence for document in documents for sentence in sentences(document.text)}
-    assert not written & {sentence for query in queries for sentence in sentences(query.text)}
+    article_sentences = {sentence for document in documents for sentence in sentences(document.text)}
+    assert not article_sentences & {sentence for query in queries for sentence in sentences(query.text)}
 
 
 def test_the_same_seed_writes_the_same_and_another_seed_something_else() -> None:
@@ -108,9 +111,9 @@ def test_the_same_seed_writes_the_same_and_another_seed_something_else() -> None
 
 
 def test_every_form_can_be_filled() -> None:
-    """Across a few worlds every lead, sentence and mention turns up with its words in place."""
+    """Over a few seeds, every lead and sentence occurs with its placeholders filled."""
     texts = " ".join(d.text for seed in (0, 1) for d in make_articles(seed, 60, 1)[0])
-    for subject in SUBJECTS:
+    for subject in subjects():
         assert all(len(words) == 8 for words in subject.words.values()), subject.name
         for form in (*subject.leads, *subject.body):
             longest = max(re.split(r"\{\w+\}", form), key=len)
@@ -118,7 +121,7 @@ def test_every_form_can_be_filled() -> None:
 
 
 @pytest.mark.parametrize(("per_category", "queries"), [(0, 1), (301, 1), (4, 0)])
-def test_sizes_that_cannot_be_are_refused(per_category: int, queries: int) -> None:
+def test_impossible_sizes_are_refused(per_category: int, queries: int) -> None:
     with pytest.raises(InputError, match="ask for 1"):
         make_articles(0, per_category, queries)
 

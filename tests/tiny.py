@@ -18,7 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from mrag_rl.data.records import TextPair
 from mrag_rl.data.splits import Splits
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.generation.llm import Usage
 from mrag_rl.generation.prompts import Prompt
@@ -78,7 +78,7 @@ class TinyWorld:
 @cache
 def tiny_world(database: int = 40, train: int = 24, dev: int = 12) -> TinyWorld:
     """Summarization pairs; embedded once for all tests."""
-    splits = make_world("summarization", seed=0, database=database, train=train, dev=dev, test=4)
+    splits = make_newsroom("summarization", seed=0, database=database, train=train, dev=dev, test=4)
     encode = encoder().encode
 
     def sources(pairs: list[TextPair]) -> Embeddings:
@@ -89,9 +89,14 @@ def tiny_world(database: int = 40, train: int = 24, dev: int = 12) -> TinyWorld:
 
 
 def tiny_llm(folder: Path) -> TransformersLLM:
-    """The tiny Llama, loaded by the path that loads any other model."""
+    """The tiny Llama, loaded by the path that loads any other model, then made to compute in float64.
+
+    In float32, rounding depends on a batch's shape and may change a text; tests compare texts of different batches.
+    """
     texts = [pair.target for pair in tiny_world().splits.database]
-    return TransformersLLM.load(str(write_tiny_llm(folder / "llm", texts)))
+    llm = TransformersLLM.load(str(write_tiny_llm(folder / "llm", texts)))
+    llm.model.double()
+    return llm
 
 
 class ScriptedLLM:
@@ -153,7 +158,7 @@ def remembering_encoder() -> RememberingEncoder:
 
 def write_workplace(folder: Path) -> Path:
     """A tiny language model, `config.yaml` of a run with all systems, and `small.yaml` of one with two of them."""
-    world = make_world("summarization", seed=0, database=100, train=1, dev=1, test=1)
+    world = make_newsroom("summarization", seed=0, database=100, train=1, dev=1, test=1)
     write_tiny_llm(folder / "llm", [pair.target for pair in world.database])
     agent = "{gradient_steps: 1, learning_starts: 8, batch_size: 8}"
     llm = f"{{name: {folder / 'llm'}, max_new_tokens: 20}}"

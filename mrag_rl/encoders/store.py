@@ -8,6 +8,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from transformers import PreTrainedTokenizerBase
+
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.transformer import TransformerEncoder
 
@@ -23,6 +25,11 @@ class EmbeddingStore:
     def __init__(self, encoder: TransformerEncoder, folder: Path) -> None:
         self.encoder, self.folder = encoder, folder
         self.seconds = 0.0
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The encoder's tokenizer."""
+        return self.encoder.tokenizer
 
     def encode(self, texts: Sequence[str], *, prefix: str = "", progress: bool = False) -> Embeddings:
         """The embeddings of texts, as `TransformerEncoder.encode` gives them; `seconds` grows by the time it took."""

@@ -23,6 +23,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.io import read_json
 from mrag_rl.models.devices import check_device
 from mrag_rl.models.pretrained import load_pretrained
+from mrag_rl.models.private_apis import attention_implementation
 from mrag_rl.models.quantization import quantize_nf4
 from mrag_rl.models.weights import (
     MINILM_NAMES,
@@ -249,7 +250,7 @@ class TransformerEncoder:
         if not text.strip():
             raise InputError("encoder: the text is empty; give it at least one word")
         windows, _, _ = self._windows([text])
-        before = self.model.config._attn_implementation
+        before = attention_implementation(self.model.config)
         self.model.set_attn_implementation("eager")  # Fused attention keeps no weights
         try:
             with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""Systems on a test set: scores with intervals, `results.json`, tables and plots."""
+"""Statistics of evaluations: scores with bootstrap intervals, `results.json`, tables and plots."""
 
 from mrag_rl.evaluation.bootstrap import Interval, Score, score_systems
 from mrag_rl.evaluation.results import results, versions

@@ -25,7 +25,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Score:
-    """A system's corpus score in one metric, 0..100, and the same of every resample, `draws` (R,)."""
+    """A system's corpus score in one metric, 0..100, and its score on each of R resamples, `draws` (R,)."""
 
     value: float
     draws: np.ndarray
@@ -47,8 +47,8 @@ def resample_counts(size: int, *, resamples: int, seed: int) -> np.ndarray:
 def score(metric: Metric, hypotheses: Sequence[str], references: Sequence[str], counts: np.ndarray) -> Score:
     """Corpus score and its bootstrap draws.
 
-    Distinct-n counts each n-gram once, so a resample, which holds some answers twice and misses others, scores lower
-    than the test set does: its draws are shifted to have the test set's own score as their mean.
+    Distinct-n counts each n-gram once, so a resample, which has some answers twice and lacks others, scores lower than
+    the test set: its draws are shifted so that their mean is the test set's own score.
     """
     value = metric.corpus(hypotheses, references)
     draws = metric.resampled(hypotheses, references, counts)
@@ -71,9 +71,9 @@ def score_systems(
     Args:
         hypotheses: system name to its N answers. references: the N references.
         metrics: names that `get_metric` knows.
-        clusters: (N,) what each answer is an answer to, where several answer the same: these are drawn together or not
-            at all, for they are not independent. None for N different ones.
-        resamples: R, bootstrap resamples. seed: of the resamples.
+        clusters: (N,) the test pair of each answer, where several answers belong to the same pair: these are drawn
+            together or not at all, because they are not independent. None for N different pairs.
+        resamples: R, the number of bootstrap resamples. seed: seed of the resamples.
     """
     order: dict[Hashable, int] = {}
     member = [order.setdefault(name, len(order)) for name in clusters or range(len(references))]
@@ -86,7 +86,7 @@ def score_systems(
 
 
 def oracle_gap_captured(m_rag: float, naive: float, oracle: float) -> float | None:
-    """The share of the way from `naive` to the best partition in hindsight that `m_rag` goes; None without a gap."""
+    """The share of the gap between `naive` and the best partition in hindsight that `m_rag` closes, or None."""
     gap = oracle - naive
     return (m_rag - naive) / gap if gap > 0 else None
 

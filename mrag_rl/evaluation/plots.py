@@ -39,7 +39,7 @@ def learning_curves(
 def label_by_partition(
     folder: Path, name: str, counts: np.ndarray, labels: Sequence[str], partitions: Sequence[str]
 ) -> None:
-    """A heat map of how many queries of each label (a desk) were sent to each partition; `counts` (L, M)."""
+    """A heat map of queries by label (a desk) and partition; `counts` (L, M) is how many were sent where."""
     figure = new_figure(1.8 + 0.9 * len(partitions), 1.4 + 0.55 * len(labels))
     axis = figure.subplots()
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -62,19 +62,19 @@ def reward_by_partition(
     """Agent-S's mean reward in each partition, with a 95% interval from the spread between batches.
 
     Args:
-        counts: (T, M), how often each partition was chosen in each batch. sums: (T, M), the rewards it got there.
+        counts: (T, M), how often each partition was chosen in each of T batches. sums: (T, M), the sums of its rewards.
     """
-    chosen = counts.sum(axis=0)
-    means = sums.sum(axis=0) / np.maximum(chosen, 1)
-    errors = 1.96 * np.sqrt(((sums - counts * means) ** 2).sum(axis=0)) / np.maximum(chosen, 1)
+    totals = counts.sum(axis=0)
+    means = sums.sum(axis=0) / np.maximum(totals, 1)
+    errors = 1.96 * np.sqrt(((sums - counts * means) ** 2).sum(axis=0)) / np.maximum(totals, 1)
     figure = new_figure(2.2 + 0.9 * len(partitions), 3.2)
     axis = figure.subplots()
     axis.bar(range(len(partitions)), means, yerr=errors, capsize=3, color="tab:blue", alpha=0.8)
     axis.axhline(0, color="black", linewidth=0.8)
-    ticks = [f"{literal(partition)}\n({count})" for partition, count in zip(partitions, chosen, strict=True)]
+    ticks = [f"{literal(partition)}\n({count})" for partition, count in zip(partitions, totals, strict=True)]
     axis.set_xticks(range(len(partitions)), ticks)
     axis.set_ylabel("reward in training")
-    rows = list(zip(partitions, chosen.tolist(), means.tolist(), errors.tolist(), strict=True))
+    rows = list(zip(partitions, totals.tolist(), means.tolist(), errors.tolist(), strict=True))
     save_figure(figure, folder, name, ("partition", "count", "mean", "half_width_95"), rows)
 
 
@@ -90,8 +90,13 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def literal(text: str) -> str:
-    """Text that Matplotlib shows as it is: no formula, no line break, no glyph for a control character."""
+    """Text that Matplotlib shows literally: without formulas, line breaks and glyphs for control characters."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text).replace("$", r"\$")
+
+
+def csv_number(value: float) -> str:
+    """A number for a CSV file: six significant digits, so that the last bit of a sum does not show; "" for NaN."""
+    return "" if np.isnan(value) else f"{value:.6g}"
 
 
 def save_figure(figure: Figure, folder: Path, name: str, header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> None:

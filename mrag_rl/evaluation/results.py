@@ -1,4 +1,4 @@
-"""`results.json`: every system on the test set, what they differ by, and what it cost."""
+"""`results.json`: the scores of every system on the test set, their differences, and the cost."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ def results(
 ) -> dict[str, Any]:
     """The contents of `results.json`.
 
-    All of it is a function of configuration, data and seed, except "seconds" and "llm", which tell what this run cost
+    Everything is a function of configuration, data and seed, except "seconds" and "llm": these are the cost of this run
     and change with the machine, the cache and every stop and resume.
 
     Args:
         scores: by system and metric, from `score_systems`.
         seconds: by the names in `SECONDS`. llm: by those in `USAGE`.
     """
-    ours = scores.get("m_rag")
+    m_rag = scores.get("m_rag")
     comparisons = {}
     gap = {}
-    if ours is not None:
-        for name, theirs in scores.items():
+    if m_rag is not None:
+        for name, row in scores.items():
             if name != "m_rag":
                 comparisons[f"m_rag - {name}"] = {
-                    metric: as_json(ours[metric].minus(theirs[metric]), value_name="difference") for metric in ours
+                    metric: as_json(m_rag[metric].minus(row[metric]), value_name="difference") for metric in m_rag
                 }
         if "naive" in scores and "oracle_partition" in scores:
-            for metric in ours:
+            for metric in m_rag:
                 values = [scores[name][metric].value for name in ("m_rag", "naive", "oracle_partition")]
                 share = oracle_gap_captured(*values)
                 gap[metric] = None if share is None else round(share, 4)
@@ -77,11 +77,11 @@ def results(
 
 
 def versions() -> dict[str, str]:
-    """Versions of this package, Python and the libraries that results depend on, those installed."""
-    found = {"mrag_rl": __version__, "python": platform.python_version()}
+    """Versions of this package, Python and the installed libraries that results depend on."""
+    installed = {"mrag_rl": __version__, "python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return installed

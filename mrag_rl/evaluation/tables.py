@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 LABELS = {
@@ -18,7 +18,7 @@ LABELS = {
 
 
 def results_table(results: Mapping[str, Any], *, target: str) -> str:
-    """Systems by metrics with 95% intervals, and what `m_rag` gains over each in the target metric; Markdown.
+    """Systems by metrics with 95% intervals, and `m_rag`'s gain over each in the target metric; Markdown.
 
     Args:
         results: the contents of `results.json`. target: the metric whose paired differences get a column.
@@ -42,7 +42,7 @@ def results_table(results: Mapping[str, Any], *, target: str) -> str:
 
 
 def results_page(results: Mapping[str, Any], *, target: str) -> str:
-    """The whole of `results.md`: the table, the gap captured, and what the run cost."""
+    """The contents of `results.md`: the table, the share of the gap captured, and the run's cost."""
     lines = [
         f"# {results['task'].capitalize()}: {results['test_size']} test pairs, seed {results['seed']}",
         "",
@@ -70,8 +70,18 @@ def results_page(results: Mapping[str, Any], *, target: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def markdown_head(cells: Sequence[str]) -> list[str]:
+    """The two lines above a Markdown table's rows; columns after the first are numbers."""
+    return [markdown_row(cells), "|---|" + "---:|" * (len(cells) - 1)]
+
+
+def markdown_row(cells: Sequence[str]) -> str:
+    """A line of a Markdown table."""
+    return "| " + " | ".join(cells) + " |"
+
+
 def _aligned(rows: list[list[str]]) -> str:
-    """A Markdown table whose columns also line up as plain text."""
+    """A Markdown table whose columns line up as plain text, too."""
     widths = [max(len(row[column]) for row in rows if row[column][:3] != "---") for column in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -80,5 +90,5 @@ def _aligned(rows: list[list[str]]) -> str:
             if cell.startswith("---"):
                 cell = "-" * (widths[column] - 1) + (":" if cell.endswith(":") else "-")
             cells.append(cell.ljust(widths[column]) if column == 0 else cell.rjust(widths[column]))
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(markdown_row(cells))
     return "\n".join(lines)

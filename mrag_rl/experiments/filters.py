@@ -1,114 +1,103 @@
-"""What ``evaluate.py filters`` does: extract, compare with the filters given, write and show."""
+"""Metadata filters extracted from questions, and how well they agree with reference filters: `evaluate.py filters`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mrag_rl.data.records import Query, load_documents, load_queries
 from mrag_rl.errors import InputError
+from mrag_rl.experiments.corpora import reference_filters
+from mrag_rl.experiments.settings import FiltersSettings
 from mrag_rl.filters.extraction import Extraction, Extractor
-from mrag_rl.filters.language import Filter, parse_filter, to_json
+from mrag_rl.filters.language import Filter, to_json
 from mrag_rl.filters.llm import LLMExtractor
 from mrag_rl.filters.rules import RuleExtractor
 from mrag_rl.filters.scoring import agreement, atoms, cost, only_known
 from mrag_rl.filters.vocabulary import FieldVocabulary
 from mrag_rl.generation.llm import LLM
+from mrag_rl.generation.question_llm import load_question_llm
 from mrag_rl.io import write_json
 
 
-def report_filters(
-    queries: Path,
-    output: Path,
-    *,
-    fields: Path | None = None,
-    documents: Path | None = None,
-    llm: LLM | None = None,
-    name: str = "rules",
-) -> str:
-    """Extract a filter for every query, write ``output`` (see docs/filters.md) and return a table.
+def run(settings: FiltersSettings, *, llm: LLM | None = None) -> str:
+    """Extract a filter from every question, write `output` (see docs/filters.md) and return a table.
 
-    Args:
-        queries: JSONL; a query's ``filter`` key, where it has one, is what to agree with.
-        fields: the fields and their values; or ``documents``: the corpus to read them from.
-        llm: the language model that extracts; None for the rules.
-        name: of the extractor, as the output has it.
+    A query's key `filter` is its reference, where it has one. llm: extracts the filters; None loads what the settings
+    name, and for none the rules extract them.
 
-    Raises:
-        InputError: a file that cannot be read, or a given filter that is none, named by its query.
+    Raises InputError: a file that cannot be read, or an invalid reference filter, with its query's id.
     """
+    output = Path(settings.output)
+    name = "rules" if settings.llm in (None, "none") else settings.llm
+    if llm is None:
+        llm = load_question_llm(settings.llm)
     if output.is_dir():
         raise InputError(f"--output {output} is a folder; give a file to write")
-    loaded = load_queries(queries)
-    if fields is not None:
-        vocabulary = FieldVocabulary.from_file(fields)
-    elif documents is not None:
-        vocabulary = FieldVocabulary.from_documents(load_documents(documents))
-        if not vocabulary.fields:
-            raise InputError(f"{documents}: no document has metadata; add some, or give --fields")
-    else:
-        raise InputError("no fields; give --fields FIELDS.json or --documents DOCUMENTS.jsonl")
-    given = _given(queries, loaded, vocabulary)
+    queries = load_queries(settings.queries)
+    vocabulary = _vocabulary(settings)
+    references = reference_filters(queries, vocabulary, settings.queries)
     extractor: Extractor = RuleExtractor(vocabulary) if llm is None else LLMExtractor(llm, vocabulary)
-    extractions = extractor.extract([query.text for query in loaded])
-    report = _report(loaded, given, extractions, vocabulary, name)
+    extractions = extractor.extract([query.text for query in queries])
+    report = {"extractor": name, **_report(queries, references, extractions, vocabulary)}
     output.parent.mkdir(parents=True, exist_ok=True)
     write_json(output, report)
     return _table(report)
 
 
-def _given(path: Path, queries: list[Query], vocabulary: FieldVocabulary) -> dict[str, Filter]:
-    found = {}
-    for query in queries:
-        if "filter" in query.metadata:
-            try:
-                found[query.id] = parse_filter(query.metadata["filter"], vocabulary)
-            except InputError as error:
-                raise InputError(f"{path}: query {query.id!r}: {error}") from error
-    return found
+def _vocabulary(settings: FiltersSettings) -> FieldVocabulary:
+    """The fields and their values, from their own file or from the corpus. Raises InputError where there are none."""
+    if settings.fields is not None:
+        return FieldVocabulary.from_file(settings.fields)
+    if settings.documents is None:
+        raise InputError("no fields; give --fields FIELDS.json or --documents DOCUMENTS.jsonl")
+    vocabulary = FieldVocabulary.from_documents(load_documents(settings.documents))
+    if not vocabulary.fields:
+        raise InputError(f"{settings.documents}: no document has metadata; add some, or give --fields")
+    return vocabulary
 
 
 def _report(
-    queries: list[Query],
-    given: dict[str, Filter],
-    extractions: list[Extraction],
+    queries: Sequence[Query],
+    references: Mapping[str, Filter],
+    extractions: Sequence[Extraction],
     vocabulary: FieldVocabulary,
-    extractor: str,
 ) -> dict[str, Any]:
-    made = dict(zip((query.id for query in queries), extractions, strict=True))
-    known = {name: condition for name, condition in given.items() if only_known(condition, vocabulary)}
+    by_id = dict(zip((query.id for query in queries), extractions, strict=True))
+    known = {name: condition for name, condition in references.items() if only_known(condition, vocabulary)}
     rows = []
-    for query in queries:
-        row: dict[str, Any] = {"id": query.id, "filter": to_json(made[query.id].filter)}
-        if query.id in given:
-            row["given"] = to_json(given[query.id])
-            row["agrees"] = atoms(given[query.id]) == atoms(made[query.id].filter)
-        if made[query.id].dropped:
-            row["dropped"] = list(made[query.id].dropped)
-        if made[query.id].refused:
-            row["refused"] = made[query.id].refused
+    for name, extraction in by_id.items():
+        row: dict[str, Any] = {"id": name, "filter": to_json(extraction.filter)}
+        if name in references:
+            row["given"] = to_json(references[name])
+            row["agrees"] = atoms(references[name]) == atoms(extraction.filter)
+        if extraction.dropped:
+            row["dropped"] = list(extraction.dropped)
+        if extraction.refused:
+            row["refused"] = extraction.refused
         rows.append(row)
     return {
-        "extractor": extractor,
-        **agreement(list(given.values()), [made[name] for name in given]),
-        "known_values": agreement(list(known.values()), [made[name] for name in known]),
+        **agreement(list(references.values()), [by_id[name] for name in references]),
+        "known_values": agreement(list(known.values()), [by_id[name] for name in known]),
         **cost(extractions),
-        "dropped": sum(len(row.get("dropped", ())) for row in rows),
-        "refused": sum("refused" in row for row in rows),
+        "dropped": sum(len(extraction.dropped) for extraction in extractions),
+        "refused": sum(bool(extraction.refused) for extraction in extractions),
         "extractions": rows,
     }
 
 
-def _table(report: dict[str, Any]) -> str:
+def _table(report: Mapping[str, Any]) -> str:
     rows = [("all given filters", report)]
     rows += [(f"  {name}", scores) for name, scores in report["fields"].items()]
     rows += [("those of known values", report["known_values"])]
     rows += [(f"  {name}", scores) for name, scores in report["known_values"]["fields"].items()]
-    names = ("exact_match", "precision", "recall")
     lines = [f"{'':<24}{'queries':>8}{'exact':>9}{'precision':>11}{'recall':>9}"]
     for label, scores in rows:
-        cells = [f"{scores[name]:.2f}" if scores[name] is not None else "-" for name in names]
-        lines.append(f"{label:<24}{scores['queries']:>8}{cells[0]:>9}{cells[1]:>11}{cells[2]:>9}")
-    took = f"{report['median_milliseconds']:.3f} ms a question (median), {report['tokens']:g} tokens generated"
-    said = f"{report['dropped']} left out, {report['refused']} answers refused"
-    return "\n".join([*lines, "", f"{report['extractor']}: {took}; {said}"])
+        exact, precision, recall = (
+            "-" if scores[name] is None else f"{scores[name]:.2f}" for name in ("exact_match", "precision", "recall")
+        )
+        lines.append(f"{label:<24}{scores['queries']:>8}{exact:>9}{precision:>11}{recall:>9}")
+    cost_line = f"{report['median_milliseconds']:.3f} ms a question (median), {report['tokens']:g} tokens generated"
+    problems = f"{report['dropped']} left out, {report['refused']} answers refused"
+    return "\n".join([*lines, "", f"{report['extractor']}: {cost_line}; {problems}"])

@@ -1,11 +1,11 @@
-"""Pictures of retrieval results, each as PNG and SVG with its numbers beside it as CSV.
+"""Plots of retrieval results, each as PNG and SVG with its numbers beside it as CSV.
 
 The results are the dictionary that ``evaluate.py retrieval`` writes:
 
 - ``results["strategies"][name][aspects][fetched]``: mean [success ratio, category success ratio];
 - ``results["per_query"][name][aspects][fetched][query id]``: the same of each query.
 
-Keys may be numbers or, read from JSON, their text. The weighted success ratio is (w * success + category) / (w + 1).
+Keys may be numbers, or strings as in JSON. The weighted success ratio is (w * success + category) / (w + 1).
 Source: Multi-Head RAG: Solving Multi-Aspect Problems with LLMs, Figures 4 to 6 (later version: Figures 3 to 11).
 """
 
@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from mrag_rl.errors import InputError
-from mrag_rl.evaluation.plots import literal, new_figure, save_figure
+from mrag_rl.evaluation.plots import csv_number, new_figure, save_figure
 
 Results = Mapping[str, Any]
 
 
 def draw_all(folder: Path, results: Results, *, baseline: str = "standard", weight: float = 2.0) -> None:
-    """Every picture that results alone suffice for.
+    """Draw every plot of the results.
 
     Writes `success_by_fetched_N` and `category_success_by_fetched_N` for each number of aspects N, `strategies`, and,
     where the baseline is among the strategies, `improvement_by_aspects`. Raises InputError for incomplete results.
@@ -50,11 +50,12 @@ def success_by_fetched(
     """Box plots over the queries of `aspects` aspects: success ratio by documents fetched, a box per strategy.
 
     Args:
-        strategies: Which to show, None for all. fetched: Which numbers, None for at most six, evenly spaced.
-        category: Show the category success ratio instead.
+        strategies: strategies to show, None for all.
+        fetched: numbers of documents to show, None for at most six, evenly spaced.
+        category: show the category success ratio instead.
 
     Raises:
-        InputError: The results do not have that strategy, number of aspects or number fetched.
+        InputError: the results do not have that strategy, number of aspects or number fetched.
     """
     names = _strategies(results, strategies)
     numbers = list(fetched) if fetched is not None else _spread(_fetched(results, names, aspects), 6)
@@ -84,7 +85,7 @@ def success_by_fetched(
     axis.grid(axis="y", alpha=0.3)
     axis.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     rows = [
-        (strategy, number, len(column), *(_text(x) for x in (column.mean(), *np.quantile(column, _QUARTILES))))
+        (strategy, number, len(column), *(csv_number(x) for x in (column.mean(), *np.quantile(column, _QUARTILES))))
         for strategy, columns in values.items()
         for number, column in zip(numbers, columns, strict=True)
     ]
@@ -111,13 +112,13 @@ def improvement_by_aspects(
     strategies: Sequence[str] | None = None,
     weight: float = 2.0,
 ) -> None:
-    """What each strategy gains over a baseline, by number of aspects: relative gain in weighted success, in percent.
+    """Each strategy's relative gain over a baseline in weighted success, in percent, by number of aspects.
 
-    Each number of aspects n is looked at with min(3n, most fetched) documents. Where the baseline finds nothing, or was
-    not looked at, there is no relative gain: the point is left out, and its cell in the CSV is empty.
+    For n aspects it is the gain at min(3n, most fetched) documents. Where the baseline's success is 0 or unknown there
+    is no relative gain: no point is drawn, and the cell in the CSV is empty.
 
     Raises:
-        InputError: The results do not have the baseline or a strategy.
+        InputError: the results do not have the baseline or a strategy.
     """
     names = [strategy for strategy in _strategies(results, strategies) if strategy != baseline]
     base = _by_aspects(results, baseline, weight)
@@ -132,7 +133,14 @@ def improvement_by_aspects(
             if gain is not None:
                 points.append((aspects, gain))
             rows.append(
-                (strategy, aspects, number, _text(value), _text(reference), "" if gain is None else _text(gain))
+                (
+                    strategy,
+                    aspects,
+                    number,
+                    csv_number(value),
+                    csv_number(reference),
+                    "" if gain is None else csv_number(gain),
+                )
             )
         axis.plot(*np.array(points, dtype=float).reshape(-1, 2).T, marker="o", markersize=3.5, label=strategy)
     axis.axhline(0, color="black", linewidth=0.8)
@@ -157,131 +165,33 @@ def strategy_comparison(
     table = np.array([[cells[s][n][1] if n in cells[s] else np.nan for n in columns] for s in names])
     means = np.nanmean(table, axis=1)
     order = np.argsort(-means, kind="stable")
-    names, shown = [names[i] for i in order], np.column_stack([table, means])[order]
-    figure = new_figure(2.4 + 0.55 * shown.shape[1], 1.3 + 0.36 * len(names))
+    names, heat = [names[i] for i in order], np.column_stack([table, means])[order]
+    figure = new_figure(2.4 + 0.55 * heat.shape[1], 1.3 + 0.36 * len(names))
     axis = figure.subplots()
-    axis.imshow(shown, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    for (row, column), value in np.ndenumerate(shown):
+    axis.imshow(heat, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    for (row, column), value in np.ndenumerate(heat):
         if not np.isnan(value):
             colour = "white" if value > 0.5 else "black"
             axis.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, fontsize="small")
     axis.axvline(len(columns) - 0.5, color="white", linewidth=3)
-    axis.set_xticks(range(shown.shape[1]), [*map(str, columns), "mean"])
+    axis.set_xticks(range(heat.shape[1]), [*map(str, columns), "mean"])
     axis.set_yticks(range(len(names)), names)
     axis.set_xlabel("aspects")
     axis.set_title(f"weighted success ratio ({weight:g}:1)", fontsize="medium")
-    rows = [(strategy, *map(_text, row)) for strategy, row in zip(names, shown, strict=True)]
+    rows = [(strategy, *map(csv_number, row)) for strategy, row in zip(names, heat, strict=True)]
     save_figure(figure, folder, name, ("strategy", *columns, "mean"), rows)
-
-
-def documents_by_head(folder: Path, name: str, ranks: np.ndarray, documents: Sequence[str], *, shown: int = 10) -> None:
-    """A heat map of which head found which document of one query.
-
-    Args:
-        ranks: (D, H) integers: the place of each relevant document in each head's list, 0 the nearest, -1 where the
-            list does not have it.
-        documents: What to call the D documents.
-        shown: A place from here on is as pale as not found.
-
-    Raises:
-        InputError: The names are not as many as the rows.
-    """
-    ranks = np.asarray(ranks)
-    if ranks.ndim != 2 or len(documents) != len(ranks):
-        raise InputError(f"ranks of shape {ranks.shape} with {len(documents)} documents; give one row a document")
-    heads = ranks.shape[1]
-    found = (ranks >= 0) & (ranks < shown)
-    figure = new_figure(2.8 + 0.3 * heads, 1.4 + 0.3 * len(documents))
-    axis = figure.subplots()
-    axis.imshow(np.where(found, 1 - ranks / shown, 0.0), cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    for row, column in zip(*np.nonzero(found), strict=True):
-        colour = "white" if ranks[row, column] < shown / 2 else "black"
-        place = str(ranks[row, column] + 1)
-        axis.text(column, row, place, ha="center", va="center", color=colour, fontsize="small")
-    axis.set_xticks(range(heads), [str(head) for head in range(heads)])
-    axis.set_yticks(range(len(documents)), [_short(document) for document in documents])
-    axis.set_xlabel("attention head")
-    axis.set_title(f"place in the head's list, to {shown}", fontsize="medium")
-    rows = [
-        (document, *(int(place) + 1 if place >= 0 else "" for place in row))
-        for document, row in zip(documents, ranks, strict=True)
-    ]
-    save_figure(figure, folder, name, ("document", *(f"head_{head}" for head in range(heads))), rows)
-
-
-def head_attention(folder: Path, name: str, weights: np.ndarray, tokens: Sequence[str]) -> None:
-    """A heat map of how much attention each head pays to each token while the pooled token is processed.
-
-    Args:
-        weights: (H, T) attention after the softmax; a row adds up to 1.
-        tokens: The T tokens.
-
-    Raises:
-        InputError: The tokens are not as many as the columns.
-    """
-    weights = np.asarray(weights, dtype=float)
-    if weights.ndim != 2 or len(tokens) != weights.shape[1]:
-        raise InputError(f"attention of shape {weights.shape} with {len(tokens)} tokens; give one column a token")
-    heads = len(weights)
-    figure = new_figure(1.8 + 0.22 * len(tokens), 1.8 + 0.22 * heads)
-    axis = figure.subplots()
-    image = axis.imshow(weights, cmap="Blues", vmin=0, aspect="auto")
-    figure.colorbar(image, ax=axis, label="attention")
-    axis.set_xticks(range(len(tokens)), [literal(token) for token in tokens], rotation=90, fontsize="x-small")
-    axis.set_yticks(range(heads), [str(head) for head in range(heads)], fontsize="small")
-    axis.set_ylabel("attention head")
-    rows = [(place, token, *map(_text, weights[:, place])) for place, token in enumerate(tokens)]
-    save_figure(figure, folder, name, ("position", "token", *(f"head_{head}" for head in range(heads))), rows)
-
-
-def attention_maps(
-    folder: Path, name: str, weights: np.ndarray, tokens: Sequence[str], heads: Sequence[int] | None = None
-) -> None:
-    """Token-by-token heat maps side by side, one for each head of `heads` (None for all).
-
-    Args:
-        weights: (H, T, T) attention, from the token of the row to the token of the column.
-        tokens: The T tokens.
-
-    Raises:
-        InputError: The tokens are not as many as the rows, or there is no such head.
-    """
-    weights = np.asarray(weights, dtype=float)
-    if weights.ndim != 3 or weights.shape[1:] != (len(tokens), len(tokens)):
-        raise InputError(f"attention of shape {weights.shape} with {len(tokens)} tokens; give (heads, tokens, tokens)")
-    chosen = list(range(len(weights))) if heads is None else list(heads)
-    for head in chosen:
-        if not 0 <= head < len(weights):
-            raise InputError(f"there is no head {head}; choose from 0 to {len(weights) - 1}")
-    columns = min(4, len(chosen))
-    lines = -(-len(chosen) // columns)
-    figure = new_figure(0.6 + 2.2 * columns, 0.6 + 2.3 * lines)
-    axes = np.atleast_1d(figure.subplots(lines, columns, sharex=True, sharey=True)).ravel()
-    for axis in axes[len(chosen) :]:
-        axis.set_axis_off()
-    for axis, head in zip(axes, chosen, strict=False):
-        axis.imshow(weights[head], cmap="Blues", vmin=0)
-        axis.set_title(f"head {head}", fontsize="small")
-    figure.supxlabel("token attended to", fontsize="small")
-    figure.supylabel("token processed", fontsize="small")
-    rows = [
-        (head, row, literal(tokens[row]), column, literal(tokens[column]), _text(weights[head, row, column]))
-        for head in chosen
-        for row in range(len(tokens))
-        for column in range(len(tokens))
-    ]
-    save_figure(figure, folder, name, ("head", "from_position", "from", "to_position", "to", "attention"), rows)
 
 
 _QUARTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-def _strategies(results: Results, wanted: Sequence[str] | None) -> list[str]:
+def _strategies(results: Results, strategies: Sequence[str] | None) -> list[str]:
+    """The strategies to show. Raises InputError for one that the results do not have."""
     known = list(results["strategies"])
-    for strategy in wanted or ():
+    for strategy in strategies or ():
         if strategy not in known:
             raise InputError(f'no strategy "{strategy}" in the results; they have {", ".join(known)}')
-    return list(wanted or known)
+    return list(strategies or known)
 
 
 def _aspects(results: Results) -> list[int]:
@@ -289,7 +199,7 @@ def _aspects(results: Results) -> list[int]:
 
 
 def _at(mapping: Mapping[Any, Any], key: int, what: str) -> Any:
-    """The value of a number that JSON may have turned into text. Raises InputError naming what there is."""
+    """The value of a key that JSON may have turned into a string. Raises InputError naming the keys there are."""
     for form in (key, str(key)):
         if form in mapping:
             return mapping[form]
@@ -297,13 +207,13 @@ def _at(mapping: Mapping[Any, Any], key: int, what: str) -> Any:
 
 
 def _fetched(results: Results, names: Sequence[str], aspects: int) -> list[int]:
-    """The numbers of documents fetched that all of these strategies have."""
+    """The numbers of documents fetched in the results of all these strategies."""
     sets = [{int(k) for k in _at(results["strategies"][name], aspects, "number of aspects")} for name in names]
     return sorted(set.intersection(*sets))
 
 
 def _spread(numbers: list[int], count: int) -> list[int]:
-    """At most `count` of the numbers, evenly spaced, the last always among them."""
+    """At most `count` of the numbers, evenly spaced, always with the last."""
     if len(numbers) <= count:
         return numbers
     step = -(-len(numbers) // count)
@@ -321,23 +231,14 @@ def _per_query(results: Results, strategy: str, aspects: int, fetched: int) -> n
 def _by_aspects(results: Results, strategy: str, weight: float) -> dict[int, tuple[int, float]]:
     """Documents fetched and weighted success ratio by number of aspects n, at min(3n, most fetched) documents.
 
-    The most fetched of the numbers up to 3n that the results have, or the fewest where all are beyond.
+    It is the largest number up to 3n in the results, or the smallest if all are larger.
     """
     if strategy not in results["strategies"]:
         raise InputError(f'no strategy "{strategy}" in the results; they have {", ".join(results["strategies"])}')
-    found = {}
+    by_number = {}
     for aspects, by_fetched in sorted(results["strategies"][strategy].items(), key=lambda item: int(item[0])):
         numbers = sorted(int(number) for number in by_fetched)
         fetched = max((number for number in numbers if number <= 3 * int(aspects)), default=numbers[0])
         success, category = _at(by_fetched, fetched, "number fetched")
-        found[int(aspects)] = (fetched, (weight * success + category) / (weight + 1))
-    return found
-
-
-def _text(value: float) -> str:
-    """A number for a CSV: six significant digits, whatever the last bit of a sum; empty where there is none."""
-    return "" if np.isnan(value) else f"{value:.6g}"
-
-
-def _short(title: str, length: int = 32) -> str:
-    return literal(title if len(title) <= length else f"{title[: length - 1]}…")
+        by_number[int(aspects)] = (fetched, (weight * success + category) / (weight + 1))
+    return by_number

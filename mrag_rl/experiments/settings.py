@@ -168,7 +168,17 @@ class MultihopSettings:
 
 @dataclass(frozen=True)
 class QuestionSettings:
-    """Answer one question from documents by RAG-Fusion, under the metadata filter that the question names."""
+    """Answer one question from documents by RAG-Fusion, under the metadata filter that the question names, and show
+    how: every query, the filter, the passages with source, date and their rank for each query, and the answer.
+
+    examples:
+      python evaluate.py ask --documents bundled --text "What did Kestrel Wire report on the harbour?" --llm none
+          the bundled news; shows queries, filter and passages, no answer
+      python evaluate.py ask --documents d.jsonl --text "..." --query "one of your own" --query "another"
+      python evaluate.py ask --documents d.jsonl --text "..." --filter '{"source": {"$in": ["Wired"]}}'
+      python evaluate.py ask --documents d.jsonl --text "..." --queries 0 --no-filter
+          searches with the question alone
+    """
 
     documents: str
     """JSONL file, MultiHop-RAG's corpus.json, or bundled for the bundled news."""
@@ -201,4 +211,6 @@ class QuestionSettings:
     prefix: str = ""
     """Instruction that the encoder expects before every query."""
     embeddings: str | None = None
-    """Folder where the documents' embeddings are kept between runs; null computes them anew."""
+    """Folder where the documents' embeddings are kept between runs; null computes them each time."""
+    json: bool = False
+    """Print JSON."""

@@ -12,6 +12,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.filters.extraction import Extraction
 from mrag_rl.filters.language import EVERYTHING, Filter, Value, parse_filter
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
+from mrag_rl.generation.filter_prompts import filter_prompt
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.prompts import Prompt
 
@@ -36,7 +37,7 @@ class LLMExtractor:
 
     def prompt(self, question: str) -> Prompt:
         """The fields and values, the examples, the question. A prompt that is too long loses the question's head."""
-        return Prompt("filter", " ".join(question.split()), self._demonstrations)
+        return filter_prompt(question, self._demonstrations)
 
     def extract(self, questions: Sequence[str]) -> list[Extraction]:
         """One extraction for each question, in order; one call of the language model for all."""

@@ -8,24 +8,26 @@ from pathlib import Path
 
 from mrag_rl.errors import InputError
 from mrag_rl.generation.llm import LLM, Usage, one_seed_per_prompt
-from mrag_rl.generation.prompts import Prompt, render
+from mrag_rl.generation.prompts import Prompt, template
 
 _SCHEMA = "CREATE TABLE IF NOT EXISTS texts (key BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID"
-_AT_ONCE = 500  # Keys per SELECT; SQLite's bound-variable limit was once 999
+_KEYS_PER_SELECT = 500  # SQLite's limit of bound variables was once 999
 
 
 class CachedLLM:
-    """An LLM that looks into a SQLite file before it computes; several processes may share the file.
+    """A language model whose texts are read from an SQLite file where possible, and stored in it where not.
 
-    A row's key is the sha256 of all that its text depends on: the LLM's fingerprint, the rendered prompt, sample index,
-    temperature, seed and token limit. Greedy texts depend on neither seed nor sample index, nor do their keys.
+    Several processes may share the file. A row's key is the SHA-256 of all that its text depends on: the language
+    model's fingerprint, the prompt as the model reads it (instruction and chat template included), the end of it that
+    is kept if it is too long, sample index, temperature, seed and token limit. Greedy texts depend on neither seed nor
+    sample index, and their keys leave both out.
 
     One `generate` call is one transaction, so a run that was killed and resumed computes the same batches again, whole.
     Where two processes computed the same text, both return the one stored first.
 
     Attributes:
-        fingerprint: The LLM's.
-        usage: The LLM's counters, to which this adds cached prompts.
+        fingerprint: The wrapped model's.
+        usage: The wrapped model's counters, to which prompts answered from the cache are added.
     """
 
     def __init__(self, llm: LLM, path: str | Path) -> None:
@@ -61,6 +63,10 @@ class CachedLLM:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def render(self, prompt: Prompt) -> str:
+        """The prompt as the wrapped model reads it."""
+        return self.llm.render(prompt)
+
     def generate(
         self,
         prompts: Sequence[Prompt],
@@ -77,50 +83,50 @@ class CachedLLM:
         """
         greedy = temperature == 0
         draws = 1 if greedy else samples
-        row_seeds = [0] * len(prompts) if greedy else one_seed_per_prompt(seeds, len(prompts))
+        prompt_seeds = [0] * len(prompts) if greedy else one_seed_per_prompt(seeds, len(prompts))
+        contents = [f"{template(prompt.task).keep}\0{self.render(prompt)}" for prompt in prompts]
         keys = [
             [
-                _key(self.fingerprint, render(prompt), sample, float(temperature), seed, max_new_tokens)
+                _key(self.fingerprint, content, sample, float(temperature), seed, max_new_tokens)
                 for sample in range(draws)
             ]
-            for prompt, seed in zip(prompts, row_seeds, strict=True)
+            for content, seed in zip(contents, prompt_seeds, strict=True)
         ]
         with self._named_errors():
-            texts = self._read(key for row in keys for key in row)
-        hits = [all(key in texts for key in row) for row in keys]
-        missing = {tuple(row): i for i, row in enumerate(keys) if not hits[i]}
-        if missing:
-            asked = list(missing.values())
+            texts = self._read(key for prompt_keys in keys for key in prompt_keys)
+        hits = [all(key in texts for key in prompt_keys) for prompt_keys in keys]
+        misses = {tuple(prompt_keys): i for i, prompt_keys in enumerate(keys) if not hits[i]}  # Equal prompts once
+        if misses:
             answers = self.llm.generate(
-                [prompts[i] for i in asked],
+                [prompts[i] for i in misses.values()],
                 samples=draws,
                 temperature=temperature,
-                seeds=[row_seeds[i] for i in asked],
+                seeds=[prompt_seeds[i] for i in misses.values()],
                 max_new_tokens=max_new_tokens,
             )
-            fresh = {
+            new_texts = {
                 key: text
-                for row, answer in zip(missing, answers, strict=True)
-                for key, text in zip(row, answer, strict=True)
+                for prompt_keys, answer in zip(misses, answers, strict=True)
+                for key, text in zip(prompt_keys, answer, strict=True)
             }
             with self._named_errors():
-                texts |= self._write(fresh)
-        self.usage.prompts += len(prompts) - len(missing)
+                texts |= self._write(new_texts)
+        self.usage.prompts += len(prompts) - len(misses)
         self.usage.cache_hits += sum(hits)
         repeat = samples if greedy else 1
-        return [[texts[key] for key in row] * repeat for row in keys]
+        return [[texts[key] for key in prompt_keys] * repeat for prompt_keys in keys]
 
     def _read(self, keys: Iterable[bytes]) -> dict[bytes, str]:
-        wanted = list(dict.fromkeys(keys))
-        found: dict[bytes, str] = {}
-        for start in range(0, len(wanted), _AT_ONCE):
-            some = wanted[start : start + _AT_ONCE]
-            marks = ",".join("?" * len(some))
-            found.update(self._connection.execute(f"SELECT key, text FROM texts WHERE key IN ({marks})", some))
-        return found
+        distinct = list(dict.fromkeys(keys))
+        texts: dict[bytes, str] = {}
+        for start in range(0, len(distinct), _KEYS_PER_SELECT):
+            batch = distinct[start : start + _KEYS_PER_SELECT]
+            marks = ",".join("?" * len(batch))
+            texts.update(self._connection.execute(f"SELECT key, text FROM texts WHERE key IN ({marks})", batch))
+        return texts
 
     def _write(self, texts: dict[bytes, str]) -> dict[bytes, str]:
-        """Store the texts in one transaction; returns what the file then holds for their keys."""
+        """Store the texts in one transaction; returns the texts that the file then has under their keys."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             self._connection.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?)", texts.items())
@@ -138,11 +144,11 @@ class CachedLLM:
             yield
         except (sqlite3.Error, FileExistsError, NotADirectoryError) as error:
             raise InputError(
-                f"generation cache {self.path}: {error}; free or mend the disk, or delete the file to start it afresh"
+                f"generation cache {self.path}: {error}; repair or free the disk, or delete the file for a new cache"
             ) from error
 
 
-def _key(fingerprint: str, text: str, sample: int, temperature: float, seed: int, max_new_tokens: int) -> bytes:
+def _key(fingerprint: str, content: str, sample: int, temperature: float, seed: int, max_new_tokens: int) -> bytes:
     return hashlib.sha256(
-        f"{fingerprint}\0{sample}\0{temperature!r}\0{seed}\0{max_new_tokens}\0{text}".encode()
+        f"{fingerprint}\0{sample}\0{temperature!r}\0{seed}\0{max_new_tokens}\0{content}".encode()
     ).digest()

@@ -1,4 +1,4 @@
-"""What every LLM backend offers: texts for prompts, a fingerprint, and counters."""
+"""The interface of every language model: texts for prompts, a fingerprint, and counters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from mrag_rl.generation.prompts import Prompt
 
 @dataclass
 class Usage:
-    """Counters of one LLM, growing call by call.
+    """Counters of one language model, summed over its calls.
 
     Attributes:
-        prompts: Prompts asked for, those answered from a cache included.
+        prompts: Prompts answered, including those answered from a cache.
         generated_tokens: Tokens decoded, stop tokens included.
-        cache_hits: Prompts answered wholly from a cache.
+        cache_hits: Prompts whose texts all came from a cache.
         batches: Batches that the model ran.
         seconds: Wall-clock time inside the model's `generate`.
     """
@@ -27,10 +27,12 @@ class Usage:
 
 
 class LLM(Protocol):
-    """A frozen language model; generation is a function of the arguments alone, never of the batch or earlier calls.
+    """A frozen language model: a call's texts are a function of its arguments alone, not of earlier calls.
+
+    A prompt's texts do not depend on the other prompts of the call either, up to rounding (see `TransformersLLM`).
 
     Attributes:
-        fingerprint: A digest of all that the texts depend on besides the arguments: weights, tokenizer, precision.
+        fingerprint: A digest of all that the texts depend on other than the arguments: weights, tokenizer, precision.
         usage: Counters.
     """
 
@@ -39,6 +41,10 @@ class LLM(Protocol):
 
     @property
     def usage(self) -> Usage: ...
+
+    def render(self, prompt: Prompt) -> str:
+        """The prompt as the model reads it, its instruction included where the model gets one."""
+        ...
 
     def generate(
         self,
@@ -52,9 +58,9 @@ class LLM(Protocol):
         """`samples` texts for each prompt, in order.
 
         Args:
-            prompts: What to answer.
+            prompts: The texts to answer, with their demonstrations.
             samples: Texts per prompt. Sample `i` does not depend on how many there are.
-            temperature: 0 for greedy decoding, whose samples are copies; otherwise what the logits are divided by.
+            temperature: The divisor of the logits; 0 for greedy decoding, whose samples are copies.
             seeds: One seed for all prompts or one per prompt.
             max_new_tokens: The longest completion, in tokens.
         """
@@ -62,7 +68,7 @@ class LLM(Protocol):
 
 
 def one_seed_per_prompt(seeds: int | Sequence[int], prompts: int) -> list[int]:
-    """The `seeds` argument of `generate` as a list, one per prompt."""
+    """The `seeds` argument of `generate` as a list, one per prompt. Raises ValueError for another number of seeds."""
     if isinstance(seeds, int):
         return [seeds] * prompts
     if len(seeds) != prompts:

@@ -1,15 +1,22 @@
-"""The prompts: one readable place for what the LLM is shown, per task."""
+"""Prompts and their templates: everything that a language model is shown, per task.
 
-from collections.abc import Callable
+The modules that build prompts (`writer`, `stories`, `fusion_prompts`, `filter_prompts`) decide which texts go into one;
+the words around the texts are all here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """A text to answer, with the retrieved memories shown before it.
+    """A text to answer, with demonstrations before it.
 
     Attributes:
-        task: What `template` takes.
+        task: The name of its template; see `template`.
         query: The text to answer.
         demonstrations: (source, target) pairs, shown in this order.
     """
@@ -21,13 +28,13 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Template:
-    """How a task names its two sides, and what a chat model is told.
+    """The words around a task's texts.
 
     Attributes:
         source: Label of the given text.
-        target: Label of the wanted text.
+        target: Label of the text to write.
         instruction: The line that a chat model reads first; plain completion models get none.
-        keep: The end of a text that is kept when a prompt outgrows the model's context.
+        keep: The end of a text, "head" or "tail", that is kept when a prompt outgrows the model's context.
     """
 
     source: str
@@ -36,71 +43,108 @@ class Template:
     keep: str = "head"
 
 
-def _translation(source: str, target: str) -> Template:
-    wish = f"Translate the {source} text into {target} with the examples' wording. Write the {target} only."
-    return Template(source, target, wish)
+MOST_QUERIES = 8
+"""The most search queries that a prompt requests."""
+
+SEPARATOR = "||"
+"""Between the search queries in a line: a completion model's text ends with its line, and a single bar occurs in the
+names of news sources."""
+
+ANSWER_TASK = "answer from passages"
+FILTER_TASK = "filter"
+READER_TASK = "reader"
+STORY_TASK = "story"
 
 
-TEMPLATES: dict[str, Template] = {
-    "summarization": Template(
-        "Article", "Summary", "Summarize the article in the style of the example summaries. Write the summary only."
-    ),
-    "translation": _translation("English", "German"),
-    "dialogue": Template(
-        "Dialogue",
-        "Reply",
-        "Write the next reply in the style of the example replies. Write the reply only.",
-        keep="tail",
-    ),
-    "story": Template(
-        "Articles",
-        "Story",
-        "Invent one connected story that draws on all of these articles. Give every article at least two sentences "
-        "that use what it says, and call it by its full title once. Leave none out; their order is up to you. Write "
-        "the story only, as running text in a single paragraph, without a heading or a list.",
-    ),
-    "reader": Template(
-        "Question and articles",
-        "Answer",
-        "Answer the question from the numbered articles, each of which may cover another side of it. Say what each "
-        "article contributes and name the article you take a fact from; weigh them where they differ, pass over those "
-        "that do not bear on the question, and add nothing that none of them says. Be clear and brief.",
-    ),
-    "filter": Template(
-        "Question",
-        "Filter",
-        "Write the metadata filter that each question names, as one JSON object on one line and nothing else. Use only "
-        "the fields and values of the first answer, and the operators $in, $nin, $eq, $ne, $gt, $gte, $lt, $lte, $and, "
-        "$or. Write {} for a question that names none.",
-        keep="tail",
-    ),
-}
-
-
-def template(task: str) -> Template:
-    """The template of `task`: a key of `TEMPLATES`, or "translation" with its languages, as `translation` names it."""
-    if task.startswith("translation from "):
-        source, target = task.removeprefix("translation from ").split(" to ")
-        return _translation(source, target)
-    return TEMPLATES[task]
+def query_task(n: int) -> str:
+    """The name of the task of writing n search queries, 1 to `MOST_QUERIES`."""
+    return f"{n} search {'queries' if n > 1 else 'query'}"
 
 
 def translation(source: str, target: str) -> str:
-    """The task of translating between two languages: "translation from German to English"."""
+    """The name of the task of translating between two languages: "translation from German to English"."""
     return f"translation from {source} to {target}"
+
+
+def _translation_template(source: str, target: str) -> Template:
+    instruction = f"Translate the {source} text into {target} with the examples' wording. Write the {target} only."
+    return Template(source, target, instruction)
+
+
+def _query_template(n: int) -> Template:
+    goal = f"Write {query_task(n)} to find what answers the question"
+    form = f", each from another side. Write them in one line with {SEPARATOR} between them" if n > 1 else ""
+    return Template("Question", query_task(n).capitalize(), f"{goal}{form}. Write nothing else.")
+
+
+TEMPLATES: Mapping[str, Template] = MappingProxyType(
+    {
+        "summarization": Template(
+            "Article",
+            "Summary",
+            "Summarize the article in the style of the example summaries. Write the summary only.",
+        ),
+        "translation": _translation_template("English", "German"),
+        "dialogue": Template(
+            "Dialogue",
+            "Reply",
+            "Write the next reply in the style of the example replies. Write the reply only.",
+            keep="tail",
+        ),
+        STORY_TASK: Template(
+            "Articles",
+            "Story",
+            "Invent one connected story that draws on all of these articles. Give every article at least two sentences "
+            "that use what it says, and call it by its full title once. Leave none out; their order is up to you. "
+            "Write the story only, as running text in a single paragraph, without a heading or a list.",
+        ),
+        READER_TASK: Template(
+            "Question and articles",
+            "Answer",
+            "Answer the question from the numbered articles, each of which may cover another side of it. Say what each "
+            "article contributes and name the article you take a fact from; weigh them where they differ, pass over "
+            "those that do not bear on the question, and add nothing that none of them says. Be clear and brief.",
+        ),
+        FILTER_TASK: Template(
+            "Question",
+            "Filter",
+            "Write the metadata filter that each question names, as one JSON object on one line and nothing else. Use "
+            "only the fields and values of the first answer, and the operators $in, $nin, $eq, $ne, $gt, $gte, $lt, "
+            "$lte, $and, $or. Write {} for a question that names none.",
+            keep="tail",
+        ),
+        **{query_task(n): _query_template(n) for n in range(1, MOST_QUERIES + 1)},
+        ANSWER_TASK: Template(
+            "Question",
+            "Answer",
+            "Answer the question from the passages, in as few words as you can. It is this question that counts; the "
+            "related queries only say what else it may mean. Where the passages do not tell, answer: Insufficient "
+            "information.",
+        ),
+    }
+)
+"""The templates by task; read-only. Those of other translations are made by `template`."""
+
+
+def template(task: str) -> Template:
+    """The template of a task: a key of `TEMPLATES`, or a translation task as named by `translation`."""
+    if task.startswith("translation from "):
+        source, target = task.removeprefix("translation from ").split(" to ")
+        return _translation_template(source, target)
+    return TEMPLATES[task]
 
 
 def render(prompt: Prompt) -> str:
     """The prompt as plain text for completion models; the completion starts with a space and ends at a newline."""
     form = template(prompt.task)
-    shown = "".join(f"{form.source}: {source}\n{form.target}: {target}\n\n" for source, target in prompt.demonstrations)
-    return f"{shown}{form.source}: {prompt.query}\n{form.target}:"
+    shots = "".join(f"{form.source}: {source}\n{form.target}: {target}\n\n" for source, target in prompt.demonstrations)
+    return f"{shots}{form.source}: {prompt.query}\n{form.target}:"
 
 
 def messages(prompt: Prompt) -> list[dict[str, str]]:
-    """The prompt as chat turns: demonstrations are earlier turns, the instruction opens the first user turn.
+    """The prompt as chat turns: demonstrations are earlier turns, and the instruction opens the first user turn.
 
-    Not a system turn, because several chat templates (Mistral's, Gemma's) have none.
+    There is no system turn because several chat templates (Mistral's, Gemma's) have none.
     """
     form = template(prompt.task)
     turns: list[dict[str, str]] = []
@@ -116,7 +160,7 @@ def shorten(prompt: Prompt, length: Callable[[Prompt], int], limit: int) -> Prom
     """The prompt with its longest sources cut until `length(prompt) <= limit` tokens, targets untouched.
 
     All sources get the same cap in words, the largest that fits (found by bisection), so that a long demonstration does
-    not push out the query. Each keeps its head or tail as its template says.
+    not push out the query. Each keeps its head or tail, as its template says.
     """
     if length(prompt) <= limit:
         return prompt

@@ -1,8 +1,8 @@
-"""Stories around documents, written by a language model: the query texts of a multi-aspect dataset; and its reader.
+"""The prompts of multi-aspect data: stories around several documents, which are its queries, and their answers.
 
 Source: Multi-Head RAG: Solving Multi-Aspect Problems with LLMs, Section 3 (the later version: Section 4, Appendix D).
-`write_stories` lets a language model write the query texts, and `reader_prompt` shows what was retrieved to the model
-that answers.
+`write_stories` lets a language model write the query texts; `reader_prompt` shows retrieved documents to the model that
+answers.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from mrag_rl.data.records import Document, Query
 from mrag_rl.data.titles import mentions
 from mrag_rl.errors import InputError
 from mrag_rl.generation.llm import LLM
-from mrag_rl.generation.prompts import Prompt
+from mrag_rl.generation.prompts import READER_TASK, STORY_TASK, Prompt
 
 MIN_STORY = 100
-"""Characters that a story must have besides the titles, or it is a list of them."""
+"""Characters that a story must have in addition to the titles; with fewer it is a mere list of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A query whose story never passed the check: the documents' ids, and what the last attempt lacked."""
+    """A query whose story never passed the check: its documents' ids, and what the last attempt lacked."""
 
     relevant: tuple[str, ...]
     problem: str
@@ -32,7 +32,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Stories:
-    """The queries written, with the number of attempts each took under `metadata`, and those given up."""
+    """The queries written, each with its number of attempts in `metadata`, and the queries dropped."""
 
     queries: list[Query]
     dropped: list[Dropped]
@@ -50,21 +50,22 @@ def write_stories(
 ) -> Stories:
     """Let a language model write each query's text: a story around its documents that mentions every title.
 
-    A story that fails the check (`story_problem`) is asked for again with another seed; one that still fails after
+    A story that fails the check (`story_problem`) is written again with another seed; one that still fails after
     `attempts` is dropped and reported. All stories of one attempt go to the model together.
 
     Args:
-        llm: Who writes.
+        llm: The language model that writes.
         drawn: The documents of each query, as `draw_aspects` gives them.
-        seed, temperature, max_new_tokens: As for `LLM.generate`.
-        attempts: How often a story is asked for, at most.
-        first: The number of the first query, where they are written in several calls.
+        seed: Of the whole call; each attempt has a seed of its own, derived from it.
+        temperature, max_new_tokens: As for `LLM.generate`.
+        attempts: The most attempts at one story.
+        first: The number of the first query, for writing a dataset in several calls.
 
     Returns:
-        The queries, in order. With `first` 0 query `q7` is about `drawn[7]`, whatever was dropped before it.
+        The queries, in order. With `first` 0, query `q7` is about `drawn[7]` even if an earlier one was dropped.
 
     Raises:
-        InputError: A document has no title.
+        InputError: A document has no title, `attempts` is below 1, or `temperature` is not above 0.
     """
     if attempts < 1 or temperature <= 0:
         raise InputError(
@@ -74,14 +75,14 @@ def write_stories(
     written: dict[int, Query] = {}
     problems: dict[int, str] = {}
     for attempt in range(attempts):
-        open_ = [i for i in range(len(drawn)) if i not in written]
-        if not open_:
+        unwritten = [i for i in range(len(drawn)) if i not in written]
+        if not unwritten:
             break
-        seeds = int(np.random.SeedSequence([seed, attempt]).generate_state(1)[0])
+        attempt_seed = int(np.random.SeedSequence([seed, attempt]).generate_state(1)[0])
         texts = llm.generate(
-            [prompts[i] for i in open_], temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens
+            [prompts[i] for i in unwritten], temperature=temperature, seeds=attempt_seed, max_new_tokens=max_new_tokens
         )
-        for i, (text,) in zip(open_, texts, strict=True):
+        for i, (text,) in zip(unwritten, texts, strict=True):
             problem = story_problem(text, drawn[i])
             if problem:
                 problems[i] = problem
@@ -95,24 +96,24 @@ def write_stories(
 
 
 def story_prompt(documents: Sequence[Document]) -> Prompt:
-    """What the writer of a story is shown: the titles, then each article under its title.
+    """A prompt for a story around documents: their titles, then each article under its title.
 
-    The titles come first, for a text that outgrows the model's context loses its end. Raises InputError for a document
-    without a title.
+    The titles come first because a text that outgrows the model's context loses its end. Raises InputError for a
+    document without a title.
     """
     for document in documents:
         if not document.title.strip():
-            raise InputError(f'document "{document.id}" has no title; give it one, for its story has to mention it')
+            raise InputError(f'document "{document.id}" has no title; give it one, because its story has to mention it')
     titles = "; ".join(document.title.strip() for document in documents)
     articles = "\n\n".join(f"{document.title.strip()}\n{document.text.strip()}" for document in documents)
-    return Prompt("story", f"{len(documents)} titles to mention: {titles}\n\n{articles}")
+    return Prompt(STORY_TASK, f"{len(documents)} titles to mention: {titles}\n\n{articles}")
 
 
 def reader_prompt(question: str, documents: Sequence[Document]) -> Prompt:
-    """What the reader of retrieved documents is shown: the question, then a numbered section for each document.
+    """A prompt for the answer to a question from retrieved documents, each in a numbered section, best first.
 
-    A section has title, category and metadata where they are known. The question comes first and the documents best
-    first, for a text that outgrows the model's context loses its end.
+    A section has title, category and metadata where they are known. The question and the best documents come first
+    because a text that outgrows the model's context loses its end.
     """
     sections = []
     for number, document in enumerate(documents, start=1):
@@ -120,13 +121,13 @@ def reader_prompt(question: str, documents: Sequence[Document]) -> Prompt:
         about += [f"{key}: {value}" for key, value in document.metadata.items()]
         head = f"{number}. {document.title}".rstrip() + (f"\n[{'; '.join(about)}]" if about else "")
         sections.append(f"{head}\n{document.text.strip()}")
-    return Prompt("reader", "\n\n".join([question.strip(), *sections]))
+    return Prompt(READER_TASK, "\n\n".join([question.strip(), *sections]))
 
 
 def story_problem(story: str, documents: Sequence[Document]) -> str:
-    """What keeps a text from being the story of these documents (titles not mentioned, no story); "" if nothing."""
+    """Why a text is not a story around these documents (titles missing, too short), or "" if it is one."""
     missing = [document.title for document in documents if not mentions(story, document.title)]
     if missing:
         return f"{len(missing)} of {len(documents)} titles missing: {'; '.join(missing)}"
-    words = len(story.strip()) - sum(len(document.title) for document in documents)
-    return "" if words >= MIN_STORY else f"{max(words, 0)} characters besides the titles, not {MIN_STORY}"
+    characters = len(story.strip()) - sum(len(document.title) for document in documents)
+    return "" if characters >= MIN_STORY else f"{max(characters, 0)} characters besides the titles, not {MIN_STORY}"

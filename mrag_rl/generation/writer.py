@@ -1,4 +1,7 @@
-"""How a language model answers a task's texts: the only place where a retrieved memory becomes a prompt."""
+"""Answers of a language model to a task's texts: the only place where a retrieved memory becomes a prompt.
+
+`tests/test_one_prompt_builder.py` checks that no module outside `mrag_rl.generation` builds a prompt.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.prompts import Prompt
 
 Demonstration = tuple[str, str]
-"""Source and target of a memory, as the language model is shown them."""
+"""Source and target of a memory, as shown to the language model."""
 
 
 @dataclass(frozen=True)
@@ -17,8 +20,9 @@ class Writer:
     """A frozen language model that answers one task's texts, with or without a memory as demonstration.
 
     Attributes:
-        llm: the language model. task: of the prompts, see `mrag_rl.generation.prompts.template`.
-        max_new_tokens: the longest text it writes.
+        llm: the language model.
+        task: the prompts' task; see `mrag_rl.generation.prompts.template`.
+        max_new_tokens: the longest text it writes, in tokens.
     """
 
     llm: LLM
@@ -26,10 +30,10 @@ class Writer:
     max_new_tokens: int = 64
 
     def answer(self, texts: Sequence[str], demonstrations: Sequence[Demonstration | None]) -> list[str]:
-        """Greedy hypotheses for N texts, each shown one memory, or none where that is None.
+        """Greedy hypotheses for N texts, each with one memory as demonstration, or without one where that is None.
 
-        M-RAG, Algorithm 1, line 8: h <- LLM(x + (source, target) of the memory). Raises ValueError unless there is a
-        demonstration, or None, for every text.
+        M-RAG, Algorithm 1, line 8: h <- LLM(x + (source, target) of the memory). Raises ValueError for more or fewer
+        demonstrations than texts.
         """
         prompts = [
             Prompt(self.task, text, () if demonstration is None else (demonstration,))
@@ -42,7 +46,8 @@ class Writer:
     ) -> list[list[str]]:
         """`count` sampled targets for each of N memories' sources, written without a demonstration.
 
-        M-RAG, Section 3.3: Agent-R's pool. seeds: one a source.
+        M-RAG, Section 3.3: the pool that Agent-R chooses from. seeds: one for each source. Raises ValueError for more
+        or fewer seeds than sources.
         """
         return self.llm.generate(
             [Prompt(self.task, source) for source in sources],

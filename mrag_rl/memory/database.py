@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mrag_rl.choices import StateKind
+from mrag_rl.choices import StateName
 from mrag_rl.errors import InputError
 from mrag_rl.filters.vocabulary import FieldVocabulary
 from mrag_rl.io import StrPath, atomic_directory, recover_directory
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _RECORDS = "memories.sqlite"
 _PARTITIONING = "partitioning"
-_VECTORS: dict[StateKind, str] = {"single": "standard.npy", "per_head": "heads.npy", "peeking": "pair_heads.npy"}
+_VECTORS: dict[StateName, str] = {"single": "standard.npy", "per_head": "heads.npy", "peeking": "pair_heads.npy"}
 
 
 class MemoryDatabase:
@@ -55,7 +55,7 @@ class MemoryDatabase:
         self._targets, self._versions = store.current()
         self._last_step = store.last_step()
         self._order = PartitionOrder.of(store.membership(len(self._targets), len(self._names)))
-        self._loaded: dict[StateKind, np.ndarray] = {}
+        self._loaded: dict[StateName, np.ndarray] = {}
 
     @classmethod
     def create(
@@ -245,18 +245,25 @@ class MemoryDatabase:
     # -- searching -------------------------------------------------------------------------------------------------
 
     def states(
-        self, query: Embeddings, kind: StateKind = "per_head", *, allowed: Sequence[int] | np.ndarray | None = None
+        self, query: Embeddings, kind: StateName = "per_head", *, allowed: Sequence[int] | np.ndarray | None = None
     ) -> np.ndarray:
         """The best cosine similarity to the memories of each partition (M-RAG, Eq. 1, with the source alone).
 
         ``per_head``: (B, M, H), one similarity an attention head. ``single``: (B, M, 1), the standard embedding's.
         ``peeking``: (B, M, H) against the embeddings of source and current target together, as Eq. 1 has it; the query
-        must then be of its source + newline + target. float32; -1.0 for an empty partition and for one not in
-        ``allowed`` (ids, or an (M,) boolean mask; None: all).
-        Raises InputError for the peeking state of a database made without ``pair_embeddings``.
+        must then be of its source + newline + target. ``equation_1``: (B, M, 1), the same by the standard embedding,
+        which is Eq. 1 to the letter; the database's ``pair_embeddings`` must have it as their only head. float32; -1.0
+        for an empty partition and for one not in ``allowed`` (ids, or an (M,) boolean mask; None: all).
+        Raises InputError for these two states of a database made without ``pair_embeddings``, or with the other's.
         """
-        vectors = query.standard[:, None, :] if kind == "single" else query.heads
-        states = best_in_partitions(np.asarray(vectors, dtype=np.float32), self._keys(kind), self._order)
+        vectors = query.standard[:, None, :] if kind in ("single", "equation_1") else query.heads
+        keys = self._keys("peeking" if kind == "equation_1" else kind)
+        if keys.shape[::2] != vectors.shape[1:]:
+            raise InputError(
+                f"{self.folder}: its vectors have {keys.shape[0]} x {keys.shape[2]} numbers a memory, the state {kind} "
+                f"compares {vectors.shape[1]} x {vectors.shape[2]}; create the database with the embeddings it needs"
+            )
+        states = best_in_partitions(np.asarray(vectors, dtype=np.float32), keys, self._order)
         if allowed is not None:
             states[:, ~self._allowed_mask(allowed)] = NOTHING
         return states
@@ -408,7 +415,7 @@ class MemoryDatabase:
             if vectors is not None and "peeking" in self._loaded:
                 self._loaded["peeking"][:, self._order.positions[index]] = vectors[row]
 
-    def _keys(self, kind: StateKind) -> np.ndarray:
+    def _keys(self, kind: StateName) -> np.ndarray:
         """(H, N, d) unit vectors in partition order; (1, N, d) for the standard space."""
         if kind not in self._loaded:
             if kind == "peeking" and not self._has_pairs:
@@ -426,7 +433,7 @@ class MemoryDatabase:
             self._loaded[kind] = keys
         return self._loaded[kind]
 
-    def _read(self, kind: StateKind) -> np.ndarray:
+    def _read(self, kind: StateName) -> np.ndarray:
         """A vector file, mapped into memory: only what is used is read. Raises InputError where it is damaged."""
         path = self.folder / _VECTORS[kind]
         try:

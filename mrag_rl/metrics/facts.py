@@ -1,8 +1,8 @@
-"""Facts in an answer: what the papers count to see what retrieval brought the reader.
+"""Facts in an answer: numbers and names, counted to see how much of the right documents reached the answer.
 
 Source: Multi-Head RAG (the later version), Section 5.4: pieces of factual information in the model's output, such as
-years or named entities. The papers give no procedure. This one goes by the letters alone, needs no model, and also says
-how many of the facts are borne out by the wanted documents, since an invented year is no gain.
+years or named entities. The paper gives no procedure. This one uses spelling alone, needs no model, and also counts how
+many of the facts the relevant documents support, since an invented year is no gain.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAME = re.compile(
 )
 _SENTENCE_START = re.compile(r"(?:^|[.!?:]['\"”’)]*\s|\n)\W*$")
 _NEAR = 40  # Characters before a name that show whether it starts a sentence
-# Words that are capitalised for where they stand, not for what they name.
+# Words that are capitalised because of their position, not because they are names.
 _FUNCTION_WORDS = frozenset(
     """
     a after all also although an and another any as at because before both but by despite during each even every few
@@ -39,35 +39,38 @@ class FactCount:
     """The facts of one answer.
 
     Attributes:
-        stated: Distinct facts (numbers, years, names) in the answer.
-        supported: Those of them that stand in the wanted documents too.
-        titles: Wanted documents whose title the answer mentions.
-        wanted: Wanted documents.
+        stated: Number of distinct facts (numbers, years, names) in the answer.
+        supported: Number of these that occur in the relevant documents too.
+        titles: Number of relevant documents whose title the answer mentions.
+        relevant: Number of relevant documents.
     """
 
     stated: int
     supported: int
     titles: int
-    wanted: int
+    relevant: int
 
 
 def count_facts(answers: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[FactCount]:
-    """The facts in each answer, held against the documents that its query is about (not those that were retrieved).
+    """The facts in each answer, checked against the documents that its query is about (not those retrieved).
 
     Args:
-        answers: What the reader wrote, one a query.
-        documents: The wanted documents of each query.
+        answers: The reader's answers, one per query.
+        documents: The relevant documents of each query.
+
+    Raises:
+        ValueError: More or fewer answers than queries.
     """
     counts = []
-    for answer, wanted in zip(answers, documents, strict=True):
-        known = word_string("\n".join(f"{document.title}\n{document.text}" for document in wanted))
+    for answer, relevant in zip(answers, documents, strict=True):
+        source_words = word_string("\n".join(f"{document.title}\n{document.text}" for document in relevant))
         stated = facts(answer)
         counts.append(
             FactCount(
                 stated=len(stated),
-                supported=sum(f" {fact} " in known for fact in stated),
-                titles=sum(bool(d.title.strip()) and mentions(answer, d.title) for d in wanted),
-                wanted=len(wanted),
+                supported=sum(f" {fact} " in source_words for fact in stated),
+                titles=sum(bool(d.title.strip()) and mentions(answer, d.title) for d in relevant),
+                relevant=len(relevant),
             )
         )
     return counts
@@ -76,12 +79,12 @@ def count_facts(answers: Sequence[str], documents: Sequence[Sequence[Document]])
 def facts(text: str) -> frozenset[str]:
     """The distinct numbers and names in a text, as words in lower case.
 
-    A name is a run of capitalised words, small words like "of" between them included. A single word at the start of a
-    sentence is capitalised anyway; it counts where it stands within a sentence too. Function words ("The", "However")
-    are no names, and the numbers of a list ("1. ...") no facts.
+    A name is a run of capitalised words, with small words like "of" between them. A single word at the start of a
+    sentence is capitalised anyway, so it counts only if it also occurs within a sentence. Function words ("The",
+    "However") are not names, and the numbers of a list ("1. ...") are not facts.
     """
     text = re.sub(r"(?m)^[^\S\n]*(?:\(?\d{1,3}[.)]|\[\d{1,3}\])\s+", "", text)
-    found = {word_string(number).strip() for number in _NUMBER.findall(text)}
+    result = {word_string(number).strip() for number in _NUMBER.findall(text)}
     for match in _NAME.finditer(text):
         run = match.group().split()
         words = run[1:] if re.sub(r"['’]\w*$", "", run[0]).casefold() in _FUNCTION_WORDS else run
@@ -92,5 +95,5 @@ def facts(text: str) -> frozenset[str]:
             and _SENTENCE_START.search(text, max(0, match.start() - _NEAR), match.start())
         )
         if name and not capital_by_place:
-            found.add(word_string(name).strip())
-    return frozenset(found - {""})
+            result.add(word_string(name).strip())
+    return frozenset(result - {""})

@@ -4,33 +4,35 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import get_args
 
 import numpy as np
 import scipy.sparse
 from nltk.stem.porter import PorterStemmer
 from rouge_score import rouge_scorer
 from rouge_score import tokenize as rouge_tokenize
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics.bleu import BLEU
 
+from mrag_rl.choices import MetricName, Task
 from mrag_rl.errors import InputError
 
-REPORTED: dict[str, tuple[str, ...]] = {
+REPORTED: dict[Task, tuple[MetricName, ...]] = {
     "summarization": ("rouge1", "rouge2", "rougeL"),
     "translation": ("bleu",),
     "dialogue": ("bleu1", "bleu2", "distinct1", "distinct2"),
 }
-"""The metrics that each task's tables report (M-RAG: Reinforcing Large Language Model Performance through
+"""The metrics that the results of each task report (M-RAG: Reinforcing Large Language Model Performance through
 Retrieval-Augmented Generation with Multiple Partitions, Tables 1-3)."""
 
-TARGET: dict[str, str] = {"summarization": "rouge1", "translation": "bleu", "dialogue": "bleu1"}
-"""The metric that each task's reward is measured in: the paper's delta."""
+TARGET: dict[Task, MetricName] = {"summarization": "rouge1", "translation": "bleu", "dialogue": "bleu1"}
+"""The metric that each task's reward is computed from: the paper's delta."""
 
 
 class Metric(ABC):
-    """A metric of hypotheses against references, one reference each.
+    """A metric of hypotheses against one reference each.
 
     Attributes:
-        name: What tables and configurations call it.
+        name: Its name in tables and configurations.
     """
 
     name: str
@@ -41,7 +43,7 @@ class Metric(ABC):
 
     @abstractmethod
     def resampled(self, hypotheses: Sequence[str], references: Sequence[str], counts: np.ndarray) -> np.ndarray:
-        """Corpus scores (R,), 0..100, of R bootstrap resamples; `counts` (R, N) says how often each draws each pair."""
+        """Corpus scores (R,), 0..100, of R bootstrap resamples; `counts` (R, N): how often each draws each pair."""
 
     def corpus(self, hypotheses: Sequence[str], references: Sequence[str]) -> float:
         """The score of all pairs together, 0..100."""
@@ -51,8 +53,7 @@ class Metric(ABC):
 class Rouge(Metric):
     """ROUGE F1 by rouge-score with Porter stemming, as the papers report it; the corpus score is the mean.
 
-    The numbers are rouge-score's own. Only its tokenisation is remembered, text by text and stem by stem, because
-    stemming is nine tenths of its time.
+    Stems and tokenised texts are cached because stemming takes 90% of rouge-score's time.
     """
 
     def __init__(self, name: str) -> None:
@@ -64,11 +65,11 @@ class Rouge(Metric):
         return np.array([self._scorer.score(ref, hyp)[self.name].fmeasure for hyp, ref in pairs], dtype=np.float64)
 
     def resampled(self, hypotheses: Sequence[str], references: Sequence[str], counts: np.ndarray) -> np.ndarray:
-        return 100.0 * (counts @ self.scores(hypotheses, references)) / counts.sum(axis=1)
+        return np.asarray(100.0 * (counts @ self.scores(hypotheses, references)) / counts.sum(axis=1))
 
 
 class _RougeTokenizer:
-    """rouge-score's tokenizer, remembering stems and texts."""
+    """rouge-score's tokenizer with cached texts and stems."""
 
     def tokenize(self, text: str) -> list[str]:
         return _rouge_tokens(text)
@@ -80,11 +81,12 @@ class _Stemmer:
 
 @lru_cache(maxsize=1 << 15)
 def _rouge_tokens(text: str) -> list[str]:
-    return rouge_tokenize.tokenize(text, _Stemmer)
+    tokens: list[str] = rouge_tokenize.tokenize(text, _Stemmer)
+    return tokens
 
 
 class SacreBleu(Metric):
-    """BLEU by sacrebleu (13a tokens, exponential smoothing); by sentence its `sentence_bleu` (effective order)."""
+    """BLEU by sacrebleu (13a tokens, exponential smoothing); a sentence's is its `sentence_bleu` (effective order)."""
 
     name = "bleu"
 
@@ -112,8 +114,8 @@ class SacreBleu(Metric):
 class DialogueBleu(Metric):
     """BLEU-n as dialogue papers compute it: cumulative 1..n with equal weights, on white-space tokens.
 
-    The same as NLTK's `corpus_bleu` with `SmoothingFunction(epsilon=1e-12).method1`: an order without matches counts
-    `epsilon`, and a corpus without a single matching word scores 0.
+    It equals NLTK's `corpus_bleu` with `SmoothingFunction(epsilon=1e-12).method1`: an order without matches counts as
+    `epsilon` matches, and a corpus without a single matching word scores 0.
     """
 
     epsilon = 1e-12
@@ -129,7 +131,7 @@ class DialogueBleu(Metric):
         return 100.0 * self._bleu(counts @ self._statistics(hypotheses, references))
 
     def _statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
-        """(N, 2n + 2): matches of each order, n-grams of each order, hypothesis and reference length."""
+        """(N, 2n + 2): matches of each order, n-grams of each order, lengths of hypothesis and reference."""
         rows = []
         for hyp, ref in zip(hypotheses, references, strict=True):
             words, expected = hyp.split(), ref.split()
@@ -137,7 +139,7 @@ class DialogueBleu(Metric):
             for n in range(1, self.order + 1):
                 grams = Counter(_ngrams(words, n))
                 matches.append((grams & Counter(_ngrams(expected, n))).total())
-                totals.append(max(1, grams.total()))  # NLTK counts at least one n-gram a sentence
+                totals.append(max(1, grams.total()))  # NLTK counts at least one n-gram per sentence
             rows.append([*matches, *totals, len(words), len(expected)])
         return np.array(rows, dtype=np.int64).reshape(-1, 2 * self.order + 2)
 
@@ -151,7 +153,7 @@ class DialogueBleu(Metric):
 
 
 class Distinct(Metric):
-    """Distinct-n (Li et al. 2016): unique n-grams over all n-grams of the whole output; references play no part."""
+    """Distinct-n (Li et al. 2016): unique n-grams over all n-grams of the hypotheses; references are ignored."""
 
     def __init__(self, order: int) -> None:
         self.name = f"distinct{order}"
@@ -169,11 +171,11 @@ class Distinct(Metric):
             columns += [vocabulary.setdefault(gram, len(vocabulary)) for gram in _ngrams(hyp.split(), self.order)]
             starts.append(len(columns))
         totals = counts @ np.diff(starts)
-        # A text that holds an n-gram twice has it twice in its row; below only non-zero counts.
-        holds = scipy.sparse.csr_array(
+        # An n-gram that occurs twice in a text is twice in its row; only whether a sum is zero matters below.
+        occurrences = scipy.sparse.csr_array(
             (np.ones(len(columns), dtype=np.int64), columns, starts), shape=(len(hypotheses), len(vocabulary))
         )
-        unique = np.array([np.count_nonzero(holds.T @ row) for row in counts])
+        unique = np.array([np.count_nonzero(occurrences.T @ row) for row in counts])
         return 100.0 * unique / np.maximum(totals, 1)
 
 
@@ -182,7 +184,7 @@ def _ngrams(words: list[str], n: int) -> list[tuple[str, ...]]:
 
 
 def get_metric(name: str) -> Metric:
-    """The metric of that name: rouge1 rouge2 rougeL bleu bleu1 bleu2 distinct1 distinct2.
+    """The metric of a name: rouge1, rouge2, rougeL, bleu, bleu1, bleu2, distinct1 or distinct2.
 
     Raises:
         InputError: There is no such metric.
@@ -195,5 +197,4 @@ def get_metric(name: str) -> Metric:
         return DialogueBleu(int(name[-1]))
     if name in ("distinct1", "distinct2"):
         return Distinct(int(name[-1]))
-    known = "rouge1, rouge2, rougeL, bleu, bleu1, bleu2, distinct1, distinct2"
-    raise InputError(f"metric {name!r} is unknown; choose one of {known}")
+    raise InputError(f"metric {name!r} is unknown; choose one of {', '.join(get_args(MetricName))}")

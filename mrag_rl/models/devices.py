@@ -1,4 +1,4 @@
-"""Torch devices that users name."""
+"""Checks of the torch devices that users name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mrag_rl.errors import InputError
 
 
 def check_device(device: str) -> None:
-    """Raises InputError for a device that torch does not know, or that this machine or build does not have."""
+    """Raise InputError for a device that torch does not know, or that this machine or build of torch does not have."""
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # NotImplementedError is a RuntimeError

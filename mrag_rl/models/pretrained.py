@@ -13,20 +13,24 @@ from transformers.utils import logging as transformers_logging
 from mrag_rl.errors import InputError
 
 
-def load_pretrained(kind: Any, folder: Path, *, role: str, dtype: torch.dtype) -> tuple[Any, Any, list[str]]:
+def load_pretrained(
+    auto_class: Any, folder: Path, *, role: str, dtype: torch.dtype, attention: str | None = None
+) -> tuple[Any, Any, list[str]]:
     """A model by one of transformers' Auto classes, its tokenizer, and the names of weights that its files lack.
 
-    Weights that are missing are drawn at random: refuse a model that needs them. role: what errors call it. Raises
-    InputError for a folder that cannot be loaded.
+    Missing weights are drawn at random: refuse a model that needs them. role: what error messages call the model.
+    attention: transformers' name of the implementation to use, such as "sdpa"; None leaves the choice to transformers.
+    Raises InputError for a folder that cannot be loaded.
     """
-    safe = {"local_files_only": True, "trust_remote_code": False}
+    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    options = safe if attention is None else {**safe, "attn_implementation": attention}
     show_bars, verbosity = transformers_logging.is_progress_bar_enabled(), transformers_logging.get_verbosity()
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()  # It would warn of missing weights, which callers judge
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
-        model, report = kind.from_pretrained(
-            folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **safe
+        model, report = auto_class.from_pretrained(
+            folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
         )
     except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]

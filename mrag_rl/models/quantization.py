@@ -1,8 +1,8 @@
 """4-bit (NF4) weights for any decoder-only model, its fused experts included.
 
-transformers' `BitsAndBytesConfig` replaces linear layers only. Mixtral's and its kin's experts are three-dimensional
-parameters, which it leaves in 16 bits without a word: 96% of a small Mixtral's bytes. Here every
-matrix is quantized through bitsandbytes' parametrization, and what stayed behind is counted.
+transformers' `BitsAndBytesConfig` replaces linear layers only. The experts of Mixtral and similar models are
+three-dimensional parameters, which it silently leaves in 16 bits: 96% of a small Mixtral's bytes. Here every matrix is
+quantized through bitsandbytes' parametrization, and a model of which too much would stay unquantized is refused.
 """
 
 from collections.abc import Iterator
@@ -10,12 +10,13 @@ from collections.abc import Iterator
 import torch
 import transformers
 from torch import nn
-from transformers.pytorch_utils import Conv1D
+from transformers import Conv1D
 
 from mrag_rl.errors import InputError
+from mrag_rl.models.private_apis import quantization_scales
 
-# Weights under one scale. On a CPU bitsandbytes 0.50 garbles rows that are no multiple of it (errors of 40% of the
-# largest weight), so those stay as they are.
+# Weights that share a scale. On a CPU, bitsandbytes 0.50 garbles rows whose length is not a multiple of it (errors of
+# 40% of the largest weight), so matrices with such rows are not quantized.
 _BLOCK = 64
 
 
@@ -23,11 +24,11 @@ def quantize_nf4(model: transformers.PreTrainedModel, device: torch.device | str
     """Quantize the model's matrices to NF4 in blocks of 64, in place, and move the model to `device`.
 
     Linear layers and parameters of three or more dimensions (fused experts) are quantized; embeddings and the
-    vocabulary projection keep their precision. Each matrix is dequantized while its module runs. The model is read into
-    main memory at full precision first.
+    vocabulary projection keep their precision. A matrix is dequantized each time its module runs. `model` has to be in
+    main memory at full precision.
 
     Raises:
-        InputError: bitsandbytes is missing, or a twentieth or more of the matrices' weights could not be quantized.
+        InputError: bitsandbytes is missing, or 5% or more of the matrices' weights could not be quantized.
     """
     try:
         from bitsandbytes.nn.parametrize import replace_parameter_4bit
@@ -53,12 +54,10 @@ def quantize_nf4(model: transformers.PreTrainedModel, device: torch.device | str
 
 
 def weight_bytes(model: nn.Module) -> int:
-    """Bytes of all weights, with the scales of quantized ones."""
+    """Bytes of a model's weights and buffers, including the scales of quantized weights."""
     tensors = [*model.parameters(), *model.buffers()]
     for module in model.modules():
-        state = getattr(module, "quant_state", None)
-        if state is not None:
-            tensors += [state.absmax, state.code]
+        tensors += quantization_scales(module)
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 

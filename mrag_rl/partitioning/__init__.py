@@ -4,6 +4,6 @@ from mrag_rl.extras import require
 
 require("retrieve", "faiss", "scipy", "sklearn", by=__name__)
 
-from mrag_rl.partitioning.partitioning import METHODS, Method, Partitioning, fit_partitioning
+from mrag_rl.partitioning.partitioning import METHODS, Partitioning, fit_partitioning
 
-__all__ = ["METHODS", "Method", "Partitioning", "fit_partitioning"]
+__all__ = ["METHODS", "Partitioning", "fit_partitioning"]

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import scipy.sparse as sparse
 
+from mrag_rl.choices import PartitioningMethod
 from mrag_rl.errors import InputError
 from mrag_rl.io import atomic_directory, read_json, write_json
 from mrag_rl.partitioning.kmeans import fit_centroids, nearest_centroid
 from mrag_rl.partitioning.lsh import HyperplaneTree, fit_hyperplanes, hash_buckets
 from mrag_rl.partitioning.spectral import hnsw_base_layer, spectral_clusters, vote
 
-Method = Literal["lsh", "kmeans", "hnsw_spectral", "category", "none"]
-METHODS: tuple[Method, ...] = get_args(Method)
+METHODS: tuple[PartitioningMethod, ...] = get_args(PartitioningMethod)
 FORMAT = 1
 
 
@@ -32,7 +32,7 @@ class Partitioning:
     "vectors" (N, d) and "clusters" (N,).
     """
 
-    method: Method
+    method: PartitioningMethod
     names: list[str]
     membership: sparse.csr_array
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Partitioning:
 
 
 def fit_partitioning(
-    method: Method,
+    method: PartitioningMethod,
     vectors: np.ndarray,
     *,
     labels: Sequence[Sequence[str]] | None = None,

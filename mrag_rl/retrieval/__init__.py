@@ -1,10 +1,12 @@
-"""Queries to ranked documents: standard, multi-head, split, fused, segmented, reranked."""
+"""Retrieval: documents ranked for queries, by one embedding or many, with filters, rank fusion and reranking."""
 
 from mrag_rl.extras import require
 
 require("retrieve", "faiss", "torch", "tqdm", "transformers", by=__name__)
 
-from mrag_rl.retrieval.strategies import STRATEGIES, EncodedQueries, MultiAspectRetriever, Parts
+from mrag_rl.retrieval.encoded import EncodedQueries, Parts
+from mrag_rl.retrieval.retriever import MultiAspectRetriever
+from mrag_rl.retrieval.strategies import STRATEGIES
 from mrag_rl.retrieval.voting import Ranking
 
 __all__ = ["STRATEGIES", "EncodedQueries", "MultiAspectRetriever", "Parts", "Ranking"]

@@ -15,7 +15,8 @@ from mrag_rl.data.chunks import Chunk
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import EVERYTHING, Filter, matches
 from mrag_rl.filters.vocabulary import document_metadata
-from mrag_rl.retrieval.strategies import EncodedQueries, MultiAspectRetriever
+from mrag_rl.retrieval.encoded import EncodedQueries
+from mrag_rl.retrieval.retriever import MultiAspectRetriever
 from mrag_rl.retrieval.voting import Ranking
 
 FETCH = 20  # Multi-Meta-RAG: the chunks found by similarity, before they are reranked

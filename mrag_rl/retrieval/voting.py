@@ -7,15 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mrag_rl.errors import InputError
+
 RRF_K = 60.0
 
-# (similarities (V, H, c), importance (H,)) -> votes (V, H, c); place p = 0, 1, ... is the last axis, best first.
 VoteRule = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(similarities (V, H, c), importance (H,)) -> votes (V, H, c); the last axis is the place p, from 0 for the best."""
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """indices: (B, k) int64 into the documents, best first, -1 where fewer were found. scores: (B, k) float64."""
+    """Ranked documents for B queries.
+
+    Attributes:
+        indices: (B, k) int64 into the documents, best first, -1 where fewer were found.
+        scores: (B, k) float64.
+    """
 
     indices: np.ndarray
     scores: np.ndarray
@@ -25,54 +32,51 @@ class Ranking:
 
 
 def importance_votes(similarities: np.ndarray, importance: np.ndarray) -> np.ndarray:
-    """s_i 2^-p ("Multi-Head RAG", Section 2.3)."""
-    return importance[:, None] * decay_votes(similarities, importance)
+    """Votes s_i 2^-p, s_i the importance of space i ("Multi-Head RAG", Section 2.3)."""
+    votes: np.ndarray = importance[:, None] * decay_votes(similarities, importance)
+    return votes
 
 
 def decay_votes(similarities: np.ndarray, importance: np.ndarray) -> np.ndarray:
-    """2^-p (MRAG (1) in Appendix I.2)."""
+    """Votes 2^-p (MRAG (1) in Appendix I.2)."""
     return np.broadcast_to(np.exp2(-np.arange(similarities.shape[-1], dtype=np.float64)), similarities.shape)
 
 
 def distance_votes(similarities: np.ndarray, importance: np.ndarray) -> np.ndarray:
-    """1 / cosine distance (MRAG (2) in Appendix I.2), finite for a document equal to the query."""
+    """Votes 1 / cosine distance (MRAG (2) in Appendix I.2), finite for a document equal to the query."""
     return 1 / np.maximum(1 - similarities.astype(np.float64), 1e-6)
-
-
-def reciprocal_rank_votes(similarities: np.ndarray, importance: np.ndarray) -> np.ndarray:
-    """1 / (60 + p), p from 0: reciprocal rank fusion (Cormack et al. 2009) as RAG-Fusion's code counts places."""
-    return np.broadcast_to(1 / (RRF_K + np.arange(similarities.shape[-1])), similarities.shape)
 
 
 def count_votes(
     documents: np.ndarray, votes: np.ndarray, owners: np.ndarray, *, queries: int, fetch: int, single: bool = False
 ) -> Ranking:
-    """The `fetch` documents of each query with most votes, equals by index.
+    """The `fetch` documents with most votes for each of B `queries`, equals by index.
 
-    documents, votes: (V, ...) indices (-1: none) and votes of V voters. owners: (V,), the query each votes for. A
-    document's votes are summed, as the authors' published code does; with `single` its highest one counts, which is
-    what Algorithm 2 of the paper does, where single votes are sorted.
+    documents, votes: (V, ...) the indices that V voters vote for (-1: none) and what each vote is worth. owners: (V,),
+    the query that each voter belongs to. A document's votes are summed, as in the authors' published code; with
+    `single` only its highest vote counts, as in Algorithm 2 of the paper, which sorts single votes.
     """
     shape = documents.shape
     flat = documents.ravel()
-    queried = np.broadcast_to(owners.reshape(-1, *[1] * (len(shape) - 1)), shape).ravel()
-    given = flat >= 0
+    voted = flat >= 0
+    query = np.broadcast_to(owners.reshape(-1, *[1] * (len(shape) - 1)), shape).ravel()[voted]
+    vote = votes.ravel()[voted]
     size = int(flat.max(initial=0)) + 1
-    keys, positions = np.unique(queried[given] * size + flat[given], return_inverse=True)
+    keys, positions = np.unique(query * size + flat[voted], return_inverse=True)
     totals: np.ndarray
     if single:
         totals = np.zeros(len(keys))
-        np.maximum.at(totals, positions, votes.ravel()[given])
+        np.maximum.at(totals, positions, vote)
     else:
-        totals = np.bincount(positions, weights=votes.ravel()[given], minlength=len(keys))
+        totals = np.bincount(positions, weights=vote, minlength=len(keys))
     owner, document = np.divmod(keys, size)
     order = np.lexsort((document, -totals, owner))
     owner, document, totals = owner[order], document[order], totals[order]
     place = np.arange(len(owner)) - np.searchsorted(owner, owner)
-    kept = place < fetch
+    best = place < fetch
     indices, scores = np.full((queries, fetch), -1, np.int64), np.zeros((queries, fetch))
-    indices[owner[kept], place[kept]] = document[kept]
-    scores[owner[kept], place[kept]] = totals[kept]
+    indices[owner[best], place[best]] = document[best]
+    scores[owner[best], place[best]] = totals[best]
     return Ranking(indices, scores)
 
 
@@ -80,3 +84,53 @@ def top(scores: np.ndarray, fetch: int) -> Ranking:
     """The `fetch` best columns of scores (B, N), equals by index."""
     order = np.argsort(-scores, axis=1, kind="stable")[:, :fetch]
     return Ranking(order, np.take_along_axis(scores, order, axis=1))
+
+
+def by_owner(rankings: np.ndarray, owners: np.ndarray, questions: int) -> np.ndarray:
+    """The ranked lists of each of B questions together: (B, Q, c), Q the largest number of lists, -1 where one is
+    missing.
+
+    rankings: (V, c) indices, a list a row. owners: (V,), the question (0 to B - 1) that each list belongs to; the lists
+    of a question keep their order.
+    """
+    order = np.argsort(owners, kind="stable")
+    rows = owners[order]
+    columns = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    lists = np.full((questions, columns.max(initial=0) + 1, rankings.shape[1]), -1, np.int64)
+    lists[rows, columns] = rankings[order]
+    return lists
+
+
+def check_rank_fusion(*, original_weight: float, k: float, first_rank: int) -> None:
+    """Raises InputError: a weight below 0 or not finite, first_rank not 0 or 1, k + first_rank not above 0."""
+    if first_rank not in (0, 1):
+        raise InputError(f"rank fusion: first_rank is {first_rank}; give 0 (the article's code) or 1 (its formula)")
+    if not (np.isfinite(k) and k + first_rank > 0):
+        raise InputError(f"rank fusion: k is {k}; give a number above {-first_rank}")
+    if not (np.isfinite(original_weight) and original_weight >= 0):
+        raise InputError(f"rank fusion: original_weight is {original_weight}; give a finite number of 0 or more")
+
+
+def reciprocal_rank_fusion(
+    lists: np.ndarray, fetch: int, *, original_weight: float = 1.0, k: float = RRF_K, first_rank: int = 0
+) -> Ranking:
+    """Reciprocal rank fusion (Cormack et al. 2009): a document scores the sum of weight / (k + rank) over its places.
+
+    Args:
+        lists: (B, Q, c) indices, best first, the lists of each of B questions, with its own list first; -1 where a list
+            is shorter or missing, no document twice in a list.
+        fetch: How many documents to return for each question; equals are ordered by index.
+        original_weight: Weight of the question's own list (others: 1).
+        k: What is added to a rank.
+        first_rank: The rank of the first place: 0 as in RAG-Fusion's code, 1 as in its formula.
+
+    Raises InputError: fetch < 1, and settings that `check_rank_fusion` refuses.
+    """
+    check_rank_fusion(original_weight=original_weight, k=k, first_rank=first_rank)
+    if fetch < 1:
+        raise InputError(f"fetch is {fetch}; give 1 or more")
+    questions, queries, places = lists.shape
+    weights = np.ones(queries)
+    weights[0] = original_weight
+    votes = np.broadcast_to(weights[:, None] / (k + first_rank + np.arange(places)), lists.shape)
+    return count_votes(lists, votes, np.arange(questions), queries=questions, fetch=fetch)

@@ -1,4 +1,4 @@
-"""Run folders: answering, evaluating and pooling what training left there."""
+"""A run's folder and what is done with one: evaluate it, pool several, ask one."""
 
 from mrag_rl.extras import require
 

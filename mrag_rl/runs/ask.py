@@ -1,9 +1,8 @@
-"""One text answered by a run, with all that led to the answer."""
+"""One text answered by a run's M-RAG, with everything that led to the answer."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +11,25 @@ import numpy as np
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import parse_filter, to_json
 from mrag_rl.filters.vocabulary import other_forms
+from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.runs.folder import (
-    RunFolder,
-    check_encoder,
-    load_encoder,
-    load_llm,
-    open_trained,
-    with_cache,
-)
-from mrag_rl.systems import Writer
+from mrag_rl.runs.evaluate import trained_system
+from mrag_rl.runs.folder import RunFolder, check_encoder, load_encoder, load_llm, open_trained, with_cache
+from mrag_rl.runs.settings import AskSettings
+from mrag_rl.systems import PartitionAnswer
 
 
-def answer_text(
-    run: Path, text: str, *, allowed: Sequence[str] | None = None, condition: str | None = None
-) -> dict[str, Any]:
+def run(settings: AskSettings) -> str:
+    """The answer of `answer_text` for people to read, or as JSON. Raises InputError."""
+    answer = answer_text(settings)
+    return json.dumps(answer, indent=2, ensure_ascii=False) if settings.json else explanation(answer)
+
+
+def answer_text(settings: AskSettings) -> dict[str, Any]:
     """Answer one text with a run's M-RAG.
 
-    Args:
-        run: the run folder. text: what to answer.
-        allowed: names of the partitions that may be read, None for all; with none of them nothing is read.
-        condition: a filter as JSON on the memories' metadata and `labels`, None for none. Only memories that pass are
-            read, and only partitions that hold one are chosen; where there are none nothing is read.
+    Only partitions in `settings.allowed` and memories that pass `settings.filter` (on their metadata and `labels`) are
+    read, and only partitions with such a memory are selected; nothing is read if there are none.
 
     Returns:
         {"text", "hypothesis", "partition" (name or None), "partitions": [{"name", "memories" (how many may be read),
@@ -41,57 +37,57 @@ def answer_text(
         "similarity", "version", "source", "target"} or None}.
 
     Raises:
-        InputError: no complete run there, an empty text, an unknown partition, a broken filter.
+        InputError: no complete run there, an empty text, an unknown partition, an invalid filter.
     """
-    folder = RunFolder(run)
+    folder = RunFolder(Path(settings.run))
     config = folder.load_config()
+    text, allowed, condition = settings.text, settings.allowed, settings.filter
     if not text.strip():
         raise InputError('--text is empty; give the text to answer, as in --text "The council met ..."')
     with open_trained(folder) as trained:
-        database, selector = trained.database, trained.selector
-        names = database.names
+        database, names = trained.database, trained.database.names
         mask = np.ones(len(names), dtype=bool) if allowed is None else np.isin(names, list(allowed))
         unknown = sorted(set(allowed or ()) - set(names))
         if unknown:
             raise InputError(f"unknown partition {unknown[0]!r}; this run has {', '.join(names)}")
-        within, parsed, notes = _under_filter(database, condition, mask)
+        within, applied, notes = _under_filter(database, condition, mask)
         readable = database.count_in_partitions(within)
         if condition is not None:
             mask &= readable > 0
         llm = load_llm(config.llm)
-        encoder = load_encoder(config)
+        encoder = load_encoder(config.encoder)
         check_encoder(database, encoder)
-        query = encoder.encode([text])
-        states = database.states(query, config.state)
-        q_values = np.zeros((1, len(names))) if selector is None else selector.q_values(states)
-        chosen = int(np.where(mask, q_values[0], -np.inf).argmax()) if mask.any() else -1
-        hits = database.retrieve(query, np.array([chosen]), within=within)
-        memory = int(hits.indices[0, 0])
         with with_cache(llm, folder, config.llm) as cached:
             writer = Writer(cached, config.prompt_task, config.llm.max_new_tokens)
-            hypothesis = writer.write([text], database, hits.indices[:, 0])[0]
-        record = database.records([memory])[0] if memory >= 0 else None
+            system = trained_system("m_rag", trained, writer, encoder=encoder, allowed=mask, within=within)
+            (answer,) = system.answer([text])
+        if isinstance(answer, PartitionAnswer) and answer.states is not None and answer.values is not None:
+            partition, states, values = answer.partition, answer.states, answer.values
+        else:  # One partition: it is searched if it may be read, and there are no q-values
+            partition = 0 if mask.any() else -1
+            states, values = database.states(encoder.encode([text]), config.state)[0], np.zeros(len(names))
+        record = database.records([answer.memory])[0] if answer.memory >= 0 else None
     return {
         "text": text,
-        "hypothesis": hypothesis,
-        "partition": names[chosen] if chosen >= 0 else None,
+        "hypothesis": answer.hypothesis,
+        "partition": names[partition] if partition >= 0 else None,
         "partitions": [
             {
                 "name": name,
                 "memories": int(readable[index]),
                 "allowed": bool(mask[index]),
-                "q_value": round(float(q_values[0, index]), 6),
-                "similarities": [round(float(value), 4) for value in states[0, index]],
+                "q_value": round(float(values[index]), 6),
+                "similarities": [round(float(similarity), 4) for similarity in states[index]],
             }
             for index, name in enumerate(names)
         ],
-        "filter": parsed,
+        "filter": applied,
         "notes": notes,
         "memory": None
         if record is None
         else {
             "id": record.id,
-            "similarity": round(float(hits.scores[0, 0]), 4),
+            "similarity": round(answer.similarity, 4),
             "version": record.version,
             "source": record.source,
             "target": record.target,
@@ -102,14 +98,16 @@ def answer_text(
 def _under_filter(
     database: MemoryDatabase, condition: str | None, mask: np.ndarray
 ) -> tuple[np.ndarray, dict[str, Any] | None, list[str]]:
-    """The memories that pass a filter, (N,) bool, the filter as JSON, and what there is to say about it; `mask`: the
-    partitions that may be read. Raises InputError."""
+    """The memories that pass a filter, (N,) bool, the filter as JSON, and notes on it.
+
+    mask: (M,) bool, the partitions that may be read. Raises InputError.
+    """
     if condition is None:
         return np.ones(len(database), dtype=bool), None, []
     vocabulary = database.vocabulary()
     parsed = parse_filter(condition, vocabulary)
     within = database.matching(parsed)
-    # Values that no memory has are told, but stay in the filter: without them it would let more through.
+    # Values that no memory has are reported but stay in the filter: without them it would let more through.
     _, notes = vocabulary.keep_known(parsed)
     notes += other_forms(parsed, vocabulary)
     if not within.any():
@@ -120,7 +118,7 @@ def _under_filter(
 
 
 def explanation(answer: dict[str, Any]) -> str:
-    """An answer of `answer_text` for people to read: partitions with values and similarities, memory, hypothesis."""
+    """An answer of `answer_text` as text: partitions with q-values and similarities, memory, hypothesis."""
     partitions = answer["partitions"]
     width = max(len("partition"), *(len(row["name"]) for row in partitions)) + 2
     heads = len(partitions[0]["similarities"])

@@ -1,4 +1,4 @@
-"""The closing evaluation: every system of a run on its test pairs."""
+"""A run's test pairs answered by its systems, and their scores."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ import numpy as np
 from mrag_rl.config import Config, config_sha256
 from mrag_rl.data import TextPair, load_pairs
 from mrag_rl.encoders import Embeddings
+from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import score_systems
 from mrag_rl.evaluation.results import USAGE, results
 from mrag_rl.evaluation.tables import results_page
 from mrag_rl.generation.llm import LLM
+from mrag_rl.generation.writer import Writer
 from mrag_rl.io import atomic_write_text, write_json, write_jsonl
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import REPORTED, TARGET, get_metric
 from mrag_rl.runs.folder import RunFolder, Stages, TrainedSystem, load_llm, open_trained, with_cache
+from mrag_rl.runs.settings import SystemsSettings
 from mrag_rl.systems import (
-    Answer,
+    MemoryAnswer,
     NoRetrieval,
     OraclePartition,
     PartitionSystem,
     System,
     WholeDatabase,
-    Writer,
     learned_partition,
     nearest_partition,
     random_partition,
@@ -41,19 +43,19 @@ ABLATION_OF = {"m_rag_without_s": "without_s", "m_rag_without_r": "without_r"}
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the closing evaluation found.
+    """The answers of a run's systems to its test pairs, before they are scored.
 
     Attributes:
         answers: system name to one answer per test pair.
-        seconds: {"retrieve", "generate", "total"} it took.
+        seconds: {"retrieve", "generate", "total"}, over all systems.
     """
 
-    answers: dict[str, list[Answer]]
+    answers: dict[str, Sequence[MemoryAnswer]]
     seconds: dict[str, float]
 
 
 def target_metric(config: Config) -> str:
-    """The metric that rewards were differences of: the configured one or the task's own."""
+    """The metric whose differences were the rewards: the configured one or the task's own."""
     return config.metric or TARGET[config.task]
 
 
@@ -78,9 +80,10 @@ def evaluate_run(folder: RunFolder, config: Config, llm: LLM, names: Sequence[st
         InputError: the run is not complete, or a name is unknown.
     """
     pairs = load_pairs(folder.pairs("test"))
-    queries = Embeddings.load(folder.embeddings("test"))
+    embeddings = Embeddings.load(folder.embeddings("test"))
     texts = [pair.source for pair in pairs]
-    answers, seconds = {}, {"retrieve": 0.0, "generate": 0.0, "total": 0.0}
+    answers: dict[str, Sequence[MemoryAnswer]] = {}
+    seconds = {"retrieve": 0.0, "generate": 0.0, "total": 0.0}
     with ExitStack() as stack:
         trained = {"m_rag": stack.enter_context(open_trained(folder))}
         for name in names:
@@ -88,11 +91,11 @@ def evaluate_run(folder: RunFolder, config: Config, llm: LLM, names: Sequence[st
                 trained[name] = stack.enter_context(open_trained(folder.ablation(ABLATION_OF[name])))
         for name in names:
             start, before = time.perf_counter(), llm.usage.seconds
-            answers[name] = _system(name, trained, config, llm, pairs).answer(texts, queries)
-            spent, generating = time.perf_counter() - start, llm.usage.seconds - before
-            seconds["generate"] += generating
-            seconds["retrieve"] += spent - generating
-            seconds["total"] += spent
+            answers[name] = _system(name, trained, config, llm, pairs).answer(texts, embeddings)
+            total, generate = time.perf_counter() - start, llm.usage.seconds - before
+            seconds["generate"] += generate
+            seconds["retrieve"] += total - generate
+            seconds["total"] += total
     return Evaluation(answers, seconds)
 
 
@@ -122,7 +125,7 @@ def write_results(
         resamples=config.evaluation.bootstrap,
         seed=config.seed,
     )
-    found = results(
+    report = results(
         task=config.task,
         test_size=len(pairs),
         seed=config.seed,
@@ -133,95 +136,114 @@ def write_results(
     )
     output.mkdir(parents=True, exist_ok=True)
     write_jsonl(output / "answers.jsonl", _answer_rows(pairs, evaluation.answers, names, ids))
-    atomic_write_text(output / "results.md", results_page(found, target=target_metric(config)))
-    write_json(output / "results.json", found)
-    return found
+    atomic_write_text(output / "results.md", results_page(report, target=target_metric(config)))
+    write_json(output / "results.json", report)
+    return report
 
 
-def evaluate_again(run: Path, *, systems: Sequence[str] | None = None, output: Path | None = None) -> str:
-    """Evaluate a complete run once more, without training; writes `output` (RUN/evaluation) and returns the page.
+def run(settings: SystemsSettings) -> str:
+    """Evaluate a complete run once more, without training; writes to `output` (RUN/evaluation) and returns the page.
 
     "seconds" and "llm" are those of this evaluation alone; the rest equals the run's own results.
 
     Raises:
         InputError: no complete run there, an unknown system, or the folder cannot be written.
     """
-    folder = RunFolder(run)
+    folder = RunFolder(Path(settings.run))
     config = folder.load_config()
     known = systems_of(config)
-    chosen = known if systems is None else tuple(dict.fromkeys(systems))
-    for name in chosen:
+    names = known if settings.systems is None else tuple(dict.fromkeys(settings.systems))
+    for name in names:
         if name not in known:
             raise InputError(f"unknown system {name!r}; this run has {', '.join(known)}")
-    if not Stages(folder, config).done("evaluate"):
-        raise InputError(f"{run}: the run is not complete; go on with: python train.py --resume {run}")
+    if not Stages(folder, config_sha256(config)).done("evaluate"):
+        raise InputError(
+            f"{folder.root}: the run is not complete; resume it with: python train.py --resume {folder.root}"
+        )
     llm = load_llm(config.llm)
     with with_cache(llm, folder, config.llm) as cached:
-        evaluation = evaluate_run(folder, config, cached, chosen)
-    found = write_results(
+        evaluation = evaluate_run(folder, config, cached, names)
+    report = write_results(
         folder,
-        output or folder.root / "evaluation",
+        folder.root / "evaluation" if settings.output is None else Path(settings.output),
         config,
         evaluation,
         seconds=evaluation.seconds,
         usage={name: getattr(llm.usage, name) for name in USAGE},
     )
-    return results_page(found, target=target_metric(config))
+    return results_page(report, target=target_metric(config))
+
+
+def trained_system(
+    name: str,
+    trained: TrainedSystem,
+    writer: Writer,
+    *,
+    encoder: TextEncoder | None = None,
+    allowed: np.ndarray | None = None,
+    within: np.ndarray | None = None,
+) -> WholeDatabase | PartitionSystem:
+    """M-RAG or an ablation, over the database that its training refined; with one partition there is nothing to select.
+
+    encoder: encodes texts that come without embeddings. allowed: (M,) bool, the partitions that may be read.
+    within: (N,) bool, the memories that may be read. None is all.
+    """
+    database, selector = trained.database, trained.selector
+    if selector is None:
+        return WholeDatabase(writer, database, name, encoder=encoder, allowed=allowed, within=within)
+    choose = learned_partition(database, selector, allowed)
+    return PartitionSystem(name, writer, database, choose, within, encoder=encoder)
 
 
 def _system(
     name: str, trained: Mapping[str, TrainedSystem], config: Config, llm: LLM, pairs: Sequence[TextPair]
-) -> System:
+) -> System[MemoryAnswer]:
     """The system of that name; docs/formats.md says what each one is."""
-    refined = Writer(llm, config.prompt_task, config.llm.max_new_tokens)
-    unrefined = Writer(llm, config.prompt_task, config.llm.max_new_tokens, originals=True)
+    writer = Writer(llm, config.prompt_task, config.llm.max_new_tokens)
     database = trained["m_rag"].database
     if name == "none":
-        return NoRetrieval(refined)
+        return NoRetrieval(writer)
     if name == "naive":
-        return WholeDatabase(unrefined, database)
+        return WholeDatabase(writer, database, originals=True)
     if name == "random_partition":
-        return PartitionSystem(name, unrefined, database, random_partition(database.partitions, config.seed))
+        choose = random_partition(database.partitions, config.seed)
+        return PartitionSystem(name, writer, database, choose, originals=True)
     if name == "nearest_partition":
-        return PartitionSystem(name, unrefined, database, nearest_partition(database))
+        return PartitionSystem(name, writer, database, nearest_partition(database), originals=True)
     if name in ("oracle_partition", "oracle_refined"):
-        writer = unrefined if name == "oracle_partition" else refined
-        metric = get_metric(target_metric(config))
-        return OraclePartition(name, writer, database, metric, [pair.target for pair in pairs])
+        metric, references = get_metric(target_metric(config)), [pair.target for pair in pairs]
+        return OraclePartition(name, writer, database, metric, references, originals=name == "oracle_partition")
     if name in trained:
-        own, selector = trained[name].database, trained[name].selector
-        if selector is None:
-            return WholeDatabase(refined, own, name)
-        return PartitionSystem(name, refined, own, learned_partition(own, selector))
+        return trained_system(name, trained[name], writer)
     raise InputError(f"unknown system {name!r}; choose from those that the run's config.yaml lists")
 
 
 def _answer_rows(
     pairs: Sequence[TextPair],
-    answers: Mapping[str, Sequence[Answer]],
+    answers: Mapping[str, Sequence[MemoryAnswer]],
     partition_names: Sequence[str],
     memory_ids: Sequence[str],
 ) -> list[dict[str, Any]]:
     rows = []
     for index, pair in enumerate(pairs):
-        given = {}
+        by_system = {}
         for name, row in answers.items():
             answer = row[index]
-            given[name] = {
+            by_system[name] = {
                 "hypothesis": answer.hypothesis,
                 "partition": partition_names[answer.partition] if answer.partition >= 0 else None,
                 "memory": memory_ids[answer.memory] if answer.memory >= 0 else None,
             }
-        rows.append({"id": pair.id, "reference": pair.target, "answers": given})
+        rows.append({"id": pair.id, "reference": pair.target, "answers": by_system})
     return rows
 
 
 def label_counts(
-    pairs: Sequence[TextPair], answers: Sequence[Answer], partitions: int, *, most: int = 30
+    pairs: Sequence[TextPair], answers: Sequence[MemoryAnswer], partitions: int, *, most: int = 30
 ) -> tuple[list[str], np.ndarray]:
-    """How many pairs of each first label (a desk) were answered from each partition: labels (L,), counts (L, M).
+    """Numbers of pairs by their first label (a desk) and the partition searched for them: labels (L,), counts (L, M).
 
-    The `most` commonest labels, in alphabetical order; pairs without a label are left out.
+    The `most` common labels, in alphabetical order; pairs without a label are left out.
     """
     totals: dict[str, np.ndarray] = {}
     for pair, answer in zip(pairs, answers, strict=True):

@@ -1,16 +1,16 @@
-"""A run folder: where each thing lies, which stages are complete, and how to open what is needed to answer texts."""
+"""A run folder: where everything is, which stages are complete, and how to open what it takes to answer texts."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from mrag_rl.config import Config, LLMConfig, config_sha256, load_config
+from mrag_rl.config import Config, EncoderConfig, LLMConfig, load_config
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.results import USAGE
@@ -62,7 +62,7 @@ class RunFolder:
 
     @property
     def cache(self) -> Path:
-        """Everything the LLM wrote in this run and its ablations."""
+        """Everything that the language model wrote in this run and its ablations."""
         return self.root / "cache" / "generations.sqlite"
 
     def pairs(self, split: str) -> Path:
@@ -70,7 +70,7 @@ class RunFolder:
         return self.root / "data" / f"{split}.jsonl"
 
     def embeddings(self, split: str) -> Path:
-        """Their embeddings."""
+        """The embeddings of a split's queries."""
         return self.root / "embeddings" / f"{split}.npz"
 
     def ablation(self, name: str) -> RunFolder:
@@ -80,24 +80,24 @@ class RunFolder:
     def load_config(self) -> Config:
         """The run's configuration. Raises InputError where this is no run folder."""
         if not self.config.is_file():
-            raise InputError(f"{self.root}: no {self.config.name} in it, so no run; give a folder that train.py made")
+            raise InputError(f"{self.root}: not a run folder (no {self.config.name}); give one that train.py made")
         return load_config(self.config)
 
 
 class Stages:
-    """The complete stages of a run with their costs, kept in `run.json`."""
+    """The complete stages of a run with their costs, stored in `run.json`."""
 
-    def __init__(self, folder: RunFolder, config: Config) -> None:
-        """Raises InputError where stages were completed under other settings."""
-        self.path, self.config_sha256 = folder.state, config_sha256(config)
-        found = read_json(self.path) if self.path.is_file() else {}
-        if found.get("config_sha256", self.config_sha256) != self.config_sha256:
+    def __init__(self, folder: RunFolder, config_sha256: str) -> None:
+        """Raises InputError where stages were completed under settings with another hash."""
+        self.path, self.config_sha256 = folder.state, config_sha256
+        state = read_json(self.path) if self.path.is_file() else {}
+        if state.get("config_sha256", config_sha256) != config_sha256:
             raise InputError(
-                f"{folder.config}: changed since the run began; undo that, or start another run with --config and "
-                "another --name"
+                f"{folder.config}: changed since the run began, or the run is from a version with other settings; undo "
+                "the change or use that version, or start another run with --config and another --name"
             )
-        self._stages: dict[str, dict[str, Any]] = found.get("stages", {})
-        self._interrupted: dict[str, int] = found.get("llm_of_interrupted_stages", {})
+        self._stages: dict[str, dict[str, Any]] = state.get("stages", {})
+        self._interrupted: dict[str, int] = state.get("llm_of_interrupted_stages", {})
 
     def done(self, name: str) -> bool:
         """Whether a stage is complete."""
@@ -105,9 +105,9 @@ class Stages:
 
     @contextmanager
     def metered(self, usage: Usage) -> Iterator[dict[str, int]]:
-        """Count the LLM's work in a block; if it is interrupted, what it had cost is kept all the same.
+        """Count the language model's work in a block, and record its cost even if the block is interrupted.
 
-        A process that is killed outright takes its counts with it.
+        The counts of a process that is killed outright are lost.
         """
         before = asdict(usage)
         work: dict[str, int] = {}
@@ -121,7 +121,7 @@ class Stages:
         work.update({name: getattr(usage, name) - before[name] for name in USAGE})
 
     def finish(self, name: str, seconds: Mapping[str, float], llm: Mapping[str, int] | None = None) -> None:
-        """Mark a stage complete, with the seconds and the LLM work it took."""
+        """Mark a stage complete, with the seconds and the work of the language model that it took."""
         self._stages[name] = {"seconds": {k: round(v, 3) for k, v in seconds.items()}, "llm": dict(llm or {})}
         self._write()
 
@@ -130,7 +130,7 @@ class Stages:
         return _sum(stage["seconds"] for stage in self._stages.values())
 
     def llm(self) -> dict[str, float]:
-        """LLM counters, summed over all stages, interrupted ones included."""
+        """The language model's counters, summed over all stages, interrupted ones included."""
         return _sum([*(stage["llm"] for stage in self._stages.values()), self._interrupted])
 
     def _write(self) -> None:
@@ -146,7 +146,7 @@ class Stages:
 
 @dataclass(frozen=True)
 class TrainedSystem:
-    """A database refined in a training and the selector trained on it (None where there is one partition)."""
+    """A database refined in a training, and the selector trained on it, None where there is only one partition."""
 
     database: MemoryDatabase
     selector: Selector | None
@@ -156,29 +156,28 @@ class TrainedSystem:
 def open_trained(folder: RunFolder) -> Iterator[TrainedSystem]:
     """Open the database and selector of a run or an ablation.
 
-    Raises InputError where training has not come to its end.
+    Raises InputError where its training is not complete.
     """
     if not folder.database.is_dir():
-        raise InputError(f"{folder.root}: holds no trained database; finish the run with train.py --resume first")
+        raise InputError(f"{folder.root}: no trained database in it; finish the run with train.py --resume first")
     with MemoryDatabase.open(folder.database) as database:
         selector = None
         if database.partitions > 1:
             if not folder.selector.is_dir():
-                raise InputError(f"{folder.root}: holds no selector yet; finish the run with train.py --resume first")
+                raise InputError(f"{folder.root}: no selector in it; finish the run with train.py --resume first")
             selector = Selector.load(folder.selector)
         yield TrainedSystem(database, selector)
 
 
-def load_encoder(config: Config, dtype: Literal["float32", "bfloat16"] = "float32") -> TransformerEncoder:
+def load_encoder(config: EncoderConfig, dtype: Literal["float32", "bfloat16"] = "float32") -> TransformerEncoder:
     """The run's encoder in a precision. Raises InputError where it is missing or has the wrong hash."""
-    encoder = config.encoder
     return TransformerEncoder.load(
-        encoder.name,
-        sha256=encoder.sha256,
-        layer=encoder.layer,
-        pooling=encoder.pooling,
-        device=encoder.device,
-        batch_tokens=encoder.batch_tokens,
+        config.name,
+        sha256=config.sha256,
+        layer=config.layer,
+        pooling=config.pooling,
+        device=config.device,
+        batch_tokens=config.batch_tokens,
         dtype=dtype,
     )
 
@@ -198,9 +197,9 @@ def load_llm(config: LLMConfig) -> TransformersLLM:
 
 @contextmanager
 def with_cache(llm: LLM, folder: RunFolder, config: LLMConfig) -> Iterator[LLM]:
-    """The language model behind the run's cache, if the configuration wants one and it can be written."""
-    readable_only = folder.cache.exists() and not os.access(folder.cache, os.W_OK)
-    if not config.cache or readable_only:
+    """The language model behind the run's cache, if the configuration has one and it can be written."""
+    read_only = folder.cache.exists() and not os.access(folder.cache, os.W_OK)
+    if not config.cache or read_only:
         yield llm
         return
     with CachedLLM(llm, folder.cache) as cached:
@@ -209,9 +208,9 @@ def with_cache(llm: LLM, folder: RunFolder, config: LLMConfig) -> Iterator[LLM]:
 
 @contextmanager
 def locked(folder: RunFolder) -> Iterator[None]:
-    """Hold a run against other processes; the operating system lets go of it when this one ends, however it ends.
+    """Lock a run against other processes; the operating system unlocks it when this process ends, however it ends.
 
-    Raises InputError where another process holds it.
+    Raises InputError where another process has locked it.
     """
     if sys.platform == "win32":
         yield
@@ -223,7 +222,7 @@ def locked(folder: RunFolder) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise InputError(
-                f"{folder.root}: another process is at work on this run; wait for it or stop it first"
+                f"{folder.root}: another process is working on this run; wait for it or stop it first"
             ) from error
         yield
 
@@ -237,7 +236,7 @@ def check_encoder(database: MemoryDatabase, encoder: TransformerEncoder) -> None
         )
 
 
-def _sum(parts: Any) -> dict[str, float]:
+def _sum(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
     total: dict[str, float] = {}
     for part in parts:
         for name, value in part.items():

@@ -1,8 +1,8 @@
-"""Several finished runs as one table: the same configuration under several seeds, say."""
+"""Several finished runs as one table, such as one configuration under several seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,35 +14,37 @@ from mrag_rl.evaluation.tables import results_page
 from mrag_rl.io import atomic_write_text, read_json, read_jsonl, write_json
 from mrag_rl.runs.evaluate import reported_metrics, target_metric
 from mrag_rl.runs.folder import RunFolder
+from mrag_rl.runs.settings import PoolSettings
 
 _MAY_DIFFER = ("name", "seed", "data.world_seed")
 
 
-def pool_runs(runs: Sequence[Path], output: Path) -> str:
-    """Score the answers of several runs together; writes `output`/results.json and results.md, returns the page.
+def run(settings: PoolSettings) -> str:
+    """Score the answers of several runs together; writes OUTPUT/results.json and results.md, returns the page.
 
     The bootstrap resamples test pairs. Where runs share a pair (the same id and reference), all their answers to it are
-    drawn together: answers to the same pair are not independent. Runs with a `data.world_seed` each share none.
+    drawn together: answers to the same pair are not independent. Runs with different `data.world_seed` share none.
 
     Raises:
         InputError: a run is not complete, is given twice, or its settings differ in more than name, seed and
             data.world_seed.
     """
-    configs = [RunFolder(run).load_config() for run in runs]
-    for index, (run, config) in enumerate(zip(runs, configs, strict=True)):
-        if run.resolve() in [other.resolve() for other in runs[:index]]:
-            raise InputError(f"{run}: given twice; give each run once")
-        _check_settings(run, config, runs[0], configs[0])
+    runs, output = [Path(folder) for folder in settings.runs], Path(settings.output)
+    configs = [RunFolder(folder).load_config() for folder in runs]
+    for index, (folder, config) in enumerate(zip(runs, configs, strict=True)):
+        if folder.resolve() in [other.resolve() for other in runs[:index]]:
+            raise InputError(f"{folder}: given twice; give each run once")
+        _check_settings(folder, config, runs[0], configs[0])
     rows: list[dict[str, Any]] = []
     cost: dict[str, dict[str, float]] = {"seconds": dict.fromkeys(SECONDS, 0.0), "llm": dict.fromkeys(USAGE, 0)}
-    for run in runs:
-        if not (run / "results.json").exists():
-            raise InputError(f"{run}: the run is not complete; go on with: python train.py --resume {run}")
-        rows += [row for _, row in read_jsonl(run / "answers.jsonl")]
-        found = read_json(run / "results.json")
+    for folder in runs:
+        if not (folder / "results.json").exists():
+            raise InputError(f"{folder}: the run is not complete; resume it with: python train.py --resume {folder}")
+        rows += [row for _, row in read_jsonl(folder / "answers.jsonl")]
+        report = read_json(folder / "results.json")
         for part, totals in cost.items():
             for name in totals:
-                totals[name] += found[part][name]
+                totals[name] += report[part][name]
     systems = list(rows[0]["answers"])
     scores = score_systems(
         {system: [row["answers"][system]["hypothesis"] for row in rows] for system in systems},
@@ -52,7 +54,7 @@ def pool_runs(runs: Sequence[Path], output: Path) -> str:
         resamples=configs[0].evaluation.bootstrap,
         seed=configs[0].seed,
     )
-    found = results(
+    pooled = results(
         task=configs[0].task,
         test_size=len(rows),
         seed=configs[0].seed,
@@ -61,27 +63,27 @@ def pool_runs(runs: Sequence[Path], output: Path) -> str:
         seconds=cost["seconds"],
         llm={name: int(value) for name, value in cost["llm"].items()},
     )
-    page = results_page(found, target=target_metric(configs[0]))
+    page = results_page(pooled, target=target_metric(configs[0]))
     output.mkdir(parents=True, exist_ok=True)
     atomic_write_text(output / "results.md", page)
-    write_json(output / "results.json", found | {"runs": [str(run) for run in runs]})
+    write_json(output / "results.json", pooled | {"runs": [str(folder) for folder in runs]})
     return page
 
 
 def _check_settings(run: Path, config: Config, first: Path, expected: Config) -> None:
-    """Raises InputError naming the first setting in which two runs differ and should not."""
-    theirs = _settings(config_to_dict(expected))
+    """Raises InputError naming the first setting in which two runs differ but must not."""
+    reference = _settings(config_to_dict(expected))
     for key, value in _settings(config_to_dict(config)).items():
-        if key not in _MAY_DIFFER and value != theirs[key]:
+        if key not in _MAY_DIFFER and value != reference[key]:
             raise InputError(
-                f"{run}: its {key} is {value}, that of {first} is {theirs[key]}; "
+                f"{run}: its {key} is {value}, that of {first} is {reference[key]}; "
                 f"pool runs that differ in {', '.join(_MAY_DIFFER)} alone"
             )
 
 
 def _settings(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Every setting by its dotted name."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in values.items():
-        found |= _settings(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return found
+        flat |= _settings(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat

@@ -4,30 +4,60 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from mrag_rl.encoders import Embeddings
+from mrag_rl.encoders.embeddings import TextEncoder
+from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
+from mrag_rl.metrics.text import Metric
 from mrag_rl.selector import Selector
-from mrag_rl.systems.base import Answer, Writer
+from mrag_rl.systems.base import MemoryAnswer, embedded
 
-if TYPE_CHECKING:
-    from mrag_rl.metrics.text import Metric
 
-Chooser = Callable[[Sequence[str], Embeddings], np.ndarray]
-"""Texts and their embeddings (N rows) to partition ids (N,)."""
+@dataclass(frozen=True)
+class Choice:
+    """The partition to search for each of N queries, and what the choice was made from where it was made from states.
+
+    Attributes:
+        partitions: (N,) ids, -1 for none.
+        states: (N, M, H), see `MemoryDatabase.states`.
+        values: (N, M), what each partition was expected to be worth; the highest allowed one was chosen.
+    """
+
+    partitions: np.ndarray
+    states: np.ndarray | None = None
+    values: np.ndarray | None = None
+
+
+Chooser = Callable[[Sequence[str], Embeddings], Choice]
+"""Texts and their embeddings (N rows) to the choice of their partitions."""
+
+
+@dataclass(frozen=True)
+class PartitionAnswer(MemoryAnswer):
+    """An answer with the choice of its partition.
+
+    Attributes:
+        states: (M, H), the best similarity in each partition by head; None where the choice did not depend on it.
+        values: (M,), the expected worth of each partition; None where none was computed.
+    """
+
+    states: np.ndarray | None = field(default=None, compare=False, repr=False)
+    values: np.ndarray | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class PartitionSystem:
-    """Retrieves the nearest memory of the partition that `choose` names and shows it to the LLM.
+    """Retrieves the nearest memory of the partition that `choose` picks and shows it to the language model.
 
     Attributes:
         within: (N,) bool, the memories that may be read, such as those that pass a filter
-            (`MemoryDatabase.matching`); None for all. A query whose partition holds none is answered without a memory.
+            (`MemoryDatabase.matching`); None for all. A query whose partition has none is answered without a memory.
+        originals: show targets as they were first stored, not as refinement left them.
+        encoder: encodes texts that come without embeddings.
     """
 
     name: str
@@ -35,24 +65,36 @@ class PartitionSystem:
     database: MemoryDatabase
     choose: Chooser
     within: np.ndarray | None = None
+    originals: bool = False
+    encoder: TextEncoder | None = None
 
-    def answer(self, texts: Sequence[str], queries: Embeddings) -> list[Answer]:
-        """Answer N texts, whose embeddings are `queries` (N rows)."""
-        partitions = self.choose(texts, queries)
-        memories = self.database.retrieve(queries, partitions, within=self.within).indices[:, 0]
-        hypotheses = self.writer.write(texts, self.database, memories)
-        rows = zip(hypotheses, partitions.tolist(), memories.tolist(), strict=True)
-        return [Answer(hypothesis, partition, memory) for hypothesis, partition, memory in rows]
+    def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[PartitionAnswer]:
+        """Answer N texts; see `System.answer`."""
+        queries = embedded(texts, embeddings, self.encoder)
+        choice = self.choose(texts, queries)
+        hits = self.database.retrieve(queries, choice.partitions, within=self.within)
+        memories, scores = hits.indices[:, 0], hits.scores[:, 0]
+        hypotheses = self.writer.answer(texts, self.database.demonstrations(memories, originals=self.originals))
+        rows = zip(hypotheses, choice.partitions.tolist(), memories.tolist(), scores.tolist(), strict=True)
+        return [
+            PartitionAnswer(
+                hypothesis, partition, memory, score,
+                states=None if choice.states is None else choice.states[row],
+                values=None if choice.values is None else choice.values[row],
+            )
+            for row, (hypothesis, partition, memory, score) in enumerate(rows)
+        ]  # fmt: skip
 
 
 def learned_partition(database: MemoryDatabase, selector: Selector, allowed: np.ndarray | None = None) -> Chooser:
-    """Agent-S's greedy choice (M-RAG, Section 3.2), from the state the selector was trained on.
+    """Agent-S's greedy choice (M-RAG, Section 3.2), from the state that the selector was trained on.
 
-    allowed: (M,) bool, the partitions that it may choose, None for all; -1 where there are none.
+    allowed: (M,) bool, the partitions that it may choose, None for all; it chooses -1 if there are none.
     """
 
-    def choose(texts: Sequence[str], queries: Embeddings) -> np.ndarray:
-        return selector.select(database.states(queries, selector.info.state), allowed)
+    def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
+        states = database.states(queries, selector.info.state)
+        return Choice(selector.select(states, allowed), states, selector.q_values(states))
 
     return choose
 
@@ -63,17 +105,28 @@ def nearest_partition(database: MemoryDatabase) -> Chooser:
     With the standard similarity it would always be the partition of the whole database's nearest memory.
     """
 
-    def choose(texts: Sequence[str], queries: Embeddings) -> np.ndarray:
-        return database.states(queries, "per_head").mean(axis=2).argmax(axis=1)
+    def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
+        states = database.states(queries, "per_head")
+        return Choice(most_similar(states), states)
 
     return choose
+
+
+def most_similar(states: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
+    """The partitions (B,) of the highest mean similarity over heads, from states (B, M, H).
+
+    allowed: (M,) or (B, M) bool, the partitions that may be chosen, None for all.
+    """
+    similarities = states.mean(axis=2)
+    choice: np.ndarray = (similarities if allowed is None else np.where(allowed, similarities, -np.inf)).argmax(axis=1)
+    return choice
 
 
 def random_partition(partitions: int, seed: int) -> Chooser:
     """A uniformly random partition, drawn per (seed, text), so that it does not depend on the batch."""
 
-    def choose(texts: Sequence[str], queries: Embeddings) -> np.ndarray:
-        return np.array([_draw(text, seed) % partitions for text in texts], dtype=np.int64)
+    def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
+        return Choice(np.array([_draw(text, seed) % partitions for text in texts], dtype=np.int64))
 
     return choose
 
@@ -83,8 +136,9 @@ class OraclePartition:
     """The partition whose answer scores best against the reference: in hindsight, the ceiling for any selector.
 
     Attributes:
-        metric: sentence scores decide; ties go to the first partition.
-        references: those of the texts to answer, row by row; what no real system has.
+        metric: its scores of single answers decide; ties go to the first partition.
+        references: those of the texts to answer, row by row, which no real system has.
+        originals, encoder: as for `PartitionSystem`.
     """
 
     name: str
@@ -92,26 +146,28 @@ class OraclePartition:
     database: MemoryDatabase
     metric: Metric
     references: Sequence[str]
+    originals: bool = False
+    encoder: TextEncoder | None = None
 
-    def answer(self, texts: Sequence[str], queries: Embeddings) -> list[Answer]:
-        """Answer N texts, whose embeddings are `queries` (N rows); every partition is tried."""
-        tried, scores = self.try_all(texts, queries)
-        return [row[best] for row, best in zip(tried, scores.argmax(axis=1).tolist(), strict=True)]
+    def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[PartitionAnswer]:
+        """Answer N texts; every partition is tried. See `System.answer`."""
+        candidates, scores = self.try_all(texts, embeddings)
+        return [row[best] for row, best in zip(candidates, scores.argmax(axis=1).tolist(), strict=True)]
 
-    def try_all(self, texts: Sequence[str], queries: Embeddings) -> tuple[list[list[Answer]], np.ndarray]:
-        """Every partition's answer to every text, N lists of M, and their sentence scores (N, M)."""
+    def try_all(
+        self, texts: Sequence[str], embeddings: Embeddings | None = None
+    ) -> tuple[list[list[PartitionAnswer]], np.ndarray]:
+        """Every partition's answer to every text, N lists of M, and their scores (N, M)."""
+        queries = embedded(texts, embeddings, self.encoder)
         count, partitions = len(texts), self.database.partitions
-        rows = np.repeat(np.arange(count), partitions).tolist()
-        chosen = np.tile(np.arange(partitions), count)
-        repeated = [texts[row] for row in rows]
-        references = [self.references[row] for row in rows]
-        memories = self.database.retrieve(queries[rows], chosen).indices[:, 0]
-        hypotheses = self.writer.write(repeated, self.database, memories)
-        scores = self.metric.scores(hypotheses, references)
-        answers = [
-            Answer(hypothesis, partition, memory)
-            for hypothesis, partition, memory in zip(hypotheses, chosen.tolist(), memories.tolist(), strict=True)
-        ]
+        rows = np.repeat(np.arange(count), partitions)
+        fixed = PartitionSystem(
+            self.name, self.writer, self.database,
+            choose=lambda texts, queries: Choice(np.tile(np.arange(partitions), count)), originals=self.originals,
+        )  # fmt: skip
+        answers = fixed.answer([texts[row] for row in rows.tolist()], queries[rows])
+        references = [self.references[row] for row in rows.tolist()]
+        scores = self.metric.scores([answer.hypothesis for answer in answers], references)
         grouped = [answers[start : start + partitions] for start in range(0, len(answers), partitions)]
         return grouped, scores.reshape(count, partitions)
 

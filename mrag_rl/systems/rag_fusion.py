@@ -1,43 +1,37 @@
-"""RAG-Fusion (Raudaschl 2023): several queries from one question, a search with each, an answer from what all found."""
+"""RAG-Fusion (Raudaschl 2023): several queries from one question, a search with each, an answer from all results."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from mrag_rl.data.chunks import CHUNK_OVERLAP, CHUNK_TOKENS
-from mrag_rl.data.records import Document
-from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
-from mrag_rl.filters.extraction import Extractor
+from mrag_rl.filters.extraction import Extraction
 from mrag_rl.filters.language import Filter
-from mrag_rl.generation.llm import LLM
+from mrag_rl.retrieval import EncodedQueries, Parts
 from mrag_rl.retrieval.filtered import FilteredRanking
 from mrag_rl.retrieval.fusion import (
     QUERIES,
     TEMPERATURE,
     FusionQueries,
     check_count,
-    fuse,
     generate_queries,
-    search_lists,
 )
-from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.strategies import QUESTIONS, check_strategies
-from mrag_rl.retrieval.voting import RRF_K, Ranking
-from mrag_rl.systems.multi_meta_rag import MultiMetaAnswer, MultiMetaRAG, outcome
+from mrag_rl.retrieval.voting import RRF_K, by_owner, check_rank_fusion, reciprocal_rank_fusion
+from mrag_rl.systems.passages import PassageAnswer, PassageReader, PassageRetriever
 
 
 @dataclass(frozen=True)
-class FusionAnswer(MultiMetaAnswer):
-    """An answer with what led to it.
+class FusionAnswer(PassageAnswer):
+    """An answer from fused rankings.
 
     Attributes:
-        queries: what was searched: the question, then the generated or given ones.
-        places: for each passage its place in the list of each of these queries, 1 for the first, None where it is not
-            in that list.
+        queries: the question and the other queries that were searched.
+        places: the place of each passage in the ranking of each query, 1 for the first, None if it is not there.
     """
 
     queries: FusionQueries = field(default_factory=lambda: FusionQueries(""))
@@ -46,20 +40,23 @@ class FusionAnswer(MultiMetaAnswer):
 
 @dataclass(frozen=True)
 class RAGFusion:
-    """A question and further queries, what each finds by `rag`'s strategy, the rankings fused, and an answer.
+    """Searches with a question and further queries, fuses the rankings, and answers from the best passages.
 
-    All that is not fusion is `rag`'s: chunks, strategy, filters (a question's filter holds for all of its queries),
-    access rights, reranker (by the question) and language model. With the strategy `standard` the ranking is that of
-    the retrieval strategy `fusion`, with `mrag` that of `fusion_mrag`.
+    A question's filter and access rights hold for all of its queries; passages are reranked by the question. With the
+    retriever's strategy `standard` the ranking is that of the retrieval strategy `fusion`, with `mrag` that of
+    `fusion_mrag`. The article has no filters: a retriever without an extractor.
 
     Attributes:
+        retriever: the passages, with extractor, strategy and reranker.
+        reader: its language model writes the queries and the answers; None for passages alone.
         generated: queries that the language model writes for a question, 0 for none.
-        original_weight: of the question's own list; every other weighs 1.
-        k, first_rank: see `reciprocal_rank_fusion`.
-        temperature, seed: of the queries' generation.
+        original_weight: weight of the question's own ranking (others: 1).
+        k, first_rank: constants of `reciprocal_rank_fusion`.
+        temperature, seed: for generating the queries.
     """
 
-    rag: MultiMetaRAG
+    retriever: PassageRetriever
+    reader: PassageReader | None = None
     generated: int = QUERIES
     original_weight: float = 1.0
     k: float = RRF_K
@@ -69,93 +66,73 @@ class RAGFusion:
     name: str = "rag_fusion"
 
     def __post_init__(self) -> None:
-        """Raises InputError: a strategy that fuses already, generated not in 0 to `MOST_QUERIES`, and the weight, k and
-        first rank as `reciprocal_rank_fusion` does."""
+        """Raises InputError: a strategy that fuses already, generated not in 0 to `MOST_QUERIES`, a weight, k or first
+        rank that `reciprocal_rank_fusion` refuses."""
         check_count(self.generated)
-        nothing = np.full((1, 1, 1), -1)  # Before a language model is asked in vain
-        fuse(nothing, 1, original_weight=self.original_weight, k=self.k, first_rank=self.first_rank)
-        check_fusible(self.rag.strategy)
-
-    @classmethod
-    def build(
-        cls,
-        documents: Sequence[Document],
-        llm: LLM | None,
-        encoder: TransformerEncoder,
-        *,
-        extractor: Extractor | None = None,
-        strategy: str = "standard",
-        reranker: CrossEncoder | None = None,
-        tokens: int = CHUNK_TOKENS,
-        overlap: int = CHUNK_OVERLAP,
-        progress: bool = False,
-    ) -> RAGFusion:
-        """Cut documents in chunks and encode them; the other settings as they are by default.
-
-        extractor: reads filters out of questions; None for no filters, as in the article. Raises InputError.
-        """
-        rag = MultiMetaRAG.build(
-            documents, llm, encoder,
-            extractor=extractor, strategy=strategy, reranker=reranker,
-            tokens=tokens, overlap=overlap, progress=progress,
-        )  # fmt: skip
-        return cls(replace(rag, extractor=extractor))
+        check_rank_fusion(original_weight=self.original_weight, k=self.k, first_rank=self.first_rank)
+        check_fusible(self.retriever.strategy)
 
     def answer(
         self,
         texts: Sequence[str],
+        embeddings: Embeddings | None = None,
         *,
         queries: Sequence[Sequence[str]] | None = None,
+        extractions: Sequence[Extraction] | None = None,
         filters: Sequence[Filter] | None = None,
         documents: Collection[str] | None = None,
         categories: Collection[str] | None = None,
     ) -> list[FusionAnswer]:
-        """Answer questions, all at once.
+        """Answer N questions.
 
-        queries: for each question those to search with besides it, in place of generated ones; an empty list for none.
-        filters, documents, categories: as for `MultiMetaRAG.answer`. Without a language model no query is generated,
-        and `notes` says so. Raises InputError: as `MultiMetaRAG.answer` does, and for queries of more or fewer
-        questions.
+        embeddings: theirs, N rows, with the retriever's prefix; None encodes the questions here.
+        queries: for each question those to search with in place of generated ones; an empty list for none.
+
+        The other arguments and errors are those of `PassageRetriever.scope`. Without a language model no queries are
+        generated, and `notes` says so. Raises InputError for queries of more or fewer questions.
         """
-        rag = self.rag
         if queries is not None and len(queries) != len(texts):
-            raise InputError(f"queries of {len(queries)} questions for {len(texts)}; give a list each")
-        scope = rag.scope(texts, filters=filters, documents=documents, categories=categories)
+            raise InputError(f"queries of {len(queries)} questions for {len(texts)}; give a list for each")
+        retriever = self.retriever
+        scope = retriever.scope(
+            texts, extractions=extractions, filters=filters, documents=documents, categories=categories
+        )
         if not texts:
             return []
-        asked = self.queries(texts) if queries is None else list(map(FusionQueries.of, texts, queries))
-        counts = np.array([len(some.all) for some in asked])
-        found: list[FilteredRanking] = []
-
-        def search(every: Sequence[str], fetch: int) -> Ranking:
-            found.append(rag.find(every, scope, np.repeat(np.arange(len(texts)), counts)))
-            return found[0].ranking
-
-        lists = search_lists(search, asked, rag.fetch)
-        ranking = fuse(lists, rag.fetch, original_weight=self.original_weight, k=self.k, first_rank=self.first_rank)
-        # The filter and the rights are the question's, so that all of its queries share what became of the filter.
-        fused = FilteredRanking(ranking, found[0].unfiltered[counts.cumsum() - counts])
-        passages = rag.choose(texts, ranking)
-        number = {chunk.id: i for i, chunk in enumerate(rag.library.chunks)}
-        hypotheses = rag.write(texts, passages, [some.generated for some in asked])
+        searched = self.write_queries(texts) if queries is None else list(map(FusionQueries.of, texts, queries))
+        counts = [len(row.generated) for row in searched]
+        owners = np.concatenate([np.arange(len(texts)), np.repeat(np.arange(len(texts)), counts)])
+        encoded = retriever.encode(texts, embeddings)
+        if any(counts):
+            encoded = _joined(encoded, retriever.encode([query for row in searched for query in row.generated]))
+        candidates = retriever.search(encoded, scope.rows(owners))
+        lists = by_owner(candidates.ranking.indices, owners, len(texts))
+        fused = reciprocal_rank_fusion(
+            lists, retriever.fetch, original_weight=self.original_weight, k=self.k, first_rank=self.first_rank
+        )
+        # Filter and rights are the question's, so all of its queries share whether the filter was dropped.
+        ranking = FilteredRanking(retriever.rerank(texts, fused), candidates.unfiltered[: len(texts)])
+        answers = retriever.results(scope, ranking)
+        hypotheses = [""] * len(texts)
+        if self.reader is not None:
+            passages = [answer.passages for answer in answers]
+            hypotheses = self.reader.answer(texts, passages, [row.generated for row in searched])
+        number = {chunk.id: i for i, chunk in enumerate(retriever.library.chunks)}
         return [
             FusionAnswer(
-                hypothesis,
-                filter=condition,
-                passages=tuple(shown),
-                notes=(*notes, *filter(None, [some.note])),
-                queries=some,
-                places=tuple(_places(number[chunk.id], own[: len(some.all)]) for chunk in shown),
+                hypothesis, answer.filter, answer.filter_dropped, answer.retrieved, answer.passages,
+                notes=(*answer.notes, *([row.note] if row.note else [])),
+                queries=row,
+                places=tuple(_places(number[chunk.id], own[: len(row.all)]) for chunk in answer.passages),
             )
-            for hypothesis, (condition, notes), shown, some, own in zip(
-                hypotheses, outcome(scope, fused), passages, asked, lists, strict=True
-            )
-        ]
+            for hypothesis, answer, row, own in zip(hypotheses, answers, searched, lists, strict=True)
+        ]  # fmt: skip
 
-    def queries(self, texts: Sequence[str]) -> list[FusionQueries]:
-        """The queries that each question is searched with where none are given; see `generate_queries`."""
-        if self.rag.llm is not None:
-            return generate_queries(self.rag.llm, texts, self.generated, temperature=self.temperature, seed=self.seed)
+    def write_queries(self, texts: Sequence[str]) -> list[FusionQueries]:
+        """The queries that each question is searched with if the caller gives none; see `generate_queries`."""
+        if self.reader is not None:
+            llm = self.reader.llm
+            return generate_queries(llm, texts, self.generated, temperature=self.temperature, seed=self.seed)
         note = "no language model to write queries; searched with the question alone" if self.generated else ""
         return [FusionQueries(text, note=note) for text in texts]
 
@@ -167,6 +144,17 @@ def check_fusible(strategy: str) -> None:
         raise InputError(f"RAG-Fusion over strategy {strategy} would fuse twice; choose standard or mrag")
 
 
+def _joined(first: EncodedQueries, second: EncodedQueries) -> EncodedQueries:
+    """The queries of both, the second's after the first's."""
+    sentences = None
+    if first.sentences is not None and second.sentences is not None:
+        sentences = Parts(
+            Embeddings.concatenate([first.sentences.embeddings, second.sentences.embeddings]),
+            np.concatenate([first.sentences.owners, second.sentences.owners + len(first)]),
+        )
+    return EncodedQueries(Embeddings.concatenate([first.whole, second.whole]), sentences)
+
+
 def _places(chunk: int, lists: np.ndarray) -> tuple[int | None, ...]:
-    """A chunk's place in each of Q lists, (Q, c) indices."""
+    """A chunk's place in each of Q rankings, (Q, c) indices."""
     return tuple(next((int(place) + 1 for place in np.flatnonzero(row == chunk)), None) for row in lists)

@@ -1,103 +1,54 @@
 """Articles in 25 categories, and stories that are about several of them at once: the bundled multi-aspect data.
 
-An article tells of one invented subject in eight sentences or more, most of them its category's own, some that any
-article may have; now and then it names a subject of another category. A query is a story that mentions one subject of
-each of n categories, each in a sentence of its own and followed by another about it, among sentences that mention none.
+An article is about one invented subject and has eight sentences or more, most of them its category's own, the others
+common to all; some name a subject of another category. A query is a story that mentions one subject of each of n
+categories, each in a sentence of its own followed by another about it, among sentences that mention none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from mrag_rl.data.multi_aspect import draw_aspects
 from mrag_rl.data.records import Document, Query
-from mrag_rl.data.synthetic.events import FIRST_NAMES, LAST_NAMES, PLACES
-from mrag_rl.data.synthetic.subjects import SUBJECTS, Subject
+from mrag_rl.data.synthetic.data_files import load
+from mrag_rl.data.synthetic.draws import draw, shuffled
+from mrag_rl.data.synthetic.names import draw_person, invented_names, names
+from mrag_rl.data.synthetic.subjects import Subject, subjects
 from mrag_rl.errors import InputError
 
-CATEGORIES = tuple(subject.name for subject in SUBJECTS)
-
 MIN_LENGTH = 800
-"""Characters that every article has at least: the papers' filter."""
+"""Least number of characters in an article: the papers' filter."""
 
-# An invented name is any start with any end; all begin with a consonant, for "a" stands before some.
-NAME_STARTS = (
-    "Bram", "Corl", "Dunn", "Fal", "Garn", "Hesk", "Jor", "Kest", "Lum", "Mard",
-    "Nev", "Pel", "Quar", "Rind", "Sorr", "Tam", "Vald", "Wenn", "Yar", "Zeb",
-)  # fmt: skip
-NAME_ENDS = (
-    "ack", "amar", "bury", "combe", "dale", "eth", "field", "gill", "ick", "low", "moor", "ney", "olm", "ridge", "wick",
-)  # fmt: skip
-NAMES = tuple(start + end for start in NAME_STARTS for end in NAME_ENDS)
 
-_MONTHS = (
-    "January", "February", "March", "April", "May", "June",
-    "July", "August", "September", "October", "November", "December",
-)  # fmt: skip
-_NUMBERS = ("three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+@dataclass(frozen=True, slots=True)
+class _Sentences:
+    """The lists of `article_sentences.json`: sentences that do not depend on the category.
 
-# What may be said of any subject.
-_COMMON = (
-    "The name is older than anything that is known of its origin, and is spelt in {d2} ways in parish records.",
-    "A stamp was issued to mark the anniversary in {month}, but the printer got both date and colour wrong.",
-    "{person} left a description of it that is accurate in all but one point, and that one was copied for ever after.",
-    "A society of friends was founded at {place2}, and meets in the back room of a public house.",
-    "It is mentioned in passing by travellers who came through {place}, none of whom stayed longer than a night.",
-    "The regional museum devotes a case to it, between the stuffed pike and the fire brigade's helmets.",
-    "Local people will tell you that it brings luck to see it on the first day of {month}, and laugh at those who try.",
-    "A study of {n} pages appeared a few years ago, and has been contradicted on every point by a shorter one.",
-    "In {place2} it is often named in one breath with {other}, although the two have nothing else in common.",
-    "{person} is said to have given up {other} for it, a story that no document bears out.",
-    "There was a plan to list it as heritage, which was shelved for want of {n} crowns and a signature.",
-    "Postcards from before the war show it much as it is today, with fewer people and more mud.",
-)
+    Attributes:
+        common: What an article says of any subject; `{other}` is the title of another article.
+        numbers: Numbers in words.
+        openings, fillers, closings: Of a story; `{hero}` and `{friend}` are the people in it.
+        details: What a story adds about the subject just mentioned.
+        questions: A query's questions about the subjects of its story.
+    """
 
-_OPENINGS = (
-    "It had rained for a week, and {hero} was glad of any company.",
-    "{hero} had promised to be home by dark, and broke the promise before noon.",
-    "The letter reached {hero} in {place}, three days late and twice opened.",
-    "Nobody at the inn in {place} could say afterwards what {hero} had come for.",
-)
-# What a story adds about the subject just mentioned.
-_DETAILS = (
-    "{person} had known all about it, back in {year}.",
-    "It was said to come from {place}, though they would tell you otherwise in {place2}.",
-    "You may ask anybody in {place}, they still speak of {person}.",
-    "That must have been {year} or so, the {month} when {place2} was cut off.",
-    "What {person} wrote of it was true, every word.",
-    "It never got as far as {place2} before {year}.",
-)
-_FILLERS = (
-    "{hero} nodded, as one does.",
-    "The kettle sang, and the talk went round the table.",
-    "{friend} would not hear of it and changed the subject.",
-    "There was a pause, in which a cart went by.",
-    "So the afternoon wore on.",
-    "{hero} wrote it all down in a small, crooked hand.",
-    "That, said {friend}, reminded her of something else altogether.",
-    "Outside, the wind had turned to the north.",
-    "They walked on for a while without a word.",
-    "{friend} laughed until the tears came.",
-)
-_CLOSINGS = (
-    "And that, as {friend} liked to say, is how one thing leads to another.",
-    "{hero} put out the lamp, and could not have said which of it all was true.",
-    "By morning they had gone their several ways, and {place} was quiet again.",
-)
-_QUESTIONS = (
-    "What is told of {t} and {a}?",
-    "What part has {c} in the history of {t}?",
-    "{t}, {place}, {year}",
-    "What has {t} to do with {b}?",
-)
+    common: tuple[str, ...]
+    numbers: tuple[str, ...]
+    openings: tuple[str, ...]
+    details: tuple[str, ...]
+    fillers: tuple[str, ...]
+    closings: tuple[str, ...]
+    questions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Article:
-    """A document with the words that filled its sentences, for the stories that mention it."""
+    """A document, with the words that filled its sentences: the stories that mention it use them too."""
 
     document: Document
     subject: Subject
@@ -110,8 +61,8 @@ def make_articles(
     """Write the bundled multi-aspect corpus and its queries.
 
     Args:
-        seed: Every draw.
-        per_category: Articles in each of the 25 `CATEGORIES`, at most as many as there are `NAMES`.
+        seed: Determines every draw.
+        per_category: Articles in each of the 25 categories, at most as many as there are invented names (300).
         queries_per_aspect: Queries for each of the papers' numbers of aspects, 1 to 25.
 
     Returns:
@@ -120,86 +71,91 @@ def make_articles(
         them. Each query has four questions, about its first subjects.
 
     Raises:
-        InputError: Too many or too few articles or queries are asked for.
+        InputError: Too many or too few articles or queries are requested.
     """
-    if not 1 <= per_category <= len(NAMES):
-        raise InputError(f"{per_category} articles in each category; ask for 1 to {len(NAMES)}")
+    if not 1 <= per_category <= len(invented_names()):
+        raise InputError(f"{per_category} articles in each category; ask for 1 to {len(invented_names())}")
     if queries_per_aspect < 1:
         raise InputError(f"{queries_per_aspect} queries for each number of aspects; ask for 1 or more")
-    titles = [_titles(np.random.default_rng([seed, 0, i]), subject, per_category) for i, subject in enumerate(SUBJECTS)]
-    articles = []
-    for i, subject in enumerate(SUBJECTS):
-        rng = np.random.default_rng([seed, 1, i])
-        for number, (name, title) in enumerate(titles[i]):
-            elsewhere = titles[(i + int(rng.integers(1, len(SUBJECTS)))) % len(SUBJECTS)]
-            other = elsewhere[int(rng.integers(per_category))][1]
-            words = _draw_words(rng, subject) | {"x": name, "t": title, "other": other}
-            document = Document(f"a{i * per_category + number}", _text(rng, subject, words), title, subject.name)
-            articles.append(_Article(document, subject, words))
+    articles = _draw_articles(seed, per_category)
     documents = [article.document for article in articles]
     by_id = {article.document.id: article for article in articles}
     queries = []
-    for number, drawn in enumerate(draw_aspects(documents, per_aspect=queries_per_aspect, seed=seed)):
-        rng = np.random.default_rng([seed, 2, len(drawn), number])
-        queries.append(_query(rng, f"q{number}", [by_id[document.id] for document in drawn]))
+    for number, relevant in enumerate(draw_aspects(documents, per_aspect=queries_per_aspect, seed=seed)):
+        rng = np.random.default_rng([seed, 2, len(relevant), number])
+        queries.append(_draw_query(rng, f"q{number}", [by_id[document.id] for document in relevant]))
     return documents, queries
 
 
-def _titles(rng: np.random.Generator, subject: Subject, count: int) -> list[tuple[str, str]]:
-    """Distinct names with the titles made of them."""
-    names = [NAMES[i] for i in rng.permutation(len(NAMES))[:count]]
-    return [(name, _pick(rng, subject.titles).format(x=name)) for name in names]
+@cache
+def _sentences() -> _Sentences:
+    return load("article_sentences.json", _Sentences)
+
+
+def _draw_articles(seed: int, per_category: int) -> list[_Article]:
+    titles = [
+        _draw_titles(np.random.default_rng([seed, 0, i]), subject, per_category) for i, subject in enumerate(subjects())
+    ]
+    articles = []
+    for i, subject in enumerate(subjects()):
+        rng = np.random.default_rng([seed, 1, i])
+        for number, (name, title) in enumerate(titles[i]):
+            other_category = titles[(i + int(rng.integers(1, len(titles)))) % len(titles)]
+            _, other_title = draw(rng, other_category)
+            words = _draw_words(rng, subject) | {"x": name, "t": title, "other": other_title}
+            document = Document(f"a{i * per_category + number}", _draw_text(rng, subject, words), title, subject.name)
+            articles.append(_Article(document, subject, words))
+    return articles
+
+
+def _draw_titles(rng: np.random.Generator, subject: Subject, count: int) -> list[tuple[str, str]]:
+    """Distinct invented names, each with the title made of it."""
+    return [(name, draw(rng, subject.titles).format(x=name)) for name in shuffled(rng, invented_names())[:count]]
 
 
 def _draw_words(rng: np.random.Generator, subject: Subject) -> dict[str, str]:
-    place, place2 = (PLACES[i] for i in rng.permutation(len(PLACES))[:2])
-    month, month2 = (_MONTHS[i] for i in rng.permutation(len(_MONTHS))[:2])
-    return {key: _pick(rng, words) for key, words in subject.words.items()} | {
+    """What fills the placeholders of an article's sentences, but for its title and name."""
+    place, place2 = shuffled(rng, names().places)[:2]
+    month, month2 = shuffled(rng, names().months)[:2]
+    return {key: draw(rng, words) for key, words in subject.words.items()} | {
         "place": place,
         "place2": place2,
         "month": month,
         "month2": month2,
-        "person": _person(rng),
+        "person": draw_person(rng),
         "year": str(rng.integers(1650, 1990)),
         "n": str(rng.integers(13, 99)),
-        "d2": _pick(rng, _NUMBERS),
+        "d2": draw(rng, _sentences().numbers),
     }
 
 
-def _text(rng: np.random.Generator, subject: Subject, words: Mapping[str, str]) -> str:
-    """The lead, then most of the category's sentences among common ones, until it is long enough."""
-    body = [subject.body[i] for i in rng.permutation(len(subject.body))[:4]]
-    common = [_COMMON[i] for i in rng.permutation(len(_COMMON))]
-    sentences = [_pick(rng, subject.leads).format_map(words)]
+def _draw_text(rng: np.random.Generator, subject: Subject, words: Mapping[str, str]) -> str:
+    """The lead, then in random order four of the category's sentences and enough common ones, three at least."""
+    body = shuffled(rng, subject.body)[:4]
+    common = shuffled(rng, _sentences().common)
+    lead = draw(rng, subject.leads).format_map(words)
     rest = [form.format_map(words) for form in (*body, *common[:3])]
     for form in common[3:]:
-        if len(" ".join([*sentences, *rest])) >= MIN_LENGTH:
+        if len(" ".join([lead, *rest])) >= MIN_LENGTH:
             break
         rest.append(form.format_map(words))
-    return " ".join([*sentences, *(rest[i] for i in rng.permutation(len(rest)))])
+    return " ".join([lead, *shuffled(rng, rest)])
 
 
-def _query(rng: np.random.Generator, identifier: str, articles: list[_Article]) -> Query:
+def _draw_query(rng: np.random.Generator, identifier: str, articles: list[_Article]) -> Query:
     """A story that mentions each article's title in a sentence of its own, in this order, and says something more."""
-    frame = {"hero": _person(rng), "friend": _pick(rng, FIRST_NAMES), "place": _pick(rng, PLACES)}
-    sentences = [_pick(rng, _OPENINGS).format_map(frame)]
+    forms = _sentences()
+    frame = {"hero": draw_person(rng), "friend": draw(rng, names().first_names), "place": draw(rng, names().places)}
+    sentences = [draw(rng, forms.openings).format_map(frame)]
     for article in articles:
-        sentences.append(_pick(rng, article.subject.mentions).format_map(article.words))
+        sentences.append(draw(rng, article.subject.mentions).format_map(article.words))
         if rng.random() < 0.6:
-            sentences.append(_pick(rng, _DETAILS).format_map(article.words))
+            sentences.append(draw(rng, forms.details).format_map(article.words))
         else:
-            sentences.append(_pick(rng, article.subject.hints))
+            sentences.append(draw(rng, article.subject.hints))
         if rng.random() < 0.3:
-            sentences.append(_pick(rng, _FILLERS).format_map(frame))
-    sentences.append(_pick(rng, _CLOSINGS).format_map(frame))
-    questions = [form.format_map(articles[i % len(articles)].words) for i, form in enumerate(_QUESTIONS)]
+            sentences.append(draw(rng, forms.fillers).format_map(frame))
+    sentences.append(draw(rng, forms.closings).format_map(frame))
+    questions = [form.format_map(articles[i % len(articles)].words) for i, form in enumerate(forms.questions)]
     relevant = tuple(article.document.id for article in articles)
     return Query(identifier, " ".join(sentences), relevant, tuple(questions))
-
-
-def _person(rng: np.random.Generator) -> str:
-    return f"{_pick(rng, FIRST_NAMES)} {_pick(rng, LAST_NAMES)}"
-
-
-def _pick(rng: np.random.Generator, choices: tuple[str, ...]) -> str:
-    return choices[int(rng.integers(len(choices)))]

@@ -1,50 +1,52 @@
 """Summarization: a news report, and its summary in one of four house styles.
 
-The styles differ in wording and in which facts they report, so that a summary in the wrong style is a poor one however
-right its facts.
+The styles differ in wording and in the facts they report, so a summary in the wrong style is poor even if its facts are
+right.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mrag_rl.data.synthetic.events import ACTORS, CAUSES, DAYS, OPINIONS, PLACES, VERBS, Event
+from mrag_rl.data.synthetic.draws import capitalized, draw, shuffled
+from mrag_rl.data.synthetic.newsroom_events import Event
 
-STYLES = 4
 
-
-def source(rng: np.random.Generator, event: Event, hint: str) -> str:
-    """A report of four or five sentences in which the hint stands somewhere in passing."""
-    actor, in_actor = ACTORS[event.actor]
-    past = VERBS[event.verb][0]
-    place, day, cause, opinion = PLACES[event.place], DAYS[event.day], CAUSES[event.cause], OPINIONS[event.opinion]
-    lead = (
-        f"{actor} {past} {event.object} in {place} on {day}.",
-        f"On {day}, {in_actor} {past} {event.object} in {place}.",
-        f"In {place}, {in_actor} {past} {event.object} on {day}.",
-    )[int(rng.integers(3))]
-    facts = [
-        (f"It happened {cause}.", f"The step came {cause}."),
-        (f"The bill is put at {event.million} million crowns.", f"It will cost {event.million} million crowns."),
+def draw_source(rng: np.random.Generator, event: Event, hint: str) -> str:
+    """A report: a lead, then three more facts and the hint in random order."""
+    facts = event.facts()
+    did = f"{facts.verb.past} {facts.thing}"
+    lead = draw(
+        rng,
         (
-            f"{event.person}, who lives nearby, called it {opinion}.",
-            f"For {event.person}, a neighbour, it is {opinion}.",
+            f"{capitalized(facts.actor)} {did} in {facts.place} on {facts.weekday}.",
+            f"On {facts.weekday}, {facts.actor} {did} in {facts.place}.",
+            f"In {facts.place}, {facts.actor} {did} on {facts.weekday}.",
         ),
-    ]
-    said = [*(wordings[int(rng.integers(2))] for wordings in facts), hint]
-    return " ".join([lead, *(said[i] for i in rng.permutation(len(said)))])
+    )
+    wordings = (
+        (f"It happened {facts.cause}.", f"The step came {facts.cause}."),
+        (f"The bill is put at {facts.cost}.", f"It will cost {facts.cost}."),
+        (
+            f"{facts.person}, who lives nearby, called it {facts.opinion}.",
+            f"For {facts.person}, a neighbour, it is {facts.opinion}.",
+        ),
+    )
+    sentences = [*(draw(rng, wording) for wording in wordings), hint]
+    return " ".join([lead, *shuffled(rng, sentences)])
 
 
 def target(event: Event, style: int) -> str:
     """The summary of `event` in house style 0 (wire), 1 (tabloid), 2 (analysis) or 3 (diary)."""
-    actor, in_actor = ACTORS[event.actor]
-    past, infinitive, participle = VERBS[event.verb]
-    place, day, cause, opinion = PLACES[event.place], DAYS[event.day], CAUSES[event.cause], OPINIONS[event.opinion]
-    money = f"{event.million} million crowns"
+    facts = event.facts()
+    verb = facts.verb
     return (
-        f"{place}, {day} - {actor} {past} {event.object}. Price tag: {money}.",
-        f"Uproar in {place}! {event.person} fumes that it is {opinion} as {event.object} gets {participle} {cause}.",
-        f"Why it matters: by moving to {infinitive} {event.object} {cause}, {in_actor} risks {money}.",
-        f"Dear diary, this {day} I met {event.person}, who told me: {opinion}! "
-        f"All {place} talks of what {in_actor} did.",
+        f"{facts.place}, {facts.weekday} - {capitalized(facts.actor)} {verb.past} {facts.thing}. "
+        f"Price tag: {facts.cost}.",
+        f"Uproar in {facts.place}! {facts.person} fumes that it is {facts.opinion} as {facts.thing} gets "
+        f"{verb.participle} {facts.cause}.",
+        f"Why it matters: by moving to {verb.infinitive} {facts.thing} {facts.cause}, {facts.actor} risks "
+        f"{facts.cost}.",
+        f"Dear diary, this {facts.weekday} I met {facts.person}, who told me: {facts.opinion}! "
+        f"All {facts.place} talks of what {facts.actor} did.",
     )[style]

@@ -1,89 +1,42 @@
-"""Translation: an English report into German, in one of four terminologies.
+"""Translation: an English report into German, by one of four glossaries.
 
-Each desk keeps a glossary: for every concept it has one German word of its own, and its own word order, so that a
-translation with another desk's glossary is correct German and still the wrong words.
+Each glossary has a German word of its own for every concept, and a word order of its own, so a translation by the wrong
+glossary is correct German in the wrong words.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mrag_rl.data.synthetic.events import ACTORS, DAYS, PLACES, VERBS, Event
+from mrag_rl.data.synthetic.draws import capitalized, draw
+from mrag_rl.data.synthetic.names import names
+from mrag_rl.data.synthetic.newsroom_events import Event, words
 
-STYLES = 4
-
-_ACTORS = (
-    ("der Stadtrat", "der Gemeinderat", "die Ratsversammlung", "das Stadtparlament"),
-    ("das Verkehrsministerium", "das Ministerium für Verkehr", "die Verkehrsbehörde", "das Verkehrsressort"),
-    ("eine Baufirma", "ein Bauunternehmen", "ein Baubetrieb", "eine Baugesellschaft"),
-    ("die Regionalbank", "die Landesbank", "das regionale Geldhaus", "die Bank der Region"),
-    ("das Wohnungsamt", "die Wohnungsbehörde", "die Wohnraumstelle", "das Amt für Wohnen"),
-    ("der Energieversorger", "das Energieunternehmen", "der Stromkonzern", "die Energiegesellschaft"),
-    ("die Universität", "die Hochschule", "die Alma Mater", "die Uni"),
-    ("die Feuerwehr", "die Wehr", "der Löschzug", "der Brandschutz"),
-    ("eine Familienstiftung", "eine Stiftung", "ein Familienfonds", "eine private Stiftung"),
-    ("der Versicherungskonzern", "die Versicherungsgruppe", "der Versicherer", "die Assekuranz"),
-    ("der Tourismusverband", "das Fremdenverkehrsamt", "die Touristikstelle", "der Reiseverband"),
-    ("die Bahngesellschaft", "das Bahnunternehmen", "die Eisenbahn", "der Bahnbetreiber"),
-)
-
-_PARTICIPLES = (
-    ("geschlossen", "gesperrt", "stillgelegt", "dichtgemacht"),
-    ("wiedereröffnet", "erneut geöffnet", "reaktiviert", "wieder freigegeben"),
-    ("verkauft", "veräußert", "abgestoßen", "abgegeben"),
-    ("gekauft", "erworben", "übernommen", "angekauft"),
-    ("geprüft", "inspiziert", "kontrolliert", "begutachtet"),
-    ("repariert", "instand gesetzt", "ausgebessert", "saniert"),
-    ("erweitert", "ausgebaut", "vergrößert", "aufgestockt"),
-    ("umbenannt", "neu benannt", "umgetauft", "anders benannt"),
-    ("evakuiert", "geräumt", "räumen lassen", "leeren lassen"),
-    ("abgerissen", "abgebrochen", "niedergelegt", "geschleift"),
-)
-
-_ADJECTIVES = ("alt", "neu", "nördlich", "zentral", "öffentlich", "klein", "denkmalgeschützt", "verlassen")
-
-# Each noun with its gender, which decides the article and the adjective's ending in the accusative.
-_THINGS = (
-    (("Brücke", "f"), ("Überführung", "f"), ("Viadukt", "m"), ("Querung", "f")),
-    (("Bahnhof", "m"), ("Bahnstation", "f"), ("Haltepunkt", "m"), ("Zugstation", "f")),
-    (("Flughafen", "m"), ("Airport", "m"), ("Flugplatz", "m"), ("Lufthafen", "m")),
-    (("Straßenbahndepot", "n"), ("Betriebshof", "m"), ("Tramdepot", "n"), ("Wagenhalle", "f")),
-    (("Museum", "n"), ("Ausstellungshaus", "n"), ("Sammlungshaus", "n"), ("Schausammlung", "f")),
-    (("Theater", "n"), ("Schauspielhaus", "n"), ("Bühne", "f"), ("Bühnenhaus", "n")),
-    (("Bibliothek", "f"), ("Bücherei", "f"), ("Bücherhaus", "n"), ("Mediathek", "f")),
-    (("Kino", "n"), ("Lichtspielhaus", "n"), ("Filmtheater", "n"), ("Filmhaus", "n")),
-    (("Klinik", "f"), ("Krankenhaus", "n"), ("Spital", "n"), ("Hospital", "n")),
-    (("Schule", "f"), ("Lehranstalt", "f"), ("Bildungsstätte", "f"), ("Schulhaus", "n")),
-    (("Apotheke", "f"), ("Offizin", "f"), ("Arzneiausgabe", "f"), ("Apothekenhaus", "n")),
-    (("Schwimmbad", "n"), ("Hallenbad", "n"), ("Schwimmhalle", "f"), ("Badeanstalt", "f")),
-    (("Papierfabrik", "f"), ("Papiermühle", "f"), ("Papierwerk", "n"), ("Papierbetrieb", "m")),
-    (("Glasfabrik", "f"), ("Glashütte", "f"), ("Glaswerk", "n"), ("Glasbetrieb", "m")),
-    (("Kraftwerk", "n"), ("Elektrizitätswerk", "n"), ("Stromfabrik", "f"), ("Energieanlage", "f")),
-    (("Brauerei", "f"), ("Brauhaus", "n"), ("Sudhaus", "n"), ("Braubetrieb", "m")),
-)
-
-_DAYS = ("Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag", "Sonntag")
-
-_ARTICLES = {"m": "den", "f": "die", "n": "das"}
+_ACCUSATIVE_ARTICLES = {"m": "den", "f": "die", "n": "das"}
 
 
-def source(rng: np.random.Generator, event: Event, hint: str) -> str:
-    """Three English sentences: what happened, and in either order what it costs and the hint."""
-    actor, in_actor = ACTORS[event.actor]
-    past = VERBS[event.verb][0]
-    lead = (
-        f"{actor} {past} {event.object} in {PLACES[event.place]} on {DAYS[event.day]}.",
-        f"On {DAYS[event.day]}, {in_actor} {past} {event.object} in {PLACES[event.place]}.",
-    )[int(rng.integers(2))]
-    return f"{lead} {hint} It will cost {event.million} million crowns."
+def draw_source(rng: np.random.Generator, event: Event, hint: str) -> str:
+    """Three English sentences: what happened, the hint, and what it costs."""
+    facts = event.facts()
+    did = f"{facts.verb.past} {facts.thing}"
+    lead = draw(
+        rng,
+        (
+            f"{capitalized(facts.actor)} {did} in {facts.place} on {facts.weekday}.",
+            f"On {facts.weekday}, {facts.actor} {did} in {facts.place}.",
+        ),
+    )
+    return f"{lead} {hint} It will cost {facts.cost}."
 
 
 def target(event: Event, style: int, hint: str) -> str:
-    """The German text of `event` by glossary 0 to 3; `hint` is the hint sentence's German, the same for all."""
-    noun, gender = _THINGS[event.thing][style]
-    thing = f"{_ARTICLES[gender]} {_ADJECTIVES[event.adjective]}{'en' if gender == 'm' else 'e'} {noun}"
-    actor, participle = _ACTORS[event.actor][style], _PARTICIPLES[event.verb][style]
-    place, day = PLACES[event.place], _DAYS[event.day]
+    """The German text of `event` by glossary 0 to 3; `hint` is the German of the hint, the same in all glossaries."""
+    glossary = words().glossary
+    german = glossary.things[event.thing][style]
+    ending = "en" if german.gender == "m" else "e"
+    thing = f"{_ACCUSATIVE_ARTICLES[german.gender]} {glossary.adjectives[event.adjective]}{ending} {german.noun}"
+    actor, participle = glossary.actors[event.actor][style], glossary.participles[event.verb][style]
+    place, day = names().places[event.place], glossary.weekdays[event.weekday]
     lead = (
         f"{actor} hat am {day} {thing} in {place} {participle}.",
         f"am {day} hat {actor} {thing} in {place} {participle}.",
@@ -96,4 +49,4 @@ def target(event: Event, style: int, hint: str) -> str:
         f"Veranschlagt sind {event.million} Millionen Kronen.",
         f"Dafür fallen {event.million} Millionen Kronen an.",
     )[style]
-    return f"{lead[0].upper()}{lead[1:]} {hint} {cost}"
+    return f"{capitalized(lead)} {hint} {cost}"

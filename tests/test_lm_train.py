@@ -1,4 +1,4 @@
-"""lm/train.py: it learns, resumes to the same weights, and takes a user's own pairs."""
+"""python -m lm.train: it learns, resumes to the same weights, and takes a user's own pairs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mrag_rl.data import save_pairs
-from mrag_rl.data.synthetic import make_world
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.generation.fusion_prompts import query_prompt
 from mrag_rl.generation.prompts import Prompt, translation
 from mrag_rl.generation.transformers_llm import TransformersLLM
@@ -24,7 +24,8 @@ SMALL = ["--steps", "6", "--batch", "2", "--width", "32", "--layers", "1", "--ch
 
 def run(*arguments: str, wait: bool = True) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, str(ROOT / "scripts" / "train_tiny_llm.py"), *SMALL, *arguments],
+        [sys.executable, "-m", "lm.train", *SMALL, *arguments],
+        cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -39,8 +40,8 @@ def digest(folder: Path) -> str:
     return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
 
 
-def test_a_killed_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
-    world = make_world("translation", seed=0, database=40, train=1, dev=1, test=1)
+def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path) -> None:
+    world = make_newsroom("translation", seed=0, database=40, train=1, dev=1, test=1)
     save_pairs(tmp_path / "pairs.jsonl", world.database)
     own = ["--pairs", str(tmp_path / "pairs.jsonl"), "--task", "translation", "--languages", "Welsh", "Dutch"]
     own += ["--vocabulary", "400", "--group", "(.)$"]
@@ -67,8 +68,8 @@ def test_a_killed_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_news_are_learned_with_a_card_that_says_what_came_of_it(tmp_path: Path) -> None:
-    """A few steps: the prompts are seen and their form is picked up, nothing more."""
+def test_the_news_is_learned_and_the_card_says_with_what_result(tmp_path: Path) -> None:
+    """In a few steps the form of the prompts is learned, and nothing more."""
     news = ["--world", "news", "--width", "64", "--steps", "30", "--checkpoint-every", "10", "--vocabulary", "2000"]
     process = run(*news, "--output", str(tmp_path / "made"))
     assert process.returncode == 0, process.stderr and process.stderr.read()
@@ -84,10 +85,10 @@ def test_the_news_are_learned_with_a_card_that_says_what_came_of_it(tmp_path: Pa
     assert len(llm.generate([query_prompt("Who won?", 2)], max_new_tokens=4)) == 1
 
 
-def test_mistakes_are_answered_in_one_line(tmp_path: Path) -> None:
+def test_mistakes_are_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     good = tmp_path / "good.jsonl"
-    save_pairs(good, make_world("dialogue", seed=0, database=40, train=1, dev=1, test=1).database)
+    save_pairs(good, make_newsroom("dialogue", seed=0, database=40, train=1, dev=1, test=1).database)
     for arguments, word in (
         (["--output", str(tmp_path / "there")], "exists"),
         (["--output", str(tmp_path / "new"), "--task", "dialogue"], "--pairs"),
@@ -105,7 +106,7 @@ def test_mistakes_are_answered_in_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "new.partial").exists()
 
 
-def test_texts_that_are_all_too_long_end_it_in_one_line(tmp_path: Path) -> None:
+def test_texts_that_are_all_too_long_are_reported_in_one_line(tmp_path: Path) -> None:
     process = run("--output", str(tmp_path / "new"), "--max-tokens", "20")
     assert process.stderr is not None
     line = process.stderr.read().strip()

@@ -8,20 +8,14 @@ from functools import cache
 import numpy as np
 import pytest
 
-from lm.news import (
-    PIECES,
-    TASKS,
-    NewsWorld,
-    answer_target,
-    cut,
-    filter_target,
-    other_names,
-    renamed,
-    search_queries,
-)
-from lm.training import Span, make_batch, train_tokenizer
+from lm.batches import make_batch, train_tokenizer
+from lm.news_targets import answer_target, filter_target, search_queries
+from lm.news_tokens import TOKEN_PATTERN, separate_fillers
+from lm.news_world import TASKS, NewsWorld
+from lm.sequences import Span
+from lm.source_names import draw_new_words, rename_sources
 from mrag_rl.data.records import Query
-from mrag_rl.data.synthetic.news import NO_ANSWER
+from mrag_rl.data.synthetic.news_questions import NO_ANSWER
 from mrag_rl.filters import parse_filter
 from mrag_rl.filters.llm import LLMExtractor
 from mrag_rl.filters.scoring import atoms
@@ -44,15 +38,15 @@ def learned(text: str, spans: list[Span]) -> str:
     return text[first:last].strip()
 
 
-def test_wanted_filters_are_those_of_the_questions() -> None:
+def test_target_filters_are_equivalent_to_those_of_the_questions() -> None:
     vocabulary = world().vocabulary
     for query in world().queries:
-        wanted = filter_target(query)
-        assert atoms(parse_filter(wanted, vocabulary)) == atoms(parse_filter(query.metadata["filter"], vocabulary))
+        target = filter_target(query)
+        assert atoms(parse_filter(target, vocabulary)) == atoms(parse_filter(query.metadata["filter"], vocabulary))
 
 
 @pytest.mark.parametrize("n", range(1, MOST_QUERIES + 1))
-def test_wanted_queries_are_as_many_as_asked_for_and_leave_out_sources_and_days(n: int) -> None:
+def test_target_queries_have_the_requested_number_and_leave_out_sources_and_days(n: int) -> None:
     for query in world().queries:
         queries = search_queries(query, n)
         assert len(queries) == len(set(queries)) == n and all(queries)
@@ -60,11 +54,11 @@ def test_wanted_queries_are_as_many_as_asked_for_and_leave_out_sources_and_days(
         assert SEPARATOR not in "".join(queries) and "{" not in "".join(queries) and "2024" not in "".join(queries)
         if n > 1 and len(query.metadata["about"]["claims"]) == 2:
             values = [value for _, value in query.metadata["about"]["claims"]]
-            assert all(str(value) in asked for value, asked in zip(values, queries, strict=False))
+            assert all(str(value) in text for value, text in zip(values, queries, strict=False))
 
 
 @pytest.mark.parametrize("kind", ["inference", "comparison", "temporal", "null"])
-def test_wanted_answers_are_the_reference_where_the_passages_hold_the_evidence_and_only_there(kind: str) -> None:
+def test_target_answers_are_the_reference_if_and_only_if_the_passages_contain_the_evidence(kind: str) -> None:
     rng = np.random.default_rng(0)
     for query in of(kind):
         reference = query.metadata["answer"]
@@ -78,20 +72,20 @@ def test_an_answer_of_yes_or_no_says_first_what_each_side_says() -> None:
     rng = np.random.default_rng(0)
     for query in of("comparison"):
         answer = answer_target(query, world().passages(rng, query, 6))
-        said, stated = answer.split(" The answer to the question is ")
-        assert stated.strip('"') == query.metadata["answer"]
-        assert all(name in said for name in query.metadata["about"]["names"])
-        assert all(f": {item['value']}." in said for item in query.metadata["evidence"])
+        findings, conclusion = answer.split(" The answer to the question is ")
+        assert conclusion.strip('"') == query.metadata["answer"]
+        assert all(name in findings for name in query.metadata["about"]["names"])
+        assert all(f": {item['value']}." in findings for item in query.metadata["evidence"])
 
 
-def test_sequences_are_the_librarys_prompts_with_the_wanted_text_behind() -> None:
+def test_sequences_are_the_librarys_prompts_followed_by_the_target() -> None:
     rng = np.random.default_rng(0)
     listing = world().listings[0]
-    assert isinstance(listing.extractor, LLMExtractor) and listing.words == {}
+    assert isinstance(listing.extractor, LLMExtractor) and listing.new_words == {}
     texts = {task: [world().sequence(rng, task) for _ in range(20)] for task in TASKS}
     for text, spans in texts["filter"]:
-        shown = [render(some.extractor.prompt("?")).rsplit("Question: ", 1)[0] for some in world().listings]
-        assert any(text.startswith(start) for start in shown)
+        prompts = [render(listing.extractor.prompt("?")) for listing in world().listings]
+        assert any(text.startswith(prompt.rsplit("Question: ", 1)[0]) for prompt in prompts)
         assert len(spans) == 8
         for first, last, _ in spans:
             assert text[first:last].startswith(" {") and set(json.loads(text[first:last])) <= {
@@ -104,20 +98,20 @@ def test_sequences_are_the_librarys_prompts_with_the_wanted_text_behind() -> Non
     assert all(text.startswith(start) and "\nAnswer: " in text for text, _ in texts["answer"])
 
 
-def test_further_questions_are_asked_in_the_prompts_words_and_answered_from_the_same_passages() -> None:
+def test_more_questions_have_the_prompts_wording_and_answers_from_the_same_passages() -> None:
     rng = np.random.default_rng(0)
     known = {query.text: query for query in world().queries}
     lengths = []
     for _ in range(30):
         text, spans = world().sequence(rng, "answer", 4, 1.0, 6)
-        passages, *asked = text.split(f"\n{QUESTION_AGAIN} ")
+        passages, *parts = text.split(f"\n{QUESTION_AGAIN} ")
         answers = [text[first:last].strip() for first, last, weight in spans if weight == 1.0]
-        assert len(asked) == len(answers) <= 6
-        lengths.append(len(asked))
-        for part, answer in zip(asked, answers, strict=True):
+        assert len(parts) == len(answers) <= 6
+        lengths.append(len(parts))
+        for part, answer in zip(parts, answers, strict=True):
             question, written = part.split("\nAnswer: ")
             assert written == answer
-            if question in known:  # where sources do not go by other names
+            if question in known:  # otherwise its sources are renamed
                 facts = {item["fact"] for item in known[question].metadata["evidence"] if item["fact"] in passages}
                 if len(facts) == len({item["fact"] for item in known[question].metadata["evidence"]}) and facts:
                     assert NO_ANSWER not in answer
@@ -126,20 +120,21 @@ def test_further_questions_are_asked_in_the_prompts_words_and_answered_from_the_
     assert max(lengths) > 2
 
 
-def test_other_names_for_sources_replace_them_in_questions_and_filters_alike() -> None:
-    words = other_names(np.random.default_rng(1))
-    assert len(set(words.values())) == len(words)
+def test_sources_are_renamed_in_questions_and_filters_alike() -> None:
+    new_words = draw_new_words(np.random.default_rng(1))
+    assert len(set(new_words.values())) == len(new_words)
     for query in world().queries:
-        text, wanted = renamed(query.text, words), renamed(json.dumps(filter_target(query)), words)
+        text = rename_sources(query.text, new_words)
+        target = rename_sources(json.dumps(filter_target(query)), new_words)
         for name in query.metadata["about"]["names"]:
-            assert renamed(name, words).removeprefix("The ") in text
-        assert len(json.loads(wanted)["source"]) == 1 and wanted != json.dumps(filter_target(query))
+            assert rename_sources(name, new_words).removeprefix("The ") in text
+        assert len(json.loads(target)["source"]) == 1 and target != json.dumps(filter_target(query))
 
 
-def test_batches_weigh_what_is_learned_and_keep_to_their_size() -> None:
+def test_batches_weight_the_labels_and_keep_to_their_size() -> None:
     rng = np.random.default_rng(0)
-    texts = [cut(world().sequence(rng, str(rng.choice(TASKS)))[0]) for _ in range(60)]
-    tokenizer = train_tokenizer(texts, 1200, PIECES)
+    texts = [separate_fillers(world().sequence(rng, str(rng.choice(TASKS)))[0]) for _ in range(60)]
+    tokenizer = train_tokenizer(texts, 1200, TOKEN_PATTERN)
     parts = make_batch(tokenizer, lambda r: world().sequence(r, "answer"), rng, 5, 4096, 2500)
     assert sum(len(part.ids) for part in parts) == 5
     for part in parts:
@@ -152,9 +147,11 @@ def test_batches_weigh_what_is_learned_and_keep_to_their_size() -> None:
             assert target.endswith(text.rsplit("\nAnswer:", 1)[1])
 
 
-def test_no_token_reaches_over_a_number_or_a_name() -> None:
+def test_no_token_reaches_beyond_a_number_or_a_name() -> None:
     rng = np.random.default_rng(0)
-    tokenizer = train_tokenizer([cut(world().sequence(rng, "answer")[0]) for _ in range(60)], 1200, PIECES)
+    tokenizer = train_tokenizer(
+        [separate_fillers(world().sequence(rng, "answer")[0]) for _ in range(60)], 1200, TOKEN_PATTERN
+    )
     for task in TASKS:  # A completion's tokens begin where its prompt ends
         full, spans = world().sequence(rng, task)
         prompt = tokenizer(full[: spans[-1][0]])["input_ids"]

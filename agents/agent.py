@@ -1,0 +1,68 @@
+"""What joint training needs of an agent, learned or not."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+"""Named arrays, as checkpoints store them."""
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """B steps of one or more episodes, row by row.
+
+    Attributes:
+        observations, next_observations: (B, observation_dim) float32, before and after the action.
+        actions: (B,) int.
+        rewards: (B,) float.
+        dones: (B,) bool, whether the step ended its episode.
+    """
+
+    observations: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    next_observations: np.ndarray
+    dones: np.ndarray
+
+
+class Agent(ABC):
+    """A policy over discrete actions. One with nothing to learn has only `act` to define."""
+
+    @abstractmethod
+    def act(self, observations: np.ndarray, epsilon: float = 0.0, allowed: np.ndarray | None = None) -> np.ndarray:
+        """Actions (B,) int64 for observations (B, observation_dim).
+
+        Args:
+            epsilon: how much to explore, as `exploration` returns it; 0 is greedy and draws nothing at random.
+            allowed: bool (actions,) or (B, actions), the actions that may be taken, at least one in every row.
+        """
+
+    def exploration(self, progress: float) -> float:
+        """The `epsilon` to act with at `progress` (0..1) of the training."""
+        return 0.0
+
+    def remember(self, transitions: Transitions) -> None:
+        """Take in transitions to learn from."""
+        return
+
+    def learn(self, queries: int) -> float | None:
+        """Learn from what was remembered, as much as `queries` new queries are worth; the loss where there is one."""
+        return None
+
+    def state_dict(self) -> Arrays:
+        """Everything that a bit-exact continuation needs."""
+        return {}
+
+    def load_state_dict(self, arrays: Arrays) -> None:
+        """Continue exactly where the agent that returned `arrays` from `state_dict` was."""
+        return
+
+
+def best_allowed(values: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
+    """The action (B,) of the highest value (B, actions) among those `allowed`, see `Agent.act`; all where None."""
+    best: np.ndarray = (values if allowed is None else np.where(allowed, values, -np.inf)).argmax(axis=1)
+    return best

@@ -1,0 +1,114 @@
+"""Consolidation: at the end of a round, each memory gets the target that best serves the queries nearest to it.
+
+Algorithm 1 replaces a memory's target as soon as another helped the one query at hand. That query may have been
+exploring a partition that it does not belong to; the memory is then spoilt for all others, and so are the rewards of
+the queries that meet it. Here the improvements of a round are proposals until its end.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from mrag_rl.agents.context import JointContext
+from mrag_rl.envs.stopwatch import Stopwatch
+from mrag_rl.memory import Memory
+
+# Nearest memories of each training query among which evidence is looked for.
+NEIGHBOURS = 20
+
+Proposal = tuple[int, str]
+"""A memory and a target that improved an answer."""
+
+
+def consolidate(
+    context: JointContext, proposals: list[Proposal], partitions: np.ndarray, *, step: int, stopwatch: Stopwatch
+) -> dict[str, int]:
+    """Choose the target of each memory that has a proposal or an earlier version; changes are stored under `step`.
+
+    Every distinct version and proposal of a memory answers the `evidence` training queries nearest to the memory among
+    those whose partition it is in. The best mean score becomes current, the earliest of equals. A memory that no query
+    comes near stays as it is.
+
+    Args:
+        proposals: those of the round, in the order they were found.
+        partitions: (P,) the partition that the greedy Agent-S selects for each training query.
+
+    Returns:
+        The memories "consolidated", those "changed", and the "trials" it took.
+    """
+    database, queries = context.database, context.train
+    evidence = _evidence(context, partitions, stopwatch)
+    refined = [memory.index for memory in database.records(np.arange(len(database))) if memory.version > 0]
+    proposed = [index for index, _ in proposals]
+    memories = database.records(sorted({*refined, *proposed} & evidence.keys()))
+    targets = _distinct_targets(context, memories, proposals)
+    trials = [
+        (memory, target, row)
+        for memory in memories
+        for target in targets[memory.index]
+        for row in evidence[memory.index]
+    ]
+    with stopwatch("generate"):
+        hypotheses = context.writer.answer(
+            [queries.pairs[row].source for *_, row in trials], [(memory.source, target) for memory, target, _ in trials]
+        )
+    with stopwatch("score"):
+        scores = context.metric.scores(hypotheses, [queries.pairs[row].target for *_, row in trials])
+    scores_of: dict[tuple[int, str], list[float]] = defaultdict(list)
+    for (memory, target, _), score in zip(trials, scores.tolist(), strict=True):
+        scores_of[memory.index, target].append(score)
+    changes = []
+    for memory in memories:
+        best = max(targets[memory.index], key=lambda target: float(np.mean(scores_of[memory.index, target])))
+        if best != memory.target:
+            changes.append((memory, best, targets[memory.index][best]))
+    _store(context, changes, step, stopwatch)
+    return {"consolidated": len(memories), "changed": len(changes), "trials": len(trials)}
+
+
+def _evidence(context: JointContext, partitions: np.ndarray, stopwatch: Stopwatch) -> dict[int, list[int]]:
+    """For each memory, the rows of the training queries nearest to it among those whose partition it is in."""
+    with stopwatch("retrieve"):
+        hits = context.database.retrieve(context.train.embeddings, partitions, k=NEIGHBOURS)
+    near: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    for row, (memories, scores) in enumerate(zip(hits.indices.tolist(), hits.scores.tolist(), strict=True)):
+        for memory, score in zip(memories, scores, strict=True):
+            if memory >= 0:
+                near[memory].append((-score, row))
+    return {memory: [row for _, row in sorted(rows)[: context.refinement.evidence]] for memory, rows in near.items()}
+
+
+def _distinct_targets(
+    context: JointContext, memories: list[Memory], proposals: list[Proposal]
+) -> dict[int, dict[str, int | None]]:
+    """For each memory its distinct targets, with the version that each first was, None for a proposal."""
+    targets: dict[int, dict[str, int | None]] = {}
+    for memory in memories:
+        targets[memory.index] = {}
+        for version in context.database.history(memory.index):
+            targets[memory.index].setdefault(version.target, version.version)
+    for index, target in proposals:
+        if index in targets:
+            targets[index].setdefault(target, None)
+    return targets
+
+
+def _store(
+    context: JointContext, changes: list[tuple[Memory, str, int | None]], step: int, stopwatch: Stopwatch
+) -> None:
+    """Give memories their new targets: one of their own versions, or, where that is None, a new one."""
+    database, note = context.database, "consolidated"
+    new = [(memory, target) for memory, target, version in changes if version is None]
+    pair_embeddings = None
+    if new and database.has_pairs:
+        with stopwatch("encode"):
+            pair_embeddings = context.embed_pairs([memory.source for memory, _ in new], [target for _, target in new])
+    with stopwatch("store"):
+        if new:
+            indices, targets = [memory.index for memory, _ in new], [target for _, target in new]
+            database.refine(indices, targets, step=step, note=note, pair_embeddings=pair_embeddings)
+        for version in sorted({version for *_, version in changes if version is not None}):
+            reverted = [memory.index for memory, _, own_version in changes if own_version == version]
+            database.revert(reverted, version, step=step, note=note)

@@ -1,0 +1,138 @@
+"""The journal of a joint training: `log.jsonl`, TensorBoard and a progress bar."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from torch.utils.tensorboard import SummaryWriter
+from tqdm import tqdm
+
+
+class BatchNotes:
+    """What is observed while one batch of queries is trained on.
+
+    Attributes:
+        epsilon_s, epsilon_r: how much the agents explore in this batch.
+    """
+
+    def __init__(self, epsilon_s: float, epsilon_r: float) -> None:
+        self.epsilon_s, self.epsilon_r = epsilon_s, epsilon_r
+        self._columns: dict[str, list[np.ndarray]] = defaultdict(list)
+
+    def selection(self, partitions: np.ndarray, rewards: np.ndarray, first: np.ndarray, final: np.ndarray) -> None:
+        """Add a step of Agent-S: partitions, rewards, and the scores of first and final hypotheses, each (B,)."""
+        self._add(partitions=partitions, rewards_s=rewards, first=first, final=final)
+
+    def refinement(self, rewards: np.ndarray, accepted: np.ndarray) -> None:
+        """Add a step of Agent-R: rewards and whether the candidate was accepted, each (B,)."""
+        self._add(rewards_r=rewards, accepted=accepted)
+
+    def record(
+        self, *, round: int, step: int, partitions: int, loss_s: float | None, loss_r: float | None
+    ) -> dict[str, Any]:
+        """The batch as a line of the log; "partition_rewards" are sums, to be divided by "partition_counts"."""
+        columns = {name: np.concatenate(arrays) for name, arrays in self._columns.items()}
+        counts = np.bincount(columns["partitions"], minlength=partitions)
+        sums = np.bincount(columns["partitions"], weights=columns["rewards_s"], minlength=partitions)
+        return {
+            "kind": "batch",
+            "round": round,
+            "step": step,
+            "queries": len(columns["partitions"]),
+            "reward_s": float(columns["rewards_s"].mean()),
+            "reward_r": float(columns["rewards_r"].mean()),
+            "first_score": 100.0 * float(columns["first"].mean()),
+            "final_score": 100.0 * float(columns["final"].mean()),
+            "accepted": int(columns["accepted"].sum()),
+            "epsilon_s": self.epsilon_s,
+            "epsilon_r": self.epsilon_r,
+            "loss_s": loss_s,
+            "loss_r": loss_r,
+            "partition_counts": counts.tolist(),
+            "partition_rewards": sums.tolist(),
+        }
+
+    def _add(self, **columns: np.ndarray) -> None:
+        for name, column in columns.items():
+            self._columns[name].append(np.asarray(column))
+
+
+class Journal:
+    """Open log, TensorBoard writer and progress bar of one training; closed at the end of a `with` block."""
+
+    def __init__(
+        self,
+        folder: Path,
+        partition_names: Sequence[str],
+        *,
+        log_bytes: int,
+        step: int,
+        batches: int,
+        done: int,
+        show: bool,
+    ) -> None:
+        """Open them where a checkpoint left them: lines and points written after it are dropped.
+
+        Args:
+            folder: gets `log.jsonl` and `tensorboard/`.
+            log_bytes: length of the log at the checkpoint. step: the checkpoint's last step.
+            batches: how many the whole training has. done: how many of them are done. show: the progress bar.
+        """
+        self.path, self._names = folder / "log.jsonl", partition_names
+        self.path.touch()
+        os.truncate(self.path, log_bytes)
+        self._log = self.path.open("a", encoding="utf-8")
+        self._tensorboard = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+        self._bar = tqdm(
+            total=batches, initial=done, desc="training", unit="batch", file=sys.stderr,
+            disable=not show, dynamic_ncols=True,
+        )  # fmt: skip
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.close()
+        self._tensorboard.close()
+        self._log.close()
+
+    def batch(self, record: dict[str, Any]) -> None:
+        """Write the record of a batch, and advance the bar."""
+        self._write(record)
+        self._bar.update()
+
+    def round(self, record: dict[str, Any]) -> None:
+        """Write the record of a round, and show its development score beside the bar."""
+        self._write(record)
+        self._bar.set_postfix(dev=f"{record['dev']:.2f}")
+
+    def flush(self) -> int:
+        """Flush the log to disk, and return its length in bytes. For checkpoints."""
+        self._log.flush()
+        os.fsync(self._log.fileno())
+        return self._log.tell()
+
+    def history(self) -> list[dict[str, Any]]:
+        """The records written so far, those of earlier sessions included."""
+        self._log.flush()
+        with self.path.open(encoding="utf-8") as lines:
+            return [json.loads(line) for line in lines]
+
+    def _write(self, record: dict[str, Any]) -> None:
+        self._log.write(json.dumps(record) + "\n")
+        for name, value in record.items():
+            if isinstance(value, int | float) and name not in ("round", "step"):
+                self._tensorboard.add_scalar(f"{record['kind']}/{name}", value, record["step"])
+        for name in ("partition_counts", "dev_partition_shares"):
+            for partition, value in zip(self._names, record.get(name, []), strict=False):
+                self._tensorboard.add_scalar(f"{name}/{partition}", value, record["step"])

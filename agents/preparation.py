@@ -1,0 +1,99 @@
+"""The first stage of a run: its queries with their embeddings, and one unrefined database for each training."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+from mrag_rl.choices import StateName, Task
+from mrag_rl.config import DataConfig, PartitioningConfig
+from mrag_rl.data import Splits, TextPair, load_pairs, load_splits, save_pairs, split_pairs
+from mrag_rl.data.synthetic import make_newsroom
+from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.envs.states import PAIR_STATES, embed_pairs
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.partitioning import Partitioning, fit_partitioning
+from mrag_rl.runs.folder import RunFolder
+
+QUERY_SPLITS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """The settings of the stage.
+
+    Attributes:
+        ablations: the trainings beside M-RAG's own, "without_s" or "without_r", that need a database.
+    """
+
+    data: DataConfig
+    task: Task
+    partitioning: PartitioningConfig
+    state: StateName
+    ablations: Sequence[str]
+    seed: int
+
+    def read(self) -> Splits:
+        """The memories and queries. Raises InputError naming the file and line at fault."""
+        data = self.data
+        if data.world:
+            return make_newsroom(self.task, seed=data.world_seed, **asdict(data.sizes))
+        if data.pairs is not None:
+            return split_pairs(load_pairs(data.pairs), **asdict(data.fractions), group=data.group, seed=data.world_seed)
+        return load_splits(**asdict(data.files))
+
+    def carry_out(
+        self, folder: RunFolder, splits: Splits, encoder: TransformerEncoder, *, progress: bool
+    ) -> dict[str, float]:
+        """Write queries, embeddings and databases. Returns the seconds it took to "encode", to "index", in "total"."""
+        start, seconds = time.perf_counter(), {"encode": 0.0, "index": 0.0}
+        memories, sources = splits.database, [pair.source for pair in splits.database]
+        with _timed(seconds, "encode"):
+            embeddings = encoder.encode(sources, progress=progress)
+            pair_embeddings = None
+            if self.state in PAIR_STATES:
+                pair_embeddings = embed_pairs(encoder, self.state, sources, [pair.target for pair in memories])
+        with _timed(seconds, "index"):
+            partitioning = fit_partitioning(
+                self.partitioning.method,
+                embeddings.standard,
+                labels=[pair.labels for pair in memories],
+                partitions=self.partitioning.partitions,
+                seed=self.seed,
+            )
+            undivided = fit_partitioning("none", embeddings.standard, seed=self.seed)
+        for split in QUERY_SPLITS:
+            queries: list[TextPair] = getattr(splits, split)
+            folder.pairs(split).parent.mkdir(exist_ok=True)
+            folder.embeddings(split).parent.mkdir(exist_ok=True)
+            save_pairs(folder.pairs(split), queries)
+            with _timed(seconds, "encode"):
+                encoder.encode([pair.source for pair in queries]).save(folder.embeddings(split))
+
+        def create(target: RunFolder, partitioning: Partitioning) -> None:
+            shutil.rmtree(target.database, ignore_errors=True)  # of an interrupted preparation
+            target.root.mkdir(parents=True, exist_ok=True)
+            MemoryDatabase.create(
+                target.database,
+                memories,
+                embeddings,
+                partitioning,
+                encoder_fingerprint=encoder.fingerprint,
+                pair_embeddings=pair_embeddings,
+            ).close()
+
+        with _timed(seconds, "index"):
+            create(folder, partitioning)
+            for ablation in self.ablations:
+                create(folder.ablation(ablation), undivided if ablation == "without_s" else partitioning)
+        return seconds | {"total": time.perf_counter() - start}
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], part: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    seconds[part] += time.perf_counter() - start

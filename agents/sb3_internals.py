@@ -1,0 +1,163 @@
+"""The internals of stable-baselines3 that the agents rely on, all in one module.
+
+The library's public interface makes a DQN for an environment and steps that itself, draws minibatches from NumPy's
+global generator, and saves pickles. Joint training steps two nested environments, draws from generators of its own and
+saves plain arrays, so it builds on attributes that the library may change: `tests/test_agents.py` names those that did.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3 import DQN
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
+from stable_baselines3.common.vec_env import VecNormalize
+from torch.nn.functional import smooth_l1_loss
+from torch.nn.utils import clip_grad_norm_
+
+from mrag_rl.agents.agent import Arrays
+from mrag_rl.config import AgentConfig
+
+REPLAY_COLUMNS = ("observations", "actions", "rewards", "next_observations", "dones")
+_LAYERS = {"w1": "0.weight", "b1": "0.bias", "w2": "2.weight", "b2": "2.bias"}
+
+
+class SeededReplayBuffer(ReplayBuffer):
+    """stable-baselines3's replay buffer, drawing its minibatches from a generator of its own."""
+
+    def __init__(self, *args: Any, generator: np.random.Generator, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.generator = generator
+
+    def sample(self, batch_size: int, env: VecNormalize | None = None) -> ReplayBufferSamples:
+        """`batch_size` transitions, with replacement; `env` is the library's parameter and not used."""
+        rows = self.generator.integers(0, self.size(), size=batch_size)
+        data = (
+            self.observations[rows, 0],
+            self.actions[rows, 0],
+            self.next_observations[rows, 0],
+            self.dones[rows],  # terminations alone: nothing here is truncated
+            self.rewards[rows],
+        )
+        return ReplayBufferSamples(*map(torch.from_numpy, data))
+
+
+class LeanDQN(DQN):
+    """stable-baselines3's DQN whose gradient steps are the same bit by bit, in two thirds of the time.
+
+    Networks this small spend it between the operations: the library draws minibatches one at a time, and walks through
+    all modules for their parameters twice a step.
+    """
+
+    def train(self, gradient_steps: int, batch_size: int = 100) -> None:
+        """Take `gradient_steps` on minibatches of the replay buffer; logs their mean loss."""
+        assert self.replay_buffer is not None
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
+        network, target_network, optimizer = self.q_net.q_net, self.q_net_target.q_net, self.policy.optimizer
+        parameters = list(network.parameters())
+        samples = self.replay_buffer.sample(gradient_steps * batch_size)
+        losses = []
+        for observations, actions, next_observations, dones, rewards in zip(
+            *(torch.split(column, batch_size) for column in samples[:5]), strict=True
+        ):
+            with torch.no_grad():
+                next_values = target_network(next_observations).max(dim=1).values[:, None]
+                td_target = rewards + (1 - dones) * self.gamma * next_values
+            loss = smooth_l1_loss(network(observations).gather(1, actions), td_target)
+            losses.append(loss.item())
+            optimizer.zero_grad()
+            torch.autograd.backward(loss)
+            clip_grad_norm_(parameters, self.max_grad_norm)
+            optimizer.step()
+        self._n_updates += gradient_steps
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self.logger.record("train/loss", np.mean(losses))
+
+
+def make_dqn(
+    observation_dim: int, actions: int, hyper: AgentConfig, *, weights_seed: int, replay: np.random.Generator
+) -> LeanDQN:
+    """A DQN without an environment: one hidden layer of tanh units, minibatches drawn from `replay`."""
+    model = LeanDQN(
+        "MlpPolicy",
+        None,  # type: ignore[arg-type]  # the library wants an environment to step, or None with its spaces set below
+        learning_rate=hyper.learning_rate,
+        buffer_size=hyper.buffer_size,
+        batch_size=hyper.batch_size,
+        gamma=hyper.gamma,
+        replay_buffer_class=SeededReplayBuffer,
+        replay_buffer_kwargs={"generator": replay},
+        policy_kwargs={
+            "net_arch": [hyper.hidden],
+            "activation_fn": torch.nn.Tanh,
+            "optimizer_kwargs": {"fused": True, "weight_decay": hyper.weight_decay},
+        },
+        device="cpu",
+        _init_setup_model=False,
+    )
+    model.observation_space = spaces.Box(-np.inf, np.inf, (observation_dim,), np.float32)
+    model.action_space = spaces.Discrete(actions)
+    model.n_envs = 1
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(weights_seed)
+        model._setup_model()
+    model.set_logger(Logger(folder=None, output_formats=[]))
+    return model
+
+
+def replay_buffer(model: DQN) -> SeededReplayBuffer:
+    """The model's replay buffer."""
+    assert isinstance(model.replay_buffer, SeededReplayBuffer)
+    return model.replay_buffer
+
+
+def last_loss(model: DQN) -> float:
+    """The mean loss of the latest call of `model.train`."""
+    return float(model.logger.name_to_value["train/loss"])
+
+
+def network_weights(model: DQN) -> Arrays:
+    """The Q-network as "w1" (hidden, dim), "b1", "w2" (actions, hidden), "b2"; float32 copies."""
+    layers = model.q_net.q_net.state_dict()
+    return {name: layers[layer].numpy().copy() for name, layer in _LAYERS.items()}
+
+
+def training_state(model: DQN) -> Arrays:
+    """Networks, Adam's moments and the filled part of the replay buffer, as copies."""
+    arrays = {f"policy.{name}": tensor.numpy().copy() for name, tensor in model.policy.state_dict().items()}
+    for index, moments in model.policy.optimizer.state_dict()["state"].items():
+        for name, tensor in moments.items():
+            arrays[f"optimizer.{index}.{name}"] = tensor.numpy().copy()
+    buffer = replay_buffer(model)
+    for name in REPLAY_COLUMNS:
+        arrays[f"replay.{name}"] = getattr(buffer, name)[: buffer.size()].copy()
+    arrays["replay.position"] = np.array([buffer.pos, int(buffer.full)], np.int64)
+    return arrays
+
+
+def load_training_state(model: DQN, arrays: Arrays, *, updates: int) -> None:
+    """Put back what `training_state` returned after `updates` gradient steps."""
+    policy = model.policy
+    policy.load_state_dict({name: torch.tensor(array) for name, array in _below(arrays, "policy.").items()})
+    moments: dict[int, dict[str, torch.Tensor]] = {}
+    for name, array in _below(arrays, "optimizer.").items():
+        index, moment = name.split(".")
+        moments.setdefault(int(index), {})[moment] = torch.tensor(array)
+    policy.optimizer.load_state_dict({**policy.optimizer.state_dict(), "state": moments})
+    buffer = replay_buffer(model)
+    for name in REPLAY_COLUMNS:
+        column = arrays[f"replay.{name}"]
+        getattr(buffer, name)[: len(column)] = column
+    position, full = arrays["replay.position"]
+    buffer.pos, buffer.full = int(position), bool(full)
+    model._n_updates = updates
+
+
+def _below(arrays: Arrays, prefix: str) -> Arrays:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

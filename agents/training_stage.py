@@ -1,0 +1,136 @@
+"""A training stage of a run: M-RAG itself or one of the paper's ablations (Table 4), up to its exported selector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mrag_rl.agents.agent import Agent
+from mrag_rl.agents.context import JointContext, Queries
+from mrag_rl.agents.dqn import DQNAgent
+from mrag_rl.agents.heuristics import GreedyCandidate, OnlyPartition
+from mrag_rl.agents.joint import train_jointly
+from mrag_rl.choices import MetricName, RewardName, StateName, Task
+from mrag_rl.config import AgentConfig, EncoderConfig, RefinementConfig, TrainingConfig
+from mrag_rl.data import load_pairs
+from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.envs.states import state_size
+from mrag_rl.evaluation.results import versions
+from mrag_rl.generation.writer import Writer
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.metrics.text import get_metric
+from mrag_rl.runs.folder import RunFolder
+from mrag_rl.selector import SelectorInfo, StateNormalizer
+from mrag_rl.selector_export import export_selector
+
+
+@dataclass(frozen=True)
+class TrainingStage:
+    """The settings of one training.
+
+    Without Agent-S there is one partition and nothing to select; without Agent-R the candidate most similar to the
+    hypothesis is tried (the paper's greedy rule).
+
+    Attributes:
+        ablation: "without_s", "without_r", or None for M-RAG itself.
+        metric: name of the metric that rewards are differences of.
+        encoder: what the exported selector says of its encoder.
+    """
+
+    ablation: str | None
+    task: Task
+    metric: str
+    state: StateName
+    reward: RewardName
+    agent_s: AgentConfig
+    agent_r: AgentConfig
+    refinement: RefinementConfig
+    training: TrainingConfig
+    encoder: EncoderConfig
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """The stage's name in `run.json`."""
+        return f"train_{self.ablation}" if self.ablation else "train"
+
+    @property
+    def system(self) -> str:
+        """The name of the system that it trains."""
+        return f"m_rag_{self.ablation}" if self.ablation else "m_rag"
+
+    def carry_out(
+        self,
+        run: RunFolder,
+        encoder: TransformerEncoder,
+        candidate_encoder: TransformerEncoder,
+        writer: Writer,
+        *,
+        progress: bool,
+    ) -> dict[str, float]:
+        """Train in the run's folder, or the ablation's, and export the selector. Returns seconds by part."""
+        folder = run.ablation(self.ablation) if self.ablation else run
+        with MemoryDatabase.open(folder.database) as database:
+            agent_s, agent_r = self._agents(database)
+            context = JointContext(
+                database=database,
+                train=_queries(run, "train"),
+                dev=_queries(run, "dev"),
+                encoder=encoder,
+                candidate_encoder=candidate_encoder,
+                writer=writer,
+                metric=get_metric(self.metric),
+                agent_s=agent_s,
+                agent_r=agent_r,
+                state=self.state,
+                reward=self.reward,
+                refinement=self.refinement,
+                training=self.training,
+                seed=self.seed,
+            )
+            result = train_jointly(context, folder.root, progress=progress)
+            if isinstance(agent_s, DQNAgent):
+                self._export(folder, agent_s, result.normalizer, database, encoder)
+        return result.seconds
+
+    def _agents(self, database: MemoryDatabase) -> tuple[Agent, Agent]:
+        agent_s: Agent = OnlyPartition()
+        agent_r: Agent = GreedyCandidate()
+        if self.ablation != "without_s":
+            size = state_size(database, self.state)
+            agent_s = DQNAgent(size, database.partitions, self.agent_s, _agent_seed(self.seed, "s"))
+        if self.ablation != "without_r":
+            candidates = self.refinement.candidates
+            agent_r = DQNAgent(candidates, candidates, self.agent_r, _agent_seed(self.seed, "r"))
+        return agent_s, agent_r
+
+    def _export(
+        self,
+        folder: RunFolder,
+        agent_s: DQNAgent,
+        normalizer: StateNormalizer,
+        database: MemoryDatabase,
+        encoder: TransformerEncoder,
+    ) -> None:
+        info = SelectorInfo(
+            state=self.state,
+            partition_names=tuple(database.names),
+            task=self.task,
+            metric=self.metric,
+            encoder=self.encoder.name,
+            encoder_fingerprint=encoder.fingerprint,
+            encoder_layer=self.encoder.layer,
+            encoder_pooling=self.encoder.pooling,
+            versions=versions(),
+        )
+        export_selector(folder.selector, weights=agent_s.weights(), normalizer=normalizer, info=info)
+
+
+def _queries(run: RunFolder, split: str) -> Queries:
+    return Queries(load_pairs(run.pairs(split)), Embeddings.load(run.embeddings(split)))
+
+
+def _agent_seed(seed: int, agent: str) -> int:
+    """A seed of its own for each agent."""
+    return int(np.random.SeedSequence([seed, ord(agent)]).generate_state(1)[0])

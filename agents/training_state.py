@@ -1,0 +1,99 @@
+"""What a joint training has come to, beside its agents and database, and how checkpoints keep it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mrag_rl.agents.agent import Arrays
+from mrag_rl.agents.checkpoint import Checkpoint
+from mrag_rl.agents.consolidation import Proposal
+from mrag_rl.agents.context import JointContext
+from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.envs.partition_selection import naive_scores
+from mrag_rl.envs.stopwatch import Stopwatch
+from mrag_rl.selector import StateNormalizer
+
+
+@dataclass
+class Progress:
+    """Counters of the loop, stored as JSON.
+
+    Attributes:
+        step: the database step of the latest batch or round end, from 1.
+        round: complete rounds. batch: complete batches of the round at hand.
+        best_round, best_step, best_dev: the round with the best development score (0-100), the step at its end.
+        log_bytes: length of `log.jsonl`.
+        seconds: wall-clock seconds by part, of all sessions.
+    """
+
+    step: int = 0
+    round: int = 0
+    batch: int = 0
+    best_round: int = 0
+    best_step: int = 0
+    best_dev: float = -1.0
+    log_bytes: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class TrainingState:
+    """What changes from batch to batch, and what was computed once before the first.
+
+    Attributes:
+        normalizer: standardises Agent-S's states; fitted on the training queries and the unrefined database.
+        baseline: (P,) scores of the naive system's answers to the training queries on the unrefined database; zeros
+            where the reward does not need them.
+        progress: counters.
+        proposals: this round's, in the order they were found.
+        best: "best_agent_s" and "best_agent_r", the agents of the best round.
+    """
+
+    normalizer: StateNormalizer
+    baseline: np.ndarray
+    progress: Progress = field(default_factory=Progress)
+    proposals: list[Proposal] = field(default_factory=list)
+    best: dict[str, Arrays] = field(default_factory=dict)
+
+    @classmethod
+    def begin(cls, context: JointContext, state_embeddings: Embeddings, stopwatch: Stopwatch) -> TrainingState:
+        """The state before the first batch; all refinements are rolled back."""
+        context.database.rollback(0)
+        similarities = context.database.states(state_embeddings, context.state)
+        normalizer = StateNormalizer.fit(similarities, center=context.training.center)
+        baseline = np.zeros(len(context.train.pairs))
+        if context.reward != "equation_7":
+            with stopwatch("generate"):
+                queries = context.train
+                baseline = naive_scores(
+                    context.database, queries.pairs, queries.embeddings, context.writer, context.metric
+                )
+        return cls(normalizer, baseline)
+
+    @classmethod
+    def restore(cls, context: JointContext, checkpoint: Checkpoint) -> TrainingState:
+        """The state at a checkpoint; the agents are put back too, and later refinements rolled back."""
+        context.database.rollback(checkpoint.step)
+        arrays, progress = checkpoint.arrays, Progress(**checkpoint.progress)
+        context.agent_s.load_state_dict(arrays["agent_s"])
+        context.agent_r.load_state_dict(arrays["agent_r"])
+        proposals = [(index, target) for index, target in json.loads(arrays["proposals"]["json"].tobytes())]
+        best = {name: group for name, group in arrays.items() if name.startswith("best_")}
+        fixed = arrays["given"]
+        normalizer = StateNormalizer(fixed["mean"], fixed["scale"], context.training.center)
+        return cls(normalizer, fixed["baseline"], progress, proposals, best)
+
+    def checkpoint(self, context: JointContext, refinement: Mapping[str, np.ndarray]) -> Checkpoint:
+        """All that `restore` needs, with the state of Agent-R's environment as the group "refinement"."""
+        arrays = {
+            "agent_s": context.agent_s.state_dict(),
+            "agent_r": context.agent_r.state_dict(),
+            "refinement": dict(refinement),
+            "proposals": {"json": np.frombuffer(json.dumps(self.proposals).encode(), np.uint8)},
+            "given": {"mean": self.normalizer.mean, "scale": self.normalizer.scale, "baseline": self.baseline},
+        }
+        return Checkpoint(self.progress.step, arrays | self.best, vars(self.progress).copy())

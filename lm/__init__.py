@@ -1,0 +1,1 @@
+"""Training of the two small bundled language models: `python -m lm.train --help`."""

@@ -1,0 +1,72 @@
+"""The commands `train.py`, `evaluate.py` and `mrag-rl`.
+
+What they need is imported as they run, so that a missing extra is one line on every command line.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mrag_rl.command_line import run_command
+
+if TYPE_CHECKING:
+    from mrag_rl.runs.settings import TrainArguments
+
+USAGE = """\
+usage: mrag-rl train --config FILE [--key value ...]
+       mrag-rl evaluate COMMAND [--key value ...]
+
+The same as train.py and evaluate.py of a checkout; see mrag-rl train --help and mrag-rl evaluate --help."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`mrag-rl train ...` and `mrag-rl evaluate ...`; returns the exit status."""
+    command_line = list(sys.argv[1:] if argv is None else argv)
+    name, arguments = next(iter(command_line), ""), command_line[1:]
+    if name == "train":
+        return train(arguments, program="mrag-rl train")
+    if name == "evaluate":
+        return evaluate(arguments, program="mrag-rl evaluate")
+    print(USAGE, file=sys.stdout if name in ("--help", "-h") else sys.stderr)
+    return 0 if name in ("--help", "-h") else 2
+
+
+def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> int:
+    """Train both agents jointly, or resume a run; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
+    request: TrainArguments | None = None
+
+    def work() -> str:
+        nonlocal request
+        from mrag_rl.runs.settings import parse_train_arguments
+
+        request = parse_train_arguments(sys.argv[1:] if argv is None else argv, program=program)
+        from mrag_rl.agents.run import continue_run, start_run
+        from mrag_rl.runs.folder import RunFolder
+
+        if request.resume is None:
+            folder = start_run(request.config, request.runs)
+        else:
+            folder = continue_run(RunFolder(request.resume), request.config)
+        results = (folder.root / "results.md").read_text(encoding="utf-8")
+        question = f'python evaluate.py ask --run {folder.root} --text "..."'
+        return f"{results}\nEverything is in {folder.root}; try: {question}"
+
+    def stopped() -> str:
+        if request is None or not request.run.is_dir():
+            return "nothing was written"
+        return f"resume with: python train.py --resume {request.run}"
+
+    return run_command(work, stopped, lambda: None if request is None else request.run)
+
+
+def evaluate(argv: Sequence[str] | None = None, *, program: str = "evaluate.py") -> int:
+    """Run an evaluation of `mrag_rl.evaluations`; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
+
+    def work() -> str:
+        from mrag_rl.evaluations import run_evaluation
+
+        return run_evaluation(sys.argv[1:] if argv is None else argv, program)
+
+    return run_command(work, lambda: "nothing is lost: run the same command again")

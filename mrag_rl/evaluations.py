@@ -1,0 +1,95 @@
+"""The evaluations by name: each is a settings dataclass and a module that runs it.
+
+The modules are heavy and imported when they are run, so that `--help` and mistakes are answered at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mrag_rl.command_line import SettingsReader
+from mrag_rl.errors import InputError
+from mrag_rl.experiments.settings import FiltersSettings, MultihopSettings, QuestionSettings, RetrievalSettings
+from mrag_rl.runs.settings import AskSettings, PoolSettings, SystemsSettings
+
+
+@dataclass(frozen=True)
+class Command:
+    """One evaluation: what it is for, its settings, and the module whose `run(settings)` returns the text to print."""
+
+    purpose: str
+    settings: type
+    module: str
+
+
+EVALUATIONS = {
+    "systems": Command("compare all systems on a run's test pairs", SystemsSettings, "mrag_rl.runs.evaluate"),
+    "pool": Command("score several runs as one", PoolSettings, "mrag_rl.runs.pool"),
+    "ask": Command("answer one text and show how", AskSettings, "mrag_rl.runs.ask"),
+    "retrieval": Command(
+        "compare retrieval strategies on multi-aspect queries", RetrievalSettings, "mrag_rl.experiments.retrieval"
+    ),
+    "filters": Command("extract filters from questions and score them", FiltersSettings, "mrag_rl.experiments.filters"),
+    "multihop": Command(
+        "Multi-Meta-RAG and RAG-Fusion on multi-hop questions", MultihopSettings, "mrag_rl.experiments.multihop"
+    ),
+}
+QUESTION = Command("answer one question from documents", QuestionSettings, "mrag_rl.experiments.questions")
+
+
+def run_evaluation(arguments: Sequence[str], program: str) -> str:
+    """Run the evaluation that the first argument names, with the settings in the others; returns the text to print.
+
+    Raises InputError on bad input; ``--help`` prints and exits as argparse does.
+    """
+    name = next(iter(arguments), "")
+    if name in ("--help", "-h"):
+        print(_overview(program))
+        sys.exit(0)
+    if name not in EVALUATIONS:
+        problem = f"unknown command {name}" if name else "no command"
+        raise InputError(f"{problem}; choose from {', '.join(EVALUATIONS)}, or see {program} --help")
+    command, settings = _read(name, arguments[1:], f"{program} {name}")
+    return str(importlib.import_module(command.module).run(settings))
+
+
+def _read(name: str, arguments: Sequence[str], program: str) -> tuple[Command, Any]:
+    """The command and its settings. `ask` is two commands: of a run, and of documents."""
+    command = EVALUATIONS[name]
+    reader: SettingsReader[Any] = SettingsReader(command.settings, program)
+    if name != "ask":
+        return command, reader.read(arguments)[0]
+    options = {argument.partition("=")[0] for argument in arguments}
+    documents: SettingsReader[Any] = SettingsReader(QUESTION.settings, program)
+    if "--documents" not in options:
+        if options & {"--help", "-h"}:
+            reader.print_help()
+            print()
+            documents.print_help()
+            sys.exit(0)
+        for option in sorted(options):
+            if documents.has_option(option) and not reader.has_option(option):
+                raise InputError(f"{option} goes with --documents, not with --run; leave it out")
+        if "--run" not in options:
+            raise InputError("nothing to ask; give --run RUN, or --documents FILE")
+        return command, reader.read(arguments)[0]
+    if "--run" in options:
+        raise InputError("--run and --documents do not go together; give one of them")
+    return QUESTION, documents.read(arguments)[0]
+
+
+def _overview(program: str) -> str:
+    width = max(map(len, EVALUATIONS)) + 2
+    lines = [f"usage: {program} COMMAND [--key value ...]", "", "commands:"]
+    lines += [f"  {name:<{width}}{command.purpose}" for name, command in EVALUATIONS.items()]
+    lines += ["", f"{program} COMMAND --help lists the settings of a command.", "", "examples:"]
+    for command in EVALUATIONS.values():
+        documentation = inspect.getdoc(command.settings) or ""
+        examples = documentation.partition("examples:\n")[2].splitlines()
+        lines.append(next(line for line in examples if "python evaluate.py" in line))
+    return "\n".join(lines)

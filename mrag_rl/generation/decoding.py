@@ -1,0 +1,180 @@
+"""Batched decoding: prompts are read once, completions grow together, and finished ones leave the batch."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from mrag_rl.generation.kv_cache import growing_cache, prefill_cache
+from mrag_rl.generation.sampling import sample_tokens
+from mrag_rl.models.private_apis import attention_implementation, select_cache_rows
+
+_PREFILL_TOKENS = 1536  # Prompt tokens in one forward pass on a CPU: its activations then stay in the core's cache
+_SHARED_COLUMNS = 1024  # Most cache columns that completions of a row take: each is compared, in vain, with the others'
+
+
+@dataclass(frozen=True)
+class Request:
+    """A distinct prompt and its completions.
+
+    Attributes:
+        tokens: The prompt's token ids.
+        keys: The key of each completion's random numbers; see `sampling.row_key`.
+    """
+
+    tokens: list[int]
+    keys: list[int]
+
+
+class Decoder:
+    """The decoding loop of one model: prefill, then one token of every unfinished completion at a time.
+
+    Several completions of a prompt may share a row of the batch, so that the prompt is kept and read once for all of
+    them: each writes a column of the cache at every step, and a mask hides the columns of the others from it.
+    """
+
+    def __init__(
+        self,
+        model: transformers.PreTrainedModel,
+        stop_tokens: torch.Tensor,
+        stop_strings: transformers.StopStringCriteria | None = None,
+    ) -> None:
+        """stop_tokens: (vocabulary,) bool, the tokens that end a completion. stop_strings: other ends of one."""
+        self.model = model
+        self.stop_tokens = stop_tokens
+        self.stop_strings = stop_strings
+        self._parameters = set(inspect.signature(model.forward).parameters)
+
+    @torch.inference_mode()
+    def decode(self, requests: list[Request], temperature: float, max_new_tokens: int) -> list[list[int]]:
+        """The token ids of every completion, its stop token included, request by request.
+
+        Raises a RuntimeError of torch's where the batch does not fit the device's memory.
+        """
+        device = self.model.device
+        width = max(len(request.tokens) for request in requests)
+        per_row = self._completions_per_row(requests, max_new_tokens)
+        logits, cache = self._prefill(requests, width + per_row * max_new_tokens, per_row)
+        keys = np.array([key for request in requests for key in request.keys], dtype=np.uint64)
+        completions = len(keys)
+        lengths = torch.tensor([len(r.tokens) for r in requests for _ in r.keys[::per_row]], device=device)
+        mask = attention_mask(lengths, width, per_row, max_new_tokens)
+
+        output = torch.zeros((completions, max_new_tokens), dtype=torch.long, device=device)
+        counts = torch.full((completions,), max_new_tokens, device=device)
+        output_row = torch.arange(completions, device=device)  # Of each completion that is still in the batch
+        unfinished = torch.ones(completions, dtype=torch.bool, device=device)
+        for step in range(max_new_tokens):
+            token = logits.argmax(dim=-1) if temperature == 0 else sample_tokens(logits, temperature, keys, step)
+            output[output_row, step] = token
+            ended = self.stop_tokens[token] & unfinished
+            if self.stop_strings is not None:
+                ended |= self.stop_strings(output[output_row, : step + 1], None) & unfinished
+            if ended.any():
+                counts[output_row[ended]] = step + 1
+                unfinished &= ~ended
+                busy = unfinished.view(-1, per_row).any(dim=1)
+                remaining = int(busy.sum())
+                if remaining == 0:
+                    break
+                # Dropping rows copies the cache, so a batch waits until a tenth of it has finished.
+                if remaining <= 0.9 * len(busy):
+                    rows = torch.arange(remaining, device=device)  # The last rows move into the places of finished ones
+                    rows[~busy[:remaining]] = remaining + busy[remaining:].nonzero()[:, 0]
+                    select_cache_rows(cache, rows)
+                    mask, lengths = mask[rows], lengths[rows]
+                    token, output_row, unfinished = (
+                        values.view(-1, per_row)[rows].flatten() for values in (token, output_row, unfinished)
+                    )
+                    keys = keys.reshape(-1, per_row)[rows.cpu().numpy()].ravel()
+            if step + 1 < max_new_tokens:
+                positions = (lengths + step)[:, None].expand(-1, per_row)
+                visible = mask[..., : width + per_row * (step + 1)]
+                logits = self._forward(token.view(-1, per_row), visible, positions, cache, last=per_row)
+        return [row[:count] for row, count in zip(output.tolist(), counts.tolist(), strict=True)]
+
+    def _completions_per_row(self, requests: list[Request], max_new_tokens: int) -> int:
+        """How many completions of a prompt share a row: a divisor of every prompt's number of them.
+
+        1 where the model's own attention might differ from "all that the mask lets through, at the given positions".
+        """
+        config = self.model.config.get_text_config(decoder=True)
+        plain_attention = (
+            "position_ids" in self._parameters
+            and attention_implementation(config) == "sdpa"
+            and not getattr(config, "alibi", False)
+            and prefill_cache(growing_cache(config, 1, 1), 0, 0) is not None
+        )
+        common = math.gcd(*(len(request.keys) for request in requests))
+        most = _SHARED_COLUMNS // max_new_tokens if plain_attention else 1
+        return max((n for n in range(2, most + 1) if common % n == 0), default=1)
+
+    def _prefill(self, requests: list[Request], capacity: int, per_row: int) -> tuple[torch.Tensor, transformers.Cache]:
+        """Read every prompt once: the logits (completions, vocabulary) that follow it, and the cache with its rows."""
+        device = self.model.device
+        width = max(len(request.tokens) for request in requests)
+        cache = growing_cache(self.model.config, len(requests), capacity)
+        parts = [requests]
+        if device.type == "cpu" and prefill_cache(cache, 0, width) is not None:
+            parts = _split(requests, _PREFILL_TOKENS)
+        logits, row = [], 0
+        for part in parts:
+            part_width = max(len(request.tokens) for request in part)
+            # Left padding, so that every row's next token goes to the same cache column.
+            ids = torch.tensor([[0] * (part_width - len(r.tokens)) + r.tokens for r in part], device=device)
+            padding = torch.tensor([part_width - len(request.tokens) for request in part], device=device)
+            positions = torch.arange(part_width, device=device) - padding[:, None]
+            part_cache = cache if len(parts) == 1 else prefill_cache(cache, row, width)
+            logits.append(self._forward(ids, (positions >= 0).long(), positions.clamp(min=0), part_cache))
+            row += len(part)
+        repeats = torch.tensor([len(request.keys) for request in requests], device=device)
+        prompt = torch.arange(len(requests), device=device).repeat_interleave(repeats)  # Of each completion
+        if len(prompt) > per_row * len(requests):
+            select_cache_rows(cache, prompt[::per_row])
+        return torch.cat(logits)[prompt], cache
+
+    def _forward(
+        self,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        positions: torch.Tensor,
+        cache: transformers.Cache | None,
+        last: int = 1,
+    ) -> torch.Tensor:
+        """The logits (B * last, vocabulary) float32 that follow each of the `last` columns of `ids` (B, L)."""
+        optional: dict[str, Any] = {"position_ids": positions, "logits_to_keep": last}
+        supported = {name: value for name, value in optional.items() if name in self._parameters}
+        outputs = self.model(input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=True, **supported)
+        logits: torch.Tensor = outputs.logits
+        return logits[:, -last:].flatten(0, 1).float()
+
+
+def attention_mask(lengths: torch.Tensor, width: int, per_row: int, steps: int) -> torch.Tensor:
+    """The cache columns that may be attended to: a left-padded prompt's in `width`, then `per_row` for each step.
+
+    lengths: (rows,) tokens of the prompts. Returns (rows, columns) int64 for one completion in a row, and
+    (rows, 1, per_row, columns) bool for several, each of which attends to its own column of every step.
+    """
+    columns = torch.arange(width + (steps if per_row == 1 else 0), device=lengths.device)
+    prompt = columns >= (width - lengths)[:, None]
+    if per_row == 1:
+        return prompt.long()
+    own = torch.eye(per_row, dtype=torch.bool, device=lengths.device).repeat(1, steps)
+    rows = len(lengths)
+    return torch.cat([prompt[:, None].expand(-1, per_row, -1), own.expand(rows, -1, -1)], dim=-1)[:, None]
+
+
+def _split(requests: list[Request], tokens: int) -> list[list[Request]]:
+    """Consecutive parts of at most `tokens` prompt tokens, at least one request each; longest requests come first."""
+    parts: list[list[Request]] = []
+    for request in requests:
+        if not parts or (len(parts[-1]) + 1) * len(parts[-1][0].tokens) > tokens:
+            parts.append([])
+        parts[-1].append(request)
+    return parts

@@ -1,0 +1,53 @@
+"""Every private interface of other libraries that models and generation rely on, and why.
+
+A private interface is a name with an underscore, or a public class used in a way that its library does not document.
+`tests/test_private_apis.py` says which one a new version has changed, and that nothing else in the project reads a
+private attribute of transformers' objects.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from transformers import Cache, DynamicLayer, PretrainedConfig
+
+CacheLayer = DynamicLayer
+"""The key-value cache of one layer, to subclass: a subclass may keep keys and values elsewhere as long as `update`
+returns all of them, `get_seq_length` counts them, and `lazy_initialization` sets `is_initialized`. transformers
+documents how to use its caches but not how to write one; its own concatenates at every token, which we avoid.
+"""
+
+
+def attention_implementation(config: PretrainedConfig) -> str:
+    """The attention that a loaded model computes with, such as "sdpa" or "eager".
+
+    transformers has a public setter, `PreTrainedModel.set_attn_implementation`, but no public getter.
+    """
+    name: str = config._attn_implementation
+    return name
+
+
+def cache_with_layers(layers: list[CacheLayer]) -> Cache:
+    """A cache of the given layers, one for each of the model's; `cache.layers` is that list.
+
+    `Cache` has the argument and the attribute, but transformers documents neither for layers of a user's own.
+    """
+    return Cache(layers=[*layers])
+
+
+def select_cache_rows(cache: Cache, rows: torch.Tensor) -> None:
+    """Make the batch of a cache its rows `rows` (int64), which may repeat or omit any.
+
+    `reorder_cache` is meant for beam search, where the number of rows stays the same. Here it changes: finished rows
+    leave a batch, and a prompt's row is repeated for its samples.
+    """
+    cache.reorder_cache(rows)  # type: ignore[arg-type]  # Declared as LongTensor, although any int64 tensor will do
+
+
+def quantization_scales(module: nn.Module) -> list[torch.Tensor]:
+    """The scales and the code of 4-bit weights; empty unless `module` is bitsandbytes' parametrization of them.
+
+    bitsandbytes keeps them apart from the module's parameters and buffers, in an attribute that it does not document.
+    """
+    state = getattr(module, "quant_state", None)
+    return [] if state is None else [state.absmax, state.code]

@@ -1,0 +1,218 @@
+"""Documents ranked for queries with many aspects, by any retrieval strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
+from mrag_rl.errors import InputError
+from mrag_rl.retrieval.encoded import EncodedQueries, Parts
+from mrag_rl.retrieval.index import IndexKind
+from mrag_rl.retrieval.late_interaction import late_interaction
+from mrag_rl.retrieval.spaces import EmbeddingSpaces, heads_view, pieces_view, standard_view
+from mrag_rl.retrieval.strategies import PIECES, QUERY_SENTENCES, QUESTIONS, UNFUSED, VOTE_RULES, check_strategies
+from mrag_rl.retrieval.voting import Ranking, by_owner, count_votes, reciprocal_rank_fusion
+
+
+class MultiAspectRetriever:
+    """Ranks documents for many queries at once, by any of `STRATEGIES`.
+
+    Attributes:
+        documents: The embeddings of N documents.
+        sentences: The embeddings of their sentences, or None.
+        standard, heads, pieces: The spaces that the documents are searched in: the standard embedding, the attention
+            heads, and equal pieces of the standard embedding.
+        single: Whether a document's highest vote counts, instead of the sum of its votes.
+    """
+
+    def __init__(
+        self, documents: Embeddings, sentences: Parts | None = None, *, index: IndexKind = "exact", single: bool = False
+    ) -> None:
+        """sentences: one or more of every document, in the documents' order. index: how nearest documents are found;
+        `late_interaction` uses no index, it compares with all documents. single: see `count_votes`.
+
+        Raises InputError for no documents, and for sentences that do not fit them.
+        """
+        if len(documents) == 0:
+            raise InputError("retrieval: no documents; give at least one")
+        if sentences is not None:
+            _check_sentences(sentences, len(documents))
+        self.documents, self.sentences, self.single = documents, sentences, single
+        self.standard, self.heads, self.pieces = (
+            EmbeddingSpaces(documents, view, index) for view in (standard_view, heads_view, pieces_view)
+        )
+
+    @classmethod
+    def build(
+        cls, encoder: TextEncoder, texts: Sequence[str], *, index: IndexKind = "exact", progress: bool = False
+    ) -> MultiAspectRetriever:
+        """Encode documents, as wholes and sentence by sentence. Raises InputError for an empty text."""
+        whole = encoder.encode(texts, progress=progress)
+        return cls(whole, Parts.of_sentences(encoder, texts, progress=progress), index=index)
+
+    @property
+    def importance(self) -> np.ndarray:
+        """The importance scores of the attention heads, (H,) float64."""
+        return self.heads.importance
+
+    def add(self, documents: Embeddings, sentences: Parts | None = None) -> None:
+        """New documents join behind the others.
+
+        Importance scores and HNSW graphs are extended; embeddings and exact indexes are copied, so add many at once.
+
+        sentences: those of the new documents, owners counted from the first new one; needed if and only if this
+        retriever has sentences.
+
+        Raises InputError, with nothing changed, for vectors of another encoder and for sentences that do not fit.
+        """
+        if _dimensions(documents) != _dimensions(self.documents):
+            raise InputError(
+                f"retrieval: new documents' vectors have {_dimensions(documents)} numbers, the others' "
+                f"{_dimensions(self.documents)}; encode all with the same encoder"
+            )
+        if (sentences is None) != (self.sentences is None):
+            raise InputError("retrieval: give sentences of the new documents if the others have theirs, and only then")
+        if self.sentences is not None and sentences is not None:
+            _check_sentences(sentences, len(documents))
+            moved = Parts(sentences.embeddings, sentences.owners + len(self.documents))
+            self.sentences = Parts.concatenate([self.sentences, moved])
+        self.documents = Embeddings.concatenate([self.documents, documents])
+        for spaces in (self.standard, self.heads, self.pieces):
+            spaces.add(documents, self.documents)
+
+    def remove(self, rows: Sequence[int] | np.ndarray) -> None:
+        """The documents of these indices leave, and those behind them move up.
+
+        Importance scores are updated; indexes are rebuilt for the next search. Raises InputError, with nothing changed,
+        for a row that does not exist or is named twice, and for all rows.
+        """
+        leaving = np.asarray(rows, dtype=np.int64)
+        count = len(self.documents)
+        staying = np.setdiff1d(np.arange(count), leaving)
+        if len(staying) != count - len(leaving) or len(staying) == 0:
+            raise InputError(
+                f"retrieval: cannot remove {len(leaving)} documents; name rows of 0 to {count - 1}, each once, and "
+                "leave at least one"
+            )
+        if self.sentences is not None:
+            sentences = self.sentences[np.isin(self.sentences.owners, staying)]
+            self.sentences = Parts(sentences.embeddings, np.searchsorted(staying, sentences.owners))
+        removed, self.documents = self.documents[leaving], self.documents[staying]
+        for spaces in (self.standard, self.heads, self.pieces):
+            spaces.remove(removed, self.documents)
+
+    def prepare(self, strategy: str) -> None:
+        """Build the index and importance scores that a strategy needs, as its first ranking would.
+
+        Raises InputError for an unknown strategy.
+        """
+        check_strategies([strategy])
+        strategy = UNFUSED.get(strategy, strategy)
+        if strategy != "late_interaction":
+            self._spaces(strategy).prepare(importance=strategy in VOTE_RULES)
+
+    def search(
+        self,
+        encoder: TextEncoder,
+        texts: Sequence[str],
+        *,
+        strategy: str = "late_interaction",
+        fetch: int = 10,
+        questions: Sequence[Sequence[str]] | None = None,
+        allowed: np.ndarray | None = None,
+        prefix: str = "",
+    ) -> Ranking:
+        """Rank documents for query texts.
+
+        questions: those about each text, with which the fusion strategies search as well. allowed: as for `rank`.
+        prefix: the instruction that the encoder expects before a query's texts.
+
+        Raises InputError as `rank` does, for an empty text, and for questions about more or fewer texts.
+        """
+        check_strategies([strategy])
+        if strategy in QUESTIONS and questions is not None and len(questions) != len(texts):
+            raise InputError(f"retrieval: questions about {len(questions)} of {len(texts)} queries; give a list each")
+        queries = EncodedQueries.of(encoder, texts, [strategy], questions=questions, prefix=prefix)
+        return self.rank(queries, strategy, fetch, allowed)
+
+    def rank(self, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None = None) -> Ranking:
+        """The best min(fetch, N) documents for each of B queries, with their scores, equals by index.
+
+        Each list that a vote is taken from has as many places as documents are fetched, as in the authors' code.
+
+        allowed: (B, N) bool, which documents each query may find. It is ranked as if there were no others, with the
+        importance scores of all. Places left empty have index -1 and score -inf; a query whose row is all False finds
+        nothing.
+
+        Raises InputError for an unknown strategy, fetch < 1, vectors of another encoder than the documents', parts that
+        the strategy needs and that are missing, and `allowed` of another shape or type.
+        """
+        check_strategies([strategy])
+        if fetch < 1:
+            raise InputError(f"fetch is {fetch}; give 1 or more")
+        for vectors in (queries.whole, *(part.embeddings for part in (queries.sentences, queries.questions) if part)):
+            if _dimensions(vectors) != _dimensions(self.documents):
+                raise InputError(
+                    f"retrieval: queries' vectors have {_dimensions(vectors)} numbers, documents' "
+                    f"{_dimensions(self.documents)}; encode both with the same encoder"
+                )
+        if allowed is not None and (allowed.dtype != bool or allowed.shape != (len(queries), len(self.documents))):
+            raise InputError(
+                f"retrieval: allowed is {allowed.dtype} of shape {allowed.shape}; give booleans of shape "
+                f"({len(queries)}, {len(self.documents)}), a row for each query and a column for each document"
+            )
+        ranking = self._rank(queries, strategy, min(fetch, len(self.documents)), allowed)
+        if allowed is None:
+            return ranking
+        return Ranking(ranking.indices, np.where(ranking.indices < 0, -np.inf, ranking.scores))
+
+    def _rank(self, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None) -> Ranking:
+        count, voters = len(queries), Parts.of_wholes(queries.whole)
+        if strategy in QUERY_SENTENCES:
+            voters = _needed(queries.sentences, strategy, "the queries' sentences")
+        elif strategy in QUESTIONS:
+            voters = Parts.concatenate([voters, _needed(queries.questions, strategy, "questions about the queries")])
+        if strategy == "late_interaction":
+            sentences = _needed(self.sentences, strategy, "the documents' sentences")
+            return late_interaction(voters, count, self.documents, sentences, fetch, allowed)
+
+        if allowed is not None:
+            allowed = allowed[voters.owners]
+        if strategy in UNFUSED:
+            ranking = self._rank(EncodedQueries(voters.embeddings), UNFUSED[strategy], fetch, allowed)
+            return reciprocal_rank_fusion(by_owner(ranking.indices, voters.owners, count), fetch)
+        spaces = self._spaces(strategy)
+        indices, similarities = spaces.search(voters.embeddings, fetch, allowed)
+        if strategy == "standard":
+            return Ranking(indices[:, 0], similarities[:, 0].astype(np.float64))
+        votes = VOTE_RULES[strategy](similarities, spaces.importance)
+        return count_votes(indices, votes, voters.owners, queries=count, fetch=fetch, single=self.single)
+
+    def _spaces(self, strategy: str) -> EmbeddingSpaces:
+        """The spaces that a strategy searches."""
+        if strategy == "standard":
+            return self.standard
+        return self.pieces if strategy in PIECES else self.heads
+
+
+def _dimensions(embeddings: Embeddings) -> tuple[int, ...]:
+    """The dimension of the standard embedding, the number of heads and the dimension of each."""
+    return (embeddings.standard.shape[1], *embeddings.heads.shape[1:])
+
+
+def _check_sentences(sentences: Parts, documents: int) -> None:
+    """Raises InputError unless there are one or more of each document, in the documents' order."""
+    steps = np.diff(sentences.owners, prepend=-1, append=documents)
+    if steps.min() < 0 or steps.max() > 1:
+        raise InputError(
+            f"retrieval: sentences are not those of {documents} documents, one or more of each, in order; make them "
+            "with Parts.of_sentences"
+        )
+
+
+def _needed(parts: Parts | None, strategy: str, what: str) -> Parts:
+    if parts is None:
+        raise InputError(f"strategy {strategy} needs {what}; give them, or choose another strategy")
+    return parts

@@ -1,0 +1,146 @@
+"""The settings of every command on runs: train one, evaluate its systems again, pool several, ask one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mrag_rl.command_line import option_values
+from mrag_rl.config import Config, DataConfig, config_reader, load_config, validate_config
+from mrag_rl.errors import InputError
+
+
+@dataclass(frozen=True)
+class TrainArguments:
+    """What to train: a new run of ``config`` under ``runs``, or, if ``resume`` is set, the rest of that run."""
+
+    config: Config
+    runs: Path
+    resume: Path | None
+
+    @property
+    def run(self) -> Path:
+        """The run folder."""
+        return self.resume or self.runs / self.config.name
+
+
+def parse_train_arguments(arguments: Sequence[str], *, program: str = "train.py") -> TrainArguments:
+    """Read the command line of training: ``--config FILE``, overrides, ``--runs DIR``, or ``--resume RUN`` alone.
+
+    With ``--resume RUN`` the configuration is ``RUN/config.yaml``. Raises InputError (one line) on anything wrong;
+    ``--help`` prints and exits as argparse does.
+    """
+    resume = _resume_folder(arguments)
+    if resume is not None:
+        return TrainArguments(load_config(resume / "config.yaml"), resume.parent, resume)
+    config, flags = config_reader(program, runs=True).read(arguments)
+    validate_config(config)
+    _check_data_files(config.data)
+    return TrainArguments(config, Path(flags["runs"]), None)
+
+
+@dataclass(frozen=True)
+class SystemsSettings:
+    """Answer the run's test pairs again with every system and compare them, without training anything.
+
+      none                no retrieval at all
+      naive               the nearest memory of the whole, unrefined database
+      random_partition    the nearest memory of a random partition
+      nearest_partition   the nearest memory of the partition that is most similar to the query
+      oracle_partition    the best partition in hindsight: the ceiling for any selector
+      oracle_refined      the same on the refined database
+      m_rag               the trained selector on the refined database
+      m_rag_without_s     one partition, refined by Agent-R (the paper's Table 4)
+      m_rag_without_r     the trained selector, refined by the greedy rule (the paper's Table 4)
+
+    examples:
+      python evaluate.py systems --run runs/quickstart
+          all systems; prints the table, writes runs/quickstart/evaluation/
+      python evaluate.py systems --run runs/quickstart --systems naive m_rag --output two
+          two of them, written to the folder two
+    """
+
+    run: str
+    """Run folder that train.py made."""
+    systems: tuple[str, ...] | None = None
+    """Systems to compare; null is those of the run."""
+    output: str | None = None
+    """Folder to write to; null is RUN/evaluation."""
+
+
+@dataclass(frozen=True)
+class PoolSettings:
+    """Score the answers of several finished runs as one: the same configuration under several seeds, for example.
+
+    The runs' settings must agree except for name, seed and data.world_seed. Give each run a test set of its own
+    (--data.world_seed): answers of several runs to the same test pair count as one draw in the intervals.
+
+    examples:
+      for s in 0 1 2; do
+        python train.py --config configs/summarization.yaml --name s$s --seed $s --data.world_seed $s
+      done
+      python evaluate.py pool --runs runs/s0 runs/s1 runs/s2 --output runs/seeds
+    """
+
+    runs: tuple[str, ...]
+    """Finished runs of one task."""
+    output: str
+    """Folder to write to."""
+
+
+@dataclass(frozen=True)
+class AskSettings:
+    """Answer one text with a run's M-RAG, and show how: the partition chosen, the memory, the per-head similarities and
+    the hypothesis. (With --documents in place of --run: answer a question from documents; its options follow below.)
+
+    A filter is JSON on the memories' metadata and "labels", such as
+    {"source": {"$in": ["Wired"]}, "published_at": {"$gte": "2023-10-04"}}. It is never dropped: if nothing passes it,
+    nothing is read.
+
+    examples:
+      python evaluate.py ask --run runs/quickstart --text "The harbour council met on Monday ..."
+      python evaluate.py ask --run runs/quickstart --text "..." --allowed court farm
+          reads no partition but these two
+      python evaluate.py ask --run runs/quickstart --text "..." --filter '{"labels": {"$in": ["court"]}}'
+          chooses among partitions that hold such a memory, and reads no other memory
+      python evaluate.py ask --run runs/quickstart --text "..." --json | jq .hypothesis
+    """
+
+    run: str
+    """Run folder that train.py made."""
+    text: str
+    """The text to answer."""
+    allowed: tuple[str, ...] | None = None
+    """Partitions that may be read; null for all."""
+    filter: str | None = None
+    """A filter (JSON) on the memories; null for none."""
+    json: bool = False
+    """Print JSON."""
+
+
+def _check_data_files(data: DataConfig) -> None:
+    """Refuse a new run whose files do not exist, before anything is written."""
+    for path in (data.pairs, *dataclasses.asdict(data.files).values()):
+        if path and not Path(path).is_file():
+            raise InputError(
+                f"{path}: no such file; check data.pairs or data.files (relative to the working directory)"
+            )
+
+
+def _resume_folder(arguments: Sequence[str]) -> Path | None:
+    """The folder after ``--resume``, checked to be alone and to hold a run."""
+    folders = list(option_values(arguments, "--resume"))
+    if not folders or "--help" in arguments or "-h" in arguments:
+        return None
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        option = argument.split("=")[0]
+        if option != "--resume" and before != "--resume":
+            raise InputError(f"--resume uses the run's own settings; leave out {option}")
+    folder = Path(folders[-1])
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such run folder; give the folder that train.py made, such as runs/quickstart")
+    if not (folder / "config.yaml").is_file():
+        raise InputError(f"{folder}: no config.yaml in it, so no run to resume; give a folder that train.py made")
+    return folder

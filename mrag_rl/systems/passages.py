@@ -1,0 +1,239 @@
+"""Passages of documents: how they are found for a question and how a language model answers from them.
+
+`MultiMetaRAG` and `RAGFusion` are both a `PassageRetriever` with a `PassageReader`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mrag_rl.data.chunks import CHUNK_OVERLAP, CHUNK_TOKENS, Chunk, split_documents
+from mrag_rl.data.records import Document
+from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.encoders.embeddings import TextEncoder
+from mrag_rl.encoders.store import EmbeddingStore
+from mrag_rl.errors import InputError
+from mrag_rl.filters.extraction import Extraction, Extractor
+from mrag_rl.filters.language import EVERYTHING, Filter
+from mrag_rl.generation.fusion_prompts import answer_prompt
+from mrag_rl.generation.llm import LLM
+from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts, Ranking
+from mrag_rl.retrieval.filtered import FETCH, FilteredRanking, FilteredRetriever
+from mrag_rl.retrieval.rerank import CrossEncoder
+from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, QUERY_SENTENCES, check_strategies
+from mrag_rl.systems.base import Answer, embedded
+
+PASSAGES = 6  # Multi-Meta-RAG, Table 3: chunks shown to the language model
+SHOWN = ("source", "published_at")
+
+
+@dataclass(frozen=True)
+class PassageAnswer(Answer):
+    """An answer with what led to it.
+
+    Attributes:
+        filter: filter applied to the search, `EVERYTHING` for none.
+        filter_dropped: the question's filter was dropped because no readable chunk passes it.
+        retrieved: the chunks found, best first.
+        passages: the first of them, which the language model was shown.
+        notes: one line for each departure from the request: a filter dropped, values left out of it, an extraction
+            refused, no readable document.
+    """
+
+    filter: Filter = EVERYTHING
+    filter_dropped: bool = False
+    retrieved: tuple[Chunk, ...] = ()
+    passages: tuple[Chunk, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The filters and access rights of B questions.
+
+    Attributes:
+        extractions: the questions' filters.
+        allowed: (B, N) bool, the chunks that may be read in any case; None for all.
+        strict: the caller set the filters: `allowed` includes them, so that none is dropped.
+    """
+
+    extractions: Sequence[Extraction]
+    allowed: np.ndarray | None
+    strict: bool = False
+
+    def rows(self, owners: np.ndarray) -> Scope:
+        """The scope of V queries; query v belongs to question `owners[v]`."""
+        allowed = None if self.allowed is None else self.allowed[owners]
+        return Scope([self.extractions[owner] for owner in owners.tolist()], allowed, self.strict)
+
+
+@dataclass(frozen=True)
+class PassageRetriever:
+    """Finds chunks of documents for questions: by a filter, a retrieval strategy, and a reranker.
+
+    Attributes:
+        encoder: encodes questions; the chunks' embeddings come from the same one.
+        library: the chunks.
+        extractor: extracts the filter that a question names; None searches without filters.
+        strategy: retrieval strategy for each query, other than those that need further queries.
+        fetch: chunks retrieved. passages: how many of them are passages for the language model.
+        reranker: reranks the chunks retrieved; None keeps the strategy's order.
+        prefix: instruction that the encoder expects before every question.
+        progress: show progress bars.
+    """
+
+    encoder: TextEncoder
+    library: FilteredRetriever
+    extractor: Extractor | None = None
+    strategy: str = "standard"
+    fetch: int = FETCH
+    passages: int = PASSAGES
+    reranker: CrossEncoder | None = None
+    prefix: str = ""
+    progress: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises InputError: an unknown strategy, fetch or passages below 1."""
+        check_strategies([self.strategy])
+        for setting, value in (("fetch", self.fetch), ("passages", self.passages)):
+            if value < 1:
+                raise InputError(f"{setting} is {value}; give 1 or more")
+
+    @classmethod
+    def build(
+        cls,
+        documents: Sequence[Document],
+        encoder: TransformerEncoder | EmbeddingStore,
+        *,
+        extractor: Extractor | None = None,
+        strategy: str = "standard",
+        reranker: CrossEncoder | None = None,
+        prefix: str = "",
+        tokens: int = CHUNK_TOKENS,
+        overlap: int = CHUNK_OVERLAP,
+        progress: bool = False,
+    ) -> PassageRetriever:
+        """Split documents into chunks (see `split_documents`) and encode what the strategy needs of them.
+
+        Raises InputError: an unknown strategy, documents or chunk sizes that `split_documents` refuses.
+        """
+        check_strategies([strategy])
+        chunks = split_documents(documents, encoder.tokenizer, tokens=tokens, overlap=overlap)
+        texts = [chunk.text for chunk in chunks]
+        sentences = None
+        if strategy in DOCUMENT_SENTENCES:
+            sentences = Parts.of_sentences(encoder, texts, progress=progress)
+        retriever = MultiAspectRetriever(encoder.encode(texts, progress=progress), sentences)
+        library = FilteredRetriever(retriever, chunks)
+        return cls(encoder, library, extractor, strategy=strategy, reranker=reranker, prefix=prefix, progress=progress)
+
+    def scope(
+        self,
+        texts: Sequence[str],
+        *,
+        extractions: Sequence[Extraction] | None = None,
+        filters: Sequence[Filter] | None = None,
+        documents: Collection[str] | None = None,
+        categories: Collection[str] | None = None,
+    ) -> Scope:
+        """The filters and access rights of questions.
+
+        extractions: the questions' filters where they were extracted before; None extracts them here.
+        filters: one for each question in place of extracted ones and, unlike them, never dropped.
+        documents, categories: ids and names of those that may be read, None for all; an empty collection means that
+        nothing may be read.
+
+        Raises InputError: a blank question, more or fewer filters than questions, both extractions and filters, an
+        unknown document or category.
+        """
+        for i, text in enumerate(texts):
+            if not text.strip():
+                raise InputError(f"question {i} of {len(texts)} is blank; give it some text")
+        if extractions is not None and filters is not None:
+            raise InputError("both extractions and filters; give one or the other")
+        for rows in (extractions, filters):
+            if rows is not None and len(rows) != len(texts):
+                raise InputError(f"{len(rows)} filters for {len(texts)} questions; give one for each question")
+        readable = self.library.readable(documents, categories)
+        allowed = None if readable is None else np.tile(readable, (len(texts), 1))
+        if filters is not None:
+            passing = self.library.passing(filters)
+            extractions = [Extraction(text, condition) for text, condition in zip(texts, filters, strict=True)]
+            return Scope(extractions, passing if allowed is None else passing & allowed, strict=True)
+        if extractions is None and self.extractor is not None:
+            extractions = self.extractor.extract(texts)
+        return Scope(extractions or [Extraction(text, EVERYTHING) for text in texts], allowed)
+
+    def encode(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> EncodedQueries:
+        """Query texts as the strategy needs them. embeddings: theirs, made with the prefix; None computes them here."""
+        if embeddings is None:
+            return EncodedQueries.of(self.encoder, texts, [self.strategy], prefix=self.prefix, progress=self.progress)
+        sentences = None
+        if self.strategy in QUERY_SENTENCES:
+            sentences = Parts.of_sentences(self.encoder, texts, prefix=self.prefix, progress=self.progress)
+        return EncodedQueries(embedded(texts, embeddings, None), sentences)
+
+    def search(self, queries: EncodedQueries, scope: Scope) -> FilteredRanking:
+        """The `fetch` best chunks for each of V queries, row by row within the scope, before any reranking."""
+        filters = None if scope.strict else [extraction.filter for extraction in scope.extractions]
+        return self.library.rank(queries, self.strategy, self.fetch, filters=filters, allowed=scope.allowed)
+
+    def rerank(self, questions: Sequence[str], ranking: Ranking) -> Ranking:
+        """The ranking of each question's chunks by the reranker; unchanged without one."""
+        if self.reranker is None:
+            return ranking
+        texts = [chunk.text for chunk in self.library.chunks]
+        return self.reranker.rerank(questions, texts, ranking, ranking.indices.shape[1], progress=self.progress)
+
+    def results(self, scope: Scope, ranking: FilteredRanking) -> list[PassageAnswer]:
+        """Each question's retrieved chunks, filter and notes, as answers whose hypothesis is still to be written."""
+        answers = []
+        rows = zip(scope.extractions, ranking.ranking.indices.tolist(), ranking.unfiltered.tolist(), strict=True)
+        for extraction, indices, dropped in rows:
+            retrieved = tuple(self.library.chunks[i] for i in indices if i >= 0)
+            notes = [f"left out of the filter: {line}" for line in extraction.dropped]
+            if extraction.refused:
+                notes.append(f"no filter: {extraction.refused}")
+            if dropped:
+                notes.append("no readable document passes the filter; searched without it")
+            if not retrieved:
+                notes.append(f"no document{' that passes the filter' if scope.strict else ''} may be read")
+            applied = EVERYTHING if dropped else extraction.filter
+            answers.append(PassageAnswer("", applied, dropped, retrieved, retrieved[: self.passages], tuple(notes)))
+        return answers
+
+
+@dataclass(frozen=True)
+class PassageReader:
+    """A language model that answers questions from passages, greedily.
+
+    Attributes:
+        llm: the language model.
+        shown: metadata shown before a passage, after its title.
+        max_new_tokens: the longest answer.
+    """
+
+    llm: LLM
+    shown: tuple[str, ...] = SHOWN
+    max_new_tokens: int = 96
+
+    def answer(
+        self,
+        questions: Sequence[str],
+        passages: Sequence[Sequence[Document]],
+        queries: Sequence[Sequence[str]] | None = None,
+    ) -> list[str]:
+        """Answers to questions, each from its passages, best first (`answer_prompt`); equal prompts are answered once.
+
+        queries: further queries with which each question's passages were found; the prompt says that they count less.
+        """
+        if queries is None:
+            queries = [()] * len(questions)
+        prompts = [answer_prompt(*row, shown=self.shown) for row in zip(questions, passages, queries, strict=True)]
+        distinct = list(dict.fromkeys(prompts))
+        texts = self.llm.generate(distinct, max_new_tokens=self.max_new_tokens)
+        answers = {prompt: samples[0].strip() for prompt, samples in zip(distinct, texts, strict=True)}
+        return [answers[prompt] for prompt in prompts]

@@ -1,0 +1,106 @@
+"""The private interfaces of transformers and bitsandbytes still are what `models/private_apis.py` says."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, LlamaForCausalLM
+
+from mrag_rl.generation.kv_cache import GrowingLayer, growing_cache
+from mrag_rl.models import private_apis
+
+ROOT = Path(__file__).parents[1]
+CONFIG = LlamaConfig(
+    vocab_size=50, hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2,
+    num_key_value_heads=1, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+)  # fmt: skip
+
+
+@contextmanager
+def relied_on(what: str) -> Iterator[None]:
+    """Fail with the name of the interface, whatever kind of error its change causes."""
+    try:
+        yield
+    except Exception as error:
+        pytest.fail(f"{what} has changed ({type(error).__name__}: {error}): adapt mrag_rl/models/private_apis.py")
+
+
+@pytest.mark.parametrize("name", ["sdpa", "eager"])
+def test_the_configuration_names_the_attention(name: str) -> None:
+    with relied_on("transformers: PretrainedConfig._attn_implementation"):
+        model = AutoModelForCausalLM.from_config(CONFIG, attn_implementation=name)
+        assert private_apis.attention_implementation(model.config.get_text_config(decoder=True)) == name
+        model.set_attn_implementation("eager")
+        assert private_apis.attention_implementation(model.config) == "eager"
+
+
+def test_a_cache_layer_of_our_own_serves_the_model() -> None:
+    with relied_on("transformers: DynamicLayer (lazy_initialization, update, get_seq_length) as a base class"):
+        assert {type(layer) for layer in DynamicCache(config=CONFIG).layers} == {private_apis.CacheLayer}
+        model = LlamaForCausalLM(CONFIG).eval()
+        ids = torch.arange(1, 13).view(2, 6)
+        ours, theirs = growing_cache(CONFIG, 2, 8), DynamicCache(config=CONFIG)
+        with torch.inference_mode():
+            for columns in (ids[:, :5], ids[:, 5:]):
+                expected = model(columns, past_key_values=theirs).logits
+                torch.testing.assert_close(model(columns, past_key_values=ours).logits, expected)
+        assert all(isinstance(layer, GrowingLayer) and layer.get_seq_length() == 6 for layer in ours.layers)
+        assert all(torch.equal(a.keys, b.keys) for a, b in zip(ours.layers, theirs.layers, strict=True))
+
+
+def test_a_cache_takes_the_layers_given() -> None:
+    with relied_on("transformers: Cache(layers=...) and its attribute layers"):
+        layers = [private_apis.CacheLayer(), private_apis.CacheLayer()]
+        assert [*private_apis.cache_with_layers(layers).layers] == layers
+
+
+@pytest.mark.parametrize("rows", [[2, 0], [1, 1, 0, 2, 2], [0, 2]])
+def test_the_rows_of_a_cache_may_be_dropped_and_repeated(rows: list[int]) -> None:
+    with relied_on("transformers: Cache.reorder_cache with another number of rows"):
+        states = torch.randn(2, 3, 1, 4, 5)
+        growing = private_apis.cache_with_layers([GrowingLayer(3, 8)])
+        for cache in (private_apis.cache_with_layers([private_apis.CacheLayer()]), growing):
+            cache.update(states[0], states[1], 0)
+            private_apis.select_cache_rows(cache, torch.tensor(rows))
+            assert torch.equal(cache.layers[0].keys, states[0, rows])
+            assert torch.equal(cache.layers[0].values, states[1, rows])
+
+
+def test_the_scales_of_4_bit_weights_are_found() -> None:
+    parametrize = pytest.importorskip("bitsandbytes.nn.parametrize")
+    with relied_on("bitsandbytes: quant_state (absmax, code) of replace_parameter_4bit's parametrization"):
+        layer = nn.Linear(64, 8, bias=False)
+        parametrize.replace_parameter_4bit(layer, "weight", quant_type="nf4", blocksize=64)
+        scales = [scale for module in layer.modules() for scale in private_apis.quantization_scales(module)]
+        assert [scale.numel() for scale in scales] == [8, 16]  # One per block of 64 weights, and the 16 values of NF4
+    assert private_apis.quantization_scales(nn.Linear(2, 2)) == []
+
+
+def private_attributes(path: Path) -> list[str]:
+    """ "path:line name" of private names read from a model, configuration, tokenizer or cache, or imported."""
+    places = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            owner = ast.unparse(node.value).rpartition(".")[2]
+            names = [node.attr] if owner in ("model", "config", "tokenizer", "cache", "generation_config") else []
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("transformers", "bitsandbytes"):
+            parts = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+            names = [part for part in parts if part.startswith("_")]
+        places += [f"{path.relative_to(ROOT)}:{node.lineno} {name}" for name in names]  # type: ignore[attr-defined]
+    return places
+
+
+def test_nothing_else_reads_a_private_name_of_transformers() -> None:
+    listed = ROOT / "mrag_rl" / "models" / "private_apis.py"
+    files = {path.resolve() for room in ("mrag_rl", "lm") for path in (ROOT / room).rglob("*.py")} - {listed}
+    files -= {*(ROOT / "envs").rglob("*.py"), *(ROOT / "agents").rglob("*.py")}  # They use no transformers
+    offenders = [place for path in sorted(files) for place in private_attributes(path)]
+    assert not offenders, f"put a function into mrag_rl/models/private_apis.py for {', '.join(offenders)}"
+    assert private_attributes(listed)

@@ -1,0 +1,54 @@
+"""The writer answers with exactly the demonstration of each text, and refuses lists that do not match."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiny import Listening, tiny_llm, tiny_world
+
+from mrag_rl.generation import Prompt, Writer
+from mrag_rl.generation.transformers_llm import TransformersLLM
+
+
+@pytest.fixture(scope="module")
+def llm(tmp_path_factory: pytest.TempPathFactory) -> TransformersLLM:
+    return tiny_llm(Path(tmp_path_factory.mktemp("writer")))
+
+
+def test_answers_are_greedy_texts_with_each_texts_own_demonstration(llm: TransformersLLM) -> None:
+    texts = [pair.source for pair in tiny_world().splits.dev[:3]]
+    memory = tiny_world().splits.database[0]
+    demonstrations = [(memory.source, memory.target), None, ("another source", "another target")]
+    listening = Listening(llm)
+    answers = Writer(listening, "summarization", max_new_tokens=9).answer(texts, demonstrations)
+    prompts = [
+        Prompt("summarization", text, () if demonstration is None else (demonstration,))
+        for text, demonstration in zip(texts, demonstrations, strict=True)
+    ]
+    assert listening.prompts == prompts
+    assert answers == [samples[0] for samples in llm.generate(prompts, max_new_tokens=9)] and len(set(answers)) > 1
+    assert Writer(llm, "summarization").answer([], []) == []
+
+
+def test_candidates_are_samples_without_a_demonstration(llm: TransformersLLM) -> None:
+    sources = [pair.source for pair in tiny_world().splits.database[:2]]
+    listening = Listening(llm)
+    pools = Writer(listening, "dialogue", max_new_tokens=9).candidates(sources, 4, temperature=1.2, seeds=[5, 6])
+    assert listening.prompts == [Prompt("dialogue", source) for source in sources]
+    assert pools == llm.generate(listening.prompts, samples=4, temperature=1.2, seeds=[5, 6], max_new_tokens=9)
+    assert [len(pool) for pool in pools] == [4, 4] and len({text for pool in pools for text in pool}) > 4
+    other_seed = Writer(llm, "dialogue", max_new_tokens=9).candidates(sources, 4, temperature=1.2, seeds=[5, 7])
+    assert other_seed[0] == pools[0] and other_seed[1] != pools[1]
+
+
+def test_lists_of_other_lengths_are_refused(llm: TransformersLLM) -> None:
+    writer = Writer(llm, "summarization", max_new_tokens=4)
+    before = llm.usage.batches
+    for demonstrations in ([], [None], [None, None, None]):
+        with pytest.raises(ValueError):
+            writer.answer(["a text", "another text"], demonstrations)
+    for seeds in ([], [1], [1, 2, 3]):
+        with pytest.raises(ValueError, match=rf"{len(seeds)} seeds for 2 prompts"):
+            writer.candidates(["a text", "another text"], 2, temperature=1.0, seeds=seeds)
+    assert llm.usage.batches == before
