@@ -18,7 +18,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 @pytest.fixture(scope="session")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny language model, `config.yaml` of a run with all systems, `small.yaml` of one with two."""
-    from tiny import write_workplace
+    from tests.tiny import write_workplace
 
     return write_workplace(tmp_path_factory.mktemp("workplace"))
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny import encoder, write_tiny_llm
 
 import evaluate
 from mrag_rl.data.records import Document
@@ -18,6 +17,7 @@ from mrag_rl.filters import FieldVocabulary, RuleExtractor
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import write_jsonl
 from mrag_rl.systems import PassageReader, PassageRetriever, RAGFusion
+from tests.tiny import encoder, write_tiny_llm
 
 DOCUMENTS = make_news(5, split="dev", events=12, queries=24)[0][:40]
 ((SOURCE, _),) = Counter(document.metadata["source"] for document in DOCUMENTS).most_common(1)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tiny import write_tiny_llm
 
 import evaluate
 import train
 from mrag_rl.data import save_pairs
 from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.models.bundled import NEWSROOM_LLM
+from tests.tiny import write_tiny_llm
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = ["--data.sizes.database=12", "--data.sizes.train=2", "--data.sizes.dev=2", "--data.sizes.test=2"]

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from places import exit_status
 
 from mrag_rl.agents.checkpoint import Checkpoint, latest_checkpoint, load_arrays, save_arrays, save_checkpoint
 from mrag_rl.errors import InputError
+from tests.places import exit_status
 from tests.test_resume import assert_same, train
 from tests.tiny import ScriptedLLM
 

@@ -6,13 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from tiny import encoder
 from transformers import PreTrainedTokenizerBase
 
 from mrag_rl.data.chunks import split_documents
 from mrag_rl.data.records import Document
 from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.errors import InputError
+from tests.tiny import encoder
 
 
 def tokenizer() -> PreTrainedTokenizerBase:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny import outcome
 
 import evaluate
 import train
@@ -17,6 +16,7 @@ from mrag_rl.data import load_pairs
 from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.folder import RunFolder, locked
+from tests.tiny import outcome
 
 
 def test_a_run_leaves_everything_behind(finished: Path) -> None:

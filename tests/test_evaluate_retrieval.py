@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny import encoder, write_tiny_llm
 
 import evaluate
 from mrag_rl.data.multi_aspect import load_documents, load_queries, save_documents, save_queries
@@ -21,6 +20,7 @@ from mrag_rl.metrics.facts import count_facts
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
 from mrag_rl.retrieval import MultiAspectRetriever
 from mrag_rl.retrieval.strategies import STRATEGIES
+from tests.tiny import encoder, write_tiny_llm
 
 
 @pytest.fixture(scope="module")

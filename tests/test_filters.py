@@ -149,10 +149,9 @@ def test_a_filter_survives_json_and_text() -> None:
 
 
 def test_a_database_is_searched_under_a_filter(tmp_path: Path) -> None:
-    from tiny import encoder, tiny_world
-
     from mrag_rl.memory import MemoryDatabase
     from mrag_rl.partitioning import fit_partitioning
+    from tests.tiny import encoder, tiny_world
 
     world = tiny_world()
     pairs = [

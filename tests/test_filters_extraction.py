@@ -440,7 +440,7 @@ def test_answers_are_checked_against_the_corpus() -> None:
 
 
 def test_a_real_language_model_extracts_in_batches(tmp_path: Path) -> None:
-    from tiny import tiny_llm
+    from tests.tiny import tiny_llm
 
     made = LLMExtractor(tiny_llm(tmp_path), VOCABULARY, max_new_tokens=8).extract(
         ["Who won?", "What did Meridian say?"]

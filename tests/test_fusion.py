@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import encoder, write_tiny_llm
 
 from mrag_rl.data.records import Document
 from mrag_rl.errors import InputError
@@ -24,6 +23,7 @@ from mrag_rl.retrieval.fusion import (
     parse_queries,
 )
 from mrag_rl.retrieval.voting import Ranking, by_owner, reciprocal_rank_fusion
+from tests.tiny import encoder, write_tiny_llm
 
 # What the article's four searches find; documents by their number.
 ARTICLE = ([8, 9], [10, 2, 3, 8], [8, 9, 5, 2], [9, 2, 4, 5, 8])

@@ -10,7 +10,6 @@ import pytest
 import scipy.stats
 import torch
 from safetensors.torch import load_file, save_file
-from tiny import write_tiny_llm
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     GPT2Config,
@@ -41,6 +40,7 @@ from mrag_rl.generation.prompts import (
 from mrag_rl.generation.sampling import row_key, sample_tokens, uniforms
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.models.quantization import quantize_nf4, weight_bytes
+from tests.tiny import write_tiny_llm
 
 LINES = [
     "Article: the minister of trade met the harbour council on Monday to talk about fishing quotas.",

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from places import file_size_limit
 
 from mrag_rl import io
 from mrag_rl.errors import InputError
+from tests.places import file_size_limit
 
 
 def test_a_written_file_replaces_the_old_one_and_leaves_nothing_else(tmp_path: Path) -> None:

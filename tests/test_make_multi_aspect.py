@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tiny import write_tiny_llm
 
 from mrag_rl.data.multi_aspect import load_documents, load_queries, save_documents
 from mrag_rl.data.records import Document
@@ -15,6 +14,7 @@ from mrag_rl.generation.stories import story_problem
 from mrag_rl.retrieval.fusion import FusionQueries
 from scripts import make_multi_aspect
 from scripts.make_multi_aspect import main
+from tests.tiny import write_tiny_llm
 
 WORDS = "amber birch cedar dune ember fern grove heath inlet jetty kiln loom marsh north orchard pond quarry ridge"
 CATEGORIES = ("bays", "caves", "docks")

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from places import file_size_limit, fork, in_child, mount_small_disk, on_read_only
 
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.partitioning import fit_partitioning
+from tests.places import file_size_limit, fork, in_child, mount_small_disk, on_read_only
 
 BATCH = 8
 MEMORIES = 50

@@ -198,7 +198,7 @@ def test_a_model_that_answers_at_once_is_asked_once() -> None:
 
 
 def test_a_real_model_that_cannot_write_stories_has_none_passed_off_as_written(tmp_path: Path) -> None:
-    from tiny import tiny_llm
+    from tests.tiny import tiny_llm
 
     llm = tiny_llm(tmp_path)
     drawn = draw_aspects(corpus(), aspects=[1, 2], per_aspect=2)

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import Listening, encoder, write_tiny_llm
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
 import evaluate
@@ -44,6 +43,7 @@ from mrag_rl.retrieval.filtered import FilteredRetriever
 from mrag_rl.retrieval.fusion import generate_queries
 from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.systems import MultiMetaRAG, PassageReader, PassageRetriever
+from tests.tiny import Listening, encoder, write_tiny_llm
 
 STRATEGIES = ("standard", "mrag", "late_interaction")
 

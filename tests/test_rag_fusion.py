@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tiny import Listening, encoder, write_tiny_llm
 
 from mrag_rl.data.records import Document
 from mrag_rl.data.synthetic import make_news
@@ -20,6 +19,7 @@ from mrag_rl.generation.prompts import Prompt
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.retrieval.fusion import FusionQueries, generate_queries
 from mrag_rl.systems import MultiMetaRAG, PassageReader, PassageRetriever, RAGFusion
+from tests.tiny import Listening, encoder, write_tiny_llm
 
 QUESTIONS = ["Which club has a new striker?", "Who closes a bridge, and when?"]
 GIVEN = [["striker joins club", "football transfer", "captain injured"], ["bridge closed"]]

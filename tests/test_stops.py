@@ -13,8 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from places import exit_status, file_size_limit, in_child, mount_small_disk, on_read_only, remount
-from tiny import outcome
 
 import evaluate
 import train
@@ -23,6 +21,8 @@ from mrag_rl.data import save_pairs
 from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.folder import RunFolder, Stages
+from tests.places import exit_status, file_size_limit, in_child, mount_small_disk, on_read_only, remount
+from tests.tiny import outcome
 
 ROOT = Path(__file__).resolve().parents[1]
 

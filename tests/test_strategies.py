@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from tiny import encoder
 
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
@@ -15,6 +14,7 @@ from mrag_rl.retrieval.importance import RunningImportance
 from mrag_rl.retrieval.index import IndexKind
 from mrag_rl.retrieval.late_interaction import STANDARD_SHARE, TEMPERATURE
 from mrag_rl.retrieval.strategies import QUERY_SENTENCES, QUESTIONS, check_strategies
+from tests.tiny import encoder
 
 DOCUMENTS, QUERIES, HEADS, WIDTH, HEAD_WIDTH = 60, 6, 4, 16, 5
 

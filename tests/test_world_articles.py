@@ -128,7 +128,7 @@ def test_impossible_sizes_are_refused(per_category: int, queries: int) -> None:
 
 def test_real_vectors_tell_the_categories_apart_and_miss_what_a_long_story_is_about() -> None:
     """MiniLM: nearest articles are of the same category, yet a story of ten as a whole finds few of them."""
-    from tiny import encoder
+    from tests.tiny import encoder
 
     documents, queries = make_articles(1, 6, 4)
     vectors = encoder().encode_standard([document.text for document in documents])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tiny import Listening, tiny_llm, tiny_world
 
 from mrag_rl.generation import Prompt, Writer
 from mrag_rl.generation.transformers_llm import TransformersLLM
+from tests.tiny import Listening, tiny_llm, tiny_world
 
 
 @pytest.fixture(scope="module")
