@@ -11,7 +11,7 @@ from mrag_rl.agents.context import JointContext, Queries
 from mrag_rl.agents.dqn import DQNAgent
 from mrag_rl.agents.heuristics import GreedyCandidate, OnlyPartition
 from mrag_rl.agents.joint import train_jointly
-from mrag_rl.choices import MetricName, RewardName, StateName, Task
+from mrag_rl.choices import RewardName, StateName, Task
 from mrag_rl.config import AgentConfig, EncoderConfig, RefinementConfig, TrainingConfig
 from mrag_rl.data import load_pairs
 from mrag_rl.encoders import Embeddings, TransformerEncoder
