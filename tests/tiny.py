@@ -63,16 +63,21 @@ class TinyWorld:
     train: Embeddings
     dev: Embeddings
 
-    def make_database(self, folder: Path, *, method: str = "category", peeking: bool = False) -> MemoryDatabase:
-        """A new database of the world's memories."""
+    def make_database(self, folder: Path, *, method: str = "category", state: str = "per_head") -> MemoryDatabase:
+        """A new database of the world's memories, with the vectors that Agent-S's state needs."""
         memories = self.splits.database
         partitioning = fit_partitioning(
             method, self.database.standard, labels=[pair.labels for pair in memories], partitions=4, seed=0
         )
         return MemoryDatabase.create(
             folder, memories, self.database, partitioning,
-            encoder_fingerprint=encoder().fingerprint, pair_embeddings=self.pairs if peeking else None,
+            encoder_fingerprint=encoder().fingerprint, pair_embeddings=self.pair_embeddings(state),
         )  # fmt: skip
+
+    def pair_embeddings(self, state: str) -> Embeddings | None:
+        """Those of the memories' sources with their targets, as a state needs them."""
+        standard = Embeddings(self.pairs.standard, self.pairs.standard[:, None, :])
+        return {"peeking": self.pairs, "equation_1": standard}.get(state)
 
 
 @cache
