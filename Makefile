@@ -7,25 +7,28 @@ WORKERS ?= 2
 BIN := $(VENV)/bin
 EXTRAS := offline,train,export
 
-# One thread a worker: more only contend for the same cores.
+# One thread per worker: more only contend for the same cores.
 TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test lint type format bench constraints clean
+.PHONY: help quickstart check test lint type docs format bench constraints clean
 
 help:  ## list these targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/make \1\t\2/' | expand -t 20
 
-quickstart: $(VENV)/.installed  ## train both agents on the bundled world; the table at the end says what each part is worth
+quickstart: $(VENV)/.installed  ## train both agents on the bundled world; the table at the end shows what each part contributes
 	@if [ -f runs/$(RUN)/results.json ]; then \
 		cat runs/$(RUN)/*.md; \
 		echo; \
-		echo "runs/$(RUN) is finished. Train anew beside it: make quickstart RUN=another"; \
+		echo "runs/$(RUN) is finished. Train another beside it: make quickstart RUN=another"; \
 	elif [ -f runs/$(RUN)/config.yaml ]; then \
 		$(BIN)/python train.py --resume runs/$(RUN); \
 	else \
 		$(BIN)/python train.py --config configs/quickstart.yaml --name $(RUN); \
 	fi
+
+check: $(VENV)/.installed-dev  ## check style, types, documentation and tests; what must pass before a merge
+	@for target in lint type docs test; do $(MAKE) --no-print-directory $$target || exit; done
 
 test: $(VENV)/.installed-dev  ## run the tests
 	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(WORKERS) tests
@@ -34,32 +37,36 @@ lint: $(VENV)/.installed-dev  ## check style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: $(VENV)/.installed-dev  ## rewrite files in the house style
+format: $(VENV)/.installed-dev  ## rewrite files in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 type: $(VENV)/.installed-dev  ## check types
 	$(BIN)/mypy
 
+docs: $(VENV)/.installed-dev  ## build the documentation in site/; a broken link fails
+	$(BIN)/python scripts/make_api_pages.py
+	$(BIN)/zensical build --strict --clean --config-file mkdocs.yml
+
 bench: quickstart  ## run every benchmark (long)
 	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python -m benchmarks.$$(basename $$script .py); done
 
-constraints: $(VENV)/.installed-dev  ## write the installed versions to constraints.txt
+constraints: $(VENV)/.installed-dev  ## pin the installed versions in constraints.txt
 	@{ sed -n '/^#/p' constraints.txt; \
 	   $(BIN)/pip freeze --all --exclude pip --exclude setuptools --exclude-editable | grep -v '@' | sed 's/+cpu$$//'; \
 	 } > constraints.txt.new && mv constraints.txt.new constraints.txt
 
 clean:  ## remove .venv, caches and builds; runs are kept
-	rm -rf $(VENV) build dist ./*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .cache ./*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "error: $(PYTHON) is older than Python 3.11 or not there; name a newer one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+		{ echo "error: $(PYTHON) is missing or older than Python 3.11; name a newer one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
 	@echo "Setting up $(VENV) (once; a few minutes)"
 	@$(PYTHON) -m venv $(VENV)
 
-# PyTorch first and by itself, so that pip takes the build that this machine's index offers for the pinned version.
+# PyTorch first and by itself, so that pip takes the build that its index offers for the pinned version.
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)" -c constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'

@@ -98,7 +98,7 @@ def test_what_a_module_imports_its_room_has_asked_for(path: Path) -> None:
     required = {module for file in (path, *doors) for entry in requirements(file) for module in entry.modules}
     if path.name == "quantization.py":
         required.add("bitsandbytes")  # one that is too old gets the same error, so that it has its own
-    assert {module for module in third_party(path) if not DISTRIBUTIONS[module] & BASE} <= required
+    assert {module for module in third_party(path) if not DISTRIBUTIONS.get(module, set()) & BASE} <= required
 
 
 @pytest.mark.parametrize("path", MODULES, ids=NAMES)
@@ -174,8 +174,8 @@ def test_the_wheel_has_the_training_code_once_and_nothing_of_the_checkout(tmp_pa
         shutil.copytree(ROOT / folder, source / folder, symlinks=True, ignore=ignore)
     for file in ("pyproject.toml", "README.md", "LICENSE", "NOTICE", "train.py", "evaluate.py"):
         shutil.copy(ROOT / file, source)
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*command, "--wheel-dir", str(tmp_path), str(source)], check=True, capture_output=True)
+    build = f"from setuptools import build_meta; build_meta.build_wheel({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     with ZipFile(wheel) as archive:
         packed = set(archive.namelist())

@@ -1,0 +1,67 @@
+"""Write the API pages of the documentation, one per room of the package, each with all of the room's modules.
+
+python scripts/make_api_pages.py
+
+`make docs` runs it. The pages are made from the folders, so that a module that is added, renamed or removed needs no
+change here; a new room needs a place in PAGES and in the navigation of `mkdocs.yml`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "mrag_rl"
+PAGES = {
+    "selector": ("selector", "selector_export"),
+    "encoders": ("encoders",),
+    "data": ("data",),
+    "partitioning": ("partitioning",),
+    "memory": ("memory",),
+    "retrieval": ("retrieval",),
+    "filters": ("filters",),
+    "generation": ("generation",),
+    "systems": ("systems",),
+    "metrics": ("metrics",),
+    "evaluation": ("evaluation",),
+    "experiments": ("experiments",),
+    "runs": ("runs",),
+    "envs": ("envs",),
+    "agents": ("agents",),
+    "models": ("models",),
+    "support": ("config", "settings", "command_line", "errors", "extras", "choices", "io"),
+}
+"""Pages and the rooms that each shows."""
+
+
+def modules(room: str) -> Iterator[str]:
+    """The dotted names of a room's modules, the room itself first."""
+    folder = PACKAGE / room
+    yield f"mrag_rl.{room}"
+    for path in sorted(folder.rglob("*.py")) if folder.is_dir() else ():
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(("mrag_rl", *parts)).removesuffix(".__init__")
+        if name != f"mrag_rl.{room}" and not any(part.startswith("_") for part in name.split(".")):
+            yield name
+
+
+def page(title: str, rooms: tuple[str, ...]) -> str:
+    """A page of mkdocstrings directives: the room's own docstring, then every module under its name."""
+    if title == rooms[0] and len(rooms) == 1:
+        first, *rest = modules(rooms[0])
+        start = f"# {first}\n\n::: {first}\n    options:\n      members: false\n"
+    else:
+        rest = [name for room in rooms for name in modules(room)]
+        start = f"# {title.capitalize()}\n"
+    return start + "".join(f"\n## {name}\n\n::: {name}\n" for name in rest)
+
+
+def main() -> None:
+    """Write the pages to docs/api, beside its index."""
+    for title, rooms in PAGES.items():
+        (ROOT / "docs" / "api" / f"{title}.md").write_text(page(title, rooms), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

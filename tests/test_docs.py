@@ -1,0 +1,38 @@
+"""The documentation: every room has its page, and what Markdown needs to show lists and tables."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from scripts.make_api_pages import PACKAGE, PAGES, modules, page
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_every_room_is_on_one_page_that_the_navigation_names() -> None:
+    rooms = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.name != "py.typed"}
+    rooms -= {"__init__", "__pycache__"}
+    assert sorted(room for shown in PAGES.values() for room in shown) == sorted(rooms)
+    navigation = re.findall(r"api/(\w+)\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert sorted(navigation) == sorted({*PAGES, "index"})
+
+
+def test_a_page_shows_every_module_of_its_rooms() -> None:
+    assert "mrag_rl.encoders.transformer" in modules("encoders")
+    assert list(modules("errors")) == ["mrag_rl.errors"]
+    text = page("envs", ("envs",))
+    assert [line for line in text.splitlines() if line.startswith(":::")] == [f"::: {name}" for name in modules("envs")]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.stem)
+def test_an_empty_line_precedes_every_list_and_table(path: Path) -> None:
+    """GitHub does without it, the site does not."""
+    prose = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    lines = prose.splitlines()
+    for before, line in pairwise(lines):
+        if before and not before.startswith(("#", " ", "|", "- ")) and not re.match(r"\d+\. ", before):
+            assert not line.startswith(("|", "- "))
