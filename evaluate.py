@@ -7,5 +7,7 @@ import sys
 
 from mrag_rl.commands import evaluate as main
 
+__all__ = ["main"]
+
 if __name__ == "__main__":
     sys.exit(main())

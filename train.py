@@ -11,5 +11,7 @@ import sys
 
 from mrag_rl.commands import train as main
 
+__all__ = ["main"]
+
 if __name__ == "__main__":
     sys.exit(main())

@@ -23,8 +23,8 @@ from tests.tiny import write_tiny_llm
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = ["--data.sizes.database=12", "--data.sizes.train=2", "--data.sizes.dev=2", "--data.sizes.test=2"]
 ROUND = "name: x\ntraining: {round: 2}\n"
-HALF = {"half/config.json": "{}"}
-OLD = {"runs/tiny/x": ""}
+HALF: dict[str, str | bytes] = {"half/config.json": "{}"}
+OLD: dict[str, str | bytes] = {"runs/tiny/x": ""}
 TOO_MANY = ("--partitioning.method=kmeans", "--partitioning.partitions=50")
 UNTRAINED = ("ask", "--run", "run", "--text", "x")
 LINE = {"id": "a", "source": "The council met.", "target": "Council meets."}

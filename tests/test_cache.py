@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_what_was_computed_is_not_computed_again(tmp_path: Path) -> None:
 def test_every_argument_is_part_of_the_key(tmp_path: Path) -> None:
     llm = EchoLLM()
     cached = CachedLLM(llm, tmp_path / "cache.sqlite")
-    base = {"samples": 1, "temperature": 1.0, "seeds": 0, "max_new_tokens": 8}
+    base: dict[str, Any] = {"samples": 1, "temperature": 1.0, "seeds": 0, "max_new_tokens": 8}
     for change in ({}, {"temperature": 0.5}, {"seeds": 1}, {"max_new_tokens": 9}, {"samples": 3}):
         arguments = base | change
         assert cached.generate(prompts_of("a"), **arguments) == EchoLLM().generate(prompts_of("a"), **arguments)
@@ -151,9 +152,9 @@ def test_the_text_stored_first_is_what_both_processes_return(tmp_path: Path) -> 
     path = tmp_path / "cache.sqlite"
 
     class Overtaken(EchoLLM):
-        def generate(self, prompts: Sequence[Prompt], **arguments: object) -> list[list[str]]:  # type: ignore[override]
+        def generate(self, prompts: Sequence[Prompt], **arguments: Any) -> list[list[str]]:
             with CachedLLM(EchoLLM(), path) as other:
-                stored = other.generate(prompts, **arguments)  # type: ignore[arg-type]
+                stored = other.generate(prompts, **arguments)
             assert stored != [["late"]]
             return [["late"] for _ in prompts]
 
@@ -162,7 +163,7 @@ def test_the_text_stored_first_is_what_both_processes_return(tmp_path: Path) -> 
 
 def test_a_failing_llm_leaves_nothing_behind(tmp_path: Path) -> None:
     class Failing(EchoLLM):
-        def generate(self, prompts: Sequence[Prompt], **arguments: object) -> list[list[str]]:  # type: ignore[override]
+        def generate(self, prompts: Sequence[Prompt], **arguments: Any) -> list[list[str]]:
             raise KeyboardInterrupt
 
     path = tmp_path / "cache.sqlite"

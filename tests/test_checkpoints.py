@@ -21,7 +21,10 @@ from tests.tiny import ScriptedLLM
 
 
 def checkpoint(step: int) -> Checkpoint:
-    arrays = {"agent": {"w": np.full((2, 3), step, np.float32), "n": np.arange(step)}, "given": {"mean": np.ones(2)}}
+    arrays: dict[str, dict[str, np.ndarray]] = {
+        "agent": {"w": np.full((2, 3), step, np.float32), "n": np.arange(step)},
+        "given": {"mean": np.ones(2)},
+    }
     return Checkpoint(step, arrays, {"step": step, "best_dev": 0.1 * step})
 
 

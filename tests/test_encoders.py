@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from transformers import (
     BertModel,
     LlamaConfig,
     LlamaModel,
+    PreTrainedModel,
     RobertaConfig,
     RobertaModel,
     T5Config,
@@ -341,7 +343,8 @@ def test_a_long_text_is_the_mean_of_its_windows(minilm: TransformerEncoder) -> N
     first, last = minilm.tokenizer.cls_token_id, minilm.tokenizer.sep_token_id
     total, heads, standard, covered = 0, torch.zeros(12, 32), torch.zeros(384), 0
     seen: list[torch.Tensor] = []
-    projection = minilm.model.encoder.layer[-1].attention.output.dense
+    layers: Any = minilm.model.encoder
+    projection = layers.layer[-1].attention.output.dense
     handle = projection.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     with torch.inference_mode():
         for start in range(0, len(tokens), 127):  # 256 less two special tokens, and half of that
@@ -425,9 +428,9 @@ def test_positions_of_roberta_are_counted_after_its_padding(tmp_path: Path) -> N
 # -- heads against attention by hand -------------------------------------------------------------------------------
 
 
-def small_encoder(model: torch.nn.Module, **arguments: object) -> TransformerEncoder:
+def small_encoder(model: PreTrainedModel, **arguments: Any) -> TransformerEncoder:
     tokenizer = AutoTokenizer.from_pretrained(find_model("all-MiniLM-L6-v2"))
-    defaults = {"name": "small", "weights_hash": "0", "max_length": 32, "batch_tokens": 64}
+    defaults: dict[str, Any] = {"name": "small", "weights_hash": "0", "max_length": 32, "batch_tokens": 64}
     return TransformerEncoder(model.eval(), tokenizer, **{**defaults, **arguments})
 
 
@@ -451,7 +454,8 @@ def test_bert_heads_are_softmax_qk_v_at_the_first_token(layer: int, seeded: None
     encoder = small_encoder(model, layer=layer)
     assert (encoder.pooling, encoder.heads, encoder.head_dimension) == ("first", 4, 6)
     embeddings = encoder.encode(TEXTS)
-    attention = model.encoder.layer[layer].attention.self
+    layers: Any = model.encoder.layer
+    attention = layers[layer].attention.self
     for i, ids in enumerate(token_rows(encoder, TEXTS)):
         states = model(ids, output_hidden_states=True).hidden_states
         x = states[layer % 3][0]  # what goes into the layer
@@ -476,7 +480,7 @@ def test_llama_heads_with_grouped_queries_are_softmax_qk_v_at_the_last_token(see
     encoder = small_encoder(model)
     assert (encoder.pooling, encoder.heads, encoder.head_dimension) == ("last", 4, 10)
     embeddings = encoder.encode(TEXTS)
-    layer = model.layers[-1]
+    layer: Any = model.layers[-1]
     for i, ids in enumerate(token_rows(encoder, TEXTS)):
         states = model(ids, output_hidden_states=True).hidden_states
         x = layer.input_layernorm(states[1])  # (1, L, d)
@@ -497,7 +501,8 @@ def test_heads_can_be_averaged_over_tokens_without_the_padding(seeded: None) -> 
     model = BertModel(BertConfig(hidden_size=24, num_attention_heads=4, num_hidden_layers=1, intermediate_size=32))
     encoder = small_encoder(model, pooling="mean")
     seen: list[torch.Tensor] = []
-    handle = model.encoder.layer[0].attention.output.dense.register_forward_pre_hook(lambda _, a: seen.append(a[0]))
+    first: Any = model.encoder.layer[0]
+    handle = first.attention.output.dense.register_forward_pre_hook(lambda _, a: seen.append(a[0]))
     for ids in token_rows(encoder, TEXTS):
         model(ids)
     handle.remove()

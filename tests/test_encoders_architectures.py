@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,27 +65,27 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool, w
 Projected = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-def bert(model: nn.Module, layer: int, x: torch.Tensor) -> Projected:
+def bert(model: Any, layer: int, x: torch.Tensor) -> Projected:
     a = model.encoder.layer[layer].attention.self
     q, k, v = (by_head(p(x), 8) for p in (a.query, a.key, a.value))
     return q, k, v
 
 
-def albert(model: nn.Module, layer: int, x: torch.Tensor) -> Projected:
+def albert(model: Any, layer: int, x: torch.Tensor) -> Projected:
     """Three layers of the same weights."""
     a = model.encoder.albert_layer_groups[0].albert_layers[0].attention
     q, k, v = (by_head(p(x), 8) for p in (a.query, a.key, a.value))
     return q, k, v
 
 
-def gpt2(model: nn.Module, layer: int, x: torch.Tensor) -> Projected:
+def gpt2(model: Any, layer: int, x: torch.Tensor) -> Projected:
     block = model.h[layer]
     weight, bias = block.attn.c_attn.weight, block.attn.c_attn.bias
     q, k, v = (by_head(part, 8) for part in (block.ln_1(x) @ weight + bias).chunk(3, dim=-1))
     return q, k, v
 
 
-def llama(model: nn.Module, layer: int, x: torch.Tensor) -> Projected:
+def llama(model: Any, layer: int, x: torch.Tensor) -> Projected:
     """Llama, Mistral, Mixtral, Gemma, Qwen2 and, with norms of queries and keys, Qwen3."""
     block, d = model.layers[layer], getattr(model.config, "head_dim", None) or 8
     a = block.self_attn
@@ -94,14 +95,14 @@ def llama(model: nn.Module, layer: int, x: torch.Tensor) -> Projected:
     return rotate(q, 100.0), rotate(k, 100.0), v
 
 
-def phi(model: nn.Module, layer: int, x: torch.Tensor) -> Projected:
+def phi(model: Any, layer: int, x: torch.Tensor) -> Projected:
     block = model.layers[layer]
     a = block.self_attn
     q, k, v = (by_head(p(block.input_layernorm(x)), 8) for p in (a.q_proj, a.k_proj, a.v_proj))
     return rotate(q, 100.0, 0.5), rotate(k, 100.0, 0.5), v
 
 
-def gpt_neox(model: nn.Module, layer: int, x: torch.Tensor) -> Projected:
+def gpt_neox(model: Any, layer: int, x: torch.Tensor) -> Projected:
     """One projection holds q, k and v of the first head, then of the second, ..."""
     block = model.layers[layer]
     fused = block.attention.query_key_value(block.input_layernorm(x)).view(len(x), HEADS, 3, 8)
@@ -144,9 +145,9 @@ def random_model(name: str, config: dict) -> PreTrainedModel:
     return model
 
 
-def small_encoder(model: PreTrainedModel, **arguments: object) -> TransformerEncoder:
+def small_encoder(model: PreTrainedModel, **arguments: Any) -> TransformerEncoder:
     tokenizer = AutoTokenizer.from_pretrained(find_model("all-MiniLM-L6-v2"))
-    defaults = {"name": "small", "weights_hash": "0", "max_length": 64, "batch_tokens": 64}
+    defaults: dict[str, Any] = {"name": "small", "weights_hash": "0", "max_length": 64, "batch_tokens": 64}
     return TransformerEncoder(model, tokenizer, **{**defaults, **arguments})
 
 
@@ -179,7 +180,8 @@ def test_heads_are_softmax_qk_v(name: str) -> None:
 def test_the_heads_of_each_group_of_shared_layers_are_its_own() -> None:
     model = random_model("albert", {**SMALL, "num_hidden_layers": 4, "num_hidden_groups": 2})
     seen: list[torch.Tensor] = []
-    for group in model.encoder.albert_layer_groups:
+    groups: Any = model.encoder
+    for group in groups.albert_layer_groups:
         group.albert_layers[0].attention.dense.register_forward_pre_hook(lambda _, args: seen.append(args[0][0, 0]))
     encoder = small_encoder(model, layer=[2, 0, -1, 1])
     assert encoder.layers == [2, 0, 3, 1]
@@ -195,7 +197,8 @@ def test_the_heads_of_each_group_of_shared_layers_are_its_own() -> None:
 def test_heads_are_found_where_the_first_tokens_of_the_vocabulary_are_one(name: str) -> None:
     model = random_model(name, ARCHITECTURES[name][0])
     with torch.no_grad():
-        model.get_input_embeddings().weight[:100] = model.get_input_embeddings().weight[0].clone()
+        embeddings: Any = model.get_input_embeddings()
+        embeddings.weight[:100] = embeddings.weight[0].clone()
     encoder = small_encoder(model)
     assert encoder.pooling == ("last" if name == "llama" else "first") and encoder.head_dimension == 8
 
@@ -303,7 +306,8 @@ def test_fused_and_four_bit_projections_are_read_alike() -> None:
         assert np.abs(whole.heads - embeddings.heads).max() > 0.0
         assert (whole.heads * embeddings.heads).sum(-1).mean() > 0.6
         seen: list[torch.Tensor] = []
-        last = model.h[-1].attn.c_proj if name == "gpt2" else model.layers[-1].self_attn.o_proj
+        layers: Any = model
+        last = layers.h[-1].attn.c_proj if name == "gpt2" else layers.layers[-1].self_attn.o_proj
         last.register_forward_pre_hook(lambda _, args, seen=seen: seen.append(args[0]))
         one = encoder.encode(TEXTS[:1])
         np.testing.assert_allclose(one.heads[0], normalize(seen[0][0, -1].view(HEADS, 16), dim=-1), atol=1e-6)

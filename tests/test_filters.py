@@ -195,7 +195,7 @@ OPERANDS: dict[str, st.SearchStrategy[Any]] = {
 def a_condition(draw: st.DrawFn) -> Condition:
     field = draw(st.sampled_from(sorted(OPERANDS)))
     ordered = field in ("day", "words")
-    names = ["$eq", "$ne", "$in", "$nin", *(["$gt", "$gte", "$lt", "$lte"] if ordered else [])]
+    names: list[Any] = ["$eq", "$ne", "$in", "$nin", *(["$gt", "$gte", "$lt", "$lte"] if ordered else [])]
     operator = draw(st.sampled_from(names))
     many = operator in ("$in", "$nin")
     values = draw(st.lists(OPERANDS[field], min_size=1, max_size=3 if many else 1))

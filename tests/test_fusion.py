@@ -125,6 +125,9 @@ class Writer:
         self.usage = Usage()
         self.calls: list[tuple[list[str], float, int]] = []
 
+    def render(self, prompt: Prompt) -> str:
+        return prompt.query
+
     def generate(
         self,
         prompts: Sequence[Prompt],

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,7 +65,7 @@ def small_tokenizer() -> PreTrainedTokenizerFast:
 def small_model(architecture: str, vocabulary: int, width: int = 32) -> PreTrainedModel:
     """A randomly initialised model whose weights are large enough that its probabilities differ."""
     torch.manual_seed(0)
-    shape = {
+    shape: dict[str, Any] = {
         "vocab_size": vocabulary,
         "bos_token_id": 0,
         "eos_token_id": 1,
@@ -176,10 +177,9 @@ def test_greedy_decoding_is_the_librarys(folders: dict[str, Path], architecture:
     llm = load_in_float64(folders[architecture])
     for prompt in some_prompts(4, seed=3):
         ids = llm.tokenizer(render(prompt), return_tensors="pt")
-        out = llm.model.generate(**ids, max_new_tokens=10, do_sample=False, pad_token_id=1)[
-            0, ids["input_ids"].shape[1] :
-        ]
-        expected = llm.tokenizer.decode(out, skip_special_tokens=True).split("\n")[0].strip()
+        model: Any = llm.model
+        out = model.generate(**ids, max_new_tokens=10, do_sample=False, pad_token_id=1)[0, ids["input_ids"].shape[1] :]
+        expected = str(llm.tokenizer.decode(out, skip_special_tokens=True)).split("\n")[0].strip()
         assert llm.generate([prompt], max_new_tokens=10) == [[expected]]
 
 
@@ -227,7 +227,8 @@ def test_second_tokens_follow_the_models_probabilities(llama: TransformersLLM) -
     joint: dict[str, float] = {}
     for i in range(len(first)):
         for j in (second[i] * first[i] > 1e-6).nonzero()[:, 0].tolist() if not llama.decoder.stop_tokens[i] else [None]:
-            text = llama.tokenizer.decode([i] if j is None else [i, j], skip_special_tokens=True).split("\n")[0].strip()
+            text = str(llama.tokenizer.decode([i] if j is None else [i, j], skip_special_tokens=True))
+            text = text.split("\n")[0].strip()
             joint[text] = joint.get(text, 0.0) + float(first[i] if j is None else first[i] * second[i, j])
     assert sum(joint.values()) > 0.95
     names = list(joint)
@@ -302,8 +303,10 @@ def test_a_chat_template_is_used_where_the_model_has_one(folders: dict[str, Path
     assert llm.render(prompt).startswith("[user] Translate") and llm.render(prompt).endswith("[assistant]")
     assert llm.fingerprint != TransformersLLM.load(folders["llama"]).fingerprint
     ids = llm.tokenizer(llm.render(prompt), return_tensors="pt")
-    out = llm.model.generate(**ids, max_new_tokens=20, do_sample=False, pad_token_id=1)[0, ids["input_ids"].shape[1] :]
-    assert llm.generate([prompt], max_new_tokens=20) == [[llm.tokenizer.decode(out, skip_special_tokens=True).strip()]]
+    model: Any = llm.model
+    out = model.generate(**ids, max_new_tokens=20, do_sample=False, pad_token_id=1)[0, ids["input_ids"].shape[1] :]
+    expected = str(llm.tokenizer.decode(out, skip_special_tokens=True)).strip()
+    assert llm.generate([prompt], max_new_tokens=20) == [[expected]]
 
 
 def test_an_overlong_prompt_is_shortened_at_its_sources() -> None:
@@ -349,7 +352,7 @@ def test_running_out_of_memory_halves_the_batch(folders: dict[str, Path]) -> Non
             raise torch.OutOfMemoryError("not enough memory")
         return forward(input_ids=input_ids, **kwargs)
 
-    llm.model.forward = small_memory  # type: ignore[assignment]
+    llm.model.forward = small_memory
     assert llm.generate(prompts, samples=4, temperature=1.0, max_new_tokens=6) == expected
     limit = 0
     with pytest.raises(InputError, match="does not fit the memory"):

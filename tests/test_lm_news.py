@@ -142,8 +142,8 @@ def test_batches_weight_the_labels_and_keep_to_their_size() -> None:
         assert ((part.labels != -100) == (part.weights > 0)).all() and (part.weights[part.labels != -100] > 0).all()
         assert (part.labels[part.labels != -100] == part.ids[part.labels != -100]).all()
         for ids, labels in zip(part.ids, part.labels, strict=True):
-            text = tokenizer.decode(ids, skip_special_tokens=True)
-            target = tokenizer.decode(labels[labels != -100], skip_special_tokens=True)
+            text = str(tokenizer.decode(ids, skip_special_tokens=True))
+            target = str(tokenizer.decode(labels[labels != -100], skip_special_tokens=True))
             assert target.endswith(text.rsplit("\nAnswer:", 1)[1])
 
 
@@ -157,7 +157,7 @@ def test_no_token_reaches_beyond_a_number_or_a_name() -> None:
         prompt = tokenizer(full[: spans[-1][0]])["input_ids"]
         assert tokenizer(full)["input_ids"][: len(prompt)] == prompt
     text = "Kestamar Mills pays 36 million crowns on 2024-05-17, it was confirmed."
-    pieces = [tokenizer.decode([i]) for i in tokenizer(text)["input_ids"]]
+    pieces = [str(tokenizer.decode([i])) for i in tokenizer(text)["input_ids"]]
     assert "".join(pieces) == text
     for piece in pieces:
         assert not (any(c.isdigit() for c in piece) and any(c.isalpha() for c in piece)), pieces

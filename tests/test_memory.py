@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mrag_rl.choices import StateName
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
@@ -73,7 +75,7 @@ def ranking_by_double_loop(query: np.ndarray, keys: np.ndarray, rows: list[int],
 
 
 @pytest.mark.parametrize("kind", ["per_head", "single", "peeking"])
-def test_states_equal_a_double_loop_with_memories_in_several_partitions(tmp_path: Path, kind: str) -> None:
+def test_states_equal_a_double_loop_with_memories_in_several_partitions(tmp_path: Path, kind: StateName) -> None:
     query = embeddings(3, 6)
     with make(tmp_path / "db", peeking=True) as db:
         states = db.states(query, kind)
@@ -403,7 +405,7 @@ def test_damaged_databases_are_refused_by_name(tmp_path: Path) -> None:
         make(tmp_path / name).close()
         file = tmp_path / name / name
         file.write_bytes(damage(file.read_bytes()))
-        one_line(lambda file=file: MemoryDatabase.open(file.parent), str(file), "copy")
+        one_line(partial(MemoryDatabase.open, file.parent), str(file), "copy")
     make(tmp_path / "text").close()
     (tmp_path / "text" / "memories.sqlite").write_text(
         "not a database, but long enough to look like a file of some kind"

@@ -70,6 +70,9 @@ class Echo:
     def __init__(self) -> None:
         self.usage = Usage()
 
+    def render(self, prompt: Prompt) -> str:
+        return prompt.query
+
     def generate(self, prompts: Sequence[Prompt], **settings: Any) -> list[list[str]]:
         return [[prompt.demonstrations[0][1] if prompt.demonstrations else ""] for prompt in prompts]
 
@@ -78,11 +81,11 @@ def selector(database: MemoryDatabase) -> Selector:
     rng = np.random.default_rng(3)
     size = database.partitions * HEADS
     shapes = ((5, size), (5,), (database.partitions, 5), (database.partitions,))
-    weights = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+    w1, b1, w2, b2 = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
     shape = (database.partitions, HEADS)
     normalizer = StateNormalizer(np.zeros(shape, np.float32), np.ones(shape, np.float32))
     info = SelectorInfo("per_head", tuple(database.names), "summarization", "rouge1", "e", "f")
-    return Selector(*weights, normalizer, info)
+    return Selector(w1, b1, w2, b2, normalizer, info)
 
 
 CONDITIONS = st.one_of(
@@ -164,7 +167,7 @@ def test_a_mask_of_partitions_is_no_list_of_ids(database: MemoryDatabase) -> Non
         by_mask, by_id = (database.retrieve(queries, None, k=4, allowed=given) for given in (mask, [chosen]))
         assert by_mask.indices.tolist() == by_id.indices.tolist()
         states = [database.states(queries, allowed=given) for given in (mask, [chosen])]
-        assert np.array_equal(*states)
+        assert np.array_equal(states[0], states[1])
     nothing = database.retrieve(queries, None, allowed=np.zeros(database.partitions, dtype=bool))
     assert (nothing.indices == -1).all()
     with pytest.raises(InputError, match="give a mask of"):

@@ -158,6 +158,9 @@ class ForgetfulLLM:
         self.lucky = lucky
         self.calls: list[tuple[int, int]] = []
 
+    def render(self, prompt: Prompt) -> str:
+        return prompt.query
+
     def generate(
         self,
         prompts: Sequence[Prompt],

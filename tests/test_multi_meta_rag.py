@@ -181,9 +181,10 @@ def reranker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reranker")
     encoder().tokenizer.save_pretrained(folder)
     assert isinstance(encoder().tokenizer, PreTrainedTokenizerFast)
+    labels: dict[str, Any] = {"num_labels": 1}
     config = BertConfig(
         vocab_size=len(encoder().tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=1,
-        num_attention_heads=2, max_position_embeddings=512, initializer_range=0.5, num_labels=1,
+        num_attention_heads=2, max_position_embeddings=512, initializer_range=0.5, **labels,
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

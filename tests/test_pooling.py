@@ -64,7 +64,8 @@ def variant(run: Path, folder: Path, **changes: object) -> Path:
 
 def plain_interval(rows: Sequence[dict], system: str, minus: str | None = None) -> list[float]:
     """ROUGE-1 of the answers and its 95% interval, drawing distinct test pairs with all answers to each."""
-    metric, groups = get_metric("rouge1"), {}
+    metric = get_metric("rouge1")
+    groups: dict[tuple[str, str], list[dict]] = {}
     for row in rows:
         groups.setdefault((row["id"], row["reference"]), []).append(row)
 

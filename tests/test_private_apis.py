@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -51,7 +52,8 @@ def test_a_cache_layer_of_our_own_serves_the_model() -> None:
                 expected = model(columns, past_key_values=theirs).logits
                 torch.testing.assert_close(model(columns, past_key_values=ours).logits, expected)
         assert all(isinstance(layer, GrowingLayer) and layer.get_seq_length() == 6 for layer in ours.layers)
-        assert all(torch.equal(a.keys, b.keys) for a, b in zip(ours.layers, theirs.layers, strict=True))
+        pairs: Any = zip(ours.layers, theirs.layers, strict=True)
+        assert all(torch.equal(a.keys, b.keys) for a, b in pairs)
 
 
 def test_a_cache_takes_the_layers_given() -> None:
@@ -68,8 +70,9 @@ def test_the_rows_of_a_cache_may_be_dropped_and_repeated(rows: list[int]) -> Non
         for cache in (private_apis.cache_with_layers([private_apis.CacheLayer()]), growing):
             cache.update(states[0], states[1], 0)
             private_apis.select_cache_rows(cache, torch.tensor(rows))
-            assert torch.equal(cache.layers[0].keys, states[0, rows])
-            assert torch.equal(cache.layers[0].values, states[1, rows])
+            layer: Any = cache.layers[0]
+            assert torch.equal(layer.keys, states[0, rows])
+            assert torch.equal(layer.values, states[1, rows])
 
 
 def test_the_scales_of_4_bit_weights_are_found() -> None:

@@ -55,12 +55,12 @@ def write_model(folder: Path, make: Callable[..., PreTrainedModel], config: Any)
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bert")
-    return write_model(folder, BertForSequenceClassification, BertConfig(**SMALL, num_labels=1))
+    return write_model(folder, BertForSequenceClassification, BertConfig(**SMALL | {"num_labels": 1}))
 
 
 @pytest.fixture(scope="module")
 def roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config = RobertaConfig(**SMALL, type_vocab_size=1, num_labels=1)
+    config = RobertaConfig(**SMALL | {"type_vocab_size": 1, "num_labels": 1})
     return write_model(tmp_path_factory.mktemp("roberta"), RobertaForSequenceClassification, config)
 
 
@@ -150,7 +150,7 @@ def test_equal_scores_keep_their_order_and_k_may_exceed_the_ranking(bert: Path) 
 
 
 def test_of_two_outputs_the_difference_counts(tmp_path: Path) -> None:
-    folder = write_model(tmp_path, BertForSequenceClassification, BertConfig(**SMALL, num_labels=2))
+    folder = write_model(tmp_path, BertForSequenceClassification, BertConfig(**SMALL | {"num_labels": 2}))
     pair = ("who won", "a runner from hill town")
     no, yes = plain_logits(folder, BertForSequenceClassification, pair)
     assert CrossEncoder.load(str(folder)).scores([pair])[0] == pytest.approx(yes - no, abs=1e-5)
@@ -175,12 +175,12 @@ def test_progress_is_shown_where_asked_for(bert: Path, capsys: pytest.CaptureFix
 
 def test_models_that_cannot_rerank_are_named_in_one_line(tmp_path: Path, bert: Path) -> None:
     encoder = write_model(tmp_path / "encoder", BertModel, BertConfig(**SMALL))
-    classes = write_model(tmp_path / "classes", BertForSequenceClassification, BertConfig(**SMALL, num_labels=3))
+    classes = write_model(tmp_path / "classes", BertForSequenceClassification, BertConfig(**SMALL | {"num_labels": 3}))
     pickled = tmp_path / "pickled"
     pickled.mkdir()
     (pickled / "config.json").write_text((bert / "config.json").read_text())
     (pickled / "pytorch_model.bin").write_bytes(b"\x80\x04.")
-    damaged = write_model(tmp_path / "damaged", BertForSequenceClassification, BertConfig(**SMALL, num_labels=1))
+    damaged = write_model(tmp_path / "damaged", BertForSequenceClassification, BertConfig(**SMALL | {"num_labels": 1}))
     (damaged / "model.safetensors").write_bytes(b"no weights")
     (tmp_path / "empty").mkdir()
     for name, says in (

@@ -7,15 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mrag_rl.agents.dqn import DQNAgent
+from mrag_rl.agents.context import JointResult
 from mrag_rl.agents.heuristics import GreedyCandidate, LinUCB
-from mrag_rl.agents.joint import JointResult, JointTraining, train_jointly
-from mrag_rl.config import AgentConfig
+from mrag_rl.agents.joint import train_jointly
+from mrag_rl.choices import StateName
+from mrag_rl.config import RefinementConfig, TrainingConfig
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.metrics.text import get_metric
-from tests.tiny import ScriptedLLM, encoder, remembering_encoder, tiny_llm, tiny_world
-
-HYPER = AgentConfig(learning_starts=8, batch_size=8, target_update_interval=10)
+from tests.tiny import ScriptedLLM, encoder, tiny_llm, tiny_world
+from tests.training import joint_context
 
 
 class Stopped(Exception):
@@ -36,38 +35,31 @@ class StoppingLLM:
         return self.llm.generate(prompts, **arguments)
 
 
-def train(folder: Path, llm, *, embedder=None, kind: str = "dqn", **changes) -> tuple[JointResult, dict, str, bytes]:
+def train(
+    folder: Path, llm, *, embedder=None, kind: str = "dqn", state: StateName = "per_head", consolidate: bool = True
+) -> tuple[JointResult, dict, str, bytes]:
     """One sitting: opens or makes the database in `folder`; the result, agents' arrays, database digest and log."""
     world = tiny_world()
     folder.mkdir(exist_ok=True)
-    settings = JointTraining(
-        **{
-            "rounds": 2,
-            "slots": 8,
-            "checkpoint_every": 2,
-            "reward": "fixed_baseline",
-            "seed": 3,
-            "max_new_tokens": 10,
-            **changes,
-        }
-    )
-    peeking = settings.state == "peeking"
     if (folder / "database").exists():
         database = MemoryDatabase.open(folder / "database")
     else:
-        database = world.make_database(folder / "database", peeking=peeking)
-    size = database.partitions * database.heads
-    if kind == "dqn":
-        agents = DQNAgent(size, database.partitions, HYPER, seed=1), DQNAgent(3, 3, HYPER, seed=2)
-    else:
-        agents = LinUCB(size, database.partitions), GreedyCandidate()
+        database = world.make_database(folder / "database", state=state)
+    agents = None
+    if kind == "linucb":
+        agents = LinUCB(database.partitions * database.heads, database.partitions), GreedyCandidate()
     with database:
-        result = train_jointly(
-            database, world.splits.train, world.train, world.splits.dev, world.dev,
-            encoder=embedder or remembering_encoder(), llm=llm, metric=get_metric("rouge1"), task="summarization",
-            agent_s=agents[0], agent_r=agents[1], settings=settings, run_folder=folder / "run", progress=False,
+        context = joint_context(
+            world, database, llm, state=state, encoder=embedder, agents=agents,
+            refinement=RefinementConfig(consolidate=consolidate),
+            training=TrainingConfig(rounds=2, slots=8, checkpoint_every=2),
         )  # fmt: skip
-        arrays = {f"{i}.{name}": array for i, agent in enumerate(agents) for name, array in agent.state_dict().items()}
+        result = train_jointly(context, folder / "run", progress=False)
+        arrays = {
+            f"{i}.{name}": array
+            for i, agent in enumerate((context.agent_s, context.agent_r))
+            for name, array in agent.state_dict().items()
+        }
         return result, arrays, database.digest(), (folder / "run" / "log.jsonl").read_bytes()
 
 
@@ -86,7 +78,13 @@ STOPS = {("dqn", False): (1, 4, 9, 17, 18, 25), ("dqn", True): (9, 18, 25), ("li
 
 
 @pytest.mark.parametrize(
-    ("kind", "changes"), [("dqn", {}), ("dqn", {"state": "peeking"}), ("linucb", {"consolidate": False})]
+    ("kind", "changes"),
+    [
+        ("dqn", {}),
+        ("dqn", {"state": "peeking"}),
+        ("dqn", {"state": "equation_1"}),
+        ("linucb", {"consolidate": False}),
+    ],
 )
 def test_stopped_at_any_call_and_resumed_it_ends_the_same(kind, changes, tmp_path) -> None:
     straight = train(tmp_path / "straight", ScriptedLLM(), kind=kind, **changes)

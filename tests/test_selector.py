@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -245,7 +246,7 @@ def test_exactly_the_weights_and_the_graph_are_hashed(folder: Path) -> None:
 def test_it_loads_its_own_encoder_and_refuses_another() -> None:
     from tests.tiny import encoder
 
-    def selector(**changes: object) -> Selector:
+    def selector(**changes: Any) -> Selector:
         normalizer = StateNormalizer.fit(make_states(50))
         return Selector(**make_weights(), normalizer=normalizer, info=replace(INFO, **changes))
 

@@ -16,7 +16,7 @@ import pytest
 
 import evaluate
 import train
-from mrag_rl.config import load_config
+from mrag_rl.config import config_sha256, load_config
 from mrag_rl.data import save_pairs
 from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.memory import MemoryDatabase
@@ -45,7 +45,7 @@ def error_line(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def stages_of(run: Path) -> Stages:
-    return Stages(RunFolder(run), load_config(run / "config.yaml"))
+    return Stages(RunFolder(run), config_sha256(load_config(run / "config.yaml")))
 
 
 def check_whole(run: Path) -> None:

@@ -50,7 +50,7 @@ def cosine(a: Vector, b: Vector) -> float:
     return sum(float(x) * float(y) for x, y in zip(a, b, strict=True)) / float(np.linalg.norm(a) * np.linalg.norm(b))
 
 
-def nearest(query: Vector, documents: Sequence[Vector], fetch: int) -> list[tuple[int, float]]:
+def nearest(query: Vector, documents: np.ndarray | Sequence[Vector], fetch: int) -> list[tuple[int, float]]:
     """The `fetch` nearest documents with their cosines."""
     cosines = [(i, cosine(query, document)) for i, document in enumerate(documents)]
     return sorted(cosines, key=lambda pair: (-pair[1], pair[0]))[:fetch]
@@ -68,7 +68,7 @@ def elected(
     return sorted(votes.items(), key=lambda pair: (-pair[1], pair[0]))[:fetch]
 
 
-def spread(vectors: Sequence[Vector], norms: Sequence[float]) -> float:
+def spread(vectors: np.ndarray | Sequence[Vector], norms: np.ndarray | Sequence[float]) -> float:
     """s_i = a_i b_i over all pairs of distinct documents."""
     distances = [1 - cosine(a, b) for i, a in enumerate(vectors) for j, b in enumerate(vectors) if i != j]
     return float(np.mean(norms) * np.mean(distances))
@@ -295,7 +295,7 @@ def test_parts_that_are_not_the_queries_own_are_a_clear_error() -> None:
 
 
 def test_late_interaction_compares_with_all_documents_whatever_the_index() -> None:
-    exact, graphs = (MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, index=index) for index in ("exact", "hnsw"))  # type: ignore[arg-type]
+    exact, graphs = (MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, index=index) for index in ("exact", "hnsw"))
     rankings = [retriever.rank(ENCODED, "late_interaction", 8) for retriever in (exact, graphs)]
     np.testing.assert_array_equal(rankings[0].scores, rankings[1].scores)
     assert rankings[0].indices.tolist() == rankings[1].indices.tolist()
@@ -401,7 +401,7 @@ def test_hnsw_of_a_small_corpus_ranks_as_exact_search(strategy: str) -> None:
     exact, graphs = (
         MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, index=index).rank(ENCODED, strategy, 8)
         for index in ("exact", "hnsw")
-    )  # type: ignore[arg-type]
+    )
     assert exact.indices.tolist() == graphs.indices.tolist()
     np.testing.assert_allclose(exact.scores, graphs.scores, rtol=1e-4)
 

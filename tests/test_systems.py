@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,9 @@ class Copier:
         self.usage = Usage()
         self.calls = 0
 
+    def render(self, prompt: Prompt) -> str:
+        return prompt.query
+
     def generate(
         self,
         prompts: Sequence[Prompt],
@@ -100,10 +104,11 @@ def make_selector(database: MemoryDatabase, state: StateName = "per_head", seed:
     rng = np.random.default_rng(seed)
     shape = (database.partitions, 1 if state == "single" else database.heads)
     size = shape[0] * shape[1]
-    weights = [rng.normal(size=s).astype(np.float32) for s in ((25, size), (25,), (shape[0], 25), (shape[0],))]
+    shapes = ((25, size), (25,), (shape[0], 25), (shape[0],))
+    w1, b1, w2, b2 = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
     normalizer = StateNormalizer(np.full(shape, 0.3, np.float32), np.full(shape, 0.1, np.float32))
     return Selector(
-        *weights, normalizer, SelectorInfo(state, tuple(database.names), "summarization", "rouge1", "e", "f")
+        w1, b1, w2, b2, normalizer, SelectorInfo(state, tuple(database.names), "summarization", "rouge1", "e", "f")
     )
 
 
@@ -213,8 +218,8 @@ def test_nearest_partition_is_the_most_similar_on_average_over_heads(
 
 
 def test_m_rag_follows_its_selector(database: MemoryDatabase, queries: Embeddings) -> None:
-    states: tuple[StateName, ...] = ("per_head", "single")
-    for state in states:
+    kinds: tuple[StateName, ...] = ("per_head", "single")
+    for state in kinds:
         selector = make_selector(database, state)
         system = PartitionSystem(
             "m_rag", Writer(Copier(), "summarization"), database, learned_partition(database, selector)
@@ -241,15 +246,18 @@ def test_the_oracle_takes_the_best_partition_in_hindsight(database: MemoryDataba
     systems, metric = make_systems(database), get_metric("rouge1")
     references = [pair.target for pair in WORLD.test]
 
-    def score(answers: list) -> np.ndarray:
+    def score(answers: Sequence) -> np.ndarray:
         return metric.scores([answer.hypothesis for answer in answers], references)
+
+    def choose_always(partition: int, texts: Sequence[str], embeddings: Embeddings) -> Choice:
+        return Choice(np.full(len(texts), partition))
 
     best = score(systems["oracle_partition"].answer(TEXTS, queries))
     each = []
     for partition in range(database.partitions):
         fixed = PartitionSystem(
             "fixed", Writer(Copier(), "summarization"), database,
-            lambda texts, embeddings, p=partition: Choice(np.full(len(texts), p)),
+            partial(choose_always, partition),
         )  # fmt: skip
         each.append(score(fixed.answer(TEXTS, queries)))
     np.testing.assert_array_equal(best, np.max(each, axis=0))

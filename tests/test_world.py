@@ -107,7 +107,7 @@ def test_an_unknown_task_is_named() -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_bundled_model_follows_the_demonstration_it_is_shown(task: str) -> None:
-    """On unseen events it is nearly right with a clean memory of the right desk, and far off with that of another."""
+    """On unseen events it is nearly right with a clean memory of the right desk, and far off with another desk's."""
     world = make_newsroom(task, seed=5, database=120, train=4, dev=4, test=24)
     clean = {
         desk: next(p for p in world.database if p.labels[0] == desk and not p.metadata["flaw"]) for desk in desks(task)

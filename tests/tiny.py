@@ -16,6 +16,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from mrag_rl.choices import PartitioningMethod, StateName
 from mrag_rl.data.records import TextPair
 from mrag_rl.data.splits import Splits
 from mrag_rl.data.synthetic import make_newsroom
@@ -63,16 +64,23 @@ class TinyWorld:
     train: Embeddings
     dev: Embeddings
 
-    def make_database(self, folder: Path, *, method: str = "category", peeking: bool = False) -> MemoryDatabase:
-        """A new database of the world's memories."""
+    def make_database(
+        self, folder: Path, *, method: PartitioningMethod = "category", state: StateName = "per_head"
+    ) -> MemoryDatabase:
+        """A new database of the world's memories, with the vectors that Agent-S's state needs."""
         memories = self.splits.database
         partitioning = fit_partitioning(
             method, self.database.standard, labels=[pair.labels for pair in memories], partitions=4, seed=0
         )
         return MemoryDatabase.create(
             folder, memories, self.database, partitioning,
-            encoder_fingerprint=encoder().fingerprint, pair_embeddings=self.pairs if peeking else None,
+            encoder_fingerprint=encoder().fingerprint, pair_embeddings=self.pair_embeddings(state),
         )  # fmt: skip
+
+    def pair_embeddings(self, state: str) -> Embeddings | None:
+        """Those of the memories' sources with their targets, as a state needs them."""
+        standard = Embeddings(self.pairs.standard, self.pairs.standard[:, None, :])
+        return {"peeking": self.pairs, "equation_1": standard}.get(state)
 
 
 @cache
@@ -108,6 +116,9 @@ class ScriptedLLM:
         self.usage = Usage()
         targets = " ".join(pair.target for pair in tiny_world().splits.database)
         self.words = [word for word, _ in Counter(targets.split()).most_common(60)]
+
+    def render(self, prompt: Prompt) -> str:
+        return prompt.query
 
     def generate(
         self,
@@ -175,7 +186,7 @@ def write_workplace(folder: Path) -> Path:
     return folder
 
 
-def outcome(run: Path) -> dict[str, object]:
+def outcome(run: Path) -> dict[str, Any]:
     """All that a run leaves behind but its costs."""
     results = json.loads((run / "results.json").read_text())
     del results["seconds"], results["llm"]
@@ -197,6 +208,9 @@ class Listening:
     def __init__(self, llm: TransformersLLM) -> None:
         self.llm, self.fingerprint, self.usage = llm, llm.fingerprint, llm.usage
         self.prompts: list[Prompt] = []
+
+    def render(self, prompt: Prompt) -> str:
+        return prompt.query
 
     def generate(self, prompts: Sequence[Prompt], **settings: Any) -> list[list[str]]:
         self.prompts += prompts

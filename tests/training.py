@@ -1,0 +1,58 @@
+"""A joint training of two small agents on a tiny world."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mrag_rl.agents.agent import Agent
+from mrag_rl.agents.context import JointContext, Queries
+from mrag_rl.agents.dqn import DQNAgent
+from mrag_rl.choices import RewardName, StateName
+from mrag_rl.config import AgentConfig, RefinementConfig, TrainingConfig
+from mrag_rl.envs.states import state_size
+from mrag_rl.generation.llm import LLM
+from mrag_rl.generation.writer import Writer
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.metrics.text import get_metric
+from tests.tiny import TinyWorld, remembering_encoder
+
+HYPER = AgentConfig(learning_starts=8, batch_size=8, target_update_interval=10)
+
+
+def joint_context(
+    world: TinyWorld,
+    database: MemoryDatabase,
+    llm: LLM,
+    *,
+    refinement: RefinementConfig,
+    training: TrainingConfig,
+    state: StateName = "per_head",
+    reward: RewardName = "fixed_baseline",
+    seed: int = 3,
+    encoder: Any = None,
+    agents: tuple[Agent, Agent] | None = None,
+) -> JointContext:
+    """The training of two new DQNs, or of other agents, with an encoder that remembers unless another is given."""
+    if agents is None:
+        size, candidates = state_size(database, state), refinement.candidates
+        agents = (
+            DQNAgent(size, database.partitions, HYPER, seed=1),
+            DQNAgent(candidates, candidates, HYPER, seed=2),
+        )
+    encoder = encoder or remembering_encoder()
+    return JointContext(
+        database=database,
+        train=Queries(world.splits.train, world.train),
+        dev=Queries(world.splits.dev, world.dev),
+        encoder=encoder,
+        candidate_encoder=encoder,
+        writer=Writer(llm, "summarization", 10),
+        metric=get_metric("rouge1"),
+        agent_s=agents[0],
+        agent_r=agents[1],
+        state=state,
+        reward=reward,
+        refinement=refinement,
+        training=training,
+        seed=seed,
+    )
