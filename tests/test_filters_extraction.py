@@ -76,7 +76,7 @@ def test_fields_and_values_come_from_the_documents() -> None:
     assert list(VOCABULARY["words"].values or ()) == [0, 100, 200]
 
 
-def test_a_field_of_mixed_types_or_of_objects_is_no_field() -> None:
+def test_fields_of_mixed_types_or_of_objects_are_omitted() -> None:
     found = FieldVocabulary.from_metadata(
         [{"a": 1, "b": {"x": 1}, "c": True, "d": [1, 2], "e": None, "$f": 1, "g": "2023-10-04"},
          {"a": "1", "b": "x", "c": False, "d": 3, "g": "soon"}]
@@ -128,7 +128,7 @@ def test_a_bad_file_of_fields_is_named(text: str, says: str, tmp_path: Path) -> 
     assert says in str(error.value) and "fields.json" in str(error.value) and "\n" not in str(error.value)
 
 
-def test_values_that_the_corpus_lacks_are_dropped_and_told() -> None:
+def test_values_that_the_corpus_lacks_are_dropped_and_reported() -> None:
     def kept(written: dict[str, Any]) -> tuple[dict[str, Any], int]:
         condition, dropped = VOCABULARY.keep_known(parse_filter(written, VOCABULARY))
         return to_json(condition), len(dropped)
@@ -273,7 +273,7 @@ def test_the_rules_read_a_question_as_a_person_would(question: str, expected: di
     assert read(question) == expected
 
 
-def test_what_is_left_out_is_told() -> None:
+def test_unused_values_and_dates_are_reported() -> None:
     (bound, yearless, unknown, both, two, none, held) = RULES.extract(
         [
             "Did Meridian before October 28, 2023 and NewsForge agree?",
@@ -287,9 +287,9 @@ def test_what_is_left_out_is_told() -> None:
     )
     assert "one of several reports" in bound.dropped[0] and "no year" in yearless.dropped[0]
     assert "the corpus has no '2024-01-09'" in unknown.dropped[0] and "both named and excluded" in both.dropped[0]
-    assert two.dropped == ("'10/11/2023' names no one day",)
-    assert none.dropped == ("'February 31, 2023' names no one day",)
-    assert held.dropped == ("'as of October 4, 2023' is no day of a report",)
+    assert two.dropped == ("'10/11/2023' does not name one day",)
+    assert none.dropped == ("'February 31, 2023' does not name one day",)
+    assert held.dropped == ("'as of October 4, 2023' is not the day of a report",)
 
 
 def test_words_of_any_script_and_encoding_are_whole() -> None:
@@ -491,7 +491,7 @@ def test_order_and_spelling_make_no_difference_but_or_does() -> None:
     assert not only_known(parse_filter({"source": "The Onion"}, VOCABULARY), VOCABULARY)
 
 
-def test_cost_is_told_a_question() -> None:
+def test_cost_has_tokens_and_milliseconds() -> None:
     assert set(cost(RULES.extract(["a", "b"]))) == {"tokens", "milliseconds", "median_milliseconds"}
 
 

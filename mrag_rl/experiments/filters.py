@@ -8,8 +8,9 @@ from typing import Any
 from mrag_rl.data.records import Query, load_documents, load_queries
 from mrag_rl.errors import InputError
 from mrag_rl.filters.extraction import Extraction, Extractor
-from mrag_rl.filters.language import Filter, parse_filter, to_json
+from mrag_rl.filters.language import Filter, to_json
 from mrag_rl.filters.llm import LLMExtractor
+from mrag_rl.filters.parsing import parse_filter
 from mrag_rl.filters.rules import RuleExtractor
 from mrag_rl.filters.scoring import agreement, atoms, cost, only_known
 from mrag_rl.filters.vocabulary import FieldVocabulary

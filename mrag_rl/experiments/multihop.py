@@ -19,8 +19,9 @@ from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Score, as_json, resample_counts
 from mrag_rl.filters.extraction import Extraction, Extractor
-from mrag_rl.filters.language import Filter, parse_filter, to_json
+from mrag_rl.filters.language import Filter, to_json
 from mrag_rl.filters.llm import LLMExtractor
+from mrag_rl.filters.parsing import parse_filter
 from mrag_rl.filters.rules import RuleExtractor
 from mrag_rl.filters.scoring import agreement, cost
 from mrag_rl.filters.vocabulary import FieldVocabulary

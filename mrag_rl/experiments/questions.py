@@ -15,7 +15,8 @@ from mrag_rl.data.synthetic.news import make_news
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.errors import InputError
-from mrag_rl.filters.language import EVERYTHING, Filter, parse_filter, to_json
+from mrag_rl.filters.language import EVERYTHING, Filter, to_json
+from mrag_rl.filters.parsing import parse_filter
 from mrag_rl.filters.rules import RuleExtractor
 from mrag_rl.filters.vocabulary import FieldVocabulary, other_forms
 from mrag_rl.generation.llm import LLM

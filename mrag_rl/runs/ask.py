@@ -18,7 +18,8 @@ from mrag_rl.runs.folder import (
     open_trained,
     with_cache,
 )
-from mrag_rl.filters.language import parse_filter, to_json
+from mrag_rl.filters.language import to_json
+from mrag_rl.filters.parsing import parse_filter
 from mrag_rl.filters.vocabulary import other_forms
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.systems import Writer
