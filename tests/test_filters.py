@@ -219,8 +219,8 @@ def plainly(condition: Any, metadata: Mapping[str, Any]) -> bool:
         return all(plainly(part, metadata) for part in condition.parts)
     if isinstance(condition, Or):
         return any(plainly(part, metadata) for part in condition.parts)
-    held = metadata.get(condition.field)
-    items = held if isinstance(held, list) else [held]
+    value = metadata.get(condition.field)
+    items = value if isinstance(value, list) else [value]
     kind = type(condition.values[0])
     if kind is str:
         items = [item for item in items if isinstance(item, str)]

@@ -89,7 +89,7 @@ class DatePhrases:
             sides = [operator[:3] for operator, _ in days.bounds]
             if days.exact or several or len(set(sides)) < len(sides):
                 return [], dropped + [
-                    f"{name} {operator} {day}: applies to one of several reports only" for operator, day in days.bounds
+                    f"{name} {operator} {day}: holds for one of several reports" for operator, day in days.bounds
                 ]
             return [Condition(name, operator, (day,)) for operator, day in days.bounds], dropped
         if days.exact:
