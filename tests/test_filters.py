@@ -162,9 +162,9 @@ def test_a_database_is_searched_under_a_filter(tmp_path: Path) -> None:
     with MemoryDatabase.create(
         tmp_path / "db", pairs, world.database, partitioning, encoder_fingerprint=encoder().fingerprint
     ) as database:
-        within = database.matching(parse_filter({"words": {"$gte": 30}}, VOCABULARY))
-        assert within.tolist() == [index >= 30 for index in range(len(pairs))]
-        hits = database.retrieve(world.train, None, k=3, within=within)
+        allowed = database.allowed_memories(parse_filter({"words": {"$gte": 30}}, VOCABULARY))
+        assert allowed.tolist() == [index >= 30 for index in range(len(pairs))]
+        hits = database.retrieve(world.train, None, k=3, allowed_memories=allowed)
         assert (hits.indices >= 30).all() and not (database.retrieve(world.train, None, k=3).indices >= 30).all()
 
 

@@ -55,8 +55,8 @@ def answer_text(
         unknown = sorted(set(allowed or ()) - set(names))
         if unknown:
             raise InputError(f"unknown partition {unknown[0]!r}; this run has {', '.join(names)}")
-        within, parsed, notes = _under_filter(database, condition, mask)
-        readable = database.count_in_partitions(within)
+        allowed_memories, parsed, notes = _under_filter(database, condition, mask)
+        readable = database.count_in_partitions(allowed_memories)
         if condition is not None:
             mask &= readable > 0
         llm = load_llm(config.llm)
@@ -66,7 +66,7 @@ def answer_text(
         states = database.states(query, config.state)
         q_values = np.zeros((1, len(names))) if selector is None else selector.q_values(states)
         chosen = int(np.where(mask, q_values[0], -np.inf).argmax()) if mask.any() else -1
-        hits = database.retrieve(query, np.array([chosen]), within=within)
+        hits = database.retrieve(query, np.array([chosen]), allowed_memories=allowed_memories)
         memory = int(hits.indices[0, 0])
         with with_cache(llm, folder, config.llm) as cached:
             writer = Writer(cached, config.prompt_task, config.llm.max_new_tokens)
@@ -109,15 +109,15 @@ def _under_filter(
         return np.ones(len(database), dtype=bool), None, []
     vocabulary = database.vocabulary()
     parsed = parse_filter(condition, vocabulary)
-    within = database.matching(parsed)
+    allowed_memories = database.allowed_memories(parsed)
     # Values that no memory has are told, but stay in the filter: without them it would let more through.
     _, notes = vocabulary.keep_known(parsed)
     notes += other_forms(parsed, vocabulary)
-    if not within.any():
+    if not allowed_memories.any():
         notes.append("no memory passes the filter; nothing is read")
-    elif not (database.count_in_partitions(within)[mask] > 0).any():
+    elif not (database.count_in_partitions(allowed_memories)[mask] > 0).any():
         notes.append("no memory of the partitions that may be read passes the filter; nothing is read")
-    return within, to_json(parsed), notes
+    return allowed_memories, to_json(parsed), notes
 
 
 def explanation(answer: dict[str, Any]) -> str:

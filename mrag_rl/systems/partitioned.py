@@ -23,20 +23,21 @@ class PartitionSystem:
     """Retrieves the nearest memory of the partition that `choose` names and shows it to the LLM.
 
     Attributes:
-        within: (N,) bool, the memories that may be read, such as those that pass a filter
-            (`MemoryDatabase.matching`); None for all. A query whose partition holds none is answered without a memory.
+        allowed_memories: (N,) bool, the memories that may be read, such as those that pass a filter
+            (`MemoryDatabase.allowed_memories`); None for all. A query whose partition holds none is answered without
+            a memory.
     """
 
     name: str
     writer: Writer
     database: MemoryDatabase
     choose: Chooser
-    within: np.ndarray | None = None
+    allowed_memories: np.ndarray | None = None
 
     def answer(self, texts: Sequence[str], queries: Embeddings) -> list[Answer]:
         """Answer N texts, whose embeddings are `queries` (N rows)."""
         partitions = self.choose(texts, queries)
-        memories = self.database.retrieve(queries, partitions, within=self.within).indices[:, 0]
+        memories = self.database.retrieve(queries, partitions, allowed_memories=self.allowed_memories).indices[:, 0]
         hypotheses = self.writer.write(texts, self.database, memories)
         rows = zip(hypotheses, partitions.tolist(), memories.tolist(), strict=True)
         return [Answer(hypothesis, partition, memory) for hypothesis, partition, memory in rows]
