@@ -180,19 +180,26 @@ def trained_system(
     writer: Writer,
     *,
     encoder: TextEncoder | None = None,
-    allowed: np.ndarray | None = None,
-    within: np.ndarray | None = None,
+    allowed_partitions: np.ndarray | None = None,
+    allowed_memories: np.ndarray | None = None,
 ) -> WholeDatabase | PartitionSystem:
     """M-RAG or an ablation, over the database that its training refined; with one partition there is nothing to select.
 
-    encoder: encodes texts that come without embeddings. allowed: (M,) bool, the partitions that may be read.
-    within: (N,) bool, the memories that may be read. None is all.
+    encoder: encodes texts that come without embeddings. allowed_partitions: (M,) bool, the partitions that may be read.
+    allowed_memories: (N,) bool, the memories that may be read. None is all.
     """
     database, selector = trained.database, trained.selector
     if selector is None:
-        return WholeDatabase(writer, database, name, encoder=encoder, allowed=allowed, within=within)
-    choose = learned_partition(database, selector, allowed)
-    return PartitionSystem(name, writer, database, choose, within, encoder=encoder)
+        return WholeDatabase(
+            writer,
+            database,
+            name,
+            encoder=encoder,
+            allowed_partitions=allowed_partitions,
+            allowed_memories=allowed_memories,
+        )
+    choose = learned_partition(database, selector, allowed_partitions)
+    return PartitionSystem(name, writer, database, choose, allowed_memories, encoder=encoder)
 
 
 def _system(
