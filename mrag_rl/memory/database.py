@@ -264,8 +264,8 @@ class MemoryDatabase:
         keys = self._keys("peeking" if state == "equation_1" else state)
         if keys.shape[::2] != vectors.shape[1:]:
             raise InputError(
-                f"{self.folder}: its vectors have {keys.shape[0]} x {keys.shape[2]} numbers a memory, the state {state} "
-                f"compares {vectors.shape[1]} x {vectors.shape[2]}; create the database with the embeddings it needs"
+                f"{self.folder}: its vectors have {keys.shape[0]} x {keys.shape[2]} numbers per memory, and the state "
+                f"{state} compares {vectors.shape[1]} x {vectors.shape[2]}; create the database with the embeddings it needs"
             )
         states = best_in_partitions(np.asarray(vectors, dtype=np.float32), keys, self._order)
         if allowed_partitions is not None:

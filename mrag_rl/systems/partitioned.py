@@ -55,7 +55,7 @@ class PartitionSystem:
 
     Attributes:
         allowed_memories: (N,) bool, the memories that may be read, such as those that pass a filter
-            (`MemoryDatabase.allowed_memories`); None for all. A query whose partition has none is answered without a memory.
+            (`MemoryDatabase.allowed_memories`); None for all. A query whose partition has none is answered without one.
         originals: show targets as they were first stored, not as refinement left them.
         encoder: encodes texts that come without embeddings.
     """

@@ -35,7 +35,7 @@ class WholeDatabase:
     Attributes:
         originals: show targets as they were first stored, not as refinement left them.
         encoder: encodes texts that come without embeddings.
-        allowed_partitions, allowed_memories: the partitions and memories that may be read, as for `MemoryDatabase.retrieve`; None for all.
+        allowed_partitions, allowed_memories: those that may be read, as for `MemoryDatabase.retrieve`; None for all.
     """
 
     writer: Writer
