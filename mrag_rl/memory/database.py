@@ -265,7 +265,7 @@ class MemoryDatabase:
         if keys.shape[::2] != vectors.shape[1:]:
             raise InputError(
                 f"{self.folder}: its vectors have {keys.shape[0]} x {keys.shape[2]} numbers per memory, and the state "
-                f"{state} compares {vectors.shape[1]} x {vectors.shape[2]}; create the database with the embeddings it needs"
+                f"{state} compares {vectors.shape[1]} x {vectors.shape[2]}; create the database for that state"
             )
         states = best_in_partitions(np.asarray(vectors, dtype=np.float32), keys, self._order)
         if allowed_partitions is not None:
