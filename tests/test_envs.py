@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
@@ -293,14 +295,18 @@ def test_a_step_without_a_running_episode_is_refused(database) -> None:
         (PartitionSelectionEnv, PartitionSelectionVectorEnv, selection),
         (MemoryRefinementEnv, MemoryRefinementVectorEnv, refinement),
     ):
-        for env, action in ((single(**arguments), 0), (batched(**arguments, num_envs=2), np.array([0, 0]))):
+        environments: list[tuple[Any, int | np.ndarray]] = [
+            (single(**arguments), 0),
+            (batched(**arguments, num_envs=2), np.array([0, 0])),
+        ]
+        for env, action in environments:
             with pytest.raises(ResetNeeded, match="call reset"):
                 env.step(action)
             env.reset(seed=0)
             done = False
             while not done:
                 *_, terminated, _, _ = env.step(action)
-                done = np.all(terminated)
+                done = bool(np.all(terminated))
             with pytest.raises(ResetNeeded, match="call reset"):
                 env.step(action)
 

@@ -219,7 +219,7 @@ def plainly(condition: Any, metadata: Mapping[str, Any]) -> bool:
     if isinstance(condition, Or):
         return any(plainly(part, metadata) for part in condition.parts)
     value = metadata.get(condition.field)
-    items = value if isinstance(value, list) else [value]
+    items: list[Any] = value if isinstance(value, list) else [value]
     kind = type(condition.values[0])
     if kind is str:
         items = [item for item in items if isinstance(item, str)]

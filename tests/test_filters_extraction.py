@@ -99,7 +99,7 @@ def test_fields_come_from_a_file(tmp_path: Path) -> None:
     )
     fields = FieldVocabulary.from_file(path)
     assert list(fields["source"].values or ()) == SOURCES and fields["author"].values is None
-    (day,) = fields["day"].values or ()
+    (day,) = list(fields["day"].values or [])
     assert str(day) == "2023-10-04" and fields["day"].written(day) == "October 4, 2023"
 
 
@@ -470,7 +470,7 @@ def test_a_real_language_model_extracts_in_batches(tmp_path: Path) -> None:
 
 
 def test_agreement_counts_parts_and_whole_filters() -> None:
-    references = [
+    references: list[dict[str, Any]] = [
         {"source": {"$in": ["Meridian", "NewsForge"]}},
         {"source": "Meridian", "published_at": {"$in": ["October 4, 2023"]}},
         {},

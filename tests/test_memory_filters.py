@@ -168,7 +168,7 @@ def test_a_mask_of_partitions_is_no_list_of_ids(database: MemoryDatabase) -> Non
         by_mask, by_id = (database.retrieve(queries, None, k=4, allowed_partitions=given) for given in (mask, [chosen]))
         assert by_mask.indices.tolist() == by_id.indices.tolist()
         states = [database.states(queries, allowed_partitions=given) for given in (mask, [chosen])]
-        assert np.array_equal(*states)
+        assert np.array_equal(states[0], states[1])
     nothing = database.retrieve(queries, None, allowed_partitions=np.zeros(database.partitions, dtype=bool))
     assert (nothing.indices == -1).all()
     with pytest.raises(InputError, match="give a mask of"):
