@@ -28,7 +28,8 @@ from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.runs.evaluate import target_metric
-from mrag_rl.runs.folder import RunFolder, load_llm, with_cache
+from mrag_rl.runs.folder import RunFolder
+from mrag_rl.runs.models import load_llm, with_cache
 from mrag_rl.selector import StateNormalizer
 from mrag_rl.systems.partitioned import most_similar, random_partition
 
@@ -65,7 +66,7 @@ def main() -> None:
     raw: dict[str, np.ndarray] = {}
     with (
         MemoryDatabase.open(folder.database) as database,
-        with_cache(load_llm(config.llm), folder, config.llm) as llm,
+        with_cache(load_llm(config.llm), folder.cache, enabled=config.llm.cache) as llm,
     ):
         writer = Writer(llm, config.prompt_task, config.llm.max_new_tokens)
         partitions = database.partitions

@@ -15,8 +15,10 @@ from mrag_rl.filters.vocabulary import other_forms
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.evaluate import trained_system
-from mrag_rl.runs.folder import RunFolder, check_encoder, load_encoder, load_llm, open_trained, with_cache
+from mrag_rl.runs.folder import RunFolder
+from mrag_rl.runs.models import check_encoder, load_encoder, load_llm, with_cache
 from mrag_rl.runs.settings import AskSettings
+from mrag_rl.runs.trained import open_trained
 from mrag_rl.systems import PartitionAnswer
 
 
@@ -58,7 +60,7 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
         llm = load_llm(config.llm)
         encoder = load_encoder(config.encoder)
         check_encoder(database, encoder)
-        with with_cache(llm, folder, config.llm) as cached:
+        with with_cache(llm, folder.cache, enabled=config.llm.cache) as cached:
             writer = Writer(cached, config.prompt_task, config.llm.max_new_tokens)
             system = trained_system(
                 "m_rag", trained, writer, encoder=encoder, allowed_partitions=mask, allowed_memories=allowed_memories
