@@ -45,9 +45,9 @@ class RunPlan:
     """A configuration, resolved into the stages of its run.
 
     Attributes:
-        config: what the models are loaded by, and what the closing evaluation reads.
+        config: what the models are loaded by, and what the final evaluation reads.
         sha256: the configuration's hash, under which stages are recorded.
-        systems: names of the systems that the closing evaluation compares.
+        systems: names of the systems that the final evaluation compares.
     """
 
     config: Config
@@ -175,7 +175,7 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
 
 
 def _evaluate(plan: RunPlan, folder: RunFolder, stages: Stages, llm: LLM) -> None:
-    """The closing evaluation: answers, plots and results; marks the run complete."""
+    """The final evaluation: answers, plots and results; marks the run complete."""
     with stages.metered(llm.usage) as work:
         evaluation = evaluate_run(folder, plan.config, llm, plan.systems)
     _plot(folder, evaluation)
