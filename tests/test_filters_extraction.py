@@ -367,15 +367,7 @@ class ScriptedLLM:
     def render(self, prompt: Prompt) -> str:
         return prompt.query
 
-    def generate(
-        self,
-        prompts: Sequence[Prompt],
-        *,
-        samples: int = 1,
-        temperature: float = 0.0,
-        seeds: int | Sequence[int] = 0,
-        max_new_tokens: int = 64,
-    ) -> list[list[str]]:
+    def generate(self, prompts: Sequence[Prompt], **settings: Any) -> list[list[str]]:
         self.prompts += prompts
         self.usage.generated_tokens += 10 * len(prompts)
         return [[self.answers.pop(0)] for _ in prompts]
