@@ -84,9 +84,9 @@ def test_states_equal_a_double_loop_with_memories_in_several_partitions(tmp_path
             "single": embeddings(1, 40).standard[:, None],
             "peeking": embeddings(2, 40).heads,
         }[kind]
-        asked = query.standard[:, None] if kind == "single" else query.heads
+        vectors = query.standard[:, None] if kind == "single" else query.heads
         assert states.dtype == np.float32
-        np.testing.assert_allclose(states, states_by_double_loop(asked, stored, members(40)), atol=1e-6)
+        np.testing.assert_allclose(states, states_by_double_loop(vectors, stored, members(40)), atol=1e-6)
 
 
 @settings(max_examples=60, deadline=None)
@@ -102,9 +102,9 @@ def test_any_membership_is_searched_exactly(count: int, partitions: int, k: int,
     states = best_in_partitions(queries, keys, order)
     np.testing.assert_allclose(states, states_by_double_loop(queries, vectors, rows), atol=1e-6)
     for m in range(partitions):
-        found, scores = nearest(queries[:, 0], keys[0], order.partition_positions(m), order.memories, k)
+        indices, scores = nearest(queries[:, 0], keys[0], order.partition_positions(m), order.memories, k)
         for b, query in enumerate(queries[:, 0]):
-            assert found[b].tolist() == ranking_by_double_loop(query, vectors[:, 0], rows[m], k)
+            assert indices[b].tolist() == ranking_by_double_loop(query, vectors[:, 0], rows[m], k)
             assert (scores[b, len(rows[m]) :] == -1.0).all()
 
 
@@ -117,15 +117,15 @@ def test_search_is_exact_across_blocks() -> None:
     keys = np.ascontiguousarray(vectors[order.memories].transpose(1, 0, 2))
     states = best_in_partitions(queries, keys, order)
     rows = [np.flatnonzero(column).tolist() for column in dense.T]
-    some = [0, 255, 256, 299]
-    np.testing.assert_allclose(states[some], states_by_double_loop(queries[some], vectors, rows), atol=1e-6)
+    sample = [0, 255, 256, 299]
+    np.testing.assert_allclose(states[sample], states_by_double_loop(queries[sample], vectors, rows), atol=1e-6)
     for m in range(3):
-        found, _ = nearest(queries[:, 0], keys[0], order.partition_positions(m), order.memories, 5)
-        for b in some:
-            assert found[b].tolist() == ranking_by_double_loop(queries[b, 0], vectors[:, 0], rows[m], 5)
+        indices, _ = nearest(queries[:, 0], keys[0], order.partition_positions(m), order.memories, 5)
+        for b in sample:
+            assert indices[b].tolist() == ranking_by_double_loop(queries[b, 0], vectors[:, 0], rows[m], 5)
 
 
-def test_states_hold_a_few_megabytes_whatever_the_database_holds() -> None:
+def test_states_need_a_few_megabytes_whatever_the_size_of_the_database() -> None:
     rng = np.random.default_rng(5)
     dense = np.zeros((30_000, 4), dtype=bool)
     dense[np.arange(30_000), rng.integers(4, size=30_000)] = True
@@ -144,7 +144,7 @@ def test_retrieval_ranks_like_a_double_loop(tmp_path: Path, k: int) -> None:
     allowed = np.arange(40) % 5 != 0
     partitions = np.array([0, 1, 2, 2, 1, 0, -1, 1, 0])
     with make(tmp_path / "db") as db:
-        chosen = db.retrieve(query, partitions, k=k)
+        by_partition = db.retrieve(query, partitions, k=k)
         whole = db.retrieve(query, None, k=k)
         narrowed = db.retrieve(query, partitions, k=k, allowed_partitions=[0, 2], allowed_memories=allowed)
         union = db.retrieve(query, None, k=k, allowed_partitions=[0, 2], allowed_memories=allowed)
@@ -154,14 +154,14 @@ def test_retrieval_ranks_like_a_double_loop(tmp_path: Path, k: int) -> None:
         rows = desks[partition] if partition >= 0 else []
         open_rows = [i for i in rows if allowed[i]] if partition in (0, 2) else []
         either = [i for i in readable if i in desks[0] or i in desks[2]]
-        assert chosen.indices[b].tolist() == ranking_by_double_loop(vector, keys, rows, k)
+        assert by_partition.indices[b].tolist() == ranking_by_double_loop(vector, keys, rows, k)
         assert whole.indices[b].tolist() == ranking_by_double_loop(vector, keys, list(range(40)), k)
         assert narrowed.indices[b].tolist() == ranking_by_double_loop(vector, keys, open_rows, k)
         assert union.indices[b].tolist() == ranking_by_double_loop(vector, keys, either, k)
-    found = whole.indices >= 0
+    filled = whole.indices >= 0
     cosines = np.einsum("bd,bkd->bk", query.standard, keys[whole.indices])
-    np.testing.assert_allclose(whole.scores[found], cosines[found], atol=1e-6)
-    assert (whole.scores[~found] == -1.0).all()
+    np.testing.assert_allclose(whole.scores[filled], cosines[filled], atol=1e-6)
+    assert (whole.scores[~filled] == -1.0).all()
 
 
 def test_an_empty_set_of_allowed_partitions_reads_nothing(tmp_path: Path) -> None:
@@ -173,14 +173,14 @@ def test_an_empty_set_of_allowed_partitions_reads_nothing(tmp_path: Path) -> Non
             assert (hits.scores == -1.0).all()
         for kind in ("per_head", "single", "peeking"):
             assert (db.states(query, kind, allowed_partitions=[]) == -1.0).all()
-        states, free = db.states(query, allowed_partitions=[1]), db.states(query)
+        states, unrestricted = db.states(query, allowed_partitions=[1]), db.states(query)
         assert (states[:, [0, 2]] == -1.0).all()
-        np.testing.assert_array_equal(states[:, 1], free[:, 1])
+        np.testing.assert_array_equal(states[:, 1], unrestricted[:, 1])
 
 
 def test_a_memory_in_several_partitions_is_read_through_any_allowed_one(tmp_path: Path) -> None:
     vectors = embeddings(1, 40)
-    query = vectors[[7, 8]]  # memory 7 lives in all three partitions, memory 8 in "sport" alone
+    query = vectors[[7, 8]]  # memory 7 is in all three partitions, memory 8 only in "sport"
     with make(tmp_path / "db") as db:
         assert db.names == list(DESKS)
         for partition in range(3):
@@ -190,14 +190,14 @@ def test_a_memory_in_several_partitions_is_read_through_any_allowed_one(tmp_path
 
 
 def test_ties_go_to_the_lower_index_however_the_rows_are_stored(tmp_path: Path) -> None:
-    one = embeddings(1, 1)
-    vectors = one[np.zeros(3000, np.int64)]
+    single = embeddings(1, 1)
+    vectors = single[np.zeros(3000, np.int64)]
     with make(tmp_path / "db", 3000, vectors=vectors) as db:
         assert db.retrieve(embeddings(3, 5), None, k=4).indices.tolist() == [[0, 1, 2, 3]] * 5
         assert db.retrieve(embeddings(3, 1), np.array([1]), k=4).indices.tolist() == [[0, 1, 4, 7]]
 
 
-def test_what_is_retrieved_does_not_depend_on_the_rest_of_the_batch(tmp_path: Path) -> None:
+def test_hits_do_not_depend_on_the_rest_of_the_batch(tmp_path: Path) -> None:
     query = embeddings(3, 70)
     with make(tmp_path / "db") as db:
         together = db.retrieve(query, None, k=3)
@@ -210,7 +210,7 @@ def test_what_is_retrieved_does_not_depend_on_the_rest_of_the_batch(tmp_path: Pa
 # -- versions ----------------------------------------------------------------------------------------------------------
 
 
-def test_records_come_back_as_they_were_given(tmp_path: Path) -> None:
+def test_records_are_stored_unchanged(tmp_path: Path) -> None:
     make(tmp_path / "db").close()
     with MemoryDatabase.open(tmp_path / "db") as db:
         assert (len(db), db.partitions, db.heads, db.encoder_fingerprint) == (40, 3, HEADS, "abc")
@@ -244,8 +244,8 @@ def test_refining_keeps_every_version_and_reverting_adds_one(tmp_path: Path) -> 
         assert db.records([3])[0].version == 4
 
 
-def drive(db: MemoryDatabase, steps: range) -> None:
-    """A deterministic stretch of training: refinements, and a revert every third step."""
+def train(db: MemoryDatabase, steps: range) -> None:
+    """A deterministic piece of training: refinements, and a revert every third step."""
     for step in steps:
         rng = np.random.default_rng(step)
         indices = rng.integers(len(db), size=6)
@@ -259,15 +259,15 @@ def drive(db: MemoryDatabase, steps: range) -> None:
 def test_a_run_rolled_back_and_resumed_equals_one_never_interrupted(tmp_path: Path, peeking: bool) -> None:
     query = embeddings(3, 4)
     with make(tmp_path / "whole", peeking=peeking) as whole, make(tmp_path / "cut", peeking=peeking) as cut:
-        drive(whole, range(5))
+        train(whole, range(5))
         halfway = whole.digest()
-        drive(whole, range(5, 9))
-        drive(cut, range(7))
+        train(whole, range(5, 9))
+        train(cut, range(7))
         assert cut.rollback(4) > 0
         assert cut.last_step == 4
         assert cut.digest() == halfway
     with MemoryDatabase.open(tmp_path / "cut") as cut, MemoryDatabase.open(tmp_path / "whole") as whole:
-        drive(cut, range(5, 9))
+        train(cut, range(5, 9))
         assert cut.digest() == whole.digest()
         assert cut.targets(range(40)) == whole.targets(range(40))
         assert cut.rollback(8) == 0
@@ -306,7 +306,7 @@ def test_the_peeking_state_follows_refine_revert_rollback_and_reopening(tmp_path
             np.testing.assert_allclose(db.states(query, "peeking"), expected(replaced), atol=1e-6)
 
 
-def test_the_digest_tells_contents_apart(tmp_path: Path) -> None:
+def test_different_contents_have_different_digests(tmp_path: Path) -> None:
     with make(tmp_path / "a") as a, make(tmp_path / "b") as b, make(tmp_path / "fewer", 39) as fewer:
         assert a.digest() == b.digest()
         assert a.digest() != fewer.digest()
@@ -315,18 +315,18 @@ def test_the_digest_tells_contents_apart(tmp_path: Path) -> None:
         assert a.digest() != b.digest()  # the step a version was written at is part of the history
 
 
-def test_a_copy_is_whole_and_stays_as_it_was(tmp_path: Path) -> None:
+def test_a_copy_is_complete_and_independent(tmp_path: Path) -> None:
     with make(tmp_path / "db", peeking=True) as db:
-        drive(db, range(3))
+        train(db, range(3))
         digest = db.digest()
         db.copy_to(tmp_path / "copy")
-        drive(db, range(3, 5))
+        train(db, range(3, 5))
         with MemoryDatabase.open(tmp_path / "copy") as copy:
             assert copy.digest() == digest
             assert copy.partitioning.names == db.names
             copy.refine([0], ["only here"], step=9, pair_embeddings=embeddings(4, 1))
         assert db.targets([0]) != ["only here"]
-        db.copy_to(tmp_path / "copy")  # a snapshot replaces the one before
+        db.copy_to(tmp_path / "copy")  # a snapshot replaces an earlier one
         with MemoryDatabase.open(tmp_path / "copy") as copy:
             assert copy.digest() == db.digest()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "db"]
@@ -342,7 +342,7 @@ def test_two_writers_cannot_lose_each_others_versions(tmp_path: Path) -> None:
         assert len(db.history(0)) == 1
 
 
-# -- what it refuses ---------------------------------------------------------------------------------------------------
+# -- refusals ------------------------------------------------------------------------------------------------------------
 
 
 def one_line(action: Callable[[], object], *words: str) -> None:
@@ -378,7 +378,7 @@ def test_bad_requests_are_named_in_one_line_and_change_nothing(tmp_path: Path) -
         one_line(lambda: db.refine([1], ["b"], step=4), "step 4", "rollback(4)")
 
 
-def test_what_cannot_be_created_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_failed_creation_leaves_nothing_behind(tmp_path: Path) -> None:
     vectors = embeddings(1, 2)
     partitioning = fit_partitioning("category", vectors.standard, labels=[("a",), ("b",)], seed=0)
 

@@ -43,27 +43,27 @@ def pair(number: int) -> TextPair:
     labels = DESKS[:2] if number % 7 == 0 else (DESKS[number % 3],)
     metadata: dict[str, Any] = {"words": number, "source": ["Wired", "The Verge"][number % 2]}
     if number % 5 == 0:
-        metadata = {"labels": ["farm", "sport"]}  # No way around the labels
+        metadata = {"labels": ["farm", "sport"]}  # a field of that name does not replace the labels
     return TextPair(f"m{number}", f"source {number}", f"target {number}", labels, metadata)
 
 
 PAIRS = [pair(number) for number in range(COUNT)]
-SEEN = [memory_metadata(one.labels, one.metadata) for one in PAIRS]
+FILTERED = [memory_metadata(pair.labels, pair.metadata) for pair in PAIRS]
 
 
 @pytest.fixture(scope="module", params=["category", "lsh"])
 def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemoryDatabase]:
     embeddings = vectors(0, COUNT)
     partitioning = fit_partitioning(
-        request.param, embeddings.standard, labels=[one.labels for one in PAIRS], partitions=3, seed=0
+        request.param, embeddings.standard, labels=[pair.labels for pair in PAIRS], partitions=3, seed=0
     )
     folder = tmp_path_factory.mktemp("database") / request.param
-    with MemoryDatabase.create(folder, PAIRS, embeddings, partitioning, encoder_fingerprint="f") as made:
-        yield made
+    with MemoryDatabase.create(folder, PAIRS, embeddings, partitioning, encoder_fingerprint="f") as database:
+        yield database
 
 
 class Echo:
-    """Writes the target of the memory it is shown, else nothing."""
+    """Answers with the target of the memory in the prompt, or with nothing."""
 
     fingerprint = "echo"
 
@@ -104,7 +104,9 @@ CONDITIONS = st.one_of(
 WRITTEN = st.recursive(
     CONDITIONS,
     lambda parts: st.builds(
-        lambda joined, some: {joined: some}, st.sampled_from(["$and", "$or"]), st.lists(parts, min_size=1, max_size=3)
+        lambda operator, parts: {operator: parts},
+        st.sampled_from(["$and", "$or"]),
+        st.lists(parts, min_size=1, max_size=3),
     ),
     max_leaves=5,
 )
@@ -112,17 +114,17 @@ WRITTEN = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(written=WRITTEN, seed=st.integers(0, 3))
-def test_agent_s_under_a_filter_reads_nothing_that_its_plain_reading_rejects(
+def test_agent_s_under_a_filter_reads_only_memories_that_match(
     database: MemoryDatabase, written: dict[str, Any], seed: int
 ) -> None:
     condition = parse_filter(written, database.vocabulary())
-    passing = {index for index, seen in enumerate(SEEN) if matches(condition, seen)}
+    passing = {index for index, metadata in enumerate(FILTERED) if matches(condition, metadata)}
     allowed_memories = database.allowed_memories(condition)
     allowed_partitions = database.allowed_partitions(condition)
     assert set(np.flatnonzero(allowed_memories).tolist()) == passing
     members = [set(np.flatnonzero(column).tolist()) for column in database.partitioning.membership.toarray().T]
-    assert allowed_partitions.tolist() == [bool(some & passing) for some in members]
-    assert database.count_in_partitions(allowed_memories).tolist() == [len(some & passing) for some in members]
+    assert allowed_partitions.tolist() == [bool(memories & passing) for memories in members]
+    assert database.count_in_partitions(allowed_memories).tolist() == [len(memories & passing) for memories in members]
 
     choose = learned_partition(database, selector(database), allowed_partitions)
     system = PartitionSystem("m_rag", Writer(Echo(), "summarization"), database, choose, allowed_memories)
@@ -135,7 +137,7 @@ def test_agent_s_under_a_filter_reads_nothing_that_its_plain_reading_rejects(
             assert answer.hypothesis == PAIRS[answer.memory].target
 
 
-def test_without_a_filter_all_is_as_before(database: MemoryDatabase) -> None:
+def test_the_filter_of_everything_changes_nothing(database: MemoryDatabase) -> None:
     queries, writer = vectors(20, 6), Writer(Echo(), "summarization")
     everything: Filter = EVERYTHING
     assert database.allowed_memories(everything).all() and database.allowed_partitions(everything).all()
@@ -150,24 +152,26 @@ def test_a_filter_on_labels_is_the_categories_it_names(tmp_path: Path) -> None:
     """Where each memory has one label."""
     single = [TextPair(str(i), f"s{i}", f"t{i}", (DESKS[i % 3],)) for i in range(9)]
     embeddings = vectors(1, 9)
-    labels = [one.labels for one in single]
+    labels = [pair.labels for pair in single]
     partitioning = fit_partitioning("category", embeddings.standard, labels=labels, seed=0)
     with MemoryDatabase.create(tmp_path / "d", single, embeddings, partitioning, encoder_fingerprint="f") as database:
-        for wanted in (["court"], ["court", "sport"], ["nowhere"]):
-            condition = parse_filter({"labels": {"$in": wanted}}, database.vocabulary())
+        for desks in (["court"], ["court", "sport"], ["nowhere"]):
+            condition = parse_filter({"labels": {"$in": desks}}, database.vocabulary())
             allowed = database.allowed_partitions(condition)
-            assert [name for name, may in zip(database.names, allowed, strict=True) if may] == [
-                name for name in database.names if name in wanted
+            assert [name for name, is_allowed in zip(database.names, allowed, strict=True) if is_allowed] == [
+                name for name in database.names if name in desks
             ]
 
 
-def test_a_mask_of_partitions_is_no_list_of_ids(database: MemoryDatabase) -> None:
+def test_a_mask_of_partitions_is_not_taken_for_ids(database: MemoryDatabase) -> None:
     queries = vectors(30, 5)
     for chosen in range(database.partitions):
         mask = np.arange(database.partitions) == chosen
-        by_mask, by_id = (database.retrieve(queries, None, k=4, allowed_partitions=given) for given in (mask, [chosen]))
+        by_mask, by_id = (
+            database.retrieve(queries, None, k=4, allowed_partitions=allowed) for allowed in (mask, [chosen])
+        )
         assert by_mask.indices.tolist() == by_id.indices.tolist()
-        states = [database.states(queries, allowed_partitions=given) for given in (mask, [chosen])]
+        states = [database.states(queries, allowed_partitions=allowed) for allowed in (mask, [chosen])]
         assert np.array_equal(states[0], states[1])
     nothing = database.retrieve(queries, None, allowed_partitions=np.zeros(database.partitions, dtype=bool))
     assert (nothing.indices == -1).all()
@@ -201,11 +205,11 @@ def test_asking_a_run_under_a_filter(finished: Path, capsys: pytest.CaptureFixtu
         assert allowed == {row["name"] for row in answer["partitions"] if row["memories"]} and name in allowed
         assert answer["filter"] == {"labels": {"$in": [name]}} and answer["notes"] == []
     assert ask(finished, "--filter", json.dumps({"labels": names[0]})) == 0
-    shown = capsys.readouterr().out
-    assert f'Filter: {{"labels": {{"$eq": "{names[0]}"}}}}' in shown and "Memories that pass: " in shown
+    output = capsys.readouterr().out
+    assert f'Filter: {{"labels": {{"$eq": "{names[0]}"}}}}' in output and "Memories that pass: " in output
 
 
-def test_a_filter_that_leaves_nothing_reads_nothing_and_says_so(
+def test_a_filter_that_nothing_passes_reads_nothing_and_says_so(
     finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ask(finished, "--json", "--filter", '{"labels": "nowhere"}') == 0
@@ -214,15 +218,15 @@ def test_a_filter_that_leaves_nothing_reads_nothing_and_says_so(
     assert not any(row["allowed"] for row in answer["partitions"])
     assert answer["notes"] == ["labels: the corpus has no 'nowhere'", "no memory passes the filter; nothing is read"]
     assert ask(finished, "--filter", '{"labels": "nowhere"}') == 0
-    shown = capsys.readouterr().out
-    assert "no memory passes the filter; nothing is read" in shown and "Memory: none may be read" in shown
+    output = capsys.readouterr().out
+    assert "no memory passes the filter; nothing is read" in output and "Memory: none may be read" in output
 
     with MemoryDatabase.open(finished / "database") as database:
         names = database.names
         labels = [record.labels for record in database.records(np.arange(len(database)))]
-    if all(len(some) == 1 for some in labels):  # the bundled world's desks
-        barred = ["--allowed", names[0], "--filter", json.dumps({"labels": {"$in": [names[1]]}})]
-        assert ask(finished, "--json", *barred) == 0
+    if all(len(names) == 1 for names in labels):  # the bundled world's desks
+        forbidden = ["--allowed", names[0], "--filter", json.dumps({"labels": {"$in": [names[1]]}})]
+        assert ask(finished, "--json", *forbidden) == 0
         answer = json.loads(capsys.readouterr().out)
         assert answer["memory"] is None
         assert answer["notes"] == ["no memory of the partitions that may be read passes the filter; nothing is read"]

@@ -1,4 +1,4 @@
-"""What the memory database hands out."""
+"""The records that the memory database returns."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Memory:
 
 
 def memory_metadata(labels: Sequence[str], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What a filter sees of a memory: its metadata, and its labels as the field ``labels``, whatever metadata say."""
+    """The metadata that filters apply to a memory: its own, with its labels as the field ``labels`` in any case."""
     return dict(metadata) | {"labels": list(labels)}
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of one memory's target, and the training step and note it was written with."""
+    """One version of one memory's target, with the training step and the note of its writing."""
 
     version: int
     target: str

@@ -1,4 +1,4 @@
-"""Exact search over unit vectors that are kept in partition order. Pure mathematics: no files, no texts."""
+"""Exact search over unit vectors in partition order. Pure mathematics: no files, no texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 
 NOTHING = -1.0
-"""The similarity reported for a partition that holds nothing, or that may not be read: the lowest a cosine can be."""
+"""The similarity of an empty partition, or of one that may not be read: the lowest possible cosine."""
 
 _BLOCK_QUERIES = 256
 _BLOCK_ROWS = 2048  # 256 queries x 2048 rows of float32 similarities: 2 MB, which stays in a core's cache
@@ -16,20 +16,20 @@ _BLOCK_ROWS = 2048  # 256 queries x 2048 rows of float32 similarities: 2 MB, whi
 
 @dataclass(frozen=True)
 class PartitionOrder:
-    """An order of N memories in which those that live in exactly the same partitions stand together.
+    """An order of N memories in which those of exactly the same partitions are adjacent.
 
-    Such a run is a segment. Every memory stands in one segment, a partition is a union of segments: so a memory that
-    lives in several partitions is stored and compared once.
+    Such a run is a segment. Every memory is in one segment, and a partition is a union of segments, so a memory in
+    several partitions is stored and compared once.
     """
 
     memories: np.ndarray
-    """(N,) the memory at each position; within a segment ascending."""
+    """(N,) the memory at each position, ascending within a segment."""
     positions: np.ndarray
     """(N,) the position of each memory."""
     starts: np.ndarray
     """(S,) the first position of each segment."""
     segments: tuple[np.ndarray, ...]
-    """M arrays: the segments that make up each partition; empty for an empty partition."""
+    """M arrays: the segments of each partition, none for an empty one."""
 
     @classmethod
     def of(cls, membership: scipy.sparse.csr_array) -> PartitionOrder:
@@ -55,8 +55,8 @@ class PartitionOrder:
 def best_in_partitions(queries: np.ndarray, keys: np.ndarray, order: PartitionOrder) -> np.ndarray:
     """The best cosine similarity in each partition, per head (M-RAG, Eq. 1, in each head's own space).
 
-    ``queries`` (B, H, d) and ``keys`` (H, N, d), both unit vectors, the keys in ``order``. Returns (B, M, H) float32;
-    an empty partition has -1. Works in blocks: beyond the result it holds a few megabytes, whatever B and N are.
+    ``queries`` (B, H, d) and ``keys`` (H, N, d) are unit vectors, the keys in ``order``. Returns (B, M, H) float32, -1
+    for an empty partition. It works in blocks: beyond the result it needs a few megabytes, whatever B and N are.
     """
     heads, rows, _ = keys.shape
     states = np.full((len(queries), len(order.segments), heads), NOTHING, dtype=np.float32)
@@ -82,14 +82,14 @@ def best_in_partitions(queries: np.ndarray, keys: np.ndarray, order: PartitionOr
 def nearest(
     queries: np.ndarray, keys: np.ndarray, positions: np.ndarray, memories: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k most similar of some keys: indices (B, k) int64 and cosine similarities (B, k) float32, best first.
+    """The k most similar of the given keys: indices (B, k) int64 and cosine similarities (B, k) float32, best first.
 
-    ``queries`` (B, d), ``keys`` (N, d) unit vectors, ``positions`` (n,) ascending: the keys to look at, ``memories``
-    (N,) the memory at each position. Ties go to the lower memory index. -1 and -1.0 fill up where fewer than k can be
-    read.
+    ``queries`` (B, d) and ``keys`` (N, d) are unit vectors, ``positions`` (n,) ascending are the keys to compare,
+    ``memories`` (N,) is the memory at each position. Ties go to the lower memory index. If there are fewer than k keys,
+    the rows are padded with -1 and -1.0.
 
     The batched product in float32 only shortlists, with a margin wider than its rounding error; the shortlist is scored
-    again, one row at a time in float64. So the result does not depend on which other queries are in the batch.
+    again, one row at a time in float64. So the result does not depend on the other queries of the batch.
     """
     indices = np.full((len(queries), k), -1, dtype=np.int64)
     scores = np.full((len(queries), k), NOTHING, dtype=np.float32)
@@ -101,34 +101,35 @@ def nearest(
         ranked = np.lexsort((memory, -score, query))
         query, memory, score = query[ranked], memory[ranked], score[ranked]
         rank = np.arange(len(query)) - np.searchsorted(query, query)
-        kept = rank < k
-        indices[batch][query[kept], rank[kept]] = memory[kept]
-        scores[batch][query[kept], rank[kept]] = score[kept]
+        top = rank < k
+        indices[batch][query[top], rank[top]] = memory[top]
+        scores[batch][query[top], rank[top]] = score[top]
     return indices, scores
 
 
 def _shortlist(queries: np.ndarray, keys: np.ndarray, positions: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """(query, position) pairs that hold each query's k best and everything that ties with them."""
+    """(query, position) pairs that include each query's k best keys and everything that ties with them."""
     margin = 2 * keys.shape[1] * np.finfo(np.float32).eps
     threshold = np.full(len(queries), -np.inf, dtype=np.float32)
-    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    candidates: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for start in range(0, len(positions), _BLOCK_ROWS):
         block = positions[start : start + _BLOCK_ROWS]
-        consecutive = block[-1] - block[0] + 1 == len(block)  # a view, where indexing would copy
+        consecutive = block[-1] - block[0] + 1 == len(block)  # then a slice avoids a copy
         similarities = queries @ keys[slice(block[0], block[-1] + 1) if consecutive else block].T
         if len(block) >= k:
             kth = similarities.max(axis=1) if k == 1 else np.partition(similarities, -k, axis=1)[:, -k]
             threshold = np.maximum(threshold, kth - margin)
         query, column = np.nonzero(similarities >= threshold[:, None])
-        found.append((query, block[column], similarities[query, column]))
-    if not found:
+        candidates.append((query, block[column], similarities[query, column]))
+    if not candidates:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    query, position, similarity = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    kept = similarity >= threshold[query]
-    return query[kept], position[kept]
+    query, position, similarity = (np.concatenate(parts) for parts in zip(*candidates, strict=True))
+    shortlisted = similarity >= threshold[query]
+    return query[shortlisted], position[shortlisted]
 
 
 def _rescore(queries: np.ndarray, keys: np.ndarray, query: np.ndarray, position: np.ndarray) -> np.ndarray:
+    """Cosine similarities (n,) float64 of (query, position) pairs."""
     scores = np.empty(len(query))
     for start in range(0, len(query), _BLOCK_ROWS):
         pair = slice(start, start + _BLOCK_ROWS)

@@ -1,7 +1,7 @@
-"""Records, memberships and versions in one SQLite file. Nothing here knows of vectors beyond storing their bytes.
+"""Records, memberships and versions in one SQLite file. Of vectors it only stores the bytes.
 
-The file is in write-ahead-log mode: a transaction is whole or absent after ``kill -9``, and other processes can read
-meanwhile. History is append-only; only ``rollback`` takes versions away, to return to an earlier training step.
+The file is in write-ahead-log mode: after ``kill -9`` a transaction is complete or absent, and other processes can read
+during a write. The history is append-only, except that ``rollback`` deletes versions to return to an earlier step.
 """
 
 from __future__ import annotations
@@ -14,20 +14,18 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 import scipy.sparse
 
+from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
+from mrag_rl.filters.language import Filter
 from mrag_rl.filters.sql import lay_out, where
 from mrag_rl.io import describe_os_error
 from mrag_rl.memory.records import Memory, Version, memory_metadata
-
-if TYPE_CHECKING:
-    from mrag_rl.data.records import TextPair
-    from mrag_rl.filters import Filter
 
 _FORMAT = 1
 _SCHEMA = f"""
@@ -51,18 +49,18 @@ CREATE TABLE versions (
 CREATE INDEX versions_by_step ON versions (step);
 """
 _CURRENT = "(memory, version) IN (SELECT memory, MAX(version) FROM versions GROUP BY memory)"
-_GIVEN = "memory IN (SELECT value FROM json_each(?))"
+_REQUESTED = "memory IN (SELECT value FROM json_each(?))"
 
 
 @contextmanager
 def reported_writes(path: Path) -> Iterator[None]:
-    """Turn a failed write into an InputError that names ``path``."""
+    """Turns a failed write into an InputError that names ``path``."""
     try:
         yield
     except sqlite3.Error as error:
         raise InputError(f"cannot write {path}: {_mend(error)}") from error
     except OSError as error:
-        # NumPy reports a short write without an errno: the disk is full.
+        # NumPy reports a short write without an errno, which means that the disk is full.
         raise describe_os_error(OSError(error.errno or errno.ENOSPC, error.strerror), path) from error
 
 
@@ -73,7 +71,7 @@ def _mend(error: sqlite3.Error) -> str:
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return f"{error}; make the folder writable or copy the database to a writable one"
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return "another process is writing to it; wait for that to end"
+        return "another process is writing to it; wait until it has finished"
     if isinstance(error, sqlite3.IntegrityError):
         return f"another process has refined it since it was opened ({error}); open it again"
     return f"{error}; restore the database from a copy"
@@ -96,7 +94,7 @@ class RecordStore:
         names: Sequence[str],
         facts: dict[str, str],
     ) -> None:
-        """Write a new file. Raises sqlite3.Error."""
+        """Write a new file with the pairs and the boolean (N, M) membership. Raises sqlite3.Error."""
         connection = sqlite3.connect(path, isolation_level=None)
         try:
             connection.executescript(_SCHEMA)
@@ -119,32 +117,34 @@ class RecordStore:
 
     @classmethod
     def open(cls, path: Path) -> RecordStore:
-        """Open a file and check it. Raises InputError where it is not one of ours, or damaged."""
+        """Open a file and check it. Raises InputError if it is not a record store of this format, or damaged."""
         log = path.with_name(path.name + "-wal")
-        # SQLite must write beside a write-ahead-log file even to read it, unless told that nothing will change.
-        settled = not os.access(path.parent, os.W_OK) and not (log.exists() and log.stat().st_size)
+        # Even to read a file in this mode, SQLite writes next to it, unless the file is declared immutable.
+        immutable = not os.access(path.parent, os.W_OK) and not (log.exists() and log.stat().st_size)
         try:
             connection = sqlite3.connect(
-                f"file:{quote(str(path))}?{'immutable=1' if settled else 'mode=rw'}",
+                f"file:{quote(str(path))}?{'immutable=1' if immutable else 'mode=rw'}",
                 uri=True,
                 isolation_level=None,
                 timeout=30,
             )
             try:
-                (form,) = connection.execute("PRAGMA user_version").fetchone()
-                (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+                (format_version,) = connection.execute("PRAGMA user_version").fetchone()
+                (check,) = connection.execute("PRAGMA quick_check(1)").fetchone()
                 connection.execute("PRAGMA synchronous = NORMAL")
             except sqlite3.Error:
                 connection.close()
                 raise
         except sqlite3.Error as error:
             raise InputError(f"{path}: cannot be read: {_mend(error)}") from error
-        if state != "ok":
+        if check != "ok":
             connection.close()
-            raise InputError(f"{path}: the database is damaged ({' '.join(state.split())}); restore it from a copy")
-        if form != _FORMAT:
+            raise InputError(f"{path}: the database is damaged ({' '.join(check.split())}); restore it from a copy")
+        if format_version != _FORMAT:
             connection.close()
-            raise InputError(f"{path}: memory database format {form}, this version reads {_FORMAT}; create it again")
+            raise InputError(
+                f"{path}: memory database format {format_version}, this version reads {_FORMAT}; create it again"
+            )
         return cls(path, connection)
 
     def close(self) -> None:
@@ -171,9 +171,9 @@ class RecordStore:
 
     def originals(self, indices: Sequence[int]) -> list[str]:
         """The targets as they were first stored."""
-        sql = f"SELECT memory, target FROM versions WHERE version = 0 AND {_GIVEN}"
-        found = dict(self._connection.execute(sql, (json.dumps(list(indices)),)))
-        return [found[i] for i in indices]
+        sql = f"SELECT memory, target FROM versions WHERE version = 0 AND {_REQUESTED}"
+        targets = dict(self._connection.execute(sql, (json.dumps(list(indices)),)))
+        return [targets[i] for i in indices]
 
     def current_pair_heads(self) -> list[tuple[int, bytes]]:
         """(memory, float32 bytes) of every memory whose current version is not the original."""
@@ -181,50 +181,52 @@ class RecordStore:
         return self._connection.execute(sql).fetchall()
 
     def records(self, indices: Sequence[int]) -> list[Memory]:
-        """Memories with their current targets, in the order asked for."""
+        """Memories with their current targets, in the order of the indices."""
         sql = f"""
             SELECT memory, id, source, target, labels, version, metadata FROM memories JOIN versions USING (memory)
-            WHERE {_GIVEN} AND version = (SELECT MAX(version) FROM versions v WHERE v.memory = memories.memory)
+            WHERE {_REQUESTED} AND version = (SELECT MAX(version) FROM versions v WHERE v.memory = memories.memory)
         """
-        found = {
+        memories = {
             row[0]: Memory(row[0], row[1], row[2], row[3], tuple(json.loads(row[4])), row[5], json.loads(row[6]))
             for row in self._connection.execute(sql, (json.dumps(list(indices)),))
         }
-        return [found[i] for i in indices]
+        return [memories[i] for i in indices]
 
     def metadata(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Every memory with what filters see of it (``memory_metadata``)."""
+        """Every memory with the metadata that filters apply to (``memory_metadata``)."""
         for memory, labels, metadata in self._connection.execute("SELECT memory, labels, metadata FROM memories"):
             yield memory, memory_metadata(json.loads(labels), json.loads(metadata))
 
-    def matching(self, condition: Filter) -> list[int]:
-        """The memories whose metadata pass a filter, ascending. Raises InputError where SQLite has no room for it."""
+    def matching(self, filter_: Filter) -> list[int]:
+        """The memories whose metadata pass a filter, ascending. Raises InputError if SQLite has no room to write."""
         with reported_writes(self.path):
-            if not self._laid_out:  # once: metadata never change
+            if not self._laid_out:  # only once, because metadata never change
                 lay_out(self._connection, self.metadata())
                 self._laid_out = True
-            text, parameters = where(condition)
-            found = self._connection.execute(f"SELECT memory FROM memories WHERE {text} ORDER BY memory", parameters)
-            return [memory for (memory,) in found]
+            text, parameters = where(filter_)
+            rows = self._connection.execute(f"SELECT memory FROM memories WHERE {text} ORDER BY memory", parameters)
+            return [memory for (memory,) in rows]
 
     def history(self, index: int) -> list[Version]:
         sql = "SELECT version, target, step, note FROM versions WHERE memory = ? ORDER BY version"
         return [Version(*row) for row in self._connection.execute(sql, (index,))]
 
     def version(self, index: int, version: int) -> tuple[str, bytes | None] | None:
-        """(target, float32 bytes of its pair vectors) of one version; None where there is no such version."""
+        """(target, float32 bytes of its pair vectors or None) of one version; None if there is no such version."""
         sql = "SELECT target, pair_heads FROM versions WHERE memory = ? AND version = ?"
-        return self._connection.execute(sql, (index, version)).fetchone()
+        row: tuple[str, bytes | None] | None = self._connection.execute(sql, (index, version)).fetchone()
+        return row
 
     def counts_refined(self) -> int:
         sql = f"""
             SELECT COUNT(*) FROM versions JOIN (SELECT memory, target AS original FROM versions WHERE version = 0)
             USING (memory) WHERE {_CURRENT} AND target <> original
         """
-        return self._connection.execute(sql).fetchone()[0]
+        return int(self._connection.execute(sql).fetchone()[0])
 
     def last_step(self) -> int:
-        return self._connection.execute("SELECT COALESCE(MAX(step), -1) FROM versions WHERE version > 0").fetchone()[0]
+        sql = "SELECT COALESCE(MAX(step), -1) FROM versions WHERE version > 0"
+        return int(self._connection.execute(sql).fetchone()[0])
 
     def append(self, rows: Sequence[tuple[int, int, str, int, str, bytes | None]]) -> None:
         """Write new versions (memory, version, target, step, note, pair vectors), all or none. Raises InputError."""
@@ -232,12 +234,12 @@ class RecordStore:
             self._connection.executemany("INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def rollback(self, step: int) -> int:
-        """Drop every version but the originals written at a later step; returns how many. Raises InputError."""
+        """Delete every version of a later step, except the originals, and return their number. Raises InputError."""
         with self._transaction():
             return self._connection.execute("DELETE FROM versions WHERE version > 0 AND step > ?", (step,)).rowcount
 
     def sync(self) -> None:
-        """Move the log into the database file and flush it, so that what is written survives a power cut too."""
+        """Move the log into the database file and flush it, so that all writes survive a power cut too."""
         with reported_writes(self.path):
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -250,7 +252,7 @@ class RecordStore:
             copy.close()
 
     def digest(self) -> str:
-        """SHA-256 over everything but the vectors, row by row in a fixed order."""
+        """SHA-256 over everything except the vectors, row by row in a fixed order."""
         tables = (
             "SELECT name, value FROM facts ORDER BY name",
             "SELECT partition, name FROM partitions ORDER BY partition",
@@ -273,7 +275,7 @@ class RecordStore:
                 yield
                 self._connection.execute("COMMIT")
             except BaseException:
-                # SQLite has undone some failures by itself; what is still open is undone here.
+                # SQLite rolls some failures back by itself; a transaction that is still open is rolled back here.
                 if self._connection.in_transaction:
                     with suppress(sqlite3.Error):
                         self._connection.execute("ROLLBACK")

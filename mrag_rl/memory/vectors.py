@@ -1,0 +1,112 @@
+"""The vectors of a memory database: NumPy files on disk, contiguous by partition in memory."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mrag_rl.choices import StateName
+from mrag_rl.errors import InputError
+from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
+from mrag_rl.memory.store import RecordStore
+
+if TYPE_CHECKING:
+    from mrag_rl.encoders import Embeddings
+
+_FILES: dict[StateName, str] = {"single": "standard.npy", "per_head": "heads.npy", "peeking": "pair_heads.npy"}
+
+
+class MemoryVectors:
+    """The unit vectors of N memories, one set for each state that Agent-S can observe.
+
+    ``single``: (N, d), the standard embeddings of the sources. ``per_head``: (N, H, d_h), their head embeddings.
+    ``peeking``: (N, H, d_h), the head embeddings of source + newline + target, if the database has them (for the state
+    ``equation_1``: (N, 1, d), their standard embeddings); the files contain those of the original targets, the record
+    store those of later versions. The files are memory-mapped, and
+    loaded into memory in partition order at the first search.
+    """
+
+    def __init__(self, folder: Path, order: PartitionOrder, store: RecordStore, *, has_pairs: bool) -> None:
+        """Raises InputError if a file is missing or damaged, or has another number of vectors than ``order``."""
+        self._folder = folder
+        self._order = order
+        self._store = store
+        self._originals = {state: self._map(state) for state in _FILES if state != "peeking" or has_pairs}
+        self._keys: dict[StateName, np.ndarray] = {}
+
+    @staticmethod
+    def save(folder: Path, embeddings: Embeddings, pair_embeddings: Embeddings | None) -> None:
+        """Write the vector files of a new database. Raises OSError."""
+        arrays: dict[StateName, np.ndarray] = {"single": embeddings.standard, "per_head": embeddings.heads}
+        if pair_embeddings is not None:
+            arrays["peeking"] = pair_embeddings.heads
+        for state, vectors in arrays.items():
+            np.save(folder / _FILES[state], np.asarray(vectors, dtype=np.float32), allow_pickle=False)
+
+    def copy_to(self, folder: Path) -> None:
+        """Copy the vector files. Raises OSError."""
+        for state in self._originals:
+            shutil.copy(self._folder / _FILES[state], folder)
+
+    def states(self, queries: Embeddings, state: StateName) -> np.ndarray:
+        """(B, M, H) float32 states of all partitions, H = 1 for two of them; see ``MemoryDatabase.states``."""
+        vectors = queries.standard[:, None, :] if state in ("single", "equation_1") else queries.heads
+        keys = self._load("peeking" if state == "equation_1" else state)
+        if keys.shape[::2] != vectors.shape[1:]:
+            raise InputError(
+                f"{self._folder}: its vectors have {keys.shape[0]} x {keys.shape[2]} numbers per memory, and the state "
+                f"{state} compares {vectors.shape[1]} x {vectors.shape[2]}; create the database for that state"
+            )
+        return best_in_partitions(np.asarray(vectors, dtype=np.float32), keys, self._order)
+
+    def nearest(self, queries: np.ndarray, positions: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k nearest memories at some positions of the partition order; see ``search.nearest``."""
+        return nearest(queries, self._load("single")[0], positions, self._order.memories, k)
+
+    def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
+        """(H, d_h) pair vectors of a version of one memory, from its bytes in the record store; None: the original."""
+        original: np.ndarray = self._originals["peeking"][index]
+        return original if stored is None else np.frombuffer(stored, dtype=np.float32).reshape(original.shape)
+
+    def replace_pairs(self, indices: Iterable[int], pair_heads: Iterable[np.ndarray]) -> None:
+        """Use new pair vectors (H, d_h) of memories from now on; of repeated indices the last one counts."""
+        keys = self._keys.get("peeking")
+        if keys is not None:
+            for index, vectors in zip(indices, pair_heads, strict=True):
+                keys[:, self._order.positions[index]] = vectors
+
+    def reload_pairs(self) -> None:
+        """Read the pair vectors again at the next search, after the record store has changed."""
+        self._keys.pop("peeking", None)
+
+    def _load(self, state: StateName) -> np.ndarray:
+        """(H, N, d_h) unit vectors in partition order; (1, N, d) for the standard embeddings."""
+        if state not in self._keys:
+            if state not in self._originals:
+                raise InputError(
+                    f"{self._folder}: the peeking state needs pair_embeddings; create the database with them"
+                )
+            vectors = self._originals[state]
+            if state == "single":
+                vectors = vectors[:, None, :]
+            keys = np.ascontiguousarray(vectors[self._order.memories].transpose(1, 0, 2), dtype=np.float32)
+            if state == "peeking":
+                for index, stored in self._store.current_pair_heads():
+                    keys[:, self._order.positions[index]] = self.pair_heads(index, stored)
+            self._keys[state] = keys
+        return self._keys[state]
+
+    def _map(self, state: StateName) -> np.ndarray:
+        path = self._folder / _FILES[state]
+        try:
+            vectors: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, EOFError, ValueError) as error:
+            raise InputError(f"{path}: not readable as vectors ({error}); restore the database from a copy") from error
+        memories = len(self._order.memories)
+        if len(vectors) != memories:
+            raise InputError(f"{path}: {len(vectors)} vectors for {memories} memories; restore it from a copy")
+        return vectors
