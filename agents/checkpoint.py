@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load, save
 
-from mrag_rl.agents.dqn import Arrays
+from mrag_rl.agents.agent import Arrays
 from mrag_rl.errors import InputError
 from mrag_rl.io import atomic_directory, atomic_write_bytes, read_json, write_json
 
 FORMAT = 1
-KEPT = 2  # the newest, and the one before it in case the newest is damaged
+KEEP = 2  # the newest, and the one before it in case the newest is damaged
 _NAME = re.compile(r"\d{8}")
 _PROGRESS = "progress.json"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a training stands.
+    """Everything that a stopped training needs to resume.
 
     Attributes:
         step: the database step up to which refinements belong to this checkpoint.
@@ -50,7 +50,7 @@ def load_arrays(path: Path) -> Arrays:
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write `folder`/STEP as a whole, then remove all but it and the one before. Killed at any moment, one remains."""
+    """Write `folder`/STEP as a whole, then remove all but it and the one before. A kill at any moment leaves one."""
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{checkpoint.step:08d}"
     with atomic_directory(target) as temporary:
@@ -58,41 +58,41 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
             save_arrays(temporary / f"{name}.safetensors", arrays)
         names = {name: sorted(arrays) for name, arrays in checkpoint.arrays.items()}
         write_json(temporary / _PROGRESS, {"format": FORMAT, "arrays": names, "progress": checkpoint.progress})
-    kept = _complete(folder)[-KEPT:]
-    for other in folder.iterdir():
-        if other not in kept:
-            shutil.rmtree(other, ignore_errors=True)
+    newest = _complete(folder)[-KEEP:]
+    for path in folder.iterdir():
+        if path not in newest:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def latest_checkpoint(folder: Path) -> Checkpoint | None:
     """The newest complete checkpoint in `folder`, None where there is none.
 
-    Raises InputError naming its folder where a file or an array in it is missing or damaged, or its format is another.
+    Raises InputError naming its folder where a file or an array in it is missing or damaged, or its format is unknown.
     """
     complete = _complete(folder)
     if not complete:
         return None
     newest = complete[-1]
     try:
-        found = read_json(newest / _PROGRESS)
+        content = read_json(newest / _PROGRESS)
     except InputError as error:
         raise _damaged(newest, f"{_PROGRESS} cannot be read") from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        given = found.get("format") if isinstance(found, dict) else None
+    version = content.get("format") if isinstance(content, dict) else None
+    if version != FORMAT:
         raise InputError(
-            f"{newest}: checkpoint format {given}, this version reads {FORMAT}; resume with the version that wrote it, "
-            f"or remove {folder} to train from the start"
+            f"{newest}: checkpoint format {version}, this version reads {FORMAT}; resume with the version that wrote "
+            f"it, or remove {folder} to train from the start"
         )
-    arrays = {name: load_arrays(newest / f"{name}.safetensors") for name in found["arrays"]}
-    for name, expected in found["arrays"].items():
+    arrays = {name: load_arrays(newest / f"{name}.safetensors") for name in content["arrays"]}
+    for name, expected in content["arrays"].items():
         missing = sorted(set(expected) - arrays[name].keys())
         if missing:
-            raise _damaged(newest, f"{name}.safetensors holds no {missing[0]}")
-    return Checkpoint(int(newest.name), arrays, found["progress"])
+            raise _damaged(newest, f"{name}.safetensors has no {missing[0]}")
+    return Checkpoint(int(newest.name), arrays, content["progress"])
 
 
 def _complete(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, oldest first; what a killed write left behind has another name."""
+    """The checkpoints in a folder, oldest first; an incomplete one that a killed write left has another name."""
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))

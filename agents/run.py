@@ -35,7 +35,9 @@ from mrag_rl.runs.evaluate import (
     target_metric,
     write_results,
 )
-from mrag_rl.runs.folder import RunFolder, Stages, load_encoder, load_llm, locked, with_cache
+from mrag_rl.runs.folder import RunFolder, locked
+from mrag_rl.runs.models import load_encoder, load_llm, with_cache
+from mrag_rl.runs.stages import Stages
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,9 @@ class RunPlan:
     """A configuration, resolved into the stages of its run.
 
     Attributes:
-        config: what the models are loaded by, and what the closing evaluation reads.
+        config: what the models are loaded by, and what the final evaluation reads.
         sha256: the configuration's hash, under which stages are recorded.
-        systems: names of the systems that the closing evaluation compares.
+        systems: names of the systems that the final evaluation compares.
     """
 
     config: Config
@@ -161,7 +163,7 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
     trainings = [training for training in plan.trainings if not stages.done(training.name)]
     if trainings and settings.refinement.dtype != "float32":
         candidate_encoder = load_encoder(settings.encoder, settings.refinement.dtype)
-    with with_cache(llm, folder, settings.llm) as cached:
+    with with_cache(llm, folder.cache, enabled=settings.llm.cache) as cached:
         writer = Writer(cached, settings.prompt_task, settings.llm.max_new_tokens)
         for training in trainings:
             say(f"training {training.system}")
@@ -173,13 +175,13 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
 
 
 def _evaluate(plan: RunPlan, folder: RunFolder, stages: Stages, llm: LLM) -> None:
-    """The closing evaluation: answers, plots and results; marks the run complete."""
+    """The final evaluation: answers, plots and results; marks the run complete."""
     with stages.metered(llm.usage) as work:
         evaluation = evaluate_run(folder, plan.config, llm, plan.systems)
     _plot(folder, evaluation)
     usage = {name: stages.llm().get(name, 0) + count for name, count in work.items()}
     seconds = _sum_by_part(stages.seconds(), evaluation.seconds)
-    write_results(folder, folder.root, plan.config, evaluation, seconds=seconds, usage=usage)
+    write_results(folder, folder.root, plan.config, evaluation, config_sha256=plan.sha256, seconds=seconds, usage=usage)
     stages.finish("evaluate", evaluation.seconds, work)
 
 

@@ -1,4 +1,4 @@
-"""How many actions a second does an agent choose, all slots at once against one slot at a time?
+"""How many actions per second does an agent choose for all slots at once, and for one slot at a time?
 
     OMP_NUM_THREADS=1 python -m benchmarks.action_selection [--slots 64]
 

@@ -3,8 +3,8 @@
     python -m benchmarks.encoding [--texts 256] [--words 20] [--encoder all-MiniLM-L6-v2]
 
 Prints a Markdown table: texts a second of encode (standard and heads) and encode_standard, beside one text at a time,
-and how far bfloat16 moves cosine similarities: the largest and mean change over all pairs of texts, and how often a
-text's nearest other text stays the same. Set OMP_NUM_THREADS to choose the cores.
+and how much bfloat16 changes cosine similarities: the largest and mean change over all pairs of texts, and how often a
+text's nearest other text stays the same. Set OMP_NUM_THREADS to choose the number of cores.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
     a = parser.parse_args()
     texts = random_texts(a.texts, a.words, seed=0)
-    some = texts[:32]
+    first_texts = texts[:32]
     print("| dtype | batch tokens | encode texts/s | encode_standard texts/s | times one at a time ", end="")
     print("| cosine change, max (mean) | heads | same nearest text |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|", flush=True)
@@ -75,7 +75,7 @@ def main() -> None:
     dtypes: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")
     for dtype in dtypes:
         encoder = TransformerEncoder.load(a.encoder, dtype=dtype)
-        single = rate(lambda e=encoder: [e.encode([text]) for text in some], len(some))  # type: ignore[misc]
+        single = rate(lambda e=encoder: [e.encode([text]) for text in first_texts], len(first_texts))  # type: ignore[misc]
         for batch_tokens in (512, 1024, 4096):
             encoder.batch_tokens = batch_tokens
             both = rate(lambda e=encoder: e.encode(texts), len(texts))  # type: ignore[misc]

@@ -1,12 +1,12 @@
-"""What do the heads' embeddings cost on top of the forward pass that the standard embedding needs anyway?
+"""How much do the heads' embeddings add to the forward pass that the standard embedding needs anyway?
 
     python -m benchmarks.head_extraction [--texts 16] [--words 60] [--rounds 31] [--hidden 384] [--layers 6]
 
-Random models of each architecture, so nothing is downloaded. The plain pass is encode_standard: the same batches,
-tokenized, run and pooled over tokens. A round times all, in turn first; the clock counts the seconds that this process
-spent on processors, which another program's load disturbs less than the wall's. Prints a Markdown table: texts a
-second of the plain pass, and how much longer encode takes, as the median over rounds with its quartiles: with the
-last layer's heads, and with those of all layers at once. Set OMP_NUM_THREADS to choose the cores.
+The models of all architectures are random, so nothing is downloaded. The plain pass is encode_standard: the same
+batches, tokenised, run and pooled over tokens. Each round times all three, starting with another one; the clock counts
+this process's CPU seconds, which other programs disturb less than wall time. Prints a Markdown table: texts a second of
+the plain pass, and how much longer encode takes, as the median over rounds with its quartiles: with the last layer's
+heads, and with those of all layers at once. Set OMP_NUM_THREADS to choose the number of cores.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ARCHITECTURES = ("bert", "roberta", "gpt2", "llama", "mistral", "mixtral", "phi"
 
 
 def random_model(architecture: str, hidden: int, layers: int, heads: int) -> PreTrainedModel:
-    """Randomly initialised, for MiniLM's vocabulary; four experts and two key-value heads where it has them."""
+    """A randomly initialised model with MiniLM's vocabulary; four experts and two key-value heads where it has such."""
     sizes = {"vocab_size": 30522, "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads}
     more = {"n_inner": 4 * hidden} if architecture == "gpt2" else {"intermediate_size": 4 * hidden}
     if architecture in GROUPED:
@@ -65,11 +65,11 @@ def main() -> None:
     medians = []
     for architecture in ARCHITECTURES:
         model = random_model(architecture, a.hidden, a.layers, a.heads)
-        last, every = (
+        last, all_layers = (
             TransformerEncoder(model, tokenizer, name=architecture, weights_hash="0", max_length=256, layer=layer)
             for layer in (-1, range(a.layers))
         )
-        works = (partial(last.encode_standard, texts), partial(last.encode, texts), partial(every.encode, texts))
+        works = (partial(last.encode_standard, texts), partial(last.encode, texts), partial(all_layers.encode, texts))
         for work in works:
             work()
         times = np.empty((a.rounds, 3))

@@ -2,10 +2,10 @@
 
     python -m benchmarks.joint_training [--llm FOLDER] [--slots 64] [--repeats 3] [--bfloat16]
 
-Both forms train in this one process, turn and turn about, with the same language model, no cache, and a fresh copy of
-the database each time. Measured is the paper's rule (Equation 7's reward, refinements stored at once), not the
-defaults (`first_hypothesis`, `consolidate`). Prints queries per second, their ratio, and the share of the time spent in
-the language model.
+Both train in this one process, in turn, with the same language model, no cache, and a fresh copy of the database each
+time. Training follows the paper's rules (Equation 7's reward, refinements stored at once), not the defaults
+(`first_hypothesis`, `consolidate`). Prints queries per second, their ratio, and the share of the time spent in the
+language model.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
+from mrag_rl.agents.context import JointContext, Queries
 from mrag_rl.agents.dqn import DQNAgent
-from mrag_rl.agents.joint import JointTraining, train_jointly
-from mrag_rl.config import AgentConfig
+from mrag_rl.agents.joint import train_jointly
+from mrag_rl.config import AgentConfig, RefinementConfig, TrainingConfig
 from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.envs.stopwatch import PARTS
 from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.models.bundled import NEWSROOM_LLM
@@ -42,11 +44,11 @@ def main() -> None:
 
     queries = arguments.slots * arguments.batches
     splits = make_newsroom("summarization", seed=0, database=arguments.memories, train=queries, dev=4, test=1)
-    candidate_encoder = TransformerEncoder.load(dtype="bfloat16") if arguments.bfloat16 else None
     llm = TransformersLLM.load(
         arguments.llm, dtype="bfloat16" if arguments.bfloat16 else "float32", batch_tokens=arguments.batch_tokens
     )
     encoder, metric = TransformerEncoder.load(), get_metric("rouge1")
+    candidate_encoder = TransformerEncoder.load(dtype="bfloat16") if arguments.bfloat16 else encoder
     memories, train, dev = (
         encoder.encode([pair.source for pair in pairs]) for pairs in (splits.database, splits.train, splits.dev)
     )
@@ -64,16 +66,23 @@ def main() -> None:
             place.mkdir()
             original.copy_to(place / "database")
             with MemoryDatabase.open(place / "database") as database:
-                agent_s = DQNAgent(database.partitions * database.heads, database.partitions, AgentConfig(), seed=0)
-                agent_r = DQNAgent(3, 3, AgentConfig(), seed=1)
-                settings = JointTraining(
-                    rounds=1, slots=slots, seed=repeat, consolidate=False, checkpoint_every=count, reward="equation_7"
+                context = JointContext(
+                    database=database,
+                    train=Queries(splits.train[:count], train[:count]),
+                    dev=Queries(splits.dev, dev),
+                    encoder=encoder,
+                    candidate_encoder=candidate_encoder,
+                    writer=Writer(llm, "summarization"),
+                    metric=metric,
+                    agent_s=DQNAgent(database.partitions * database.heads, database.partitions, AgentConfig(), seed=0),
+                    agent_r=DQNAgent(3, 3, AgentConfig(), seed=1),
+                    state="per_head",
+                    reward="equation_7",
+                    refinement=RefinementConfig(consolidate=False),
+                    training=TrainingConfig(rounds=1, slots=slots, checkpoint_every=count),
+                    seed=repeat,
                 )
-                return train_jointly(
-                    database, splits.train[:count], train[:count], splits.dev, dev,
-                    encoder=encoder, llm=llm, metric=metric, task="summarization", agent_s=agent_s, agent_r=agent_r,
-                    settings=settings, run_folder=place / "run", candidate_encoder=candidate_encoder, progress=False,
-                ).seconds  # fmt: skip
+                return train_jointly(context, place / "run", progress=False).seconds
 
         forms = {arguments.slots: queries, 1: min(arguments.singles, queries)}
         seconds(arguments.slots, queries, arguments.repeats)  # warm-up

@@ -1,11 +1,11 @@
-"""Does a run that is killed at random moments end as one that was never stopped?
+"""Does a run that is killed at random moments end like one that was never stopped?
 
     python -m benchmarks.kill_and_resume [--kills 10] [--kill-seed 0] [any train.py settings]
 
-Trains once without a stop, then trains again, killing the process (SIGKILL) after a random time and resuming it, over
-as many runs as the wanted number of kills takes. Every run's results, database, selector, answers, logs and plots are
-compared with the first run's; "seconds" and "llm" in results.json are costs and differ. Without --config the runs are
-those of configs/quickstart.yaml.
+Trains once without a stop. Then it trains again and again, killing the process (SIGKILL) after a random time and
+resuming it, until the requested number of kills is reached. Every run's results, database, selector, answers, logs and
+plots are compared with the first run's, except for "seconds" and "llm" in results.json, which are costs. Without
+--config, configs/quickstart.yaml is trained.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ TRAIN = Path(__file__).resolve().parents[1] / "train.py"
 
 
 def outcome(folder: RunFolder) -> dict[str, object]:
-    """All that a run leaves behind but its costs, as hashes by name."""
+    """Everything that a run leaves behind except its costs, as hashes by name."""
     results = read_json(folder.root / "results.json")
     del results["seconds"], results["llm"]
-    found: dict[str, object] = {"results.json": json.dumps(results)}
+    hashes: dict[str, object] = {"results.json": json.dumps(results)}
     ablations = {name: folder.ablation(name) for name in ABLATIONS}
     parts = {"m_rag": folder} | {name: part for name, part in ablations.items() if part.root.is_dir()}
     for name, part in parts.items():
         with MemoryDatabase.open(part.database) as database:
-            found[f"{name} database"] = database.digest()
+            hashes[f"{name} database"] = database.digest()
         for file in (part.log, *sorted(part.selector.glob("*"))):
-            found[f"{name} {file.name}"] = file_sha256(file)
+            hashes[f"{name} {file.name}"] = file_sha256(file)
     for file in (folder.root / "answers.jsonl", *sorted(folder.plots.iterdir())):
-        found[file.name] = file_sha256(file)
-    return found
+        hashes[file.name] = file_sha256(file)
+    return hashes
 
 
 def stage(folder: RunFolder) -> str:
@@ -95,8 +95,8 @@ def main() -> int:
                 begun = next((root / name).glob("*/config.yaml"), None)
                 where.append(stage(RunFolder(begun.parent)) if begun else "start")
         subprocess.run(command(name), check=True, **quiet)  # type: ignore[call-overload]
-        found = outcome(folder(name))
-        wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
+        actual = outcome(folder(name))
+        wrong = sorted(key for key in expected.keys() | actual.keys() if expected.get(key) != actual.get(key))
         differing += bool(wrong)
         verdict = f"differs in {', '.join(wrong)}" if wrong else "identical"
         print(f"run {runs}, killed in {', '.join(where) or 'nothing'}: {verdict}", flush=True)

@@ -7,19 +7,19 @@ Prints a Markdown table for each part.
 
 search: milliseconds a query for the k nearest documents in each head (`SpaceIndex`, exact), beside one `IndexFlatIP`
 of FAISS over the same numbers, heads x dimension in one vector, for batches of 1 and of 64 queries. Both are timed in
-turn, once each a repeat; medians over repeats, of the times and of the repeats' ratios, which are to be 1.2 or less.
-FAISS searches a single query on one thread, `SpaceIndex` on all: with OMP_NUM_THREADS=1 both have one.
+turn, once in each repeat; medians over repeats, of the times and of the repeats' ratios, which should be at most 1.2.
+FAISS searches a single query on one thread, `SpaceIndex` on all: with OMP_NUM_THREADS=1 both use one.
 
-growth: the same for exact search and HNSW (`SpaceIndex`'s default parameters) as documents become more, in
-`--growth-heads` heads alone: HNSW keeps 0.8 KB a document and head, and all of 32 heads would not fit in memory with a
-million documents. recall: the share of the exact k nearest that HNSW finds, over 512 queries.
+growth: the same for exact search and HNSW as the number of documents grows, in `--growth-heads` heads only: HNSW needs
+0.8 KB for each document and head, and all 32 heads of a million documents would not fit in memory. recall: the share of
+the exact k nearest documents that HNSW finds, over 512 queries.
 
 importance: exact scores in one pass, beside the mean over all pairs as matrix products, head by head and in blocks of
-rows; to be 100 and 1,000 times as fast at 4,000 and 40,000 documents. For many documents the pairs are timed on the few
-heads that the table names and the time is scaled up to all.
+rows; the target is 100 and 1,000 times as fast at 4,000 and 40,000 documents. For many documents the pairs are timed on
+the few heads that the table names, and the time is scaled up to all.
 
-The vectors are random: normal numbers of variance 1, 1/2, 1/3, ... in the dimensions of a head, turned at random, then
-unit length. That leaves them directions that matter more than others, as embeddings have; without, HNSW finds less.
+The vectors are random: normal numbers of variance 1, 1/2, 1/3, ... in the dimensions of a head, rotated at random, then
+normalised. So some directions matter more than others, as in real embeddings; otherwise HNSW would find less.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from mrag_rl.retrieval.index import SpaceIndex
 PARTS = ("search", "growth", "importance")
 BATCHES = (1, 64)
 RECALL_QUERIES = 512
-PAIRS = 8_000_000_000  # Timed at most by the pairwise form; beyond, its time is scaled up from fewer heads
-ROWS = 512  # Vectors made, and rows of the pairwise form's products, at once
+PAIRS = 8_000_000_000  # At most timed in the pairwise form; with more, its time is scaled up from fewer heads
+ROWS = 512  # Vectors drawn, and rows of the pairwise form's products, at once
 
 
 def unit_vectors(count: int, heads: int, dimension: int, seed: int) -> np.ndarray:
-    """Vectors (count, heads, dimension) of length 1, float32. Another seed gives others of the same distribution."""
-    turns = [
+    """Unit vectors (count, heads, dimension), float32. Another seed draws others from the same distribution."""
+    rotations = [
         np.linalg.qr(np.random.default_rng(head).standard_normal((dimension, dimension)))[0] for head in range(heads)
     ]
-    maps = (np.stack(turns) / np.sqrt(np.arange(1, dimension + 1))[:, None]).astype(np.float32)
+    maps = (np.stack(rotations) / np.sqrt(np.arange(1, dimension + 1))[:, None]).astype(np.float32)
     rng = np.random.default_rng([seed])
     vectors = np.empty((count, heads, dimension), np.float32)
     for first in range(0, count, ROWS):
@@ -68,7 +68,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def paired(a: Callable[[], object], b: Callable[[], object], repeats: int) -> tuple[float, float, float]:
-    """Median seconds of ``a`` and of ``b``, and the median of a repeat's ratio a / b; they take turns to be first."""
+    """Median seconds of ``a`` and ``b``, and the median of the repeats' ratios a / b; they take turns to be first."""
     a(), b()
     pairs = []
     for repeat in range(repeats):
@@ -88,7 +88,7 @@ def pairwise_importance(embeddings: Embeddings, heads: int) -> np.ndarray:
     for head in range(heads):
         vectors = np.ascontiguousarray(embeddings.heads[:, head])
         total = sum(float((vectors[first : first + ROWS] @ vectors.T).sum()) for first in range(0, count, ROWS))
-        distance = (count * count - total) / (count * (count - 1))  # of a document to itself: 0
+        distance = (count * count - total) / (count * (count - 1))  # that of a document to itself is 0
         scores[head] = embeddings.norms[:, head].mean(dtype=np.float64) * distance
     return scores
 
@@ -114,16 +114,16 @@ def search(documents: int, heads: int, dimension: int, k: int, repeats: int) -> 
 
 
 def growth(sizes: list[int], heads: int, dimension: int, k: int, repeats: int) -> None:
-    every = unit_vectors(max(sizes), heads, dimension, 0)
+    vectors = unit_vectors(max(sizes), heads, dimension, 0)
     queries = unit_vectors(RECALL_QUERIES, heads, dimension, 1)
     print(f"\n{heads} of the heads x {dimension} dimensions, k = {k}, {repeats} repeats, ms a query\n")
     print("| documents | exact, 1 at once | 64 at once | HNSW, 1 at once | 64 at once ", end="")
     print("| HNSW / exact, 1 at once | 64 at once | recall | HNSW built in (s) |")
     print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|", flush=True)
     for size in sizes:
-        exact = SpaceIndex(every[:size])
+        exact = SpaceIndex(vectors[:size])
         start = time.perf_counter()
-        graphs = SpaceIndex(every[:size], "hnsw")
+        graphs = SpaceIndex(vectors[:size], "hnsw")
         built = time.perf_counter() - start
         columns = []
         for batch in BATCHES:
@@ -134,8 +134,8 @@ def growth(sizes: list[int], heads: int, dimension: int, k: int, repeats: int) -
                 repeats,
             )
             columns.append((1e3 * compared / batch, 1e3 * walked / batch, ratio))
-        nearest, found = exact.search(queries, k)[0], graphs.search(queries, k)[0]
-        recall = (nearest[..., :, None] == found[..., None, :]).any(axis=-1).mean()
+        nearest, retrieved = exact.search(queries, k)[0], graphs.search(queries, k)[0]
+        recall = (nearest[..., :, None] == retrieved[..., None, :]).any(axis=-1).mean()
         cells = [f"{value:.3f}" for values in zip(*columns, strict=True) for value in values]
         print(f"| {size:,} | {' | '.join(cells)} | {recall:.3f} | {built:.1f} |", flush=True)
 
@@ -172,7 +172,7 @@ def main() -> None:
     parser.add_argument("--growth", type=int, nargs="+", default=[1_000, 10_000, 100_000, 1_000_000])
     parser.add_argument("--growth-heads", type=int, default=1)
     parser.add_argument("--importance", type=int, nargs="+", default=[4_000, 40_000])
-    parser.add_argument("--repeats", type=int, default=9, help="of search and growth; a third of them of importance")
+    parser.add_argument("--repeats", type=int, default=9, help="for search and growth; a third as many for importance")
     a = parser.parse_args()
     print(f"{os.cpu_count()} cores; threads: torch {torch.get_num_threads()}, FAISS {faiss.omp_get_max_threads()}")
     if "search" in a.parts:

@@ -3,10 +3,10 @@
     python -m benchmarks.retrieval_ablations [--documents D.jsonl --queries Q.jsonl] [--embeddings DIR]
 
 Layer (first, middle, last), pooling, vote rule, summed or single votes, importance (exact, sampled, none), number of
-heads kept, the parts of `late_interaction`, and how far words alone get (TF-IDF). Printed are weighted success ratios
-(2:1) at three documents fetched for each aspect, 32 at most: means over the numbers of aspects, for every other query
-(the development half) and for the rest, and their ratio to the strategy as it is. Vectors are kept in DIR and found
-again. Without files, the bundled articles are searched.
+heads searched, the parts of `late_interaction`, and how far words alone get (TF-IDF). Printed are weighted success
+ratios (2:1) at three documents fetched for each aspect, at most 32: means over the numbers of aspects, for every other
+query (the development half) and for the rest, and their ratio to the unchanged strategy. Vectors are stored in DIR and
+reused. Without files, the bundled articles are searched.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from mrag_rl.data.multi_aspect import load_documents, load_queries
 from mrag_rl.data.synthetic import make_articles
 from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.encoders.pooling import Pooling
 from mrag_rl.encoders.store import EmbeddingStore
-from mrag_rl.encoders.transformer import Pooling
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
-from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts, strategies
+from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts
 from mrag_rl.retrieval.importance import importance_scores, sampled_importance_scores
+from mrag_rl.retrieval.late_interaction import late_interaction
 from mrag_rl.retrieval.sentences import split_all
-from mrag_rl.retrieval.voting import top
+from mrag_rl.retrieval.voting import count_votes, importance_votes, top
 
 FETCH = 32
 Rows = dict[str, Callable[[], np.ndarray]]
@@ -56,7 +57,7 @@ def main() -> None:
     place = {document.id: i for i, document in enumerate(documents)}
     relevant = [[place[identifier] for identifier in query.relevant] for query in queries]
     categories = [document.category for document in documents]
-    aspects = np.array([len(some) for some in relevant])
+    aspects = np.array([len(rows) for rows in relevant])
     development = np.zeros(len(queries), bool)
     for n in np.unique(aspects):
         development[np.flatnonzero(aspects == n)[::2]] = True
@@ -66,15 +67,12 @@ def main() -> None:
             arguments.encoder, layer=[*layers], pooling=pooling, max_length=arguments.max_length
         )
         store = EmbeddingStore(encoder, arguments.embeddings)
-        texts, asked = [document.text for document in documents], [query.text for query in queries]
+        texts, query_texts = [document.text for document in documents], [query.text for query in queries]
         return (
             store.encode(texts, progress=True),
             Parts.of_sentences(store, texts, progress=True),
-            EncodedQueries.of(store, asked, ["late_interaction"], progress=True),
+            EncodedQueries.of(store, query_texts, ["late_interaction"], progress=True),
         )
-
-    def scores(retriever: MultiAspectRetriever, asked: EncodedQueries, strategy: str) -> np.ndarray:
-        return success(retriever.rank(asked, strategy, FETCH).indices)
 
     def success(ranking: np.ndarray) -> np.ndarray:
         """Development half, other half: (2,)."""
@@ -93,35 +91,35 @@ def main() -> None:
 
     depth = TransformerEncoder.load(arguments.encoder).model.config.get_text_config().num_hidden_layers
     layers = [0, depth // 2, depth - 1]
-    whole, sentences, asked = encoded(layers, None)
+    whole, sentences, encoded_queries = encoded(layers, None)
     heads = whole.heads.shape[1] // len(layers)
 
-    def kept(spaces: np.ndarray) -> tuple[Embeddings, Parts, EncodedQueries]:
+    def of_heads(spaces: np.ndarray) -> tuple[Embeddings, Parts, EncodedQueries]:
         def cut(embeddings: Embeddings) -> Embeddings:
             return Embeddings(embeddings.standard, embeddings.heads[:, spaces], embeddings.norms[:, spaces])
 
-        assert asked.sentences is not None
-        cut_sentences = Parts(cut(asked.sentences.embeddings), asked.sentences.owners)
+        assert encoded_queries.sentences is not None
+        cut_sentences = Parts(cut(encoded_queries.sentences.embeddings), encoded_queries.sentences.owners)
         return (
             cut(whole),
             Parts(cut(sentences.embeddings), sentences.owners),
-            EncodedQueries(cut(asked.whole), cut_sentences),
+            EncodedQueries(cut(encoded_queries.whole), cut_sentences),
         )
 
-    last = kept(np.arange(2 * heads, 3 * heads))
+    last = of_heads(np.arange(2 * heads, 3 * heads))
     retriever = MultiAspectRetriever(last[0], last[1])
     compared = ("mrag", "segment_mrag", "late_interaction")
 
     def on(parts: tuple[Embeddings, Parts, EncodedQueries], strategy: str, *, single: bool = False) -> np.ndarray:
-        return scores(MultiAspectRetriever(parts[0], parts[1], single=single), parts[2], strategy)
+        return success(MultiAspectRetriever(parts[0], parts[1], single=single).rank(parts[2], strategy, FETCH).indices)
 
     for strategy in compared:
         by_layer = {
-            f"layer {layer + 1} of {depth}": kept(np.arange(i * heads, (i + 1) * heads))
+            f"layer {layer + 1} of {depth}": of_heads(np.arange(i * heads, (i + 1) * heads))
             for i, layer in reversed([*enumerate(layers)])
         }
-        rows: Rows = {name: partial(on, parts, strategy) for name, parts in by_layer.items()}
-        rows["all three"] = partial(on, (whole, sentences, asked), strategy)
+    def on(parts: tuple[Embeddings, Parts, EncodedQueries], strategy: str, *, single: bool = False) -> np.ndarray:
+        return success(MultiAspectRetriever(parts[0], parts[1], single=single).rank(parts[2], strategy, FETCH).indices)
         table(f"{strategy}: layer", rows)
     mean_pooled = encoded([depth - 1], "mean")
     for strategy in compared:
@@ -145,10 +143,13 @@ def main() -> None:
             },
         )
 
-    def with_importance(scores_of: np.ndarray, strategy: str) -> np.ndarray:
-        changed = MultiAspectRetriever(last[0], last[1])
-        changed.importance = scores_of  # type: ignore[misc]  # a cached property: this is its cache
-        return scores(changed, last[2], strategy)
+    def with_importance(importance: np.ndarray, strategy: str) -> np.ndarray:
+        voters = last[2].sentences if strategy == "segment_mrag" else Parts.of_wholes(last[2].whole)
+        assert voters is not None
+        fetch = min(FETCH, len(documents))
+        indices, similarities = retriever.heads.search(voters.embeddings, fetch)
+        votes = importance_votes(similarities, importance)
+        return success(count_votes(indices, votes, voters.owners, queries=len(queries), fetch=fetch).indices)
 
     exact = importance_scores(last[0])
     rules = {"exact": exact}
@@ -172,31 +173,25 @@ def main() -> None:
 
     for strategy in compared:
         table(
-            f"{strategy}: heads of most importance kept",
+            f"{strategy}: most important heads alone",
             {
-                str(count): partial(on_heads, order[:count], strategy)
+    def on(parts: tuple[Embeddings, Parts, EncodedQueries], strategy: str, *, single: bool = False) -> np.ndarray:
+        return success(MultiAspectRetriever(parts[0], parts[1], single=single).rank(parts[2], strategy, FETCH).indices)
                 for count in sorted({heads, heads * 3 // 4, heads // 2, heads // 4, 1}, reverse=True)
             },
         )
 
-    def late(**constants: float) -> np.ndarray:
-        before = {name: getattr(strategies, name) for name in constants}
-        try:
-            for name, value in constants.items():
-                setattr(strategies, name, value)
-            return on(last, "late_interaction")
-        finally:
-            for name, value in before.items():
-                setattr(strategies, name, value)
+    def late(**settings: float) -> np.ndarray:
+        voters, fetch = last[2].sentences, min(FETCH, len(documents))
+        assert voters is not None
+        return success(late_interaction(voters, len(queries), last[0], last[1], fetch, **settings).indices)
 
-    ones = Parts(last[0], np.arange(len(documents)))  # Every document is its own only sentence
-    rows = {"as it is": lambda: on(last, "late_interaction")}
+    ones = Parts.of_wholes(last[0])  # Every document is its only sentence
+    rows = {"unchanged": lambda: on(last, "late_interaction")}
     rows["whole documents only"] = lambda: on((last[0], ones, last[2]), "late_interaction")
     rows |= {
-        f"the standard space weighs {share:g} of all heads": partial(late, STANDARD_SHARE=share)
-        for share in (0, 0.5, 1)
-    }
-    rows |= {f"temperature {value:g}": partial(late, TEMPERATURE=value) for value in (0.01, 0.02, 0.04, 0.06)}
+    def on(parts: tuple[Embeddings, Parts, EncodedQueries], strategy: str, *, single: bool = False) -> np.ndarray:
+        return success(MultiAspectRetriever(parts[0], parts[1], single=single).rank(parts[2], strategy, FETCH).indices)
     table("late_interaction: its parts", rows)
 
     words = TfidfVectorizer(sublinear_tf=True, stop_words="english")
@@ -222,12 +217,12 @@ def main() -> None:
 
 
 def _seconds(work: Callable[[], object], repeats: int = 5) -> float:
-    taken = []
+    times = []
     for _ in range(repeats):
         start = time.perf_counter()
         work()
-        taken.append(time.perf_counter() - start)
-    return median(taken)
+        times.append(time.perf_counter() - start)
+    return median(times)
 
 
 if __name__ == "__main__":

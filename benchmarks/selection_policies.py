@@ -1,12 +1,13 @@
-"""How well does the DQN choose partitions, next to LinUCB, and to a classifier that is told what every choice is worth?
+"""How well does the DQN select partitions, compared with LinUCB and with a classifier that knows the best partition?
 
     python -m benchmarks.selection_policies [--run runs/quickstart] [--rounds 3 8] [--seeds 5]
 
-Agent-S's problem alone, without refinement, on the data of a finished run: every training and test query is answered
-once with the nearest (original) memory of every partition, and the learners then walk over the same stream of training
-queries, seeing only the score of the partition they chose, less the naive system's (the reward `first_hypothesis`). The
-classifier sees which partition was best. Scores are means over test queries of the run's metric, 0 to 100, with the
-standard deviation over the learners' seeds. The run's cache of generations is used; nothing else in it is changed.
+This is Agent-S's problem alone, without refinement, on the data of a finished run. Every training and test query is
+answered once with the nearest (original) memory of every partition. The learners then pass over the training queries in
+the same order, and each observes only the score of the partition it selected, minus the naive system's (the reward
+`first_hypothesis`). The classifier is trained on the best partition of every query. Scores are means of the run's
+metric over the test queries, 0 to 100, with the standard deviation over the learners' seeds. The run's cache of
+generations is used; nothing else in the run folder changes.
 """
 
 from __future__ import annotations
@@ -18,30 +19,33 @@ from pathlib import Path
 import numpy as np
 from sklearn.linear_model import LogisticRegressionCV
 
+from mrag_rl.agents.agent import Agent, Transitions
 from mrag_rl.agents.dqn import DQNAgent
-from mrag_rl.agents.heuristics import Agent, LinUCB, NearestPartition, RandomPartition
+from mrag_rl.agents.heuristics import LinUCB
 from mrag_rl.data.records import load_pairs
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.runs.evaluate import target_metric
-from mrag_rl.runs.folder import RunFolder, load_llm, with_cache
+from mrag_rl.runs.folder import RunFolder
+from mrag_rl.runs.models import load_llm, with_cache
 from mrag_rl.selector import StateNormalizer
+from mrag_rl.systems.partitioned import most_similar, random_partition
 
 
 def walk(agent: Agent, states: np.ndarray, rewards: np.ndarray, *, rounds: int, slots: int, seed: int) -> None:
-    """Let `agent` learn from `rounds` passes over states (N, D), shown rewards[i, action] (N, M) for its actions."""
+    """Let `agent` learn in `rounds` passes over states (N, D) from the rewards (N, M) of its own actions alone."""
     order = np.random.default_rng(seed)
     batches = [
         part
         for _ in range(rounds)
         for part in np.split(order.permutation(len(states)), range(slots, len(states), slots))
     ]
-    for done, rows in enumerate(batches):
-        actions = agent.act(states[rows], agent.exploration(done / len(batches)))
-        ends = np.ones(len(rows), bool)
-        agent.remember(states[rows], actions, rewards[rows, actions].astype(np.float32), states[rows], ends)
+    for batch, rows in enumerate(batches):
+        actions = agent.act(states[rows], agent.exploration(batch / len(batches)))
+        earned, done = rewards[rows, actions].astype(np.float32), np.ones(len(rows), bool)
+        agent.remember(Transitions(states[rows], actions, earned, states[rows], done))
         agent.learn(len(rows))
 
 
@@ -49,7 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, default=Path("runs/quickstart"), help="a finished run (%(default)s)")
     parser.add_argument("--rounds", type=int, nargs="+", help="passes over the training queries (default: the run's)")
-    parser.add_argument("--seeds", type=int, default=5, help="of the learners (%(default)s)")
+    parser.add_argument("--seeds", type=int, default=5, help="seeds of each learner (%(default)s)")
     arguments = parser.parse_args()
 
     folder = RunFolder(arguments.run)
@@ -62,22 +66,22 @@ def main() -> None:
     raw: dict[str, np.ndarray] = {}
     with (
         MemoryDatabase.open(folder.database) as database,
-        with_cache(load_llm(config.llm), folder, config.llm) as llm,
+        with_cache(load_llm(config.llm), folder.cache, enabled=config.llm.cache) as llm,
     ):
         writer = Writer(llm, config.prompt_task, config.llm.max_new_tokens)
         partitions = database.partitions
         for part, queries in pairs.items():
             texts, references = [pair.source for pair in queries], [pair.target for pair in queries]
 
-            def answers(chosen: np.ndarray | None, part: str = part, texts: list[str] = texts) -> list[str]:
-                memories = database.retrieve(embeddings[part], chosen).indices[:, 0]
+            def answers(selection: np.ndarray | None, part: str = part, texts: list[str] = texts) -> list[str]:
+                memories = database.retrieve(embeddings[part], selection).indices[:, 0]
                 return writer.answer(texts, database.demonstrations(memories, originals=True))
 
             columns = [metric.scores(answers(np.full(len(texts), m)), references) for m in range(partitions)]
             scores[part] = np.stack(columns, axis=1)
             naive[part] = metric.scores(answers(None), references)
             raw[part] = database.states(embeddings[part], config.state)
-    normalizer = StateNormalizer.fit(raw["train"])
+    normalizer = StateNormalizer.fit(raw["train"], center=config.training.center)
     states = {part: normalizer(raw[part]) for part in raw}
     rewards = scores["train"] - naive["train"][:, None]
 
@@ -89,7 +93,7 @@ def main() -> None:
     def mean(actions: np.ndarray) -> float:
         return 100 * float(scores["test"][np.arange(len(actions)), actions].mean())
 
-    count = len(pairs["test"])
+    count, texts = len(pairs["test"]), [pair.source for pair in pairs["test"]]
     print(
         f"{arguments.run.name}: {len(rewards)} training and {count} test queries, {partitions} partitions, "
         f"{metric.name}\n"
@@ -97,9 +101,9 @@ def main() -> None:
     print("| policy | rounds | score | best partition chosen |\n|---|---:|---:|---:|")
     best = scores["test"].max(axis=1)
 
-    def row(name: str, rounds: int | str, chosen: list[np.ndarray]) -> None:
-        means = [mean(actions) for actions in chosen]
-        hits = np.mean([scores["test"][np.arange(count), actions] >= best - 1e-9 for actions in chosen])
+    def row(name: str, rounds: int | str, selections: list[np.ndarray]) -> None:
+        means = [mean(actions) for actions in selections]
+        hits = np.mean([scores["test"][np.arange(count), actions] >= best - 1e-9 for actions in selections])
         spread = f" ± {np.std(means, ddof=1):.1f}" if len(means) > 1 else ""
         print(f"| {name} | {rounds} | {np.mean(means):.1f}{spread} | {hits:.0%} |", flush=True)
 
@@ -107,17 +111,17 @@ def main() -> None:
     row(
         "random partition",
         "",
-        [RandomPartition(partitions, seed).act(states["test"]) for seed in range(arguments.seeds)],
+        [random_partition(partitions, seed)(texts, embeddings["test"]).partitions for seed in range(arguments.seeds)],
     )
-    row("nearest partition", "", [NearestPartition(partitions).act(raw["test"].reshape(count, -1))])
+    row("nearest partition", "", [most_similar(raw["test"])])
     for rounds in arguments.rounds or [config.training.rounds]:
         for name, make in learners.items():
-            chosen = []
+            selections = []
             for seed in range(arguments.seeds):
                 agent = make(seed)
                 walk(agent, states["train"], rewards, rounds=rounds, slots=config.training.slots, seed=seed)
-                chosen.append(agent.act(states["test"]))
-            row(name, rounds, chosen)
+                selections.append(agent.act(states["test"]))
+            row(name, rounds, selections)
     classifier = LogisticRegressionCV(Cs=5, max_iter=2000).fit(states["train"], rewards.argmax(axis=1))
     row("logistic regression, told the best", "", [classifier.predict(states["test"])])
     row("oracle", "", [scores["test"].argmax(axis=1)])

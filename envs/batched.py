@@ -25,7 +25,7 @@ class BatchedEnv(VectorEnv):
     metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
 
     def __init__(
-        self, num_envs: int, *, low: float, high: float, width: int, actions: int, seed: int, **counts: int
+        self, *, num_envs: int, low: float, high: float, width: int, actions: int, seed: int, **counts: int
     ) -> None:
         """Make the spaces `Box(low, high, (width,))` and `Discrete(actions)`, and seed the order of queries.
 

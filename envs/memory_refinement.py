@@ -130,7 +130,7 @@ class MemoryRefinementVectorEnv(BatchedEnv):
     ) -> None:
         low, high = SCALE * (-1 - CENTER), SCALE * (1 - CENTER)
         super().__init__(
-            num_envs, low=low, high=high, width=candidates, actions=candidates, seed=seed,
+            num_envs=num_envs, low=low, high=high, width=candidates, actions=candidates, seed=seed,
             candidates=candidates, steps=steps,
         )  # fmt: skip
         if replace and database.has_pairs and embed_pairs is None:
@@ -264,7 +264,8 @@ class MemoryRefinementVectorEnv(BatchedEnv):
     def _observe(self) -> np.ndarray:
         pool = self._pool_vectors[:, self._pool]
         cosines: np.ndarray = np.einsum("bkd,bd->bk", pool, self._hypothesis_vectors)
-        return (SCALE * (np.clip(cosines, -1.0, 1.0) - CENTER)).astype(np.float32)
+        observations: np.ndarray = SCALE * (np.clip(cosines, -1.0, 1.0) - CENTER)
+        return observations.astype(np.float32)
 
     def _default_episodes(self) -> list[RefinementEpisode]:
         if not self.pairs or self.query_embeddings is None:

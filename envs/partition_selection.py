@@ -107,7 +107,7 @@ class PartitionSelectionVectorEnv(BatchedEnv):
         stopwatch: Stopwatch | None = None,
     ) -> None:
         super().__init__(
-            num_envs, low=-np.inf, high=np.inf, width=state_size(database, state), actions=database.partitions,
+            num_envs=num_envs, low=-np.inf, high=np.inf, width=state_size(database, state), actions=database.partitions,
             seed=seed, selection_steps=selection_steps, pairs=len(pairs),
         )  # fmt: skip
         for name, value, kinds in (("state", state, StateName), ("reward", reward, RewardName)):
@@ -160,9 +160,10 @@ class PartitionSelectionVectorEnv(BatchedEnv):
         return self._observe(), self._rewards(first, final), np.full(count, done), np.zeros(count, bool), infos
 
     def _rewards(self, first: np.ndarray, final: np.ndarray) -> np.ndarray:
-        if self.baseline_scores is None or self.reward == "equation_7":
-            return np.subtract(final, first)
-        return np.subtract(final if self.reward == "fixed_baseline" else first, self.baseline_scores[self._rows])
+        rewards: np.ndarray = final - first
+        if self.baseline_scores is not None and self.reward != "equation_7":
+            rewards = (final if self.reward == "fixed_baseline" else first) - self.baseline_scores[self._rows]
+        return rewards
 
     def _observe(self) -> np.ndarray:
         with self.stopwatch("retrieve"):

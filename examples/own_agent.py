@@ -2,7 +2,7 @@
 
     python -m examples.own_agent [--steps 200]
 
-The bundled world, language model and encoder; a step is one query answered with the partition that the agent chose.
+With the bundled world, language model and encoder. A step is one query, answered from the partition that is chosen.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.envs.partition_selection import naive_scores  # importing envs registers the ids
 from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.models.bundled import NEWSROOM_LLM
@@ -37,11 +38,11 @@ with (
         Path(folder) / "database", world.database, memories, partitioning, encoder_fingerprint=encoder.fingerprint
     ) as database,
 ):
-    llm, metric, task = TransformersLLM.load(arguments.llm), get_metric("rouge1"), "summarization"
+    writer, metric = Writer(TransformersLLM.load(arguments.llm), "summarization"), get_metric("rouge1")
     env = gymnasium.make(
         "mrag_rl/PartitionSelection-v0", database=database, pairs=world.train, query_embeddings=queries,
-        llm=llm, metric=metric, task=task, reward="first_hypothesis",
-        baseline_scores=naive_scores(database, world.train, queries, llm, metric, task),
+        writer=writer, metric=metric, reward="first_hypothesis",
+        baseline_scores=naive_scores(database, world.train, queries, writer, metric),
     )  # fmt: skip
     agent = DQN("MlpPolicy", env, learning_starts=20, gamma=0.0, seed=0, verbose=1)
     agent.learn(arguments.steps, log_interval=50, progress_bar=False)

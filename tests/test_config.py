@@ -121,7 +121,7 @@ def test_a_new_run_and_a_resumed_one(file: Path, tmp_path: Path) -> None:
         ("name: c\nseed: x", "seed is x; it must be a whole number"),
         ("name: c\ntask: qa", "task is qa; it must be one of summarization"),
         ("name: c\npartitioning: {partitions: 0}", r"partitioning\.partitions is 0; it must be 1 or more"),
-        ('name: c\nllm: {stop: [""]}', r"llm\.stop holds an empty string"),
+        ('name: c\nllm: {stop: [""]}', r"llm\.stop contains an empty string"),
         ("name: c\ndata: {languages: [German, English]}", "the bundled world is English to German"),
         ("name: c\ndata: {pairs: p, languages: [German, English]}", "the task is summarization"),
         ("name: c\ntask: translation\ndata: {pairs: p, languages: [A to B, C]}", "data.languages has 'A to B'"),
@@ -133,12 +133,12 @@ def test_a_new_run_and_a_resumed_one(file: Path, tmp_path: Path) -> None:
         ("name: c\nagent_r: {weight_decay: -1}", r"agent_r\.weight_decay is -1\.0; it must be 0 or more"),
         ("name: c\nagent_s: {learning_starts: 9, buffer_size: 8}", r"agent_s\.learning_starts is 9, more than the 8"),
         ("name: c\nevaluation: {systems: []}", r"evaluation\.systems is empty; name one"),
-        ("name: ../c", "makes no folder name"),
+        ("name: ../c", "cannot name a folder"),
         ("name: c\nencoder: {sha256: abc}", r"encoder\.sha256 is not a SHA-256"),
         ("name: c\ndata: {pairs: a, files: {train: b}}", "both set"),
         ("name: c\ndata: {files: {train: b}}", r"data\.files\.database is missing"),
         ("name: c\ndata: {group: x}", r"data\.group is set without data\.pairs"),
-        ("name: c\ndata: {fractions: {train: 0.9}}", "leave no database"),
+        ("name: c\ndata: {fractions: {train: 0.9}}", "leaves no pairs for the database"),
     ],
 )
 def test_a_bad_file_is_one_line_that_says_how_to_mend_it(tmp_path: Path, text: str, says: str) -> None:

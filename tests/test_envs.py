@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
 import mrag_rl.envs  # noqa: F401  (registers the ids)
 from mrag_rl.envs.memory_refinement import MemoryRefinementEnv, MemoryRefinementVectorEnv, RefinementEpisode
 from mrag_rl.envs.partition_selection import PartitionSelectionEnv, PartitionSelectionVectorEnv, naive_scores
+from mrag_rl.envs.states import embed_pairs, observe, state_size
 from mrag_rl.errors import InputError
+from mrag_rl.generation.writer import Writer
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.selector import StateNormalizer
 from tests.tiny import ScriptedLLM, remembering_encoder, tiny_llm, tiny_world
 
-WORLD, METRIC, TASK = tiny_world(), get_metric("rouge1"), "summarization"
+WORLD, METRIC = tiny_world(), get_metric("rouge1")
 
 
 @pytest.fixture
@@ -27,21 +32,21 @@ def database(tmp_path):
 
 def refinement_arguments(database, llm) -> dict:
     return {
-        "database": database, "encoder": remembering_encoder(), "llm": llm, "metric": METRIC, "task": TASK,
-        "max_new_tokens": 10, "pairs": WORLD.splits.train, "query_embeddings": WORLD.train,
+        "database": database, "encoder": remembering_encoder(), "writer": Writer(llm, "summarization", 10),
+        "metric": METRIC, "pairs": WORLD.splits.train, "query_embeddings": WORLD.train,
     }  # fmt: skip
 
 
 def selection_arguments(database, llm) -> dict:
     return {
-        "database": database, "pairs": WORLD.splits.train, "query_embeddings": WORLD.train, "llm": llm,
-        "metric": METRIC, "task": TASK, "max_new_tokens": 10,
+        "database": database, "pairs": WORLD.splits.train, "query_embeddings": WORLD.train,
+        "writer": Writer(llm, "summarization", 10), "metric": METRIC,
     }  # fmt: skip
 
 
 def episodes(database, llm, rows) -> list[RefinementEpisode]:
     """Training queries answered with the nearest memory."""
-    env = MemoryRefinementVectorEnv(**refinement_arguments(database, llm), slots=len(rows))
+    env = MemoryRefinementVectorEnv(**refinement_arguments(database, llm), num_envs=len(rows))
     env._order = np.array(rows)
     return env._default_episodes()
 
@@ -76,11 +81,11 @@ def test_ids_make_the_single_and_the_batched_form(database) -> None:
 
 def test_rewards_are_what_their_names_say(database) -> None:
     llm = ScriptedLLM()
-    baseline = naive_scores(database, WORLD.splits.train, WORLD.train, llm, METRIC, TASK)
+    baseline = naive_scores(database, WORLD.splits.train, WORLD.train, Writer(llm, "summarization"), METRIC)
     rows, actions = np.array([3, 1, 4]), np.array([0, 1, 2])
     for reward in ("equation_7", "fixed_baseline", "first_hypothesis"):
         env = PartitionSelectionVectorEnv(
-            **selection_arguments(database, llm), slots=3, reward=reward, baseline_scores=baseline,
+            **selection_arguments(database, llm), num_envs=3, reward=reward, baseline_scores=baseline,
             refine=lambda batch: np.array([episode.score + 0.25 for episode in batch]),
         )  # fmt: skip
         env.reset(options={"indices": rows})
@@ -96,7 +101,7 @@ def test_rewards_are_what_their_names_say(database) -> None:
 
 
 def test_the_memory_shown_is_the_nearest_of_the_chosen_partition(database) -> None:
-    env = PartitionSelectionVectorEnv(**selection_arguments(database, ScriptedLLM()), slots=4)
+    env = PartitionSelectionVectorEnv(**selection_arguments(database, ScriptedLLM()), num_envs=4)
     env.reset(options={"indices": np.zeros(4, np.int64)})
     *_, infos = env.step(np.arange(4))
     for partition, memory in enumerate(infos["memories"]):
@@ -106,27 +111,64 @@ def test_the_memory_shown_is_the_nearest_of_the_chosen_partition(database) -> No
         assert memory == members[int(similarity.argmax())]
 
 
-def test_observation_sizes_and_normalisation(tmp_path) -> None:
-    with WORLD.make_database(tmp_path / "database", peeking=True) as database:
-        for state, width in (("per_head", 4 * 12), ("single", 4), ("peeking", 4 * 12)):
-            raw = database.states(WORLD.train, state)
-            env = PartitionSelectionVectorEnv(
-                **selection_arguments(database, ScriptedLLM()),
-                slots=24,
-                state=state,
-                normalizer=StateNormalizer.fit(raw),
-            )
-            observations, _ = env.reset(options={"indices": np.arange(24)})
-            assert observations.shape == (24, width)
-            np.testing.assert_allclose(observations.mean(axis=0), 0, atol=1e-3)
-            np.testing.assert_allclose(observations.std(axis=0), 1, atol=1e-3)
+@pytest.mark.parametrize(
+    ("state", "width"), [("per_head", 4 * 12), ("single", 4), ("peeking", 4 * 12), ("equation_1", 4)]
+)
+def test_observation_sizes_and_normalisation(state, width, tmp_path) -> None:
+    with WORLD.make_database(tmp_path / "database", state=state) as database:
+        raw = database.states(WORLD.train, state)
+        env = PartitionSelectionVectorEnv(
+            **selection_arguments(database, ScriptedLLM()),
+            num_envs=24,
+            state=state,
+            normalizer=StateNormalizer.fit(raw),
+        )
+        observations, _ = env.reset(options={"indices": np.arange(24)})
+        assert observations.shape == (24, width)
+        np.testing.assert_allclose(observations.mean(axis=0), 0, atol=1e-3)
+        np.testing.assert_allclose(observations.std(axis=0), 1, atol=1e-3)
+
+
+def test_equation_1_is_the_papers_formula(tmp_path) -> None:
+    """One number a partition: the best cosine of the standard embeddings of source and target together."""
+    pairs, queries = WORLD.splits.database, WORLD.splits.train[:5]
+    embed = remembering_encoder().encode_standard
+    both = {
+        "queries": embed([f"{pair.source}\n{pair.target}" for pair in queries]),
+        "memories": embed([f"{pair.source}\n{pair.target}" for pair in pairs]),
+    }
+    with WORLD.make_database(tmp_path / "database", state="equation_1") as database:
+        assert state_size(database, "equation_1") == 4
+
+        def by_hand(vectors: np.ndarray) -> np.ndarray:
+            cosines = vectors @ both["memories"].T
+            members = [[i for i, pair in enumerate(pairs) if name in pair.labels] for name in database.names]
+            return np.stack([cosines[:, rows].max(axis=1) for rows in members], axis=1)
+
+        sources, targets = [pair.source for pair in queries], [pair.target for pair in queries]
+        with_reference = embed_pairs(remembering_encoder(), "equation_1", sources, targets)
+        observed = observe(database, with_reference, "equation_1", None)
+        np.testing.assert_allclose(observed, by_hand(both["queries"]), atol=1e-5)
+        # At inference there is no reference: the source stands alone.
+        observed = observe(database, WORLD.train[:5], "equation_1", None)
+        np.testing.assert_allclose(observed, by_hand(WORLD.train.standard[:5]), atol=1e-5)
+        # A refinement moves it.
+        changed = embed_pairs(remembering_encoder(), "equation_1", [pairs[0].source], ["Rain."])
+        database.refine([0], ["Rain."], step=0, pair_embeddings=changed)
+        both["memories"][0] = embed([f"{pairs[0].source}\nRain."])[0]
+        observed = observe(database, with_reference, "equation_1", None)
+        np.testing.assert_allclose(observed, by_hand(both["queries"]), atol=1e-5)
+        with pytest.raises(InputError, match="the state peeking compares 12 x 32"):
+            database.states(WORLD.train, "peeking")
+    with WORLD.make_database(tmp_path / "plain") as database, pytest.raises(InputError, match="pair_embeddings"):
+        database.states(WORLD.train, "equation_1")
 
 
 def test_rewards_sum_to_the_gain_and_the_best_hypothesis_is_kept(database) -> None:
     """Equations 5 and 6."""
     llm = ScriptedLLM()
     started = episodes(database, llm, range(16))
-    env = MemoryRefinementVectorEnv(**refinement_arguments(database, llm), slots=16, steps=5)
+    env = MemoryRefinementVectorEnv(**refinement_arguments(database, llm), num_envs=16, steps=5)
     _, infos = env.reset(options={"episodes": started})
     total, best = np.zeros(16), infos["scores"]
     for step in range(5):
@@ -145,7 +187,7 @@ def test_rewards_sum_to_the_gain_and_the_best_hypothesis_is_kept(database) -> No
 def test_only_better_candidates_reach_the_database_and_the_original_stays(database) -> None:
     llm = ScriptedLLM()
     (started,) = episodes(database, llm, [0])
-    env = MemoryRefinementVectorEnv(**refinement_arguments(database, llm), slots=1, steps=8)
+    env = MemoryRefinementVectorEnv(**refinement_arguments(database, llm), num_envs=1, steps=8)
     env.write_step = 7
     env.reset(options={"episodes": [started]})
     written = []
@@ -166,13 +208,13 @@ def test_batching_changes_no_candidate_and_no_reward(tmp_path) -> None:
     llm = ScriptedLLM()
     with WORLD.make_database(tmp_path / "a") as database:
         started = {episode.memory: episode for episode in episodes(database, llm, range(24))}.values()
-        env = MemoryRefinementVectorEnv(**refinement_arguments(database, llm), slots=len(started))
+        env = MemoryRefinementVectorEnv(**refinement_arguments(database, llm), num_envs=len(started))
         env.reset(options={"episodes": list(started)})
         together = np.array([env.step(np.full(len(started), 1))[1] for _ in range(3)]).T
         first = database.targets(np.arange(len(database)))
     with WORLD.make_database(tmp_path / "b") as database:
         alone = []
-        env = MemoryRefinementVectorEnv(**refinement_arguments(database, llm), slots=1)
+        env = MemoryRefinementVectorEnv(**refinement_arguments(database, llm), num_envs=1)
         for episode in started:
             env.reset(options={"episodes": [episode]})
             alone.append([env.step(np.array([1]))[1][0] for _ in range(3)])
@@ -184,7 +226,7 @@ def test_batching_changes_no_candidate_and_no_reward(tmp_path) -> None:
 def test_every_episode_of_a_memory_draws_new_pools(database) -> None:
     llm = ScriptedLLM()
     (started,) = episodes(database, llm, [0])
-    env = MemoryRefinementVectorEnv(**refinement_arguments(database, llm), slots=2)
+    env = MemoryRefinementVectorEnv(**refinement_arguments(database, llm), num_envs=2)
     env.reset(options={"episodes": [started, started]})
     texts = [*env._pools[0], *env._pools[1]]
     env.reset(options={"episodes": [started]})
@@ -196,7 +238,7 @@ def test_slots_with_the_same_memory_write_in_slot_order(database) -> None:
     llm = ScriptedLLM()
     (started,) = episodes(database, llm, [0])
     hopeless = RefinementEpisode(started.query, started.memory, "", -1.0)  # any candidate is better
-    env = MemoryRefinementVectorEnv(**refinement_arguments(database, llm), slots=2, steps=1)
+    env = MemoryRefinementVectorEnv(**refinement_arguments(database, llm), num_envs=2, steps=1)
     env.reset(options={"episodes": [hopeless, hopeless]})
     candidates = [pool[0] for pool in env._pools]
     env.step(np.array([0, 0]))
@@ -212,7 +254,7 @@ def test_one_call_to_the_llm_for_all_slots(database) -> None:
             return super().generate(*args, **kwargs)
 
     llm = Counting()
-    env = MemoryRefinementVectorEnv(**refinement_arguments(database, llm), slots=16)
+    env = MemoryRefinementVectorEnv(**refinement_arguments(database, llm), num_envs=16)
     env.reset(options={"episodes": episodes(database, ScriptedLLM(), range(16))})
     assert llm.calls == 1  # every pool of every slot
     env.step(np.zeros(16, np.int64))
@@ -225,7 +267,7 @@ def test_one_call_to_the_llm_for_all_slots(database) -> None:
         ({"reward": "best"}, "unknown reward 'best': choose one of equation_7"),
         ({"state": "all"}, "unknown state 'all': choose one of per_head"),
         ({"reward": "fixed_baseline"}, "needs baseline_scores"),
-        ({"slots": 0}, "slots is 0"),
+        ({"num_envs": 0}, "num_envs is 0"),
     ],
 )
 def test_bad_arguments_of_selection_are_named(changes, words, database) -> None:
@@ -236,3 +278,81 @@ def test_bad_arguments_of_selection_are_named(changes, words, database) -> None:
 def test_bad_arguments_of_refinement_are_named(database) -> None:
     with pytest.raises(InputError, match="candidates is 0"):
         MemoryRefinementVectorEnv(**refinement_arguments(database, ScriptedLLM()), candidates=0)
+
+
+def test_pair_vectors_of_refined_memories_need_an_embedder(tmp_path) -> None:
+    with WORLD.make_database(tmp_path / "database", state="peeking") as database:
+        arguments = refinement_arguments(database, ScriptedLLM())
+        with pytest.raises(InputError, match="give embed_pairs"):
+            MemoryRefinementVectorEnv(**arguments)
+        MemoryRefinementVectorEnv(**arguments, replace=False)
+
+
+def test_a_step_without_a_running_episode_is_refused(database) -> None:
+    llm = ScriptedLLM()
+    selection, refinement = selection_arguments(database, llm), refinement_arguments(database, llm)
+    for single, batched, arguments in (
+        (PartitionSelectionEnv, PartitionSelectionVectorEnv, selection),
+        (MemoryRefinementEnv, MemoryRefinementVectorEnv, refinement),
+    ):
+        environments: list[tuple[Any, int | np.ndarray]] = [
+            (single(**arguments), 0),
+            (batched(**arguments, num_envs=2), np.array([0, 0])),
+        ]
+        for env, action in environments:
+            with pytest.raises(ResetNeeded, match="call reset"):
+                env.step(action)
+            env.reset(seed=0)
+            done = False
+            while not done:
+                *_, terminated, _, _ = env.step(action)
+                done = bool(np.all(terminated))
+            with pytest.raises(ResetNeeded, match="call reset"):
+                env.step(action)
+
+
+def refine_once(env: MemoryRefinementVectorEnv, memory: int) -> str:
+    """An episode that any candidate improves; the target that the memory then has."""
+    env.reset(options={"episodes": [RefinementEpisode(WORLD.splits.train[0], memory, "", -1.0)]})
+    env.step(np.array([0]))
+    return env.database.targets([memory])[0]
+
+
+def test_a_seeded_reset_takes_back_its_own_refinements_and_deletes_nothing(database) -> None:
+    original = database.targets(np.arange(len(database)))
+    database.refine([7], ["before the environment"], step=0)
+    env = MemoryRefinementVectorEnv(**refinement_arguments(database, ScriptedLLM()), steps=1)
+    first = refine_once(env, 3)
+    second = refine_once(env, 3)
+    refine_once(env, 5)
+    refine_once(env, 7)
+    database.refine([5, 6], ["by another component"] * 2, step=env.write_step + 9)
+    histories = {memory: database.history(memory) for memory in range(len(database))}
+    env.reset(seed=1)
+    for memory, versions in histories.items():
+        assert database.history(memory)[: len(versions)] == versions
+    assert [version.target for version in database.history(3)] == [original[3], first, second, original[3]]
+    assert database.targets([5, 6, 7]) == ["by another component"] * 2 + ["before the environment"]
+    # It goes on writing, at a step that is not before the others'.
+    assert refine_once(env, 3) != original[3]
+    assert refine_once(env, 6) != "by another component"
+    env.reset(seed=1)
+    assert database.targets([3, 6]) == [original[3], "by another component"]
+
+
+def test_a_seeded_reset_starts_the_same_episodes_again(database) -> None:
+    """Replaced targets change hypotheses, so they must be as before."""
+    env = MemoryRefinementVectorEnv(**refinement_arguments(database, ScriptedLLM()), num_envs=4)
+
+    def rollout() -> list[np.ndarray]:
+        observations, _ = env.reset(seed=3)
+        parts = [observations]
+        for _ in range(3):
+            for _ in range(env.steps):
+                observations, rewards, *_ = env.step(np.zeros(4, np.int64))
+                parts += [observations, rewards]
+            parts.append(env.reset()[0])
+        return parts
+
+    for first, second in zip(rollout(), rollout(), strict=True):
+        np.testing.assert_array_equal(first, second)

@@ -23,7 +23,7 @@ from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.filters import EVERYTHING, And, Condition, Field, FieldVocabulary, Or, matches, parse_filter, to_json
 from mrag_rl.filters.dates import find_dates, parse_date
-from mrag_rl.filters.language import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES
+from mrag_rl.filters.parsing import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES
 from mrag_rl.filters.sql import lay_out, where
 from mrag_rl.memory.store import RecordStore
 from mrag_rl.retrieval import MultiAspectRetriever
@@ -102,7 +102,7 @@ MEANING: list[tuple[dict[str, Any], list[str]]] = [
 ]  # fmt: skip
 
 
-def by_reading(records: Mapping[str, Mapping[str, Any]], tmp_path: Path) -> Callable[[Any], list[str]]:
+def by_matches(records: Mapping[str, Mapping[str, Any]], tmp_path: Path) -> Callable[[Any], list[str]]:
     return lambda condition: [name for name, metadata in records.items() if matches(condition, metadata)]
 
 
@@ -133,7 +133,7 @@ def by_chunks(records: Mapping[str, Mapping[str, Any]], tmp_path: Path) -> Calla
     return find
 
 
-@pytest.mark.parametrize("store", [by_reading, by_store, by_chunks])
+@pytest.mark.parametrize("store", [by_matches, by_store, by_chunks])
 def test_every_store_has_the_same_meaning(store: Callable[..., Any], tmp_path: Path) -> None:
     find = store(RECORDS, tmp_path)
     for written, names in MEANING:
@@ -161,9 +161,9 @@ def test_a_database_is_searched_under_a_filter(tmp_path: Path) -> None:
     with MemoryDatabase.create(
         tmp_path / "db", pairs, world.database, partitioning, encoder_fingerprint=encoder().fingerprint
     ) as database:
-        within = database.matching(parse_filter({"words": {"$gte": 30}}, VOCABULARY))
-        assert within.tolist() == [index >= 30 for index in range(len(pairs))]
-        hits = database.retrieve(world.train, None, k=3, within=within)
+        allowed = database.allowed_memories(parse_filter({"words": {"$gte": 30}}, VOCABULARY))
+        assert allowed.tolist() == [index >= 30 for index in range(len(pairs))]
+        hits = database.retrieve(world.train, None, k=3, allowed_memories=allowed)
         assert (hits.indices >= 30).all() and not (database.retrieve(world.train, None, k=3).indices >= 30).all()
 
 
@@ -205,21 +205,21 @@ def a_condition(draw: st.DrawFn) -> Condition:
 FILTERS = st.recursive(
     a_condition(),
     lambda parts: st.one_of(
-        st.lists(parts, min_size=1, max_size=3).map(lambda found: And(tuple(found))),
-        st.lists(parts, min_size=1, max_size=3).map(lambda found: Or(tuple(found))),
+        st.lists(parts, min_size=1, max_size=3).map(lambda filters: And(tuple(filters))),
+        st.lists(parts, min_size=1, max_size=3).map(lambda filters: Or(tuple(filters))),
     ),
     max_leaves=6,
 )
 
 
 def plainly(condition: Any, metadata: Mapping[str, Any]) -> bool:
-    """The documented meaning written out once more, without the package's own value reading."""
+    """The documented meaning, implemented again without the package's own reading of values."""
     if isinstance(condition, And):
         return all(plainly(part, metadata) for part in condition.parts)
     if isinstance(condition, Or):
         return any(plainly(part, metadata) for part in condition.parts)
-    held = metadata.get(condition.field)
-    items = held if isinstance(held, list) else [held]
+    value = metadata.get(condition.field)
+    items: list[Any] = value if isinstance(value, list) else [value]
     kind = type(condition.values[0])
     if kind is str:
         items = [item for item in items if isinstance(item, str)]
@@ -234,15 +234,15 @@ def plainly(condition: Any, metadata: Mapping[str, Any]) -> bool:
         return len(items) > 0 and all(item not in condition.values for item in items)
     if condition.operator in ("$eq", "$in"):
         return any(item in condition.values for item in items)
-    wanted = condition.values[0]
-    compare = {"$gt": lambda item: item > wanted, "$gte": lambda item: item >= wanted,
-               "$lt": lambda item: item < wanted, "$lte": lambda item: item <= wanted}  # fmt: skip
+    operand = condition.values[0]
+    compare = {"$gt": lambda item: item > operand, "$gte": lambda item: item >= operand,
+               "$lt": lambda item: item < operand, "$lte": lambda item: item <= operand}  # fmt: skip
     return any(compare[condition.operator](item) for item in items)
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(METADATA, min_size=1, max_size=6), st.lists(FILTERS, min_size=1, max_size=4))
-def test_sql_returns_exactly_what_the_plain_reading_does(records: list[dict[str, Any]], filters: Sequence[Any]) -> None:
+def test_sql_and_json_agree_with_the_documented_meaning(records: list[dict[str, Any]], filters: Sequence[Any]) -> None:
     connection = sqlite3.connect(":memory:")
     try:
         connection.execute("CREATE TABLE memories (memory INTEGER PRIMARY KEY)")
@@ -250,24 +250,24 @@ def test_sql_returns_exactly_what_the_plain_reading_does(records: list[dict[str,
         lay_out(connection, enumerate(records))
         for condition in filters:
             text, parameters = where(condition)
-            found = connection.execute(f"SELECT memory FROM memories WHERE {text} ORDER BY memory", parameters)
-            wanted = [index for index, metadata in enumerate(records) if plainly(condition, metadata)]
-            assert [memory for (memory,) in found] == wanted
-            assert [index for index, metadata in enumerate(records) if matches(condition, metadata)] == wanted
+            rows = connection.execute(f"SELECT memory FROM memories WHERE {text} ORDER BY memory", parameters)
+            expected = [index for index, metadata in enumerate(records) if plainly(condition, metadata)]
+            assert [memory for (memory,) in rows] == expected
+            assert [index for index, metadata in enumerate(records) if matches(condition, metadata)] == expected
             read = parse_filter(json.dumps(to_json(condition)), VOCABULARY)
-            assert [index for index, metadata in enumerate(records) if matches(read, metadata)] == wanted
+            assert [index for index, metadata in enumerate(records) if matches(read, metadata)] == expected
     finally:
         connection.close()
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(METADATA, min_size=1, max_size=6))
-def test_metadata_mean_the_same_after_the_store_has_held_them(records: list[dict[str, Any]]) -> None:
-    """What JSON does to values on their way through the database changes nothing."""
-    held = [json.loads(json.dumps(metadata, ensure_ascii=False)) for metadata in records]
+def test_metadata_mean_the_same_after_a_round_trip_through_json(records: list[dict[str, Any]]) -> None:
+    """Storing metadata as JSON does not change which records pass a filter."""
+    stored = [json.loads(json.dumps(metadata, ensure_ascii=False)) for metadata in records]
     for written, _ in MEANING:
         condition = parse_filter(written, VOCABULARY)
-        assert [matches(condition, now) for now in held] == [matches(condition, before) for before in records]
+        assert [matches(condition, now) for now in stored] == [matches(condition, before) for before in records]
 
 
 @given(FILTERS)
@@ -287,9 +287,9 @@ REFUSED: list[tuple[Any, str]] = [
     ({"$and": [{"source": "a"}, {"": "x"}]}, "filter at $and[1]: unknown field ''"),
     ({"$and": [{"source": "a"}, {"source": {"$like": "x"}}]}, "filter at $and[1].source: unknown operator '$like'"),
     ({"$and": [{"source": "a"}, {"source": {"$in": ["a", 7]}}]}, "filter at $and[1].source.$in[1]: 7 is not a string"),
-    ({"$or": [{"$and": [{"day": {"$gt": "soon"}}]}]}, "filter at $or[0].$and[0].day.$gt: 'soon' is no date"),
-    ({"source": {"$gt": "a"}}, "filter at source.$gt: source holds string values, which have no order"),
-    ({"free": {"$lte": True}}, "filter at free.$lte: free holds boolean values"),
+    ({"$or": [{"$and": [{"day": {"$gt": "soon"}}]}]}, "filter at $or[0].$and[0].day.$gt: 'soon' is not a date"),
+    ({"source": {"$gt": "a"}}, "filter at source.$gt: source has string values, which have no order"),
+    ({"free": {"$lte": True}}, "filter at free.$lte: free has boolean values"),
     ({"source": None}, "filter at source: None is not a string"),
     ({"source": {"$in": []}}, "filter at source.$in: an empty list"),
     ({"source": {}}, "filter at source: no operator"),
@@ -298,25 +298,25 @@ REFUSED: list[tuple[Any, str]] = [
     ({"words": True}, "filter at words: True is not a number"),
     ({"words": "900"}, "filter at words: '900' is not a number"),
     ({"words": math.nan}, "filter at words: nan is not a number"),
-    ({"words": 2**63}, "filter at words: a whole number beyond 64 bits"),
+    ({"words": 2**63}, "filter at words: an integer beyond 64 bits"),
     ({"free": 1}, "filter at free: 1 is not a boolean"),
-    ({"day": 20231004}, "filter at day: 20231004 is no date"),
-    ({"day": "10/11/2023"}, "filter at day: '10/11/2023' is no date"),
+    ({"day": 20231004}, "filter at day: 20231004 is not a date"),
+    ({"day": "10/11/2023"}, "filter at day: '10/11/2023' is not a date"),
     ({"$and": {}}, "filter at $and: a mapping is not a list"),
     ({"$or": []}, "filter at $or: an empty list"),
     ({"$or": [{}]}, "filter at $or[0]: an empty mapping"),
     ({"$and": ["source"]}, "filter at $and[0]: 'source' is not a mapping"),
-    ({"$in": ["a"]}, "filter: '$in' where a field belongs"),
-    ({"$where": "1"}, "filter: '$where' where a field belongs"),
+    ({"$in": ["a"]}, "filter: '$in' where a field is expected"),
+    ({"$where": "1"}, "filter: '$where' where a field is expected"),
     ({"source": "x" * 1001}, "filter at source: 1001 characters"),
-    ({"source": "\ud800"}, "is no valid text"),
+    ({"source": "\ud800"}, "is not valid Unicode"),
     ({"a\nb": 1}, r"filter: unknown field 'a\nb'"),
     ({7: 1}, "filter: unknown field 7"),
 ]
 
 
 @pytest.mark.parametrize(("written", "says"), REFUSED, ids=[says for _, says in REFUSED])
-def test_what_is_not_in_the_language_is_refused_with_its_place(written: Any, says: str) -> None:
+def test_a_filter_outside_the_language_is_refused_with_its_place(written: Any, says: str) -> None:
     with pytest.raises(InputError) as error:
         parse_filter(written, VOCABULARY)
     assert says in str(error.value) and "\n" not in str(error.value) and "; " in str(error.value)
@@ -374,16 +374,16 @@ NO_DATES = [
 
 
 @pytest.mark.parametrize("written", WRITTEN)
-def test_a_day_is_read_however_it_is_written(written: str) -> None:
+def test_common_ways_of_writing_a_day_are_understood(written: str) -> None:
     assert parse_date(written) == FOURTH
 
 
 @pytest.mark.parametrize("written", NO_DATES)
-def test_what_is_not_wholly_a_day_is_not_guessed(written: str) -> None:
+def test_an_incomplete_or_ambiguous_day_is_not_guessed(written: str) -> None:
     assert parse_date(written) is None
 
 
-def test_only_one_reading_decides_between_day_and_month() -> None:
+def test_day_and_month_are_told_apart_if_only_one_order_is_a_date() -> None:
     assert parse_date("10/13/2023") == parse_date("13/10/2023") == dt.date(2023, 10, 13)
     assert parse_date("10/10/2023") == dt.date(2023, 10, 10)
 
@@ -396,7 +396,7 @@ def test_days_written_in_common_ways_are_read_back(day: dt.date) -> None:
 
 
 @given(st.text(max_size=80))
-def test_no_text_breaks_the_date_reader(text: str) -> None:
+def test_no_text_breaks_the_date_parser(text: str) -> None:
     parse_date(text)
     for mention in find_dates(text):
         assert 0 <= mention.start < mention.end <= len(text)

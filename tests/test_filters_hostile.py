@@ -112,9 +112,9 @@ WRITTEN: list[tuple[str, str | dict[str, Any]]] = [
     (r'{"source": "\101"}', "an escape"),
     ('{"source": Wired}', "'Wired' is not"),
     ('{"source": "Wired", "words"}', "a key without a value"),
-    ('{"source": "Wired", 7: 1}', "belongs to no key"),
+    ('{"source": "Wired", 7: 1}', "without a key"),
     ('{"source": "Wired", None: 1}', "unknown field 'None'"),
-    ('{"source": "Wired", ["a"]: 1}', "belongs to no key"),
+    ('{"source": "Wired", ["a"]: 1}', "without a key"),
     ('{"source": "Wired" /* x */}', "where a comma or }"),
     ('{"source": "Wired", // x\n "words": 10}', "not the start"),
     ('{"source": "Wired", # x\n "words": 10}', "not the start"),
@@ -175,12 +175,12 @@ WRITTEN: list[tuple[str, str | dict[str, Any]]] = [
     ('{"free": 1}', "1 is not a boolean"),
     ('{"free": "true"}', "not a boolean"),
     ('{"free": {"$gt": false}}', "no order"),
-    ('{"day": "tomorrow"}', "no date"),
-    ('{"day": 1696453917}', "no date"),
-    ('{"day": "2023-02-30"}', "no date"),
-    ('{"day": "10/11/2023"}', "no date"),
-    ('{"day": {"$gt": "2023-10-04\' OR 1=1"}}', "no date"),
-    ('{"day": {"$lt": null}}', "no date"),
+    ('{"day": "tomorrow"}', "not a date"),
+    ('{"day": 1696453917}', "not a date"),
+    ('{"day": "2023-02-30"}', "not a date"),
+    ('{"day": "10/11/2023"}', "not a date"),
+    ('{"day": {"$gt": "2023-10-04\' OR 1=1"}}', "not a date"),
+    ('{"day": {"$lt": null}}', "not a date"),
     ('{"$and": {"source": "Wired"}}', "is not a list"),
     ('{"$or": "Wired"}', "is not a list"),
     ('{"$and": []}', "an empty list"),
@@ -189,13 +189,13 @@ WRITTEN: list[tuple[str, str | dict[str, Any]]] = [
     ('{"$or": [null]}', "None is not a mapping"),
     ('{"$and": [{"source": "Wired"}, {"$or": []}]}', "$and[1].$or"),
     # too much
-    ('{"$and": [' * 9 + '{"source": "Wired"}' + "]}" * 9, "more than 8 $and"),
-    ('{"$or": [' * 1_500, "brackets inside"),
+    ('{"$and": [' * 9 + '{"source": "Wired"}' + "]}" * 9, "nested more than 8 deep"),
+    ('{"$or": [' * 1_500, "nested brackets"),
     ("[" * 10_000, "no mapping"),
     ("{" * 19_000, "no mapping"),
-    ('{"source": ' + "[" * 10_000, "brackets inside"),
-    ('{"a": ' * 3_000, "brackets inside"),
-    ('{"source": ' + "(" * 100 + ")" * 100 + "}", "brackets inside"),
+    ('{"source": ' + "[" * 10_000, "nested brackets"),
+    ('{"a": ' * 3_000, "nested brackets"),
+    ('{"source": ' + "(" * 100 + ")" * 100 + "}", "nested brackets"),
     ('{"source": "' + "x" * 1_001 + '"}', "1001 characters"),
     ('{"source": "' + "x" * 30_000 + '"}', "characters of text"),
     ("x" * 20_001, "characters of text"),
@@ -267,7 +267,7 @@ _EVENTS: list[str] | None = None
 
 
 def _listen(event: str, arguments: tuple[Any, ...]) -> None:
-    """Note what would betray evaluation: audit hooks cannot be removed, so one stays and mostly looks away."""
+    """Record events that evaluation would cause; inactive most of the time, because audit hooks cannot be removed."""
     if _EVENTS is not None and event.split(".")[0] in {
         "compile",
         "exec",
@@ -284,7 +284,7 @@ sys.addaudithook(_listen)
 
 
 @contextmanager
-def overheard() -> Iterator[list[str]]:
+def audited() -> Iterator[list[str]]:
     global _EVENTS
     _EVENTS = []
     try:
@@ -301,22 +301,22 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> RecordStore:
     return RecordStore.open(path)
 
 
-def test_there_are_more_than_two_hundred_of_them() -> None:
+def test_there_are_more_than_three_hundred_cases() -> None:
     assert len({text for text, _ in WRITTEN}) == len(WRITTEN) > 150 and len({text for text, _ in CASES}) > 300
 
 
-def test_the_listener_hears_evaluation() -> None:
-    with overheard() as events:
+def test_the_audit_hook_notices_evaluation() -> None:
+    with audited() as events:
         eval("1 + 1")
     assert {"compile", "exec"} <= set(events)
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES, ids=[f"{i}" for i in range(len(CASES))])
-def test_each_is_refused_or_repaired_and_none_is_evaluated(
+def test_each_case_is_refused_or_repaired_and_none_is_evaluated(
     text: str, expected: str | dict[str, Any], store: RecordStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with overheard() as events:
+    with audited() as events:
         condition, dropped, refused = read_answer(text, VOCABULARY)
     assert not events and not list(tmp_path.iterdir())
     if isinstance(expected, str):

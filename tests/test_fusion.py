@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,15 +130,9 @@ class Writer:
         return prompt.query
 
     def generate(
-        self,
-        prompts: Sequence[Prompt],
-        *,
-        samples: int = 1,
-        temperature: float = 0.0,
-        seeds: int | Sequence[int] = 0,
-        max_new_tokens: int = 64,
+        self, prompts: Sequence[Prompt], *, temperature: float = 0.0, seeds: int | Sequence[int] = 0, **settings: Any
     ) -> list[list[str]]:
-        assert isinstance(seeds, int) and samples == 1
+        assert isinstance(seeds, int)
         self.calls.append(([prompt.query for prompt in prompts], temperature, seeds))
         return [[next(self.texts[prompt.query])] for prompt in prompts]
 

@@ -141,18 +141,18 @@ def test_states_hold_a_few_megabytes_whatever_the_database_holds() -> None:
 @pytest.mark.parametrize("k", [1, 4, 100])
 def test_retrieval_ranks_like_a_double_loop(tmp_path: Path, k: int) -> None:
     query, keys, desks = embeddings(3, 9), embeddings(1, 40).standard, members(40)
-    within = np.arange(40) % 5 != 0
+    allowed = np.arange(40) % 5 != 0
     partitions = np.array([0, 1, 2, 2, 1, 0, -1, 1, 0])
     with make(tmp_path / "db") as db:
         chosen = db.retrieve(query, partitions, k=k)
         whole = db.retrieve(query, None, k=k)
-        narrowed = db.retrieve(query, partitions, k=k, allowed=[0, 2], within=within)
-        union = db.retrieve(query, None, k=k, allowed=[0, 2], within=within)
-    readable = [i for i in range(40) if within[i]]
+        narrowed = db.retrieve(query, partitions, k=k, allowed_partitions=[0, 2], allowed_memories=allowed)
+        union = db.retrieve(query, None, k=k, allowed_partitions=[0, 2], allowed_memories=allowed)
+    readable = [i for i in range(40) if allowed[i]]
     for b, partition in enumerate(partitions):
         vector = query.standard[b]
         rows = desks[partition] if partition >= 0 else []
-        open_rows = [i for i in rows if within[i]] if partition in (0, 2) else []
+        open_rows = [i for i in rows if allowed[i]] if partition in (0, 2) else []
         either = [i for i in readable if i in desks[0] or i in desks[2]]
         assert chosen.indices[b].tolist() == ranking_by_double_loop(vector, keys, rows, k)
         assert whole.indices[b].tolist() == ranking_by_double_loop(vector, keys, list(range(40)), k)
@@ -168,12 +168,12 @@ def test_an_empty_set_of_allowed_partitions_reads_nothing(tmp_path: Path) -> Non
     query = embeddings(3, 4)
     with make(tmp_path / "db", peeking=True) as db:
         for partitions in (None, np.array([0, 1, 2, 0])):
-            hits = db.retrieve(query, partitions, k=2, allowed=[])
+            hits = db.retrieve(query, partitions, k=2, allowed_partitions=[])
             assert (hits.indices == -1).all()
             assert (hits.scores == -1.0).all()
         for kind in ("per_head", "single", "peeking"):
-            assert (db.states(query, kind, allowed=[]) == -1.0).all()
-        states, free = db.states(query, allowed=[1]), db.states(query)
+            assert (db.states(query, kind, allowed_partitions=[]) == -1.0).all()
+        states, free = db.states(query, allowed_partitions=[1]), db.states(query)
         assert (states[:, [0, 2]] == -1.0).all()
         np.testing.assert_array_equal(states[:, 1], free[:, 1])
 
@@ -184,9 +184,9 @@ def test_a_memory_in_several_partitions_is_read_through_any_allowed_one(tmp_path
     with make(tmp_path / "db") as db:
         assert db.names == list(DESKS)
         for partition in range(3):
-            assert db.retrieve(query, None, allowed=[partition]).indices[0, 0] == 7
-        assert db.retrieve(query, None, allowed=[2]).indices[1, 0] == 8
-        assert db.retrieve(query, None, allowed=[0, 1]).indices[1, 0] != 8
+            assert db.retrieve(query, None, allowed_partitions=[partition]).indices[0, 0] == 7
+        assert db.retrieve(query, None, allowed_partitions=[2]).indices[1, 0] == 8
+        assert db.retrieve(query, None, allowed_partitions=[0, 1]).indices[1, 0] != 8
 
 
 def test_ties_go_to_the_lower_index_however_the_rows_are_stored(tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ def test_bad_requests_are_named_in_one_line_and_change_nothing(tmp_path: Path) -
         one_line(lambda: db.revert(2, 5, step=0), "memory 2", "version 5")
         one_line(lambda: db.retrieve(query, None, k=0), "k is 0")
         one_line(lambda: db.retrieve(query, np.array([0, 3])), "no partition 3")
-        one_line(lambda: db.states(query, allowed=[-1]), "no partition -1")
+        one_line(lambda: db.states(query, allowed_partitions=[-1]), "no partition -1")
         one_line(lambda: db.states(query, "peeking"), "pair_embeddings")
         one_line(lambda: peeking.refine([0], ["a"], step=0), "pair_embeddings")
         one_line(lambda: db.copy_to(tmp_path), str(tmp_path))

@@ -117,14 +117,15 @@ def test_agent_s_under_a_filter_reads_nothing_that_its_plain_reading_rejects(
 ) -> None:
     condition = parse_filter(written, database.vocabulary())
     passing = {index for index, seen in enumerate(SEEN) if matches(condition, seen)}
-    within, allowed = database.matching(condition), database.allowed_partitions(condition)
-    assert set(np.flatnonzero(within).tolist()) == passing
+    allowed_memories = database.allowed_memories(condition)
+    allowed_partitions = database.allowed_partitions(condition)
+    assert set(np.flatnonzero(allowed_memories).tolist()) == passing
     members = [set(np.flatnonzero(column).tolist()) for column in database.partitioning.membership.toarray().T]
-    assert allowed.tolist() == [bool(some & passing) for some in members]
-    assert database.count_in_partitions(within).tolist() == [len(some & passing) for some in members]
+    assert allowed_partitions.tolist() == [bool(some & passing) for some in members]
+    assert database.count_in_partitions(allowed_memories).tolist() == [len(some & passing) for some in members]
 
-    choose = learned_partition(database, selector(database), allowed)
-    system = PartitionSystem("m_rag", Writer(Echo(), "summarization"), database, choose, within)
+    choose = learned_partition(database, selector(database), allowed_partitions)
+    system = PartitionSystem("m_rag", Writer(Echo(), "summarization"), database, choose, allowed_memories)
     queries = vectors(10 + seed, 4)
     for answer in system.answer(["a", "b", "c", "d"], queries):
         if not passing:
@@ -137,11 +138,11 @@ def test_agent_s_under_a_filter_reads_nothing_that_its_plain_reading_rejects(
 def test_without_a_filter_all_is_as_before(database: MemoryDatabase) -> None:
     queries, writer = vectors(20, 6), Writer(Echo(), "summarization")
     everything: Filter = EVERYTHING
-    assert database.matching(everything).all() and database.allowed_partitions(everything).all()
+    assert database.allowed_memories(everything).all() and database.allowed_partitions(everything).all()
     plain = PartitionSystem("m_rag", writer, database, learned_partition(database, selector(database)))
-    within = database.matching(everything)
+    allowed_memories = database.allowed_memories(everything)
     choose = learned_partition(database, selector(database), database.allowed_partitions(everything))
-    filtered = PartitionSystem("m_rag", writer, database, choose, within)
+    filtered = PartitionSystem("m_rag", writer, database, choose, allowed_memories)
     assert plain.answer(["x"] * 6, queries) == filtered.answer(["x"] * 6, queries)
 
 
@@ -164,22 +165,24 @@ def test_a_mask_of_partitions_is_no_list_of_ids(database: MemoryDatabase) -> Non
     queries = vectors(30, 5)
     for chosen in range(database.partitions):
         mask = np.arange(database.partitions) == chosen
-        by_mask, by_id = (database.retrieve(queries, None, k=4, allowed=given) for given in (mask, [chosen]))
+        by_mask, by_id = (database.retrieve(queries, None, k=4, allowed_partitions=given) for given in (mask, [chosen]))
         assert by_mask.indices.tolist() == by_id.indices.tolist()
-        states = [database.states(queries, allowed=given) for given in (mask, [chosen])]
+        states = [database.states(queries, allowed_partitions=given) for given in (mask, [chosen])]
         assert np.array_equal(states[0], states[1])
-    nothing = database.retrieve(queries, None, allowed=np.zeros(database.partitions, dtype=bool))
+    nothing = database.retrieve(queries, None, allowed_partitions=np.zeros(database.partitions, dtype=bool))
     assert (nothing.indices == -1).all()
     with pytest.raises(InputError, match="give a mask of"):
-        database.retrieve(queries, None, allowed=np.ones(database.partitions + 1, dtype=bool))
+        database.retrieve(queries, None, allowed_partitions=np.ones(database.partitions + 1, dtype=bool))
 
 
-@pytest.mark.parametrize("within", [np.ones(COUNT + 1, dtype=bool), np.array([3, 5]), np.ones((COUNT, 1), dtype=bool)])
-def test_memories_within_are_one_boolean_each(database: MemoryDatabase, within: np.ndarray) -> None:
-    with pytest.raises(InputError, match="one a memory"):
-        database.retrieve(vectors(30, 1), None, within=within)
-    with pytest.raises(InputError, match="one a memory"):
-        database.count_in_partitions(within)
+@pytest.mark.parametrize(
+    "allowed_memories", [np.ones(COUNT + 1, dtype=bool), np.array([3, 5]), np.ones((COUNT, 1), dtype=bool)]
+)
+def test_allowed_memories_are_one_boolean_per_memory(database: MemoryDatabase, allowed_memories: np.ndarray) -> None:
+    with pytest.raises(InputError, match="one per memory"):
+        database.retrieve(vectors(30, 1), None, allowed_memories=allowed_memories)
+    with pytest.raises(InputError, match="one per memory"):
+        database.count_in_partitions(allowed_memories)
 
 
 def ask(run: Path, *arguments: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -162,13 +163,7 @@ class ForgetfulLLM:
         return prompt.query
 
     def generate(
-        self,
-        prompts: Sequence[Prompt],
-        *,
-        samples: int = 1,
-        temperature: float = 0.0,
-        seeds: int | Sequence[int] = 0,
-        max_new_tokens: int = 64,
+        self, prompts: Sequence[Prompt], *, temperature: float = 0.0, seeds: int | Sequence[int] = 0, **settings: Any
     ) -> list[list[str]]:
         assert isinstance(seeds, int) and temperature > 0
         self.calls.append((len(prompts), seeds))

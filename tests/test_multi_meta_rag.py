@@ -155,14 +155,14 @@ def test_readable_wants_both_and_names_what_does_not_exist() -> None:
 
 
 def test_other_numbers_of_filters_chunks_or_columns_are_clear_errors() -> None:
-    with pytest.raises(InputError, match="1 filters for 2 queries; give one of each a query"):
+    with pytest.raises(InputError, match="1 filters for 2 queries; give one for each query"):
         library().rank(asked(2), "standard", filters=[EVERYTHING])
-    with pytest.raises(InputError, match="embeddings; give one of each a chunk"):
+    with pytest.raises(InputError, match="embeddings; give one for each chunk"):
         FilteredRetriever(library().retriever, chunks()[1:])
     retriever = MultiAspectRetriever(library().retriever.documents)
     changed = FilteredRetriever(retriever, chunks())
     retriever.remove([0])
-    with pytest.raises(InputError, match="make the filtered retriever anew when documents have come or gone"):
+    with pytest.raises(InputError, match="build the filtered retriever again after documents join or leave"):
         changed.rank(asked(1), "standard")
     with pytest.raises(InputError, match="a column for each chunk"):
         library().rank(asked(1), "standard", filters=[filters()[0]], allowed=np.ones(3, bool))

@@ -55,32 +55,32 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize(("documents", "spaces", "dimension", "queries", "k"), SHAPES)
-def test_exact_search_is_brute_force(documents: int, spaces: int, dimension: int, queries: int, k: int) -> None:
+@pytest.mark.parametrize(("documents", "spaces", "dimension", "count", "k"), SHAPES)
+def test_exact_search_is_brute_force(documents: int, spaces: int, dimension: int, count: int, k: int) -> None:
     vectors = random_units(documents, spaces, dimension, seed=documents)
-    asked = random_units(queries, spaces, dimension, seed=queries + 1)
-    indices, similarities = SpaceIndex(vectors).search(asked, k)
-    expected, cosines = brute_force(vectors, asked, k)
-    assert indices.shape == similarities.shape == (queries, spaces, min(k, documents))
+    queries = random_units(count, spaces, dimension, seed=count + 1)
+    indices, similarities = SpaceIndex(vectors).search(queries, k)
+    expected, cosines = brute_force(vectors, queries, k)
+    assert indices.shape == similarities.shape == (count, spaces, min(k, documents))
     assert indices.dtype == np.int64 and similarities.dtype == np.float32
     np.testing.assert_allclose(similarities, cosines, atol=1e-6)
     if dimension > 1:
         # Places may differ where two similarities are equal but for rounding.
         differing = indices != expected
-        found = np.take_along_axis(np.einsum("bhd,nhd->bhn", asked, vectors), indices, axis=-1)
-        np.testing.assert_allclose(found[differing], cosines[differing], atol=1e-6)
+        own = np.take_along_axis(np.einsum("bhd,nhd->bhn", queries, vectors), indices, axis=-1)
+        np.testing.assert_allclose(own[differing], cosines[differing], atol=1e-6)
         assert differing.mean() < 0.01
 
 
 @pytest.mark.parametrize("kind", ["exact", "hnsw"])
 def test_documents_join(kind: IndexKind) -> None:
-    vectors, asked = random_units(200, 3, 8, seed=0), random_units(9, 3, 8, seed=1)
+    vectors, queries = random_units(200, 3, 8, seed=0), random_units(9, 3, 8, seed=1)
     index = SpaceIndex(vectors[:70], kind)
     for first, last in ((70, 71), (71, 71), (71, 200)):
         index.add(vectors[first:last])
     assert index.size == 200
-    for found, expected in zip(index.search(asked, 20), SpaceIndex(vectors, kind).search(asked, 20), strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+    for result, expected in zip(index.search(queries, 20), SpaceIndex(vectors, kind).search(queries, 20), strict=True):
+        np.testing.assert_allclose(result, expected, atol=1e-6)
     with pytest.raises(InputError, match=r"documents of shape \(2, 2, 8\); this index takes \(n, 3, 8\)"):
         index.add(vectors[:2, :2])
     assert index.size == 200
@@ -89,16 +89,16 @@ def test_documents_join(kind: IndexKind) -> None:
 @given(
     documents=st.integers(1, 700),
     spaces=st.integers(1, 3),
-    queries=st.integers(1, 4),
+    count=st.integers(1, 4),
     k=st.integers(1, 40),
     seed=st.integers(0, 2**32 - 1),
 )
 @settings(max_examples=100, deadline=None)
-def test_equal_similarities_go_by_index(documents: int, spaces: int, queries: int, k: int, seed: int) -> None:
+def test_equal_similarities_go_by_index(documents: int, spaces: int, count: int, k: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    vectors, asked = grid_units(rng, documents, spaces), grid_units(rng, queries, spaces)
-    indices, similarities = SpaceIndex(vectors).search(asked, k)
-    expected, cosines = brute_force(vectors, asked, k)
+    vectors, queries = grid_units(rng, documents, spaces), grid_units(rng, count, spaces)
+    indices, similarities = SpaceIndex(vectors).search(queries, k)
+    expected, cosines = brute_force(vectors, queries, k)
     np.testing.assert_array_equal(indices, expected)
     np.testing.assert_array_equal(similarities, cosines)
 
@@ -110,22 +110,22 @@ def test_copies_of_one_document_come_in_order() -> None:
 
 
 def test_a_batch_too_large_for_one_product_is_searched_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    vectors, asked = random_units(500, 2, 8, seed=1), random_units(10, 2, 8, seed=2)
-    whole = SpaceIndex(vectors).search(asked, 4)
+    vectors, queries = random_units(500, 2, 8, seed=1), random_units(10, 2, 8, seed=2)
+    whole = SpaceIndex(vectors).search(queries, 4)
     for scores in (1, 1500):  # 1 and 3 queries at a time
         monkeypatch.setattr("mrag_rl.retrieval.index._SCORES", scores)
-        parts = SpaceIndex(vectors).search(asked, 4)
+        parts = SpaceIndex(vectors).search(queries, 4)
         np.testing.assert_array_equal(parts[0], whole[0])
         np.testing.assert_allclose(parts[1], whole[1], atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["exact", "hnsw"])
 def test_a_batch_is_its_queries_one_at_a_time(kind: str) -> None:
-    vectors, asked = random_units(2000, 3, 16, seed=3), random_units(9, 3, 16, seed=4)
+    vectors, queries = random_units(2000, 3, 16, seed=3), random_units(9, 3, 16, seed=4)
     index = SpaceIndex(vectors, kind)  # type: ignore[arg-type]
-    indices, similarities = index.search(asked, 10)
-    for i in range(len(asked)):
-        single = index.search(asked[i : i + 1], 10)
+    indices, similarities = index.search(queries, 10)
+    for i in range(len(queries)):
+        single = index.search(queries[i : i + 1], 10)
         np.testing.assert_array_equal(indices[i : i + 1], single[0])
         np.testing.assert_allclose(similarities[i : i + 1], single[1], atol=1e-6)
 
@@ -138,37 +138,26 @@ def test_no_queries_find_nothing(kind: str) -> None:
 
 
 def test_hnsw_finds_nearly_all_that_exact_search_finds() -> None:
-    vectors, asked = random_units(4000, 2, 16, seed=6), random_units(100, 2, 16, seed=7)
-    exact, cosines = SpaceIndex(vectors).search(asked, 10)
-    found, similarities = SpaceIndex(vectors, "hnsw").search(asked, 10)
-    hits = (found[..., :, None] == exact[..., None, :]).any(axis=-1)
+    vectors, queries = random_units(4000, 2, 16, seed=6), random_units(100, 2, 16, seed=7)
+    exact, cosines = SpaceIndex(vectors).search(queries, 10)
+    nearest, similarities = SpaceIndex(vectors, "hnsw").search(queries, 10)
+    hits = (nearest[..., :, None] == exact[..., None, :]).any(axis=-1)
     assert hits.mean() > 0.98
     np.testing.assert_allclose(similarities[..., 0][hits[..., 0]], cosines[..., 0][hits[..., 0]], atol=1e-6)
     assert (np.diff(similarities, axis=-1) <= 0).all()
 
 
-def test_hnsw_with_broader_search_finds_more() -> None:
-    vectors, asked = random_units(4000, 1, 32, seed=8), random_units(100, 1, 32, seed=9)
-    exact, _ = SpaceIndex(vectors).search(asked, 10)
-
-    def recall(breadth: int) -> float:
-        found, _ = SpaceIndex(vectors, "hnsw", links=8, construction=20, breadth=breadth).search(asked, 10)
-        return float((found[..., :, None] == exact[..., None, :]).any(axis=-1).mean())
-
-    assert recall(10) < recall(50) < recall(400)
-
-
-def test_hnsw_of_few_documents_finds_all_and_marks_what_it_cannot() -> None:
-    vectors, asked = random_units(20, 2, 4, seed=10), random_units(5, 2, 4, seed=11)
-    indices, similarities = SpaceIndex(vectors, "hnsw").search(asked, 50)
-    expected, cosines = brute_force(vectors, asked, 20)
+def test_hnsw_of_few_documents_finds_all_and_marks_what_it_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, queries = random_units(20, 2, 4, seed=10), random_units(5, 2, 4, seed=11)
+    indices, similarities = SpaceIndex(vectors, "hnsw").search(queries, 50)
+    expected, cosines = brute_force(vectors, queries, 20)
     np.testing.assert_array_equal(indices, expected)
     np.testing.assert_allclose(similarities, cosines, atol=1e-6)
     # A graph with hardly a link cannot be walked to every document.
     sparse = random_units(3000, 1, 8, seed=12)
-    indices, similarities = SpaceIndex(sparse, "hnsw", links=2, construction=2, breadth=2).search(
-        asked[:, :1, :1].repeat(8, 2), 3000
-    )
+    for constant in ("_LINKS", "_CONSTRUCTION", "_BREADTH"):
+        monkeypatch.setattr(f"mrag_rl.retrieval.index.{constant}", 2)
+    indices, similarities = SpaceIndex(sparse, "hnsw").search(queries[:, :1, :1].repeat(8, 2), 3000)
     assert (indices < 0).any()
     assert (similarities[indices < 0] == -np.inf).all() and np.isfinite(similarities[indices >= 0]).all()
     missing = np.argmax(indices < 0, axis=-1, keepdims=True)
@@ -176,13 +165,13 @@ def test_hnsw_of_few_documents_finds_all_and_marks_what_it_cannot() -> None:
 
 
 def test_vectors_that_cannot_be_written_are_read_without_a_warning() -> None:
-    vectors, asked = random_units(40, 1, 4, seed=13), random_units(3, 1, 4, seed=14)
-    for array in (vectors, asked):
+    vectors, queries = random_units(40, 1, 4, seed=13), random_units(3, 1, 4, seed=14)
+    for array in (vectors, queries):
         array.flags.writeable = False
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        indices, _ = SpaceIndex(vectors).search(asked, 5)
-    np.testing.assert_array_equal(indices, brute_force(vectors, asked, 5)[0])
+        indices, _ = SpaceIndex(vectors).search(queries, 5)
+    np.testing.assert_array_equal(indices, brute_force(vectors, queries, 5)[0])
 
 
 def test_no_documents_is_a_clear_error() -> None:
@@ -212,15 +201,15 @@ def test_a_k_below_one_is_a_clear_error(k: int) -> None:
 @pytest.mark.parametrize("kind", ["exact", "hnsw"])
 @pytest.mark.parametrize("parts", [(1, 1499), (1023, 1, 476), (1024, 0, 476), (60, 70, 1300, 0, 70)])
 def test_documents_that_join_later_are_found_as_if_there_from_the_start(kind: str, parts: tuple[int, ...]) -> None:
-    vectors, asked = random_units(1500, 2, 8, seed=6), random_units(7, 2, 8, seed=7)
+    vectors, queries = random_units(1500, 2, 8, seed=6), random_units(7, 2, 8, seed=7)
     first, *later = np.split(vectors, np.cumsum(parts)[:-1])
     index = SpaceIndex(first, kind)  # type: ignore[arg-type]
-    for some in later:
-        index.add(some)
+    for part in later:
+        index.add(part)
     together = SpaceIndex(vectors, kind)  # type: ignore[arg-type]
     assert index.size == 1500
-    for found, expected in zip(index.search(asked, 20), together.search(asked, 20), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for result, expected in zip(index.search(queries, 20), together.search(queries, 20), strict=True):
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_documents_of_other_shape_cannot_join() -> None:

@@ -20,7 +20,8 @@ from mrag_rl.config import config_sha256, load_config
 from mrag_rl.data import save_pairs
 from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.runs.folder import RunFolder, Stages
+from mrag_rl.runs.folder import RunFolder
+from mrag_rl.runs.stages import Stages
 from tests.places import exit_status, file_size_limit, in_child, mount_small_disk, on_read_only, remount
 from tests.tiny import outcome
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,15 +60,7 @@ class Copier:
     def render(self, prompt: Prompt) -> str:
         return prompt.query
 
-    def generate(
-        self,
-        prompts: Sequence[Prompt],
-        *,
-        samples: int = 1,
-        temperature: float = 0.0,
-        seeds: int | Sequence[int] = 0,
-        max_new_tokens: int = 64,
-    ) -> list[list[str]]:
+    def generate(self, prompts: Sequence[Prompt], *, samples: int = 1, **settings: Any) -> list[list[str]]:
         self.calls += 1
         shown = [p.demonstrations[0][1] if p.demonstrations else " ".join(p.query.split()[:8]) for p in prompts]
         return [[text] * samples for text in shown]

@@ -154,7 +154,8 @@ class RememberingEncoder:
         self.known |= dict(zip(new, encoder().encode_standard(new), strict=True)) if new else {}
         return np.stack([self.known[text] for text in texts])
 
-    def encode(self, texts: Sequence[str]) -> Embeddings:
+    def encode(self, texts: Sequence[str], *, prefix: str = "", progress: bool = False) -> Embeddings:
+        assert not prefix
         new = [text for text in dict.fromkeys(texts) if text not in self.whole]
         made = encoder().encode(new) if new else None
         self.whole |= {text: made[[row]] for row, text in enumerate(new)} if made else {}

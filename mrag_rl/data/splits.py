@@ -16,7 +16,7 @@ from mrag_rl.io import StrPath
 
 @dataclass(frozen=True)
 class Splits:
-    """The memories, and the queries to train the agents, to choose a checkpoint, and for the closing evaluation."""
+    """The memories, and the queries to train the agents, to choose a checkpoint, and for the final evaluation."""
 
     database: list[TextPair]
     train: list[TextPair]

@@ -20,8 +20,10 @@ from mrag_rl.io import atomic_write_bytes
 class Embeddings:
     """Vectors of N texts, float32, one row a text.
 
-    standard: (N, d), unit rows. heads: (N, H, d_h), unit rows per head. norms: (N, H), the L2 norm of each head's
-    embedding before it was made a unit vector; left out, the norms of ``heads`` as given.
+    Attributes:
+        standard: (N, d), unit vectors.
+        heads: (N, H, d_h), a unit vector for each head.
+        norms: (N, H), the L2 norm of each head's embedding before normalisation; by default the norms of ``heads``.
     """
 
     standard: np.ndarray
@@ -56,7 +58,7 @@ class Embeddings:
 
     @staticmethod
     def load(path: str | PathLike[str]) -> Embeddings:
-        """Read what ``save`` wrote. Raises InputError when the file is missing or is not such a file."""
+        """Read a file that ``save`` wrote. Raises InputError for a missing file and for any other file."""
         if not Path(path).is_file():
             raise InputError(f"{path}: no such embeddings file; write it with Embeddings.save")
         try:
@@ -66,8 +68,10 @@ class Embeddings:
         except (ValueError, KeyError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: not an embeddings file; write it with Embeddings.save") from error
         if norms is None:
-            # Nothing gives them back: the rows of `heads` are unit vectors.
-            raise InputError(f"{path}: an older version wrote it, without the heads' norms; remove it, encode again")
+            # They cannot be recovered: the rows of `heads` are unit vectors.
+            raise InputError(
+                f"{path}: written by an older version, without the heads' norms; remove it and encode again"
+            )
         return Embeddings(standard, heads, norms)
 
 

@@ -1,4 +1,4 @@
-"""Kept embeddings: what an encoder made of texts before is found again on disk."""
+"""A cache of embeddings on disk."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from transformers import PreTrainedTokenizerBase
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.transformer import TransformerEncoder
 
-_BLOCK = 8192  # Texts encoded and kept together
+_BLOCK = 8192  # Texts encoded and stored together
 
 
 class EmbeddingStore:
-    """Encodes texts, or finds on disk what the same encoder made of the same texts before.
+    """Encodes texts and stores their embeddings; the same texts and encoder are read from disk the next time.
 
-    A file holds `_BLOCK` texts, so that what is stopped goes on, and documents added at the end leave the others be.
+    A file holds the embeddings of `_BLOCK` texts, so that an interrupted run resumes where it left off, and documents
+    added at the end leave earlier files valid.
+
+    Attributes:
+        seconds: Time spent in `encode` so far.
     """
 
     def __init__(self, encoder: TransformerEncoder, folder: Path) -> None:
@@ -32,7 +36,7 @@ class EmbeddingStore:
         return self.encoder.tokenizer
 
     def encode(self, texts: Sequence[str], *, prefix: str = "", progress: bool = False) -> Embeddings:
-        """The embeddings of texts, as `TransformerEncoder.encode` gives them; `seconds` grows by the time it took."""
+        """The embeddings of texts, as by `TransformerEncoder.encode`."""
         start = time.perf_counter()
         blocks = [self._block(texts[i : i + _BLOCK], prefix, progress) for i in range(0, max(1, len(texts)), _BLOCK)]
         self.seconds += time.perf_counter() - start

@@ -10,7 +10,8 @@ from mrag_rl.data.multihop import load_questions as load_benchmark_questions
 from mrag_rl.data.records import Document, Query, load_documents, load_queries
 from mrag_rl.data.synthetic import make_news
 from mrag_rl.errors import InputError
-from mrag_rl.filters.language import Filter, parse_filter
+from mrag_rl.filters.language import Filter
+from mrag_rl.filters.parsing import parse_filter
 from mrag_rl.filters.vocabulary import FieldVocabulary
 from mrag_rl.metrics.answers import QUESTION_TYPES
 

@@ -13,7 +13,8 @@ from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.corpora import load_corpus
 from mrag_rl.experiments.settings import QuestionSettings
-from mrag_rl.filters.language import EVERYTHING, Filter, parse_filter, to_json
+from mrag_rl.filters.language import EVERYTHING, Filter, to_json
+from mrag_rl.filters.parsing import parse_filter
 from mrag_rl.filters.rules import RuleExtractor
 from mrag_rl.filters.vocabulary import FieldVocabulary, other_forms
 from mrag_rl.generation.question_llm import load_question_llm

@@ -1,7 +1,7 @@
-"""Dates as people write them, read strictly: what is not wholly written there is not guessed.
+"""Dates as people write them, parsed strictly: nothing that is left unwritten is guessed.
 
-A date is a calendar day, as written: time and zone are read past, so that 2023-10-04T23:30:00-05:00 is 4 October. Year,
-month and day must all be there; "10/11/2023", which two conventions read differently, is no date.
+A date is a calendar day as written: time and time zone are ignored, so 2023-10-04T23:30:00-05:00 is 4 October. Year,
+month and day must all be present; "10/11/2023" is not a date, because two conventions read it differently.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 LONGEST = 64
-"""Characters of the longest text that is read as one date."""
+"""Characters of the longest text that can be a date."""
 
 _MONTHS = (
     "january", "february", "march", "april", "may", "june",
@@ -23,8 +23,9 @@ _NUMBER_OF = {name: number for number, name in enumerate(_MONTHS, start=1)}
 _NUMBER_OF |= {name[:3]: number for name, number in _NUMBER_OF.items()} | {"sept": 9}
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
-# (?a:...): without it IGNORECASE takes letters such as the long s for English ones.
-_MONTH = rf"(?a:{'|'.join(_MONTHS)}|(?:{'|'.join(name[:3] for name in _MONTHS)}|sept)\b\.?)"
+# (?a:...): without it, IGNORECASE also matches letters such as the long s with English ones.
+MONTH_PATTERN = rf"(?a:{'|'.join(_MONTHS)}|(?:{'|'.join(name[:3] for name in _MONTHS)}|sept)\b\.?)"
+"""A regular expression for the English name of a month, to be used with IGNORECASE."""
 _DAY = r"[0-9]{1,2}(?:st|nd|rd|th)?"
 _ZONE = r"(?:Z|UTC|GMT|[A-Z]{2,4}T|[+-][0-9]{2}(?::?[0-9]{2})?)"
 _HOUR = r"(?:[01]?[0-9]|2[0-3])"
@@ -32,12 +33,12 @@ _CLOCK = rf"(?:{_HOUR}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{{1,9}})?)?(?:\s?[ap]\.
 _TIME = rf"(?:(?:T|,?\s+at\s+|,?\s+){_CLOCK}(?:\s?{_ZONE}\b)?)?"
 _PATTERN = (
     r"(?<![\w./-])"
-    r"(?:(?<!the\s)"  # The Sun is a newspaper
+    r"(?:(?<!the\s)"  # "The Sun" is a newspaper
     rf"(?P<weekday>(?a:{'|'.join(_WEEKDAYS)}|(?:{'|'.join(name[:3] for name in _WEEKDAYS)}|tues|thurs)\b\.?)),?\s+)?"
     r"(?:"
     r"(?P<y1>[0-9]{4})(?P<separator>[-/])(?P<m1>[0-9]{1,2})(?P=separator)(?P<d1>[0-9]{1,2})"
-    rf"|(?P<m2>{_MONTH})\s+(?P<d2>{_DAY})(?:\s*,\s*|\s+)(?P<y2>[0-9]{{4}})"
-    rf"|(?:the\s+)?(?P<d3>{_DAY})(?:\s+of)?[\s-]+(?P<m3>{_MONTH}),?[\s-]+(?P<y3>[0-9]{{4}})"
+    rf"|(?P<m2>{MONTH_PATTERN})\s+(?P<d2>{_DAY})(?:\s*,\s*|\s+)(?P<y2>[0-9]{{4}})"
+    rf"|(?:the\s+)?(?P<d3>{_DAY})(?:\s+of)?[\s-]+(?P<m3>{MONTH_PATTERN}),?[\s-]+(?P<y3>[0-9]{{4}})"
     r"|(?P<d4>[0-9]{1,2})\.(?P<m4>[0-9]{1,2})\.(?P<y4>[0-9]{4})"
     r"|(?P<a5>[0-9]{1,2})/(?P<b5>[0-9]{1,2})/(?P<y5>[0-9]{4})"
     r")"
@@ -60,9 +61,9 @@ class DateMention:
 def parse_date(text: str) -> dt.date | None:
     """The day that the whole text names, or None.
 
-    Understood: 2023-10-12 and 2023/10/12, also with a time and a zone; October 12, 2023; Oct. 12th 2023; 12 October
-    2023; the 12th of October, 2023; Thu, 12 Oct 2023 18:00:00 GMT; 12.10.2023 (day first); 10/13/2023 where only one
-    reading is a date. A weekday must be the right one.
+    Understood: 2023-10-12 and 2023/10/12, also with a time and a time zone; October 12, 2023; Oct. 12th 2023;
+    12 October 2023; the 12th of October, 2023; Thu, 12 Oct 2023 18:00:00 GMT; 12.10.2023 (day first); 10/13/2023 if
+    only one of its readings is a date. A weekday must be the right one.
     """
     text = text.strip()
     if len(text) > LONGEST or not text.isprintable():
@@ -77,47 +78,43 @@ def find_dates(text: str) -> Iterator[DateMention]:
 
 
 def read_dates(text: str) -> tuple[list[DateMention], list[str]]:
-    """The days that a text names, and what is written as a date and names no one day: 10/11/2023, February 30, 2023."""
-    days: list[DateMention] = []
-    unread: list[str] = []
+    """The days that a text names, and the text of dates that do not name one day: 10/11/2023, February 30, 2023."""
+    mentions: list[DateMention] = []
+    unclear: list[str] = []
     for match in _DATE.finditer(text) if _DIGIT.search(text) else ():
         day = _day(match)
         if day is None:
-            unread.append(match[0])
+            unclear.append(match[0])
         else:
-            days.append(DateMention(day, match.start(), match.end()))
-    return days, unread
+            mentions.append(DateMention(day, match.start(), match.end()))
+    return mentions, unclear
 
 
 def month_number(name: str) -> int:
-    """1 to 12 for an English month's name, whole or abbreviated. Raises KeyError."""
+    """1 to 12 for the English name of a month, in full or abbreviated. Raises KeyError."""
     return _NUMBER_OF[name.lower().rstrip(".")]
 
 
-MONTH_PATTERN = _MONTH
-"""A regular expression of an English month's name, for IGNORECASE."""
-
-
 def _day(match: re.Match[str]) -> dt.date | None:
-    found = {name: value for name, value in match.groupdict().items() if value is not None}
+    parts = {name: value for name, value in match.groupdict().items() if value is not None}
     try:
-        if "y1" in found:
-            day = dt.date(int(found["y1"]), int(found["m1"]), int(found["d1"]))
-        elif "y4" in found:
-            day = dt.date(int(found["y4"]), int(found["m4"]), int(found["d4"]))
-        elif "y5" in found:
-            first, second = int(found["a5"]), int(found["b5"])
+        if "y1" in parts:
+            day = dt.date(int(parts["y1"]), int(parts["m1"]), int(parts["d1"]))
+        elif "y4" in parts:
+            day = dt.date(int(parts["y4"]), int(parts["m4"]), int(parts["d4"]))
+        elif "y5" in parts:
+            first, second = int(parts["a5"]), int(parts["b5"])
             if first <= 12 and second <= 12 and first != second:
                 return None
             month, number = (second, first) if first > 12 else (first, second)
-            day = dt.date(int(found["y5"]), month, number)
+            day = dt.date(int(parts["y5"]), month, number)
         else:
-            form = "2" if "y2" in found else "3"
-            number = int(re.sub(r"\D", "", found[f"d{form}"]))
-            day = dt.date(int(found[f"y{form}"]), month_number(found[f"m{form}"]), number)
+            form = "2" if "y2" in parts else "3"
+            number = int(re.sub(r"\D", "", parts[f"d{form}"]))
+            day = dt.date(int(parts[f"y{form}"]), month_number(parts[f"m{form}"]), number)
     except ValueError:
         return None
-    weekday = found.get("weekday")
+    weekday = parts.get("weekday")
     if weekday is not None and not _WEEKDAYS[day.weekday()].startswith(weekday.lower().rstrip(".")[:3]):
         return None
     return day

@@ -1,4 +1,4 @@
-"""Filter extraction: from questions to filters, by whatever means."""
+"""Filter extraction: the interface of everything that turns questions into metadata filters."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Extraction:
     """The filter of one question.
 
     Attributes:
-        question: as it was given.
-        filter: ``EVERYTHING`` where the question names no known value, or the answer could not be used.
-        dropped: what was found or written but left out, a line each with why.
-        refused: why the language model's answer was refused, else empty.
-        tokens: generated for it, the mean of its batch.
-        seconds: it took, the mean of its batch where a language model answers in batches.
+        question: the question, unchanged.
+        filter: the filter; ``EVERYTHING`` if the question names no known value or the answer could not be used.
+        dropped: one line for each condition or value that was recognised but not used, with the reason.
+        refused: why the language model's answer was refused; empty if it was not.
+        tokens: generated tokens, averaged over the question's batch.
+        seconds: time, averaged over the question's batch if a language model answers in batches.
     """
 
     question: str
@@ -31,8 +31,8 @@ class Extraction:
 
 
 class Extractor(Protocol):
-    """Reads filters out of questions."""
+    """Turns questions into filters."""
 
     def extract(self, questions: Sequence[str]) -> list[Extraction]:
-        """One extraction for each question, in order."""
+        """One extraction per question, in order."""
         ...

@@ -1,9 +1,9 @@
-"""JSON, and the Python-like text that language models write for it, read as data and never evaluated.
+"""A forgiving JSON parser for language models' answers: reads data from prose, and never evaluates anything.
 
-Besides JSON: single and typographic quotes, True, False, None, trailing commas, tuples, sets (read as lists; a set
-inside a list is joined to it, as in ``[{'a'}, 'b']``), keys without quotes, and prose or code fences around the whole.
-Names, calls, operators, comments, string prefixes, NaN and Infinity are refused. A key written twice is refused too,
-since readers differ on which one counts.
+It accepts JSON and also single and typographic quotes, True, False, None, trailing commas, tuples, sets (read as lists;
+a set inside a list is merged into it, as in ``[{'a'}, 'b']``), unquoted keys, and prose or code fences around the
+mapping. It refuses names, calls, operators, comments, string prefixes, NaN and Infinity, and also a key that occurs
+twice, because JSON parsers differ on which of the two counts.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from mrag_rl.errors import InputError
 
 MAX_TEXT = 20_000
-"""Characters of the longest text that is read."""
+"""Characters of the longest text that is parsed."""
 MAX_NESTING = 24
-"""Brackets inside brackets."""
+"""Nesting levels of brackets."""
 MAX_ITEMS = 2_000
-"""Values in one text, over all nesting levels."""
+"""Values in one text, all nesting levels together."""
 
 _CONSTANTS: dict[str, bool | None] = {
     "true": True, "True": True, "false": False, "False": False, "null": None, "None": None,
@@ -33,15 +33,15 @@ _MAPPING = re.compile(rf"\{{\s*(?:\}}|{_KEY}\s*:)")
 
 
 class _Set(list[Any]):
-    """What braces without colons held."""
+    """The elements of braces without colons."""
 
 
 def read_mapping(text: str) -> dict[str, Any]:
-    """The first mapping in a text, whatever prose or fences stand around it.
+    """The first mapping in a text, whatever prose or code fences surround it.
 
-    The first brace that opens a mapping decides: where that mapping is broken, nothing inside it or after it is taken
-    for it; nor is one that stands inside other braces. Raises InputError with the place (a character, from 1) where it
-    cannot be read, where there is none, and where the text is longer than ``MAX_TEXT``.
+    The first brace that opens a mapping decides: if that mapping is broken, no other one inside or after it is taken
+    instead, nor is one inside other braces. Raises InputError, with the position (a character, from 1) of what cannot
+    be parsed, if there is no mapping, and if the text is longer than ``MAX_TEXT``.
     """
     if len(text) > MAX_TEXT:
         raise InputError(f"filter: {len(text)} characters of text; give {MAX_TEXT} or fewer")
@@ -51,12 +51,12 @@ def read_mapping(text: str) -> dict[str, Any]:
     before = text[: match.start()]
     if before.count("{") > before.count("}"):
         raise InputError(f"filter: braces around the mapping at character {match.start() + 1}; write plain JSON")
-    value = _Reader(text, match.start()).value(0)
+    value = _Parser(text, match.start()).value(0)
     assert isinstance(value, dict)
     return value
 
 
-class _Reader:
+class _Parser:
     """A recursive descent over one text."""
 
     def __init__(self, text: str, position: int) -> None:
@@ -69,7 +69,7 @@ class _Reader:
         if self._items > MAX_ITEMS:
             raise self._error(f"more than {MAX_ITEMS} values")
         if depth > MAX_NESTING:
-            raise self._error(f"more than {MAX_NESTING} brackets inside one another")
+            raise self._error(f"more than {MAX_NESTING} nested brackets")
         character = self._next()
         if character == "{":
             return self._braces(depth)
@@ -86,37 +86,37 @@ class _Reader:
             self._position = match.end()
             return _CONSTANTS[match[0]]
         if match is not None:
-            raise self._error(f"{_shown(match[0])} is not a value (names, calls and prefixes are not read)")
-        raise self._error(f"{_shown(character)} is not the start of a value")
+            raise self._error(f"{_quoted(match[0])} is not a value (names, calls and string prefixes are refused)")
+        raise self._error(f"{_quoted(character)} is not the start of a value")
 
     def _braces(self, depth: int) -> dict[str, Any] | _Set:
         opening = self._position
         self._position += 1
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         elements = _Set()
         if self._closes("}"):
-            return found
+            return mapping
         while True:
-            bare = _WORD.match(self._text, self._position) if self._next() not in _CLOSING else None
-            if bare is not None and self._text[bare.end() :].lstrip()[:1] == ":":
-                self._position = bare.end()
-                key: Any = bare[0]
+            bare_key = _WORD.match(self._text, self._position) if self._next() not in _CLOSING else None
+            if bare_key is not None and self._text[bare_key.end() :].lstrip()[:1] == ":":
+                self._position = bare_key.end()
+                key: Any = bare_key[0]
             else:
                 key = self.value(depth + 1)
             if self._next() == ":":
                 if elements or not isinstance(key, str):
-                    raise self._error("a colon that belongs to no key")
-                if key in found:
-                    raise self._error(f"the key {_shown(key)} a second time")
+                    raise self._error("a colon without a key")
+                if key in mapping:
+                    raise self._error(f"the key {_quoted(key)} a second time")
                 self._position += 1
                 item = self.value(depth + 1)
-                found[key] = list(item) if isinstance(item, _Set) else item
+                mapping[key] = list(item) if isinstance(item, _Set) else item
             else:
-                if found:
+                if mapping:
                     raise self._error("a key without a value")
                 elements.append(key)
             if self._ends("}", opening):
-                return elements if elements else found
+                return elements if elements else mapping
 
     def _sequence(self, closing: str, depth: int) -> list[Any]:
         opening = self._position
@@ -149,18 +149,18 @@ class _Reader:
             if character == "\n":
                 raise self._error("a line break inside a string")
             parts.append(self._escape() if character == "\\" else character)
-        # JSON writes what is beyond U+FFFF as two halves.
+        # JSON escapes characters beyond U+FFFF as surrogate pairs.
         return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def _escape(self) -> str:
-        kind = self._text[self._position : self._position + 1]
-        if kind in _ESCAPES and kind:
+        letter = self._text[self._position : self._position + 1]
+        if letter in _ESCAPES:
             self._position += 1
-            return _ESCAPES[kind]
-        digits = {"u": 4, "x": 2}.get(kind, 0)
+            return _ESCAPES[letter]
+        digits = {"u": 4, "x": 2}.get(letter, 0)
         code = self._text[self._position + 1 : self._position + 1 + digits]
         if not digits or not re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", code):
-            raise self._error("an escape that is not JSON's")
+            raise self._error("an escape that JSON does not have")
         self._position += 1 + digits
         return chr(int(code, 16))
 
@@ -186,14 +186,12 @@ class _Reader:
         return True
 
     def _ends(self, closing: str, opening: int) -> bool:
-        """Past a comma, and past the closing bracket where it follows."""
+        """Skips a comma, or the closing bracket or both; whether the bracket is closed."""
         if self._closes(closing):
             return True
         if self._text[self._position] != ",":
-            bracket = self._text[opening]
-            raise self._error(
-                f"{_shown(self._text[self._position])} where a comma or {closing} (of the {bracket}) belongs"
-            )
+            bracket, character = self._text[opening], self._text[self._position]
+            raise self._error(f"{_quoted(character)} where a comma or {closing} (closing the {bracket}) is expected")
         self._position += 1
         return self._closes(closing)
 
@@ -202,5 +200,5 @@ class _Reader:
         return InputError(f"filter: {problem}, at character {place}; write plain JSON")
 
 
-def _shown(value: str) -> str:
+def _quoted(value: str) -> str:
     return repr(value if len(value) <= 40 else value[:40] + "…")

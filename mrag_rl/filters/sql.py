@@ -1,8 +1,8 @@
-"""Filters over an embedded SQLite store.
+"""Filters as SQL conditions for an embedded SQLite store.
 
-The metadata of all records is laid out once, in a temporary table of one row a value (``typed_values``), so that SQL
-compares the very values that the plain reading compares: no JSON is read in SQL, no number converted. Fields and values
-reach SQL as parameters only.
+The metadata of all records is written once to a temporary table with one row per value (``typed_values``), so that SQL
+compares exactly the values that ``matches`` compares: no JSON is parsed and no number converted in SQL. Fields and
+values reach SQL only as parameters.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mrag_rl.filters.language import And, Condition, Filter, Or, comparable, typed_values
+from mrag_rl.filters.language import And, Condition, Filter
+from mrag_rl.filters.values import comparable, typed_values
 
 _TABLE = "temp.metadata_values"
 # Without declared types SQLite stores and compares the values as they are: text stays text, integers stay exact.
@@ -23,9 +24,9 @@ _COMPARISONS = {"$eq": "=", "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 
 
 def lay_out(connection: sqlite3.Connection, records: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
-    """Write the values of (memory, metadata) records into the connection's temporary table, replacing it.
+    """Write the values of (memory, metadata) records to the connection's temporary table, replacing it.
 
-    The table lives as long as the connection; the database itself is not touched and may be read-only.
+    The table exists as long as the connection; the database itself is unchanged and may be read-only.
     Raises sqlite3.Error.
     """
     connection.execute("SAVEPOINT lay_out")
@@ -35,10 +36,10 @@ def lay_out(connection: sqlite3.Connection, records: Iterable[tuple[int, Mapping
         connection.executemany(
             f"INSERT OR IGNORE INTO {_TABLE} VALUES (?, ?, ?, ?)",
             (
-                (field, kind, value, memory)
+                (field, value_type, comparable_value, memory)
                 for memory, metadata in records
-                for field, held in metadata.items()
-                for kind, value in typed_values(held)
+                for field, value in metadata.items()
+                for value_type, comparable_value in typed_values(value)
             ),
         )
     except BaseException:
@@ -48,32 +49,31 @@ def lay_out(connection: sqlite3.Connection, records: Iterable[tuple[int, Mapping
         connection.execute("RELEASE lay_out")
 
 
-def where(condition: Filter) -> tuple[str, list[Any]]:
-    """The filter as a condition on a column ``memory``, and the condition's parameters in order.
+def where(filter_: Filter) -> tuple[str, list[Any]]:
+    """The filter as a SQL condition on a column ``memory``, and the condition's parameters in order.
 
-    To be used on the connection that ``lay_out`` prepared, as in ``SELECT memory FROM memories WHERE ...``.
+    For the connection that ``lay_out`` prepared, as in ``SELECT memory FROM memories WHERE ...``.
     """
-    if isinstance(condition, (And, Or)):
-        if not condition.parts:
-            return ("1" if isinstance(condition, And) else "0"), []
-        texts, parameters = [], []
-        for part in condition.parts:
-            text, values = where(part)
-            texts.append(text)
-            parameters += values
-        return f"({(' AND ' if isinstance(condition, And) else ' OR ').join(texts)})", parameters
-    return _condition(condition)
+    if isinstance(filter_, Condition):
+        return _condition(filter_)
+    if not filter_.parts:
+        return ("1" if isinstance(filter_, And) else "0"), []
+    texts, parameters = [], []
+    for part in filter_.parts:
+        text, values = where(part)
+        texts.append(text)
+        parameters += values
+    return f"({(' AND ' if isinstance(filter_, And) else ' OR ').join(texts)})", parameters
 
 
 def _condition(condition: Condition) -> tuple[str, list[Any]]:
-    wanted = [comparable(value) for value in condition.values]
-    kind = wanted[0][0]
-    values = [value for _, value in wanted]
-    held = f"memory IN (SELECT memory FROM {_TABLE} WHERE field = ? AND type = ?"
-    of_type = [condition.field, kind]
-    listed = f"value IN ({', '.join('?' * len(values))})"
+    operands = [comparable(value) for value in condition.values]
+    values = [value for _, value in operands]
+    has_value = f"memory IN (SELECT memory FROM {_TABLE} WHERE field = ? AND type = ?"
+    field_and_type = [condition.field, operands[0][0]]
+    is_listed = f"value IN ({', '.join('?' * len(values))})"
     if condition.operator == "$in":
-        return f"{held} AND {listed})", [*of_type, *values]
+        return f"{has_value} AND {is_listed})", [*field_and_type, *values]
     if condition.operator in ("$ne", "$nin"):
-        return f"({held}) AND NOT {held} AND {listed}))", [*of_type, *of_type, *values]
-    return f"{held} AND value {_COMPARISONS[condition.operator]} ?)", [*of_type, values[0]]
+        return f"({has_value}) AND NOT {has_value} AND {is_listed}))", [*field_and_type, *field_and_type, *values]
+    return f"{has_value} AND value {_COMPARISONS[condition.operator]} ?)", [*field_and_type, values[0]]

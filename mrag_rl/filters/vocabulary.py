@@ -1,4 +1,4 @@
-"""The fields of a corpus and the values that they hold: what a filter may speak of."""
+"""The metadata fields of a corpus and their values: everything that a filter of that corpus can refer to."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from typing import Any, cast
 from mrag_rl.data.records import Document
 from mrag_rl.errors import InputError
 from mrag_rl.filters.dates import parse_date
-from mrag_rl.filters.language import EVERYTHING, FIELD_TYPES, And, FieldType, Filter, Or, Value, conditions
+from mrag_rl.filters.language import EVERYTHING, And, Condition, Filter, Or, conditions
 from mrag_rl.filters.names import aliases, key
+from mrag_rl.filters.values import FIELD_TYPES, FieldType, Value
 from mrag_rl.io import StrPath, read_json
 
-_COMPARED_WITH_VALUES = ("$eq", "$ne", "$in", "$nin")
+_EQUALITY_OPERATORS = ("$eq", "$ne", "$in", "$nin")
 
 
 @dataclass(frozen=True)
@@ -26,13 +27,13 @@ class Field:
     """One metadata field.
 
     Attributes:
-        name: its key in the metadata.
-        type: of its values.
-        values: those that the corpus holds with the number of documents of each, most frequent first; None where they
-            are not known, and any is taken for one of them.
+        name: key in the metadata.
+        type: type of the values.
+        values: the values in the corpus with the number of documents of each, most frequent first; None if they are
+            unknown, and then every value counts as one of the corpus.
         format: how the corpus writes its days, as for ``strftime``; empty for ISO.
-        facet: whether documents share its values, as they do a source and do not a title. What names one document is
-            no value to look for in questions.
+        facet: whether documents share values, as they share a source but not a title. Only the values of facets are
+            looked for in questions.
     """
 
     name: str
@@ -42,35 +43,31 @@ class Field:
     facet: bool = True
 
     @cached_property
-    def _by_name(self) -> dict[tuple[str, ...], tuple[str, ...]]:
-        """Values by the keys of their names; a name of several values ("BBC News") stands for all of them."""
+    def names(self) -> Mapping[tuple[str, ...], tuple[str, ...]]:
+        """Every name of the string values, in the form of ``names.key``, with all values that go by that name."""
         full: dict[tuple[str, ...], list[str]] = {}
         short: dict[tuple[str, ...], list[str]] = {}
         for value in self.values or ():
             if isinstance(value, str):
-                first, *others = aliases(value)
-                full.setdefault(key(first), []).append(value)
-                for other in dict.fromkeys(key(other) for other in others):
-                    short.setdefault(other, []).append(value)
+                full_name, *short_names = aliases(value)
+                full.setdefault(key(full_name), []).append(value)
+                for name in dict.fromkeys(key(name) for name in short_names):
+                    short.setdefault(name, []).append(value)
         return {name: tuple(values) for name, values in (short | full).items() if name}
 
-    def names(self) -> Mapping[tuple[str, ...], tuple[str, ...]]:
-        """Every name of the string values, as ``names.key`` has it, with the values that it stands for."""
-        return self._by_name
-
     def known(self, value: Value) -> tuple[Value, ...]:
-        """The corpus's values that ``value`` names: itself, or those it is another form of, or none."""
+        """The corpus values that ``value`` refers to: itself, else those that it is another form of, else none."""
         if self.values is None or value in self.values:
             return (value,)
-        return self._by_name.get(key(value), ()) if isinstance(value, str) else ()
+        return self.names.get(key(value), ()) if isinstance(value, str) else ()
 
     def written(self, value: Value) -> Any:
-        """A value as JSON has it, a day in the corpus's own format."""
+        """A value as it appears in JSON, with days in the corpus's own format."""
         if not isinstance(value, dt.date):
             return value
         # Not all platforms have strftime's %-d.
-        form = self.format.replace("%-d", str(value.day)).replace("%-m", str(value.month))
-        return value.strftime(form) if form else value.isoformat()
+        pattern = self.format.replace("%-d", str(value.day)).replace("%-m", str(value.month))
+        return value.strftime(pattern) if pattern else value.isoformat()
 
 
 @dataclass(frozen=True)
@@ -89,66 +86,66 @@ class FieldVocabulary:
         return iter(self.fields.values())
 
     def listing(self) -> str:
-        """The fields' names with their types, for people."""
+        """The names of the fields with their types, for error messages; the first 12 of them."""
         names = [f"{field.name!r} ({field.type})" for field in self]
-        shown = names if len(names) <= 12 else [*names[:12], f"and {len(names) - 12} more"]
-        return ", ".join(shown) or "none"
+        if len(names) > 12:
+            names[12:] = [f"and {len(names) - 12} more"]
+        return ", ".join(names) or "none"
 
     @classmethod
     def from_documents(cls, documents: Iterable[Document]) -> FieldVocabulary:
-        """The fields of documents' metadata, with ``title`` and ``category`` where documents have them.
+        """The fields of documents' metadata, and ``title`` and ``category`` if documents have them.
 
-        A field has the type that all its values have, a date field that of strings which all name a day. Fields of
-        mixed types or of objects are left out: no filter could speak of them.
+        A field has the type that all its values share; a field of strings that all name a day is a date field. Fields
+        of mixed types or of objects are omitted, because no filter could refer to them.
         """
         return cls.from_metadata(document_metadata(document) for document in documents)
 
     @classmethod
     def from_metadata(cls, records: Iterable[Mapping[str, Any]]) -> FieldVocabulary:
-        """As ``from_documents``, from the metadata alone."""
-        counts: dict[str, Counter[Any]] = {}
-        types: dict[str, set[str]] = {}
+        """The fields of records of metadata, by the rules of ``from_documents``."""
+        # Counted by (type, value), because True equals 1 and 1.0.
+        counts: dict[str, Counter[tuple[str, Any]]] = {}
         records_with: Counter[str] = Counter()
         for record in records:
             for name, value in record.items():
-                kinds = types.setdefault(name, set())
-                held = [item for item in (value if isinstance(value, (list, tuple)) else (value,)) if item is not None]
-                records_with[name] += bool(held)
-                for item in held:
-                    kinds.add(_type_of(item))
-                    if _type_of(item) != "other":
-                        # True equals 1, and 1.0 too: the type keeps them apart.
-                        counts.setdefault(name, Counter())[(_type_of(item), item)] += 1
-        found = {}
-        for name, kinds in types.items():
-            if len(kinds) != 1 or "other" in kinds or not name or name.startswith("$"):
+                counter = counts.setdefault(name, Counter())
+                items = [item for item in (value if isinstance(value, (list, tuple)) else (value,)) if item is not None]
+                records_with[name] += bool(items)
+                for item in items:
+                    item_type = _type(item)
+                    counter[item_type, None if item_type == "other" else item] += 1
+        fields = {}
+        for name, counter in counts.items():
+            types = {type_ for type_, _ in counter}
+            if len(types) != 1 or "other" in types or not name or name.startswith("$"):
                 continue
-            kind = cast(FieldType, next(iter(kinds)))
-            values: Counter[Any] = Counter({value: count for (_, value), count in counts[name].items()})
-            if kind == "string":
+            field_type = cast(FieldType, types.pop())
+            values: Counter[Any] = Counter({value: count for (_, value), count in counter.items()})
+            if field_type == "string":
                 days = {value: parse_date(value) for value in values}
                 if all(days.values()):
-                    kind = "date"
+                    field_type = "date"
                     by_day: Counter[Any] = Counter()
                     for value, count in values.items():
                         by_day[days[value]] += count
                     values = by_day
-            ordered = dict(sorted(values.items(), key=lambda item: (-item[1], str(item[0]))))
-            found[name] = Field(name, kind, ordered, facet=2 * len(ordered) <= records_with[name])
-        return cls(found)
+            by_frequency = dict(sorted(values.items(), key=lambda item: (-item[1], str(item[0]))))
+            fields[name] = Field(name, field_type, by_frequency, facet=2 * len(by_frequency) <= records_with[name])
+        return cls(fields)
 
     @classmethod
     def from_file(cls, path: StrPath) -> FieldVocabulary:
         """Fields from a JSON file: {name: {"type": "string", "values"?: [...], "format"?: "%B %-d, %Y"}}.
 
-        The type is string where it is not given. Raises InputError naming file and field.
+        The default type is string. Raises InputError naming file and field.
         """
         where = os.fspath(path)
-        given = read_json(path)
-        if not isinstance(given, dict) or not given:
+        entries = read_json(path)
+        if not isinstance(entries, dict) or not entries:
             raise InputError(f'{where}: no fields; write an object like {{"source": {{"type": "string"}}}}')
-        found = {}
-        for name, entry in given.items():
+        fields = {}
+        for name, entry in entries.items():
             if not name or name.startswith("$"):
                 raise InputError(f"{where}: {name!r} cannot be a field's name; give one that does not begin with $")
             if not isinstance(entry, dict):
@@ -156,64 +153,71 @@ class FieldVocabulary:
             unknown = sorted(set(entry) - {"type", "values", "format"})
             if unknown:
                 raise InputError(f"{where}: field {name!r}: unknown key {unknown[0]!r}; use type, values and format")
-            found[name] = _field_of(where, name, entry)
-        return cls(found)
+            fields[name] = _field_from_json(where, name, entry)
+        return cls(fields)
 
-    def keep_known(self, given: Filter) -> tuple[Filter, list[str]]:
-        """The filter with none but values that the corpus has, and what was dropped, a line each.
+    def keep_known(self, filter_: Filter) -> tuple[Filter, list[str]]:
+        """The filter reduced to values that occur in the corpus, and one line for each value that was dropped.
 
-        Another form of a value ("CNBC", "the verge") becomes the value, or all values that it is a form of. A condition
-        without a value left is dropped; under ``$or`` it is a part that lets nothing through, or, where it excludes,
-        everything.
+        Another form of a value ("CNBC", "the verge") is replaced by that value, or by all values that it is a form of.
+        A condition without any value left is dropped. Inside an ``$or``, a dropped condition counts as one that lets
+        nothing through or, if it excludes its values, as one that lets everything through.
         """
         dropped: list[str] = []
-        kept = self._keep(given, dropped)
-        return (EVERYTHING if kept is None else kept), dropped
+        known = self._keep(filter_, dropped)
+        return (EVERYTHING if known is None else known), dropped
 
-    def _keep(self, given: Filter, dropped: list[str]) -> Filter | None:
-        if isinstance(given, (And, Or)):
-            parts = tuple(part for part in (self._keep(part, dropped) for part in given.parts) if part is not None)
-            if isinstance(given, Or) and EVERYTHING in parts:
-                return EVERYTHING
-            if isinstance(given, And):
-                parts = tuple(part for part in parts if part != EVERYTHING) or parts[:1]
-            if len(parts) == 1:
-                return parts[0]
-            return type(given)(parts) if parts or not given.parts else None
-        if given.operator not in _COMPARED_WITH_VALUES:
-            return given
-        known: dict[Value, None] = {}
-        for value in given.values:
-            same = self[given.field].known(value)
-            known.update(dict.fromkeys(same))
-            if not same:
-                shown = repr(str(value))
-                dropped.append(f"{given.field}: the corpus has no {shown if len(shown) <= 80 else shown[:80] + '…'}")
-        if not known:
-            return EVERYTHING if given.operator in ("$ne", "$nin") else None
-        if len(known) > 1 and given.operator in ("$eq", "$ne"):
-            return replace(given, operator="$in" if given.operator == "$eq" else "$nin", values=tuple(known))
-        return replace(given, values=tuple(known))
+    def _keep(self, filter_: Filter, dropped: list[str]) -> Filter | None:
+        if isinstance(filter_, Condition):
+            return self._keep_condition(filter_, dropped)
+        parts = tuple(part for part in (self._keep(part, dropped) for part in filter_.parts) if part is not None)
+        if isinstance(filter_, Or) and EVERYTHING in parts:
+            return EVERYTHING
+        if isinstance(filter_, And):
+            parts = tuple(part for part in parts if part != EVERYTHING) or parts[:1]
+        if len(parts) == 1:
+            return parts[0]
+        return type(filter_)(parts) if parts or not filter_.parts else None
+
+    def _keep_condition(self, condition: Condition, dropped: list[str]) -> Filter | None:
+        if condition.operator not in _EQUALITY_OPERATORS:
+            return condition
+        known_values: dict[Value, None] = {}
+        for value in condition.values:
+            matching = self[condition.field].known(value)
+            known_values.update(dict.fromkeys(matching))
+            if not matching:
+                quoted = repr(str(value))
+                dropped.append(
+                    f"{condition.field}: the corpus has no {quoted if len(quoted) <= 80 else quoted[:80] + '…'}"
+                )
+        if not known_values:
+            return EVERYTHING if condition.operator in ("$ne", "$nin") else None
+        values = tuple(known_values)
+        if len(values) > 1 and condition.operator in ("$eq", "$ne"):
+            return replace(condition, operator="$in" if condition.operator == "$eq" else "$nin", values=values)
+        return replace(condition, values=values)
 
 
-def other_forms(given: Filter, vocabulary: FieldVocabulary) -> list[str]:
-    """Values of a filter that are compared exactly and so find nothing, where the corpus has them in another form."""
+def other_forms(filter_: Filter, vocabulary: FieldVocabulary) -> list[str]:
+    """One line for each value of a filter that matches nothing because the corpus has it in another form only."""
     return [
         f"{condition.field}: the corpus writes {value!r} as {', '.join(map(repr, known))}; values are compared exactly"
-        for condition in conditions(given)
-        if condition.operator in _COMPARED_WITH_VALUES
+        for condition in conditions(filter_)
+        if condition.operator in _EQUALITY_OPERATORS
         for value in condition.values
         if value not in (known := vocabulary[condition.field].known(value)) and known
     ]
 
 
 def document_metadata(document: Document) -> dict[str, Any]:
-    """What a filter sees of a document: its metadata, with its title and category where it has them."""
-    own = {"title": document.title, "category": document.category}
-    return {name: value for name, value in own.items() if value} | dict(document.metadata)
+    """The metadata that filters apply to a document: its own, with its title and category if it has them."""
+    attributes = {"title": document.title, "category": document.category}
+    return {name: value for name, value in attributes.items() if value} | dict(document.metadata)
 
 
-def _type_of(value: Any) -> str:
+def _type(value: Any) -> str:
+    """The field type of a metadata value (days are strings), or "other"."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, str):
@@ -221,28 +225,31 @@ def _type_of(value: Any) -> str:
     if isinstance(value, (int, float)):
         try:
             return "number" if math.isfinite(value) else "other"
-        except OverflowError:  # a whole number beyond all floats
+        except OverflowError:  # an integer beyond all floats
             return "other"
     return "other"
 
 
-def _field_of(where: str, name: str, entry: Mapping[str, Any]) -> Field:
-    kind = entry.get("type", "string")
-    if kind not in FIELD_TYPES:
-        raise InputError(f"{where}: field {name!r} has the type {kind!r}; choose one of {', '.join(FIELD_TYPES)}")
-    form = entry.get("format", "")
-    if not isinstance(form, str):
+def _field_from_json(where: str, name: str, entry: Mapping[str, Any]) -> Field:
+    """One field of a JSON file. Raises InputError."""
+    field_type = entry.get("type", "string")
+    if field_type not in FIELD_TYPES:
+        raise InputError(f"{where}: field {name!r} has the type {field_type!r}; choose one of {', '.join(FIELD_TYPES)}")
+    date_format = entry.get("format", "")
+    if not isinstance(date_format, str):
         raise InputError(f'{where}: field {name!r}: "format" is not a string; write one like "%B %-d, %Y"')
-    values = entry.get("values")
-    if values is None:
-        return Field(name, kind, None, form)
-    if not isinstance(values, list) or not values:
+    items = entry.get("values")
+    if items is None:
+        return Field(name, field_type, None, date_format)
+    if not isinstance(items, list) or not items:
         raise InputError(f'{where}: field {name!r}: "values" is not a list of values; give some or leave it out')
-    found: dict[Value, int] = {}
-    for value in values:
-        day = parse_date(value) if kind == "date" and isinstance(value, str) else None
-        if day is None and (kind == "date" or _type_of(value) != kind):
-            shown = repr(value)[:80]
-            raise InputError(f"{where}: field {name!r}: {shown} is not a {kind}; mend it or change the field's type")
-        found[value if day is None else day] = 1
-    return Field(name, kind, found, form)
+    values: dict[Value, int] = {}
+    for item in items:
+        day = parse_date(item) if field_type == "date" and isinstance(item, str) else None
+        if day is None and (field_type == "date" or _type(item) != field_type):
+            raise InputError(
+                f"{where}: field {name!r}: {repr(item)[:80]} is not a {field_type}; "
+                "correct it or change the field's type"
+            )
+        values[item if day is None else day] = 1
+    return Field(name, field_type, values, date_format)

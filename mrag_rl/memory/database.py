@@ -212,27 +212,27 @@ class MemoryDatabase:
         """The fields that a filter of this database may speak of: the memories' metadata, and ``labels``."""
         return FieldVocabulary.from_metadata(metadata for _, metadata in self._store.metadata())
 
-    def matching(self, condition: Filter) -> np.ndarray:
-        """(N,) boolean: the memories whose metadata and ``labels`` pass a filter, for ``within`` of ``retrieve``."""
+    def allowed_memories(self, filter_: Filter) -> np.ndarray:
+        """(N,) boolean: the memories whose metadata and ``labels`` pass a filter, for ``retrieve``."""
         passes = np.zeros(len(self), dtype=bool)
-        passes[self._store.matching(condition)] = True
+        passes[self._store.matching(filter_)] = True
         return passes
 
-    def count_in_partitions(self, within: np.ndarray) -> np.ndarray:
-        """(M,) int: how many of the memories ``within`` (N,) boolean each partition holds."""
-        order, readable = self._order, self._within_mask(within)
+    def count_in_partitions(self, allowed_memories: np.ndarray) -> np.ndarray:
+        """(M,) int: how many of the memories that may be read, (N,) boolean, each partition has."""
+        order, readable = self._order, self._memory_mask(allowed_memories)
         return np.array(
             [readable[order.memories[order.partition_positions(p)]].sum() for p in range(self.partitions)], dtype=int
         )
 
-    def allowed_partitions(self, condition: Filter) -> np.ndarray:
+    def allowed_partitions(self, filter_: Filter) -> np.ndarray:
         """(M,) boolean: the filter as Agent-S may be given it, the partitions that hold a memory that passes.
 
         Where partitions are categories, a filter on ``labels`` so allows the categories that it names; where memories
         have several labels, also those beside them, in which none but passing memories are read all the same
-        (``matching``).
+        (``allowed_memories``).
         """
-        return self.count_in_partitions(self.matching(condition)) > 0
+        return self.count_in_partitions(self.allowed_memories(filter_)) > 0
 
     def counts_refined(self) -> int:
         """How many memories have a current target that differs from the original."""
@@ -245,7 +245,11 @@ class MemoryDatabase:
     # -- searching -------------------------------------------------------------------------------------------------
 
     def states(
-        self, query: Embeddings, kind: StateName = "per_head", *, allowed: Sequence[int] | np.ndarray | None = None
+        self,
+        queries: Embeddings,
+        state: StateName = "per_head",
+        *,
+        allowed_partitions: Sequence[int] | np.ndarray | None = None,
     ) -> np.ndarray:
         """The best cosine similarity to the memories of each partition (M-RAG, Eq. 1, with the source alone).
 
@@ -253,45 +257,49 @@ class MemoryDatabase:
         ``peeking``: (B, M, H) against the embeddings of source and current target together, as Eq. 1 has it; the query
         must then be of its source + newline + target. ``equation_1``: (B, M, 1), the same by the standard embedding,
         which is Eq. 1 to the letter; the database's ``pair_embeddings`` must have it as their only head. float32; -1.0
-        for an empty partition and for one not in ``allowed`` (ids, or an (M,) boolean mask; None: all).
+        for an empty partition and for one not in ``allowed_partitions`` (ids, or an (M,) boolean mask; None: all).
         Raises InputError for these two states of a database made without ``pair_embeddings``, or with the other's.
         """
-        vectors = query.standard[:, None, :] if kind in ("single", "equation_1") else query.heads
-        keys = self._keys("peeking" if kind == "equation_1" else kind)
+        vectors = queries.standard[:, None, :] if state in ("single", "equation_1") else queries.heads
+        keys = self._keys("peeking" if state == "equation_1" else state)
         if keys.shape[::2] != vectors.shape[1:]:
             raise InputError(
-                f"{self.folder}: its vectors have {keys.shape[0]} x {keys.shape[2]} numbers a memory, the state {kind} "
-                f"compares {vectors.shape[1]} x {vectors.shape[2]}; create the database with the embeddings it needs"
+                f"{self.folder}: its vectors have {keys.shape[0]} x {keys.shape[2]} numbers per memory, and the state "
+                f"{state} compares {vectors.shape[1]} x {vectors.shape[2]}; create the database for that state"
             )
         states = best_in_partitions(np.asarray(vectors, dtype=np.float32), keys, self._order)
-        if allowed is not None:
-            states[:, ~self._allowed_mask(allowed)] = NOTHING
+        if allowed_partitions is not None:
+            states[:, ~self._partition_mask(allowed_partitions)] = NOTHING
         return states
 
     def retrieve(
         self,
-        query: Embeddings,
+        queries: Embeddings,
         partitions: np.ndarray | None,
         *,
         k: int = 1,
-        allowed: Sequence[int] | np.ndarray | None = None,
-        within: np.ndarray | None = None,
+        allowed_partitions: Sequence[int] | np.ndarray | None = None,
+        allowed_memories: np.ndarray | None = None,
     ) -> Hits:
         """The k memories most similar to each query by the standard embedding, exactly; ties go to the lower index.
 
         ``partitions`` (B,) is the partition to search for each query, -1 for none; None searches the whole database.
-        ``allowed``: the partitions that may be read at all, ids or an (M,) boolean mask as ``allowed_partitions`` gives
-        it (None: all of them; an empty one reads nothing); where the whole database is searched, a memory can be read
-        if any of its partitions is allowed. ``within`` (N,) boolean: the memories that may be read.
+        ``allowed_partitions``: the partitions that may be read at all, ids or an (M,) boolean mask (None: all of them;
+        an empty set reads nothing). If the whole database is searched, a memory can be read if any of its partitions is
+        allowed. ``allowed_memories``: (N,) boolean, the memories that may be read.
         Raises InputError for a k below 1, an unknown partition, or a mask of another shape.
         """
         if k < 1:
             raise InputError(f"retrieve: k is {k}; ask for one memory or more")
-        queries = np.asarray(query.standard, dtype=np.float32)
+        vectors = np.asarray(queries.standard, dtype=np.float32)
         readable = np.ones(len(self), dtype=bool)
-        if within is not None:
-            readable = self._within_mask(within)[self._order.memories]
-        mask = np.ones(self.partitions, dtype=bool) if allowed is None else self._allowed_mask(allowed)
+        if allowed_memories is not None:
+            readable = self._memory_mask(allowed_memories)[self._order.memories]
+        mask = (
+            np.ones(self.partitions, dtype=bool)
+            if allowed_partitions is None
+            else self._partition_mask(allowed_partitions)
+        )
         if partitions is None:
             in_allowed = np.zeros(len(self), dtype=bool)
             for partition in np.flatnonzero(mask):
@@ -309,7 +317,7 @@ class MemoryDatabase:
         scores = np.full((len(queries), k), NOTHING, dtype=np.float32)
         for rows, positions in searches:
             keys = self._keys("single")[0]
-            indices[rows], scores[rows] = nearest(queries[rows], keys, positions, self._order.memories, k)
+            indices[rows], scores[rows] = nearest(vectors[rows], keys, positions, self._order.memories, k)
         return Hits(indices, scores)
 
     # -- writing ---------------------------------------------------------------------------------------------------
@@ -451,12 +459,14 @@ class MemoryDatabase:
             raise InputError(f"{self.folder}: there is no memory {wrong[0]}; indices go from 0 to {len(self) - 1}")
         return array
 
-    def _allowed_mask(self, allowed: Sequence[int] | np.ndarray) -> np.ndarray:
+    def _partition_mask(self, allowed: Sequence[int] | np.ndarray) -> np.ndarray:
         """(M,) boolean from partition ids, or from such a mask itself: its 0 and 1 are no ids."""
         given = np.asarray(allowed)
         if given.dtype == np.bool_:
             if given.shape != (self.partitions,):
-                raise InputError(f"allowed is of shape {given.shape}; give a mask of ({self.partitions},), or ids")
+                raise InputError(
+                    f"allowed_partitions has shape {given.shape}; give a mask of ({self.partitions},), or ids"
+                )
             return given.copy()
         chosen = given.astype(np.int64)
         self._check_partitions(chosen)
@@ -464,12 +474,12 @@ class MemoryDatabase:
         mask[chosen] = True
         return mask
 
-    def _within_mask(self, within: np.ndarray) -> np.ndarray:
-        mask = np.asarray(within)
+    def _memory_mask(self, allowed_memories: np.ndarray) -> np.ndarray:
+        mask = np.asarray(allowed_memories)
         if mask.dtype != np.bool_ or mask.shape != (len(self),):
             raise InputError(
-                f"memories within are {mask.dtype} of shape {mask.shape}; give booleans of shape ({len(self)},), "
-                "one a memory"
+                f"allowed_memories are {mask.dtype} of shape {mask.shape}; give booleans of shape ({len(self)},), "
+                "one per memory"
             )
         return mask
 

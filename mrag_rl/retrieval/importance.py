@@ -16,35 +16,36 @@ class RunningImportance:
     """Exact importance scores of a collection that documents join and leave.
 
     The mean distance over all pairs of distinct documents is N / (N - 1) * (1 - |mean unit vector|^2), so sums over the
-    documents suffice: O(N d) once, O(d) for each change, where the pairs cost O(N^2 d).
+    documents suffice: O(N d) for N documents and O(d) for each later change, instead of O(N^2 d) for all pairs.
     """
 
     def __init__(self, heads: int, dimension: int) -> None:
-        """For H `heads` of `dimension` numbers each."""
+        """For H `heads` of `dimension` numbers each, without documents."""
         self.count = 0
         self._vectors = np.zeros((heads, dimension))
         self._norms = np.zeros(heads)
 
     def add(self, embeddings: Embeddings) -> None:
-        """Documents join. Raises InputError for heads of another number or dimension."""
+        """Documents join. Raises InputError for another number or dimension of heads."""
         self._change(embeddings, 1)
 
     def remove(self, embeddings: Embeddings) -> None:
-        """Documents that are in leave. Raises InputError when more would leave than are in, and as `add` does."""
+        """Documents that were added leave. Raises InputError for more documents than there are, and as `add` does."""
         if len(embeddings) > self.count:
             raise InputError(
-                f"importance: {len(embeddings)} documents to remove of {self.count}; remove what was added"
+                f"importance: {len(embeddings)} documents to remove of {self.count}; remove only added ones"
             )
         self._change(embeddings, -1)
 
     def scores(self) -> np.ndarray:
-        """The scores (H,), float64; of fewer than two documents all are 0. Raises InputError for none."""
+        """The scores (H,), float64; all are 0 for a single document. Raises InputError for no documents."""
         if self.count == 0:
             raise InputError("importance: no documents; give at least one")
         if self.count == 1:
             return np.zeros_like(self._norms)
         spread = 1 - np.square(self._vectors / self.count).sum(axis=1)
-        return self._norms / self.count * np.maximum(spread, 0) * self.count / (self.count - 1)
+        scores: np.ndarray = self._norms / self.count * np.maximum(spread, 0) * self.count / (self.count - 1)
+        return scores
 
     def _change(self, embeddings: Embeddings, sign: int) -> None:
         if embeddings.heads.shape[1:] != self._vectors.shape:
@@ -59,16 +60,17 @@ class RunningImportance:
 
 
 def importance_scores(embeddings: Embeddings) -> np.ndarray:
-    """Exact importance scores (H,), float64, of N documents. Raises InputError for none."""
+    """The exact importance scores (H,), float64, of N documents. Raises InputError for no documents."""
     running = RunningImportance(*embeddings.heads.shape[1:])
     running.add(embeddings)
     return running.scores()
 
 
 def sampled_importance_scores(embeddings: Embeddings, samples: int, *, seed: int = 0) -> np.ndarray:
-    """Algorithm 1 as printed: each of N documents is compared with `samples` drawn at random. (H,), float64.
+    """Importance scores (H,), float64, by Algorithm 1 as printed: each of N documents is compared with `samples` others
+    drawn at random.
 
-    For comparison: the exact scores cost less. Raises InputError for fewer than one sample or no documents.
+    For comparison only, because the exact scores cost less. Raises InputError for samples < 1 and for no documents.
     """
     count = len(embeddings)
     if samples < 1 or count == 0:
@@ -78,4 +80,5 @@ def sampled_importance_scores(embeddings: Embeddings, samples: int, *, seed: int
     for _ in range(samples):
         partners = embeddings.heads[generator.integers(count, size=count)]
         cosines += np.einsum("nhd,nhd->h", embeddings.heads, partners, dtype=np.float64)
-    return embeddings.norms.mean(axis=0, dtype=np.float64) * (1 - cosines / (count * samples))
+    scores: np.ndarray = embeddings.norms.mean(axis=0, dtype=np.float64) * (1 - cosines / (count * samples))
+    return scores

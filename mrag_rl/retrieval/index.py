@@ -13,34 +13,29 @@ from mrag_rl.errors import InputError
 
 IndexKind = Literal["exact", "hnsw"]
 
+# HNSW (Malkov and Yashunin 2020): neighbours a node, and candidates held while building and while searching
+_LINKS, _CONSTRUCTION, _BREADTH = 32, 80, 128
+
 _BLOCK = 1024  # Documents compared at once: they and their similarities stay in a core's cache
-_COPIED = 64  # Documents turned into columns at once: in the processor's caches, faster than a block
-_GROUP = 32  # Documents whose best similarity stands for all of them in the first round of the selection
+_COPIED = 64  # Documents transposed at once: they stay in the processor's caches, which is faster than a block
+_GROUP = 32  # Documents represented by their best similarity in the first round of the selection
 _GROUPS = _BLOCK // _GROUP
 _SCORES = 1 << 23  # Similarities held at once
 
 
 class SpaceIndex:
-    """N documents in H spaces, searched in all of them for many queries at once.
+    """An index of N documents in H embedding spaces, searched in all of them for many queries at once.
 
-    A space is an attention head (Multi-Head RAG keeps one index a head, Besta et al. 2024, Section 2.2), a piece of the
-    standard embedding, or the standard embedding itself (H = 1).
+    A space is an attention head (Multi-Head RAG has one index for each head, Besta et al. 2024, Section 2.2), a piece
+    of the standard embedding, or the standard embedding itself (H = 1).
     """
 
-    def __init__(
-        self,
-        vectors: np.ndarray,
-        kind: IndexKind = "exact",
-        *,
-        links: int = 32,
-        construction: int = 80,
-        breadth: int = 128,
-    ) -> None:
+    def __init__(self, vectors: np.ndarray, kind: IndexKind = "exact") -> None:
         """Index unit vectors (N, H, d), float32.
 
-        kind: "exact" compares with every document; "hnsw" walks one graph a space, with `links` neighbours a node and
-        candidate lists of `construction` while building and `breadth` while searching (Malkov and Yashunin 2020). A
-        graph may not lead out of very many equal documents: leave out duplicates.
+        kind: "exact" compares with every document; "hnsw" walks one graph for each space (Malkov and Yashunin 2020). A
+        walk may not get out of a large group of equal documents, so remove duplicates first.
+
         Raises InputError for no documents or an unknown kind.
         """
         if len(vectors) == 0:
@@ -53,9 +48,9 @@ class SpaceIndex:
         elif kind == "hnsw":
             self._graphs = []
             for _ in range(self.spaces):
-                graph = faiss.IndexHNSWFlat(self.dimension, links, faiss.METRIC_INNER_PRODUCT)
-                graph.hnsw.efConstruction = construction
-                graph.hnsw.efSearch = breadth
+                graph = faiss.IndexHNSWFlat(self.dimension, _LINKS, faiss.METRIC_INNER_PRODUCT)
+                graph.hnsw.efConstruction = _CONSTRUCTION
+                graph.hnsw.efSearch = _BREADTH
                 self._graphs.append(graph)
         else:
             raise InputError(f"index {kind!r} is unknown; choose exact or hnsw")
@@ -63,7 +58,7 @@ class SpaceIndex:
 
     def add(self, vectors: np.ndarray) -> None:
         """Documents join at the end, unit vectors (n, H, d). Graphs grow; the exact index is copied, so add many at
-        once. None can be taken out: a graph would lose the ways that lead through it. Build another index instead.
+        once. Documents cannot be removed, because that breaks a graph's paths through them: build another index.
 
         Raises InputError for another number of spaces or dimensions.
         """
@@ -91,12 +86,13 @@ class SpaceIndex:
     def search(self, queries: np.ndarray, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The min(k, N) nearest documents to queries (B, H, d), unit vectors, in each space.
 
-        allowed: (B, N) bool, which documents each query may find. With it the search is exact whatever the kind, for a
-        graph's walk past forbidden documents would lose allowed ones.
+        allowed: (B, N) bool, which documents each query may find. With it the search is exact whatever the kind,
+        because a graph's walk past forbidden documents would miss allowed ones.
 
-        Returns indices (B, H, k) int64 and cosine similarities (B, H, k) float32, best first, equals by index. What
-        HNSW could not find, and what is not allowed, leaves index -1 and similarity -inf. Raises InputError for other
-        shapes or k < 1.
+        Returns indices (B, H, k) int64 and cosine similarities (B, H, k) float32, best first, equals by index. Places
+        left empty, because HNSW found too few documents or too few are allowed, have index -1 and similarity -inf.
+
+        Raises InputError for other shapes and for k < 1.
         """
         if queries.ndim != 3 or queries.shape[1:] != (self.spaces, self.dimension):
             raise InputError(
@@ -117,20 +113,20 @@ class SpaceIndex:
         similarities = np.empty((len(queries), self.spaces, k), np.float32)
         graphs = self.kind == "hnsw" and forbidden is None
         if not graphs:
-            # Taken from the system once: its pages are slower to get than to fill.
+            # Allocated once, because getting pages from the system takes longer than filling them
             room = -(-self.size // _BLOCK) * _BLOCK
             scores = torch.empty(max(1, min(len(queries), _SCORES // room)) * room)
         for space in range(self.spaces):
             rows = queries[:, space]
             if graphs:
-                found, positions = self._graphs[space].search(np.ascontiguousarray(rows, dtype=np.float32), k)
+                products, documents = self._graphs[space].search(np.ascontiguousarray(rows, dtype=np.float32), k)
             else:
-                # Of rows that may not be written (a mapped file) a copy, as torch wants it.
-                asked = torch.from_numpy(np.require(rows, np.float32, ["C", "W"]))
-                found, positions = _exact(asked, self._space(space), self.size, k, scores, forbidden)
-            order = np.lexsort((positions, -found), axis=-1)
-            indices[:, space] = np.take_along_axis(positions, order, axis=-1)
-            similarities[:, space] = np.take_along_axis(found, order, axis=-1)
+                # torch expects writable memory, so that rows of a mapped file are copied
+                vectors = torch.from_numpy(np.require(rows, np.float32, ["C", "W"]))
+                products, documents = _exact(vectors, self._space(space), self.size, k, scores, forbidden)
+            order = np.lexsort((documents, -products), axis=-1)
+            indices[:, space] = np.take_along_axis(documents, order, axis=-1)
+            similarities[:, space] = np.take_along_axis(products, order, axis=-1)
         if graphs:
             similarities[indices < 0] = -np.inf
         elif forbidden is not None:
@@ -138,12 +134,12 @@ class SpaceIndex:
         return indices, similarities
 
     def _space(self, space: int) -> torch.Tensor:
-        """The documents' vectors in a space, (blocks, d, `_BLOCK`), the last block filled up with zeros."""
+        """The documents' vectors in a space, (blocks, d, `_BLOCK`), the last block padded with zeros."""
         if self.kind == "exact":
             return self._blocks[space]
         rows = torch.from_numpy(self._graphs[space].reconstruct_n(0, self.size))
-        filled = torch.nn.functional.pad(rows, (0, 0, 0, -self.size % _BLOCK))
-        return filled.view(-1, _BLOCK, self.dimension).transpose(1, 2)
+        padded = torch.nn.functional.pad(rows, (0, 0, 0, -self.size % _BLOCK))
+        return padded.view(-1, _BLOCK, self.dimension).transpose(1, 2)
 
 
 @torch.inference_mode()
@@ -158,47 +154,52 @@ def _exact(
     """The k best inner products of queries (B, d) with the first `size` documents of (blocks, d, `_BLOCK`), unordered:
     (B, k) products and indices.
 
-    scores: room for the products of some queries at a time. forbidden: (B, size), whose products are -inf.
+    scores: memory for the products of as many queries as are compared at once. forbidden: (B, size) bool, documents
+    whose products are -inf.
     """
     blocks = len(documents)
-    at_once = len(scores) // (blocks * _BLOCK)
+    batch = len(scores) // (blocks * _BLOCK)
     parts = []
-    for first in range(0, max(1, len(queries)), at_once):
-        rows = queries[first : first + at_once]
+    for first in range(0, max(1, len(queries)), batch):
+        rows = queries[first : first + batch]
         products = scores[: blocks * len(rows) * _BLOCK].view(blocks, len(rows), _BLOCK)
         torch.bmm(rows.expand(blocks, -1, -1), documents, out=products)
         products[-1, :, size - (blocks - 1) * _BLOCK :] = -torch.inf
         if forbidden is not None:
-            mask = torch.nn.functional.pad(forbidden[first : first + at_once], (0, -size % _BLOCK))
+            mask = torch.nn.functional.pad(forbidden[first : first + batch], (0, -size % _BLOCK))
             products.masked_fill_(mask.view(len(rows), blocks, _BLOCK).transpose(0, 1), -torch.inf)
         parts.append(_best(products, min(k + 1, size), k))
     return torch.cat([values for values, _ in parts]).numpy(), torch.cat([indices for _, indices in parts]).numpy()
 
 
-def _best(scores: torch.Tensor, looked_at: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The k best of scores (blocks, B, `_BLOCK`), unordered, and their indices; of equals those of lower index."""
-    values, indices = _topk(scores, looked_at)
+def _best(scores: torch.Tensor, candidates: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k best of scores (blocks, B, `_BLOCK`), unordered, and their indices, equals by lower index.
+
+    candidates: k + 1, or k where there are no more scores; the one beyond shows whether the last place is tied.
+    """
+    values, indices = _topk(scores, candidates)
     tied = ((values[:, k:] == values[:, k - 1 : k]) & (values[:, k:] > -torch.inf)).any(dim=1)
     values, indices = values[:, :k], indices[:, :k]
     if tied.any():
-        # More scores equal the last one than there are places left: topk took any of them.
-        some, last = _by_query(scores[:, tied]), values[tied, -1:]
-        keys = ((some > last) * 2 + (some == last).long()) * some.shape[1] - torch.arange(some.shape[1])
+        # More scores equal the last one than there are places left, and topk took any of them
+        rows, last = _by_query(scores[:, tied]), values[tied, -1:]
+        keys = ((rows > last) * 2 + (rows == last).long()) * rows.shape[1] - torch.arange(rows.shape[1])
         indices[tied] = keys.topk(k).indices
-        values[tied] = some.gather(1, indices[tied])
+        values[tied] = rows.gather(1, indices[tied])
     return values, indices
 
 
 def _topk(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The k best of scores (blocks, B, `_BLOCK`), (B, k), in two rounds: the k best groups by their maximum hold them.
+    """The k best of scores (blocks, B, `_BLOCK`) and their indices, (B, k), in two rounds: they are all in the k groups
+    with the highest maxima.
 
-    Selecting costs far more a number than taking a maximum, so it is done on a `_GROUP`-th of the numbers.
+    Selecting costs far more for each number than taking a maximum, so it is done on one in `_GROUP` numbers.
     """
     blocks, queries, _ = scores.shape
     if blocks * _GROUPS <= 2 * k:
         values, indices = _by_query(scores).topk(k)
         return values, indices
-    # Group g of a block is g, g + _GROUPS, g + 2 _GROUPS, ...: the maximum then runs along contiguous rows.
+    # Group g of a block is g, g + _GROUPS, g + 2 _GROUPS, ..., so that the maximum runs along contiguous rows
     maxima = _by_query(scores.view(blocks, queries, _GROUP, _GROUPS).amax(dim=2))
     groups = maxima.topk(k, sorted=False).indices
     firsts = groups // _GROUPS * _BLOCK + groups % _GROUPS

@@ -7,11 +7,11 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import nn
 from tqdm import tqdm
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from mrag_rl.encoders.transformer import length_batches
+from mrag_rl.encoders.batches import length_batches
+from mrag_rl.encoders.windows import position_count
 from mrag_rl.errors import InputError
 from mrag_rl.models.devices import check_device
 from mrag_rl.models.pretrained import load_pretrained
@@ -24,8 +24,8 @@ RERANKER = "BAAI/bge-reranker-large"  # What Multi-Meta-RAG and MultiHop-RAG rer
 class CrossEncoder:
     """Scores pairs of texts by any Hugging Face sequence classifier with one output, or two (no, yes).
 
-    The score is the output before any sigmoid, or the second one less the first: the log-odds that the passage is
-    relevant, in the usual training. It orders passages of one query; it is no probability.
+    The score is the output before any sigmoid, or the second output minus the first: the log-odds that the passage is
+    relevant, in the usual training. It orders the passages of one query; it is not a probability.
 
     Pairs longer than ``max_length`` tokens are cut off at the end of the longer text. Make one with
     ``CrossEncoder.load``.
@@ -39,17 +39,20 @@ class CrossEncoder:
         fingerprint: str,
         batch_tokens: int = 4096,
     ) -> None:
-        """fingerprint: of the weights; batch_tokens: as in ``load``. Raises InputError: more than two outputs."""
+        """fingerprint: a hash of the weights. batch_tokens: as in ``load``.
+
+        Raises InputError for a classifier with more than two outputs, and for batch_tokens < 1.
+        """
         if batch_tokens < 1:
             raise InputError(f"reranker: batch_tokens is {batch_tokens}; give 1 or more")
         outputs = model.config.num_labels or 0
         if outputs not in (1, 2):
             raise InputError(f"reranker: a classifier of {outputs} classes; give a model with one score, or two")
-        self.model = model.eval()
+        self.model = model.train(False)
         self.tokenizer = tokenizer
         self.fingerprint = fingerprint
         self.batch_tokens = batch_tokens
-        self.max_length = _max_length(model, tokenizer)
+        self.max_length = min(n for n in (position_count(model), tokenizer.model_max_length) if n)
 
     @classmethod
     def load(
@@ -62,10 +65,11 @@ class CrossEncoder:
     ) -> CrossEncoder:
         """Load a local folder or a model of the hub, from safetensors only.
 
-        dtype: of weights and arithmetic; scores are float32 always. batch_tokens: tokens in a batch, padding counted.
+        dtype: type of weights and arithmetic; scores are always float32. batch_tokens: tokens in a batch, padding
+        included.
 
-        Raises InputError: model not found, no safetensors weights, not loadable, no trained classifier in it, no such
-        device.
+        Raises InputError: model not found, safetensors weights missing or not loadable, no trained classifier among
+        them, no such device.
         """
         check_device(device)
         folder = find_model(name_or_path, role="reranker")
@@ -73,7 +77,7 @@ class CrossEncoder:
         model, tokenizer, untrained = load_pretrained(
             AutoModelForSequenceClassification, folder, role="reranker", dtype=getattr(torch, dtype)
         )
-        # transformers would draw them at random: an encoder's folder would rank by chance.
+        # transformers would draw missing weights at random: the folder of a plain encoder would rank by chance.
         if untrained:
             raise InputError(f"reranker {folder}: no weights for {untrained[0]}; give a model trained to score pairs")
         return cls(model.to(device), tokenizer, fingerprint=fingerprint, batch_tokens=batch_tokens)
@@ -100,10 +104,10 @@ class CrossEncoder:
     def rerank(
         self, queries: Sequence[str], texts: Sequence[str], ranking: Ranking, k: int, *, progress: bool = False
     ) -> Ranking:
-        """The k best of each query's ranked texts by this model's scores, equals in the order they came in.
+        """The k best of each query's ranked texts by this model's scores, equals in their previous order.
 
-        queries: B. texts: what `ranking.indices` (B, c) point at. Returns (B, min(k, c)); places that the ranking left
-        empty (-1) stay last, with score -inf. Raises InputError: k < 1, more or fewer queries than rankings.
+        queries: B. texts: those that `ranking.indices` (B, c) refer to. Returns (B, min(k, c)); empty places of the
+        ranking (-1) stay last, with score -inf. Raises InputError: k < 1, more or fewer queries than rankings.
         """
         if k < 1:
             raise InputError(f"rerank: k is {k}; give 1 or more")
@@ -126,15 +130,5 @@ class CrossEncoder:
             padded = [rows[i] + [padding] * (max(lengths) - len(rows[i])) for i in batch]
             inputs[name] = torch.tensor(padded, device=self.model.device)
         with torch.inference_mode():
-            logits = self.model(**inputs).logits.float()
+            logits: torch.Tensor = self.model(**inputs).logits.float()
         return (logits[:, -1] - logits[:, 0] if logits.shape[1] == 2 else logits[:, 0]).cpu().numpy()
-
-
-def _max_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    """Tokens read of a pair: the tokenizer's limit and the model's positions."""
-    positions = getattr(model.config, "max_position_embeddings", None)
-    for name, module in model.named_modules():
-        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
-            # RoBERTa and its like number positions from behind the padding's.
-            positions = module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
-    return min(n for n in (positions, tokenizer.model_max_length) if n)

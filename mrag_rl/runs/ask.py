@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from mrag_rl.errors import InputError
-from mrag_rl.filters.language import parse_filter, to_json
+from mrag_rl.filters.language import to_json
+from mrag_rl.filters.parsing import parse_filter
 from mrag_rl.filters.vocabulary import other_forms
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.evaluate import trained_system
-from mrag_rl.runs.folder import RunFolder, check_encoder, load_encoder, load_llm, open_trained, with_cache
+from mrag_rl.runs.folder import RunFolder
+from mrag_rl.runs.models import check_encoder, load_encoder, load_llm, with_cache
 from mrag_rl.runs.settings import AskSettings
+from mrag_rl.runs.trained import open_trained
 from mrag_rl.systems import PartitionAnswer
 
 
@@ -50,16 +53,18 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
         unknown = sorted(set(allowed or ()) - set(names))
         if unknown:
             raise InputError(f"unknown partition {unknown[0]!r}; this run has {', '.join(names)}")
-        within, applied, notes = _under_filter(database, condition, mask)
-        readable = database.count_in_partitions(within)
+        allowed_memories, applied, notes = _under_filter(database, condition, mask)
+        readable = database.count_in_partitions(allowed_memories)
         if condition is not None:
             mask &= readable > 0
         llm = load_llm(config.llm)
         encoder = load_encoder(config.encoder)
         check_encoder(database, encoder)
-        with with_cache(llm, folder, config.llm) as cached:
+        with with_cache(llm, folder.cache, enabled=config.llm.cache) as cached:
             writer = Writer(cached, config.prompt_task, config.llm.max_new_tokens)
-            system = trained_system("m_rag", trained, writer, encoder=encoder, allowed=mask, within=within)
+            system = trained_system(
+                "m_rag", trained, writer, encoder=encoder, allowed_partitions=mask, allowed_memories=allowed_memories
+            )
             (answer,) = system.answer([text])
         if isinstance(answer, PartitionAnswer) and answer.states is not None and answer.values is not None:
             partition, states, values = answer.partition, answer.states, answer.values
@@ -106,15 +111,15 @@ def _under_filter(
         return np.ones(len(database), dtype=bool), None, []
     vocabulary = database.vocabulary()
     parsed = parse_filter(condition, vocabulary)
-    within = database.matching(parsed)
+    allowed_memories = database.allowed_memories(parsed)
     # Values that no memory has are reported but stay in the filter: without them it would let more through.
     _, notes = vocabulary.keep_known(parsed)
     notes += other_forms(parsed, vocabulary)
-    if not within.any():
+    if not allowed_memories.any():
         notes.append("no memory passes the filter; nothing is read")
-    elif not (database.count_in_partitions(within)[mask] > 0).any():
+    elif not (database.count_in_partitions(allowed_memories)[mask] > 0).any():
         notes.append("no memory of the partitions that may be read passes the filter; nothing is read")
-    return within, to_json(parsed), notes
+    return allowed_memories, to_json(parsed), notes
 
 
 def explanation(answer: dict[str, Any]) -> str:

@@ -24,8 +24,11 @@ from mrag_rl.generation.writer import Writer
 from mrag_rl.io import atomic_write_text, write_json, write_jsonl
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import REPORTED, TARGET, get_metric
-from mrag_rl.runs.folder import RunFolder, Stages, TrainedSystem, load_llm, open_trained, with_cache
+from mrag_rl.runs.folder import RunFolder
+from mrag_rl.runs.models import load_llm, with_cache
 from mrag_rl.runs.settings import SystemsSettings
+from mrag_rl.runs.stages import Stages
+from mrag_rl.runs.trained import TrainedSystem, open_trained
 from mrag_rl.systems import (
     MemoryAnswer,
     NoRetrieval,
@@ -105,13 +108,14 @@ def write_results(
     config: Config,
     evaluation: Evaluation,
     *,
+    config_sha256: str,
     seconds: Mapping[str, float],
     usage: Mapping[str, float],
 ) -> dict[str, Any]:
     """Score the answers; write `answers.jsonl`, `results.md` and, last, `results.json`. Returns the latter's contents.
 
     Args:
-        folder: the run. output: where to write.
+        folder: the run. output: where to write. config_sha256: the hash of `config`.
         seconds, usage: of the whole run, see `results`.
     """
     pairs = load_pairs(folder.pairs("test"))
@@ -129,7 +133,7 @@ def write_results(
         task=config.task,
         test_size=len(pairs),
         seed=config.seed,
-        config_sha256=config_sha256(config),
+        config_sha256=config_sha256,
         scores=scores,
         seconds=seconds,
         llm={name: int(value) for name, value in usage.items()},
@@ -156,18 +160,20 @@ def run(settings: SystemsSettings) -> str:
     for name in names:
         if name not in known:
             raise InputError(f"unknown system {name!r}; this run has {', '.join(known)}")
-    if not Stages(folder, config_sha256(config)).done("evaluate"):
+    stages = Stages(folder, config_sha256(config))
+    if not stages.done("evaluate"):
         raise InputError(
             f"{folder.root}: the run is not complete; resume it with: python train.py --resume {folder.root}"
         )
     llm = load_llm(config.llm)
-    with with_cache(llm, folder, config.llm) as cached:
+    with with_cache(llm, folder.cache, enabled=config.llm.cache) as cached:
         evaluation = evaluate_run(folder, config, cached, names)
     report = write_results(
         folder,
         folder.root / "evaluation" if settings.output is None else Path(settings.output),
         config,
         evaluation,
+        config_sha256=stages.config_sha256,
         seconds=evaluation.seconds,
         usage={name: getattr(llm.usage, name) for name in USAGE},
     )
@@ -180,19 +186,26 @@ def trained_system(
     writer: Writer,
     *,
     encoder: TextEncoder | None = None,
-    allowed: np.ndarray | None = None,
-    within: np.ndarray | None = None,
+    allowed_partitions: np.ndarray | None = None,
+    allowed_memories: np.ndarray | None = None,
 ) -> WholeDatabase | PartitionSystem:
     """M-RAG or an ablation, over the database that its training refined; with one partition there is nothing to select.
 
-    encoder: encodes texts that come without embeddings. allowed: (M,) bool, the partitions that may be read.
-    within: (N,) bool, the memories that may be read. None is all.
+    encoder: encodes texts that come without embeddings. allowed_partitions: (M,) bool, the partitions that may be read.
+    allowed_memories: (N,) bool, the memories that may be read. None is all.
     """
     database, selector = trained.database, trained.selector
     if selector is None:
-        return WholeDatabase(writer, database, name, encoder=encoder, allowed=allowed, within=within)
-    choose = learned_partition(database, selector, allowed)
-    return PartitionSystem(name, writer, database, choose, within, encoder=encoder)
+        return WholeDatabase(
+            writer,
+            database,
+            name,
+            encoder=encoder,
+            allowed_partitions=allowed_partitions,
+            allowed_memories=allowed_memories,
+        )
+    choose = learned_partition(database, selector, allowed_partitions)
+    return PartitionSystem(name, writer, database, choose, allowed_memories, encoder=encoder)
 
 
 def _system(

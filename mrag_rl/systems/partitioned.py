@@ -54,8 +54,8 @@ class PartitionSystem:
     """Retrieves the nearest memory of the partition that `choose` picks and shows it to the language model.
 
     Attributes:
-        within: (N,) bool, the memories that may be read, such as those that pass a filter
-            (`MemoryDatabase.matching`); None for all. A query whose partition has none is answered without a memory.
+        allowed_memories: (N,) bool, the memories that may be read, such as those that pass a filter
+            (`MemoryDatabase.allowed_memories`); None for all. A query whose partition has none is answered without one.
         originals: show targets as they were first stored, not as refinement left them.
         encoder: encodes texts that come without embeddings.
     """
@@ -64,7 +64,7 @@ class PartitionSystem:
     writer: Writer
     database: MemoryDatabase
     choose: Chooser
-    within: np.ndarray | None = None
+    allowed_memories: np.ndarray | None = None
     originals: bool = False
     encoder: TextEncoder | None = None
 
@@ -72,7 +72,7 @@ class PartitionSystem:
         """Answer N texts; see `System.answer`."""
         queries = embedded(texts, embeddings, self.encoder)
         choice = self.choose(texts, queries)
-        hits = self.database.retrieve(queries, choice.partitions, within=self.within)
+        hits = self.database.retrieve(queries, choice.partitions, allowed_memories=self.allowed_memories)
         memories, scores = hits.indices[:, 0], hits.scores[:, 0]
         hypotheses = self.writer.answer(texts, self.database.demonstrations(memories, originals=self.originals))
         rows = zip(hypotheses, choice.partitions.tolist(), memories.tolist(), scores.tolist(), strict=True)
@@ -86,15 +86,17 @@ class PartitionSystem:
         ]  # fmt: skip
 
 
-def learned_partition(database: MemoryDatabase, selector: Selector, allowed: np.ndarray | None = None) -> Chooser:
+def learned_partition(
+    database: MemoryDatabase, selector: Selector, allowed_partitions: np.ndarray | None = None
+) -> Chooser:
     """Agent-S's greedy choice (M-RAG, Section 3.2), from the state that the selector was trained on.
 
-    allowed: (M,) bool, the partitions that it may choose, None for all; it chooses -1 if there are none.
+    allowed_partitions: (M,) bool, those that it may choose, None for all; it chooses -1 if there are none.
     """
 
     def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
         states = database.states(queries, selector.info.state)
-        return Choice(selector.select(states, allowed), states, selector.q_values(states))
+        return Choice(selector.select(states, allowed_partitions), states, selector.q_values(states))
 
     return choose
 

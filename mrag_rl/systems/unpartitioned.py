@@ -35,7 +35,7 @@ class WholeDatabase:
     Attributes:
         originals: show targets as they were first stored, not as refinement left them.
         encoder: encodes texts that come without embeddings.
-        allowed, within: the partitions and memories that may be read, as for `MemoryDatabase.retrieve`; None for all.
+        allowed_partitions, allowed_memories: those that may be read, as for `MemoryDatabase.retrieve`; None for all.
     """
 
     writer: Writer
@@ -43,13 +43,15 @@ class WholeDatabase:
     name: str = "naive"
     originals: bool = False
     encoder: TextEncoder | None = None
-    allowed: np.ndarray | None = None
-    within: np.ndarray | None = None
+    allowed_partitions: np.ndarray | None = None
+    allowed_memories: np.ndarray | None = None
 
     def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
         """Answer N texts; see `System.answer`."""
         queries = embedded(texts, embeddings, self.encoder)
-        hits = self.database.retrieve(queries, None, allowed=self.allowed, within=self.within)
+        hits = self.database.retrieve(
+            queries, None, allowed_partitions=self.allowed_partitions, allowed_memories=self.allowed_memories
+        )
         memories, scores = hits.indices[:, 0], hits.scores[:, 0]
         hypotheses = self.writer.answer(texts, self.database.demonstrations(memories, originals=self.originals))
         rows = zip(hypotheses, memories.tolist(), scores.tolist(), strict=True)

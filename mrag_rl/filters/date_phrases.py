@@ -1,0 +1,225 @@
+"""Dates in questions as conditions: which days a question names, which it excludes, and which bound a period."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from dataclasses import dataclass, field
+
+from mrag_rl.filters.dates import MONTH_PATTERN, DateMention, month_number, read_dates
+from mrag_rl.filters.language import Condition, Filter, Operator
+from mrag_rl.filters.names import key, tokens
+from mrag_rl.filters.phrases import LOOK_BACK, REPORT, before, is_excluded
+from mrag_rl.filters.vocabulary import FieldVocabulary
+
+_BOUND_BEFORE = re.compile(
+    r"\b(?:(?P<lte>until|till|up to|through|(?:on (?:or|and) before|before (?:or|and) on)|no later than|not after"
+    r"|not later than|by(?: the end of)?)"
+    r"|(?P<gte>since|on (?:or|and) after|after (?:or|and) on|no earlier than|not before|not until|not earlier than"
+    r"|starting(?: on| from)?|beginning(?: on)?)"
+    r"|(?P<lt>before|prior to|earlier than|ahead of)|(?P<gt>after|later than|following))\s+(?:the\s+)?[\"'“‘]?$",
+    re.IGNORECASE,
+)
+_BOUND_AFTER = re.compile(r"[\"'”’]?,?\s+(?:(?P<gte>onwards?|or later)|(?P<lte>or earlier))\b", re.IGNORECASE)
+_OPERATORS: dict[str, Operator] = {"lt": "$lt", "lte": "$lte", "gt": "$gt", "gte": "$gte"}
+_DAY_NUMBER = r"\d{1,2}(?:st|nd|rd|th)?"
+_SEPARATOR = r"(?:,?\s+(?:and|or|to|until|till|through)\s+|,\s+|\s?[-–—]\s?)(?:the\s+)?"
+# A day whose year, or month and year, are those of the date after it: "October 4 and [October 6, 2023]", "on 4 and [6
+# October 2023]".
+_SHARES_YEAR = re.compile(
+    rf"(?:\b(?P<month>{MONTH_PATTERN})\s+(?P<day>{_DAY_NUMBER})"
+    rf"|\b(?P<day2>{_DAY_NUMBER})\s+(?:of\s+)?(?P<month2>{MONTH_PATTERN})"
+    rf"|\b(?:between|from|on)\s+(?:the\s+)?(?P<day3>{_DAY_NUMBER}))"
+    r"(?:,?\s+(?P<word>and|or|to|until|till|through)\s+(?:on\s+)?|,\s+|\s?(?P<dash>[-–—])\s?)(?:the\s+)?$",
+    re.IGNORECASE,
+)
+# "October 4 and 6, 2023": days that share their month.
+_SHARES_MONTH = re.compile(
+    rf"\b(?P<month>{MONTH_PATTERN})\s+(?P<days>{_DAY_NUMBER}(?:{_SEPARATOR}{_DAY_NUMBER}){{1,9}})(?=,?\s+\d{{4}}\b)",
+    re.IGNORECASE,
+)
+_AS_OF = re.compile(r"\bas of\s+$", re.IGNORECASE)
+_BETWEEN = re.compile(r"\bbetween\s+(?:the\s+)?$", re.IGNORECASE)
+_RANGE_OPENING = re.compile(r"\b(?P<word>between|from)\s+[\"'“‘]?$", re.IGNORECASE)
+_RANGE_SEPARATORS = {
+    "between": re.compile(r"[\"'”’]?,?\s+(?:and|to)\s+[\"'“‘]?", re.IGNORECASE),
+    "from": re.compile(r"[\"'”’]?,?\s+(?:to|until|till|through)\s+[\"'“‘]?", re.IGNORECASE),
+}
+_MONTH_OF_REPORT = re.compile(
+    rf"\b(?:published|reported|written|dated|posted|{REPORT})\s+(?:(?:in|from|during)\s+)?"
+    rf"(?P<month>{MONTH_PATTERN}),?\s+(?:of\s+)?(?P<year>\d{{4}})\b",
+    re.IGNORECASE,
+)
+_DAY_WITHOUT_YEAR = re.compile(
+    rf"\b(?:{MONTH_PATTERN}\s+{_DAY_NUMBER}|{_DAY_NUMBER}\s+(?:of\s+)?{MONTH_PATTERN})\b(?!\s*,?\s*\d)",
+    re.IGNORECASE,
+)
+_ANOTHER_REPORT = re.compile(
+    r"\b(?:same|subsequent|later|another|second|earlier|previous|other|following)\s+(?:news\s+)?"
+    rf"(?:source|outlet|{REPORT})\b",
+    re.IGNORECASE,
+)
+
+
+def spell_out_months(text: str) -> str:
+    """The text with the month repeated before each day that shares it: "October 4-6" as "October 4 - October 6"."""
+    return _SHARES_MONTH.sub(_repeat_month, text)
+
+
+class DatePhrases:
+    """The date conditions of questions, for the date fields of a corpus."""
+
+    def __init__(self, vocabulary: FieldVocabulary) -> None:
+        self._fields = [field.name for field in vocabulary if field.type == "date"]
+
+    def find(self, text: str, reports: int) -> tuple[list[Filter], list[str]]:
+        """The date conditions of a text, and one line for each date that gives none.
+
+        ``reports``: how many reports the text names by their sources; a bound on one of several is not used.
+        """
+        days = _named_days(text)
+        dropped = days.dropped
+        if not (days.exact or days.excluded or days.bounds):
+            return [], dropped
+        name = self._field(text)
+        if name is None:
+            return [], [*dropped, "a date, but no date field that it belongs to"]
+        if days.bounds:
+            several = reports + bool(_ANOTHER_REPORT.search(text)) > 1
+            sides = [operator[:3] for operator, _ in days.bounds]
+            if days.exact or several or len(set(sides)) < len(sides):
+                return [], dropped + [
+                    f"{name} {operator} {day}: holds for one of several reports" for operator, day in days.bounds
+                ]
+            return [Condition(name, operator, (day,)) for operator, day in days.bounds], dropped
+        if days.exact:
+            return [Condition(name, "$in", tuple(days.exact))], dropped
+        return [Condition(name, "$nin", tuple(days.excluded))], dropped
+
+    def _field(self, text: str) -> str | None:
+        """The one date field, or the one of several that the text names."""
+        if len(self._fields) == 1:
+            return self._fields[0]
+        words = {word.text.casefold() for word in tokens(text)}
+        named = [name for name in self._fields if words & set(key(name.replace("_", " ")))]
+        return named[0] if len(named) == 1 else None
+
+
+@dataclass
+class _NamedDays:
+    """The days that a text names, in order of mention, its bounds, and one line for each date that cannot be used."""
+
+    exact: dict[dt.date, None] = field(default_factory=dict)
+    excluded: dict[dt.date, None] = field(default_factory=dict)
+    bounds: list[tuple[Operator, dt.date]] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+
+
+def _named_days(text: str) -> _NamedDays:
+    dates, unclear = read_dates(text)
+    days = _NamedDays(dropped=[f"{date!r} does not name one day" for date in unclear])
+    yearless_starts: list[int] = []  # of the days that share the year of the next date
+    index = 0
+    while index < len(dates):
+        mention = dates[index]
+        words_before = before(text, mention.start)
+        previous = dates[index - 1] if index else None
+        excluded_end = previous.end if previous is not None and previous.day in days.excluded else None
+        if index + 1 < len(dates) and _is_range(text, words_before, mention, dates[index + 1]):
+            days.bounds += [("$gte", mention.day), ("$lte", dates[index + 1].day)]
+            index += 2
+            continue
+        index += 1
+        listed, is_range = _with_shared_year(text, mention)
+        yearless_starts += [date.start for date in listed[:-1]]
+        if len(listed) > 1:
+            if is_range and len(listed) == 2:
+                days.bounds += [("$gte", listed[0].day), ("$lte", mention.day)]
+            elif is_range:
+                days.dropped.append(f"{text[listed[0].start : mention.end]!r} does not name one day")
+            else:
+                side = days.excluded if is_excluded(text, listed[0].start, excluded_end) else days.exact
+                side.update(dict.fromkeys(date.day for date in listed))
+            continue
+        if _AS_OF.search(words_before):  # a report of it may have appeared before or after that day
+            days.dropped.append(f"'as of {text[mention.start : mention.end]}' is not the day of a report")
+            continue
+        bound = _BOUND_BEFORE.search(words_before) or _BOUND_AFTER.match(text, mention.end)
+        if bound and bound.lastgroup:
+            days.bounds.append((_OPERATORS[bound.lastgroup], mention.day))
+        elif is_excluded(text, mention.start, excluded_end):
+            days.excluded[mention.day] = None
+        else:
+            days.exact[mention.day] = None
+    if not dates:
+        days.bounds += _month_bounds(text)
+    days.dropped += [
+        f"{match[0]!r} has no year"
+        for match in _DAY_WITHOUT_YEAR.finditer(text)
+        if match.start() not in yearless_starts and not any(date.start <= match.start() < date.end for date in dates)
+    ]
+    return days
+
+
+def _is_range(text: str, words_before: str, first: DateMention, second: DateMention) -> bool:
+    """Whether two dates are the ends of a range: "between ... and ...", "from ... to ..."."""
+    opening = _RANGE_OPENING.search(words_before)
+    if opening is None:
+        return False
+    separator = _RANGE_SEPARATORS[opening["word"].lower()]
+    return separator.fullmatch(text[first.end : second.start]) is not None
+
+
+def _with_shared_year(text: str, mention: DateMention) -> tuple[list[DateMention], bool]:
+    """A date preceded by the days that share its year, and whether the first two are the ends of a range."""
+    listed, is_range = [mention], False
+    while not is_range and (earlier := _day_sharing_year(text, listed[0])):
+        listed.insert(0, earlier[0])
+        is_range = earlier[1]
+    return listed, is_range
+
+
+def _day_sharing_year(text: str, mention: DateMention) -> tuple[DateMention, bool] | None:
+    """The day written before a date whose year it shares, and whether the two are the ends of a range."""
+    start = max(0, mention.start - LOOK_BACK)
+    match = _SHARES_YEAR.search(text, start, mention.start)
+    if match is None or _BOUND_BEFORE.search(text[start : match.start()]):
+        return None
+    number = int(re.sub(r"\D", "", match["day"] or match["day2"] or match["day3"]))
+    name = match["month"] or match["month2"]
+    if name is None and not text[mention.start].isdigit():
+        return None  # "on 4 and October 6, 2023"
+    month = mention.day.month if name is None else month_number(name)
+    if month == mention.day.month and number >= mention.day.day:
+        return None
+    try:  # "December 20 to January 5, 2024"
+        day = dt.date(mention.day.year - (month > mention.day.month), month, number)
+    except ValueError:
+        return None
+    word = (match["word"] or "").lower()
+    is_range = bool(match["dash"]) or word not in ("", "and", "or")
+    if word == "and":
+        is_range = match[0].lower().startswith("between") or bool(_BETWEEN.search(text[start : match.start()]))
+    return DateMention(day, match.start("day3") if name is None else match.start(), mention.end), is_range
+
+
+def _month_bounds(text: str) -> list[tuple[Operator, dt.date]]:
+    """Bounds from the months in which reports appeared: "articles published in October 2023"."""
+    bounds: list[tuple[Operator, dt.date]] = []
+    for match in _MONTH_OF_REPORT.finditer(text):
+        year, month = int(match["year"]), month_number(match["month"])
+        first, end = _first_day(year, month), _first_day(year + month // 12, month % 12 + 1)
+        if first and end:
+            bounds += [("$gte", first), ("$lt", end)]
+    return bounds
+
+
+def _first_day(year: int, month: int) -> dt.date | None:
+    return dt.date(year, month, 1) if 1 <= year <= 9999 else None
+
+
+def _repeat_month(match: re.Match[str]) -> str:
+    parts = re.split(rf"({_SEPARATOR})", match["days"], flags=re.IGNORECASE)
+    separators = [f" {part.strip()} " if part.strip() in "-–—" else part for part in parts[1::2]]
+    days = [f"{match['month']} {day}" for day in parts[::2]]
+    return days[0] + "".join(separator + day for separator, day in zip(separators, days[1:], strict=True))

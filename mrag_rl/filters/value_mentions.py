@@ -1,0 +1,202 @@
+"""Mentions of a corpus's values in questions: which names are meant as names, and which of them are excluded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from mrag_rl.filters.names import Token, aliases, fold, key, tokens
+from mrag_rl.filters.phrases import ARTICLE, QUOTE, REPORT, before, is_excluded
+from mrag_rl.filters.vocabulary import Field, FieldVocabulary
+
+_REPORTING_BEFORE = re.compile(
+    r"(?:according to|(?:reported|published|written|covered|posted|printed)\s+(?:by|in|on)"
+    rf"|{REPORT}\s+(?:by|from|in|on))\s+{ARTICLE}{QUOTE}$",
+    re.IGNORECASE,
+)
+_REPORTING_AFTER = re.compile(
+    rf"[\"'”’]?(?:['’]s?)?\s+(?:{REPORT}|reported|reports?|says?|said|wrote|writes|claims?|claimed|published|category)\b",
+    re.IGNORECASE,
+)
+_LIST_CONTINUES = re.compile(r"[\"'”’]?(?:,|,?\s+(?:and|or|nor|vs\.?|versus)\s)", re.IGNORECASE)
+_CONJUNCTIONS = ("and", "or", "nor", "vs", "versus")
+_ABBREVIATION = re.compile(r"(?:^|[^\w])\w{1,2}$")  # "vs.", "Mr.", the last of "U.S."
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """Values of a field that a question names at characters [start, end), and whether it excludes them."""
+
+    field: str
+    values: tuple[str, ...]
+    start: int
+    end: int
+    excluded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """A name that a question may use: the field and values it stands for, and its words as the values spell them."""
+
+    field: Field
+    values: tuple[str, ...]
+    spelling: tuple[str, ...]
+
+
+class ValueMentions:
+    """An index of the names of a corpus's values, to find their mentions in texts.
+
+    Only facets of strings are indexed. Searching time grows with the text, not with the corpus.
+    """
+
+    def __init__(self, vocabulary: FieldVocabulary) -> None:
+        self._names: dict[tuple[str, ...], _Name] = {}
+        self._lengths: dict[str, list[int]] = {}  # of the names that begin with a word, longest first
+        self._field_words: dict[str, tuple[re.Pattern[str], re.Pattern[str]]] = {}
+        for field in vocabulary:
+            if field.type == "string" and field.facet:
+                self._index(field)
+                words = r"[\s_]+".join(map(re.escape, key(field.name))) or r"(?!)"
+                self._field_words[field.name] = (
+                    re.compile(rf"\b{words}(?:\s+(?:is|of)|\s*[:=])?\s+{QUOTE}$", re.IGNORECASE),
+                    re.compile(rf"[\"'”’]?\s+{words}\b", re.IGNORECASE),
+                )
+
+    def _index(self, field: Field) -> None:
+        spellings = _spellings(field)
+        for name, values in field.names.items():
+            indexed = self._names.get(name)
+            # Of two fields with the same name, the one with more documents is meant.
+            if indexed is not None and _documents(indexed.field, indexed.values) >= _documents(field, values):
+                continue
+            self._names[name] = _Name(field, values, spellings[name])
+            lengths = self._lengths.setdefault(name[0], [])
+            if len(name) not in lengths:
+                lengths.append(len(name))
+                lengths.sort(reverse=True)
+
+    def find(self, text: str) -> list[Mention]:
+        """The mentions in a text, from left to right; the longest name wins where several fit."""
+        words = tokens(text)
+        keys = [fold(word.text) for word in words]
+        without_capitals = text == text.lower()
+        mentions: list[Mention] = []
+        position = 0
+        while position < len(words):
+            step = 1
+            for length in self._lengths.get(keys[position], ()):
+                if position + length > len(words):
+                    continue
+                name = self._names.get(tuple(keys[position : position + length]))
+                if name is None or not _is_contiguous(text, words[position : position + length]):
+                    continue
+                step = length
+                start, end = words[position].start, words[position + length - 1].end
+                in_list = bool(_LIST_CONTINUES.match(text, end)) and self._name_follows(keys, position + length)
+                if self._is_meant(text, words, position, name, in_list, without_capitals):
+                    excluded_end = mentions[-1].end if mentions and mentions[-1].excluded else None
+                    excluded = is_excluded(text, start, excluded_end)
+                    mentions.append(Mention(name.field.name, name.values, start, end, excluded))
+                break
+            position += step
+        return mentions
+
+    def _name_follows(self, keys: Sequence[str], position: int) -> bool:
+        """Whether a known name begins at a position, or after the conjunction there."""
+        while position < len(keys) and keys[position] in _CONJUNCTIONS:
+            position += 1
+        lengths = self._lengths.get(keys[position], ()) if position < len(keys) else ()
+        return any(tuple(keys[position : position + length]) in self._names for length in lengths)
+
+    def _is_meant(
+        self, text: str, words: Sequence[Token], position: int, name: _Name, in_list: bool, without_capitals: bool
+    ) -> bool:
+        """Whether the words at a position are meant as a name, not as ordinary words."""
+        length = len(name.spelling)
+        name_words = words[position : position + length]
+        start, end = name_words[0].start, name_words[-1].end
+        pairs = list(zip(name_words, name.spelling, strict=True))
+        content = [(word, spelled) for word, spelled in pairs if word.text.lower() != "the"] or pairs
+        if any(_is_distinctive(spelled) for _, spelled in content):
+            return True
+        capitalised = all(
+            word.text[0].isupper() or not spelled[0].isupper() for word, spelled in content
+        ) and any(word.text[0].isupper() for word, _ in content)  # fmt: skip
+        single = len(content) == 1
+        if capitalised or (without_capitals and not single):
+            # Without its article, "The Age" is "Age", a word like any other.
+            lacks_article = single and _lacks_article(name, name_words)
+            starts_sentence = (
+                single and not in_list and name_words[0] is content[0][0] and _starts_sentence(text, start)
+            )
+            inside_longer = single and _is_inside_longer_name(text, words, position, length)
+            if not (lacks_article or starts_sentence or inside_longer):
+                return True
+        if _REPORTING_BEFORE.search(before(text, start)) or _REPORTING_AFTER.match(text, end):
+            return True
+        return self._is_beside_field_name(text, name.field.name, start, end)
+
+    def _is_beside_field_name(self, text: str, field: str, start: int, end: int) -> bool:
+        """Whether the field is named next to the mention: "category sports", "the sports category"."""
+        field_before, field_after = self._field_words[field]
+        return bool(field_before.search(before(text, start)) or field_after.match(text, end))
+
+
+def _spellings(field: Field) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """The words of each name as the values spell them."""
+    spellings: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for value in field.values or ():
+        for form in aliases(str(value)):
+            spellings.setdefault(key(form), tuple(word.text for word in tokens(form)))
+    return spellings
+
+
+def _documents(field: Field, values: Sequence[str]) -> int:
+    """How many documents have one of the values."""
+    return sum((field.values or {}).get(value, 0) for value in values)
+
+
+def _is_distinctive(word: str) -> bool:
+    """Whether a spelling is no ordinary word: a capital after a small letter, or digits among letters."""
+    return bool(re.search(r"[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]", word))
+
+
+def _lacks_article(name: _Name, words: Sequence[Token]) -> bool:
+    """Whether a mention omits the "The" that all values of its name begin with."""
+    has_article = words[0].text.lower() == "the"
+    return not has_article and all(re.match(r"the\s", value, re.IGNORECASE) for value in name.values)
+
+
+def _is_contiguous(text: str, words: Sequence[Token]) -> bool:
+    """Whether the words of a name are separated only by what a name may contain: no comma, no end of a sentence."""
+    return all(
+        re.fullmatch(r"\s*[-–—|:&/'’.]?\s*", text[left.end : right.start])
+        and not re.fullmatch(r"\.\s+|\s+\.\s*", text[left.end : right.start])
+        for left, right in pairwise(words)
+    )
+
+
+def _is_inside_longer_name(text: str, words: Sequence[Token], position: int, length: int) -> bool:
+    """Whether an adjacent word makes a mention part of a longer name, such as Fortune 500 or Bronze Age."""
+    after = position + length
+    if after < len(words) and text[words[after - 1].end : words[after].start] == " ":
+        next_word = words[after].text
+        last_word = words[after + 1].text if next_word == "of" and after + 1 < len(words) else next_word
+        if next_word[0].isdigit() or last_word[0].isupper():
+            return True
+    if position and text[words[position - 1].end : words[position].start] == " ":
+        previous = words[position - 1]
+        if previous.text[0].isupper() and not _starts_sentence(text, previous.start):
+            return True
+    return False
+
+
+def _starts_sentence(text: str, start: int) -> bool:
+    position = start - 1
+    while position >= 0 and text[position] in " \t\"'“”‘’(":
+        position -= 1
+    if position >= 0 and text[position] == ".":
+        return not _ABBREVIATION.search(text[max(0, position - 4) : position])
+    return position < 0 or text[position] in "!?:;\n"

@@ -1,0 +1,63 @@
+"""The models of a run: its encoder and its language model, with the cache of what that wrote."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from mrag_rl.config import EncoderConfig, LLMConfig
+from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.errors import InputError
+from mrag_rl.generation.cache import CachedLLM
+from mrag_rl.generation.llm import LLM
+from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.memory import MemoryDatabase
+
+
+def load_encoder(config: EncoderConfig, dtype: Literal["float32", "bfloat16"] = "float32") -> TransformerEncoder:
+    """The run's encoder in a precision. Raises InputError where it is missing or has the wrong hash."""
+    return TransformerEncoder.load(
+        config.name,
+        sha256=config.sha256,
+        layer=config.layer,
+        pooling=config.pooling,
+        device=config.device,
+        batch_tokens=config.batch_tokens,
+        dtype=dtype,
+    )
+
+
+def load_llm(config: LLMConfig) -> TransformersLLM:
+    """The run's language model. Raises InputError where there is none."""
+    return TransformersLLM.load(
+        config.path,
+        dtype=config.dtype,
+        device=config.device,
+        quantization=config.quantization,
+        batch_tokens=config.batch_tokens,
+        stop=config.stop,
+        revision=config.revision,
+    )
+
+
+@contextmanager
+def with_cache(llm: LLM, cache: Path, *, enabled: bool) -> Iterator[LLM]:
+    """The language model behind the run's cache, unless the cache is switched off or cannot be written."""
+    read_only = cache.exists() and not os.access(cache, os.W_OK)
+    if not enabled or read_only:
+        yield llm
+        return
+    with CachedLLM(llm, cache) as cached:
+        yield cached
+
+
+def check_encoder(database: MemoryDatabase, encoder: TransformerEncoder) -> None:
+    """Raises InputError where the database's vectors come from another encoder."""
+    if database.encoder_fingerprint != encoder.fingerprint:
+        raise InputError(
+            f"{database.folder}: its vectors come from another encoder than {encoder.name} "
+            f"({database.encoder_fingerprint[:12]}…, not {encoder.fingerprint[:12]}…); use the run's own encoder"
+        )
