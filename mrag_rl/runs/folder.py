@@ -70,7 +70,9 @@ class RunFolder:
     def load_config(self) -> Config:
         """The run's configuration. Raises InputError where this is no run folder."""
         if not self.config.is_file():
-            raise InputError(f"{self.root}: not a run folder (no {self.config.name}); give one that train.py made")
+            raise InputError(
+                f"{self.root}: no {self.config.name} in it, so not a run folder; give a folder that train.py made"
+            )
         return load_config(self.config)
 
 
