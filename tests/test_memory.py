@@ -342,7 +342,7 @@ def test_two_writers_cannot_lose_each_others_versions(tmp_path: Path) -> None:
         assert len(db.history(0)) == 1
 
 
-# -- refusals ------------------------------------------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------------------------------
 
 
 def one_line(action: Callable[[], object], *words: str) -> None:
