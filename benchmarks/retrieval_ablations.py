@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -24,15 +25,17 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from mrag_rl.data.multi_aspect import load_documents, load_queries
 from mrag_rl.data.synthetic import make_articles
 from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.encoders.pooling import Pooling
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
 from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts
 from mrag_rl.retrieval.importance import importance_scores, sampled_importance_scores
-from mrag_rl.retrieval.late_interaction import late_interaction
+from mrag_rl.retrieval.late_interaction import STANDARD_SHARE, TEMPERATURE, late_interaction
 from mrag_rl.retrieval.sentences import split_all
 from mrag_rl.retrieval.voting import count_votes, importance_votes, top
 
 FETCH = 32
+Rows = dict[str, Callable[[], np.ndarray]]
 
 
 def main() -> None:
@@ -59,7 +62,7 @@ def main() -> None:
     for n in np.unique(aspects):
         development[np.flatnonzero(aspects == n)[::2]] = True
 
-    def encoded(layers: Sequence[int], pooling: str | None) -> tuple[Embeddings, Parts, EncodedQueries]:
+    def encoded(layers: Sequence[int], pooling: Pooling | None) -> tuple[Embeddings, Parts, EncodedQueries]:
         encoder = TransformerEncoder.load(
             arguments.encoder, layer=[*layers], pooling=pooling, max_length=arguments.max_length
         )
@@ -107,36 +110,36 @@ def main() -> None:
     retriever = MultiAspectRetriever(last[0], last[1])
     compared = ("mrag", "segment_mrag", "late_interaction")
 
-    def on(parts: tuple[Embeddings, Parts, EncodedQueries], strategy: str, **options: bool) -> np.ndarray:
-        return success(MultiAspectRetriever(parts[0], parts[1], **options).rank(parts[2], strategy, FETCH).indices)
+    def on(parts: tuple[Embeddings, Parts, EncodedQueries], strategy: str, *, single: bool = False) -> np.ndarray:
+        return success(MultiAspectRetriever(parts[0], parts[1], single=single).rank(parts[2], strategy, FETCH).indices)
 
     for strategy in compared:
         by_layer = {
             f"layer {layer + 1} of {depth}": of_heads(np.arange(i * heads, (i + 1) * heads))
             for i, layer in reversed([*enumerate(layers)])
         }
-        rows = {name: (lambda parts=parts, s=strategy: on(parts, s)) for name, parts in by_layer.items()}
-        rows["all three"] = lambda s=strategy: on((whole, sentences, encoded_queries), s)
+        rows: Rows = {name: partial(on, parts, strategy) for name, parts in by_layer.items()}
+        rows["all three"] = partial(on, (whole, sentences, encoded_queries), strategy)
         table(f"{strategy}: layer", rows)
     mean_pooled = encoded([depth - 1], "mean")
     for strategy in compared:
         table(
             f"{strategy}: pooling of heads",
             {
-                "the encoder's own": lambda strategy=strategy: on(last, strategy),
-                "mean": lambda strategy=strategy: on(mean_pooled, strategy),
+                "the encoder's own": partial(on, last, strategy),
+                "mean": partial(on, mean_pooled, strategy),
             },
         )
     table(
         "vote rule",
-        {name: lambda name=name: on(last, name) for name in ("mrag", "mrag_decay", "mrag_distance")},
+        {name: partial(on, last, name) for name in ("mrag", "mrag_decay", "mrag_distance")},
     )
     for strategy in ("mrag", "segment_mrag"):
         table(
             f"{strategy}: votes",
             {
-                "summed": lambda strategy=strategy: on(last, strategy),
-                "single": lambda strategy=strategy: on(last, strategy, single=True),
+                "summed": partial(on, last, strategy),
+                "single": partial(on, last, strategy, single=True),
             },
         )
 
@@ -155,40 +158,45 @@ def main() -> None:
     for strategy in ("mrag", "segment_mrag"):
         table(
             f"{strategy}: importance",
-            {name: lambda rule=rule, s=strategy: with_importance(rule, s) for name, rule in rules.items()},
+            {name: partial(with_importance, rule, strategy) for name, rule in rules.items()},
         )
     exact_seconds = _seconds(lambda: importance_scores(last[0]))
     for count in (1, 10, 100):
-        ratio = _seconds(lambda count=count: sampled_importance_scores(last[0], count)) / exact_seconds
+        ratio = _seconds(partial(sampled_importance_scores, last[0], count)) / exact_seconds
         off = np.abs(rules[f"sampled, {count} a document"] / exact - 1).max()
         print(f"exact importance is {ratio:.0f}x faster than {count} samples a document, which are off by {off:.2%}")
 
     order = np.argsort(-retriever.importance, kind="stable")
+
+    def most_important(count: int, strategy: str) -> np.ndarray:
+        return on(of_heads(2 * heads + np.sort(order[:count])), strategy)
+
     for strategy in compared:
         table(
             f"{strategy}: most important heads alone",
             {
-                str(count): lambda count=count, s=strategy: on(of_heads(2 * heads + np.sort(order[:count])), s)
+                str(count): partial(most_important, count, strategy)
                 for count in sorted({heads, heads * 3 // 4, heads // 2, heads // 4, 1}, reverse=True)
             },
         )
 
-    def late(**settings: float) -> np.ndarray:
+    def late(*, standard_share: float = STANDARD_SHARE, temperature: float = TEMPERATURE) -> np.ndarray:
         voters, fetch = last[2].sentences, min(FETCH, len(documents))
         assert voters is not None
-        return success(late_interaction(voters, len(queries), last[0], last[1], fetch, **settings).indices)
+        ranking = late_interaction(
+            voters, len(queries), last[0], last[1], fetch, standard_share=standard_share, temperature=temperature
+        )
+        return success(ranking.indices)
 
     ones = Parts.of_wholes(last[0])  # Every document is its only sentence
-    rows = {"unchanged": lambda: on(last, "late_interaction")}
-    rows["whole documents only"] = lambda: on((last[0], ones, last[2]), "late_interaction")
-    rows |= {
-        f"the standard space weighs {share:g} of all heads": lambda share=share: late(standard_share=share)
+    parts: Rows = {"unchanged": lambda: on(last, "late_interaction")}
+    parts["whole documents only"] = lambda: on((last[0], ones, last[2]), "late_interaction")
+    parts |= {
+        f"the standard space weighs {share:g} of all heads": partial(late, standard_share=share)
         for share in (0, 0.5, 1)
     }
-    rows |= {
-        f"temperature {value:g}": lambda value=value: late(temperature=value) for value in (0.01, 0.02, 0.04, 0.06)
-    }
-    table("late_interaction: its parts", rows)
+    parts |= {f"temperature {value:g}": partial(late, temperature=value) for value in (0.01, 0.02, 0.04, 0.06)}
+    table("late_interaction: its parts", parts)
 
     words = TfidfVectorizer(sublinear_tf=True, stop_words="english")
     texts = words.fit_transform([document.text for document in documents]).T
@@ -196,18 +204,17 @@ def main() -> None:
     by_query = (words.transform([query.text for query in queries]) @ texts).toarray()
     by_sentence = (words.transform(pieces) @ texts).toarray()
 
-    def votes(temperature: float) -> np.ndarray:
-        summed = np.zeros_like(by_query)
-        np.add.at(summed, owners, softmax(by_sentence / temperature, axis=1))
-        return summed
+    def by_votes(temperature: float) -> np.ndarray:
+        votes = np.zeros_like(by_query)
+        np.add.at(votes, owners, softmax(by_sentence / temperature, axis=1))
+        return success(top(votes, FETCH).indices)
 
-    rows = {"late_interaction": lambda: on(last, "late_interaction")}
-    rows["TF-IDF, the whole query"] = lambda: success(top(by_query, FETCH).indices)
-    rows |= {
-        f"TF-IDF, sentences, temperature {value:g}": lambda value=value: success(top(votes(value), FETCH).indices)
-        for value in (0.01, 0.02, 0.03, 0.05)
+    by_words: Rows = {"late_interaction": lambda: on(last, "late_interaction")}
+    by_words["TF-IDF, the whole query"] = lambda: success(top(by_query, FETCH).indices)
+    by_words |= {
+        f"TF-IDF, sentences, temperature {value:g}": partial(by_votes, value) for value in (0.01, 0.02, 0.03, 0.05)
     }
-    table("words alone", rows)
+    table("words alone", by_words)
 
 
 def _seconds(work: Callable[[], object], repeats: int = 5) -> float:

@@ -44,7 +44,8 @@ class Partitioning:
     @property
     def sizes(self) -> np.ndarray:
         """(M,) memories in each partition; a memory in several partitions counts in each."""
-        return self.membership.astype(np.int64).sum(axis=0)
+        sizes: np.ndarray = self.membership.astype(np.int64).sum(axis=0)
+        return sizes
 
     def assign(self, vectors: np.ndarray, labels: Sequence[Sequence[str]] | None = None) -> sparse.csr_array:
         """The partitions (n, M) boolean of n memories, new or known, by the fitted rule. Changes nothing stored.
