@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -25,8 +26,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from mrag_rl.data.multi_aspect import load_documents, load_queries
 from mrag_rl.data.synthetic import make_articles
 from mrag_rl.encoders import Embeddings, TransformerEncoder
-from mrag_rl.encoders.pooling import Pooling
 from mrag_rl.encoders.store import EmbeddingStore
+from mrag_rl.encoders.transformer import Pooling
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
 from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts
 from mrag_rl.retrieval.importance import importance_scores, sampled_importance_scores
@@ -118,8 +119,8 @@ def main() -> None:
             f"layer {layer + 1} of {depth}": of_heads(np.arange(i * heads, (i + 1) * heads))
             for i, layer in reversed([*enumerate(layers)])
         }
-    def on(parts: tuple[Embeddings, Parts, EncodedQueries], strategy: str, *, single: bool = False) -> np.ndarray:
-        return success(MultiAspectRetriever(parts[0], parts[1], single=single).rank(parts[2], strategy, FETCH).indices)
+        rows: Rows = {name: partial(on, parts, strategy) for name, parts in by_layer.items()}
+        rows["all three"] = partial(on, (whole, sentences, encoded_queries), strategy)
         table(f"{strategy}: layer", rows)
     mean_pooled = encoded([depth - 1], "mean")
     for strategy in compared:
@@ -168,20 +169,19 @@ def main() -> None:
 
     order = np.argsort(-retriever.importance, kind="stable")
 
-    def on_heads(chosen: np.ndarray, strategy: str) -> np.ndarray:
-        return on(kept(2 * heads + np.sort(chosen)), strategy)
+    def with_heads(places: np.ndarray, strategy: str) -> np.ndarray:
+        return on(of_heads(2 * heads + np.sort(places)), strategy)
 
     for strategy in compared:
         table(
             f"{strategy}: most important heads alone",
             {
-    def on(parts: tuple[Embeddings, Parts, EncodedQueries], strategy: str, *, single: bool = False) -> np.ndarray:
-        return success(MultiAspectRetriever(parts[0], parts[1], single=single).rank(parts[2], strategy, FETCH).indices)
+                str(count): partial(with_heads, order[:count], strategy)
                 for count in sorted({heads, heads * 3 // 4, heads // 2, heads // 4, 1}, reverse=True)
             },
         )
 
-    def late(**settings: float) -> np.ndarray:
+    def late(**settings: Any) -> np.ndarray:
         voters, fetch = last[2].sentences, min(FETCH, len(documents))
         assert voters is not None
         return success(late_interaction(voters, len(queries), last[0], last[1], fetch, **settings).indices)
@@ -190,8 +190,10 @@ def main() -> None:
     rows = {"unchanged": lambda: on(last, "late_interaction")}
     rows["whole documents only"] = lambda: on((last[0], ones, last[2]), "late_interaction")
     rows |= {
-    def on(parts: tuple[Embeddings, Parts, EncodedQueries], strategy: str, *, single: bool = False) -> np.ndarray:
-        return success(MultiAspectRetriever(parts[0], parts[1], single=single).rank(parts[2], strategy, FETCH).indices)
+        f"the standard space weighs {share:g} of all heads": partial(late, standard_share=share)
+        for share in (0, 0.5, 1)
+    }
+    rows |= {f"temperature {value:g}": partial(late, temperature=value) for value in (0.01, 0.02, 0.04, 0.06)}
     table("late_interaction: its parts", rows)
 
     words = TfidfVectorizer(sublinear_tf=True, stop_words="english")

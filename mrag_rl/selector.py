@@ -79,7 +79,8 @@ class StateNormalizer:
             )
         if self.center:
             values = values - values.mean(axis=1, keepdims=True)
-        return ((values - self.mean) / self.scale).reshape(len(values), -1)
+        normalized: np.ndarray = (values - self.mean) / self.scale
+        return normalized.reshape(len(values), -1)
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,8 @@ class Selector:
     def head_weights(self) -> np.ndarray:
         """(H,) float: mean absolute first-layer weight per head, how much the choice listens to each head."""
         hidden = len(self.b1)
-        return np.abs(self.w1).reshape(hidden, self.partitions, self.heads).mean(axis=(0, 1))
+        weights: np.ndarray = np.abs(self.w1).reshape(hidden, self.partitions, self.heads).mean(axis=(0, 1))
+        return weights
 
     def q_values(self, states: np.ndarray) -> np.ndarray:
         """Expected reward of each partition, (B, M) float32, from raw similarities (B, M, H).
@@ -173,7 +175,8 @@ class Selector:
         """
         values = self.q_values(states)
         if allowed is None:
-            return values.argmax(axis=1)
+            choice: np.ndarray = values.argmax(axis=1)
+            return choice
         mask = np.asarray(allowed)
         if mask.dtype != np.bool_ or mask.shape not in {values.shape, values.shape[1:]}:
             raise InputError(

@@ -84,7 +84,7 @@ def onnx_bytes(selector: Selector) -> bytes:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], producer_name="mrag_rl")
     model.ir_version = _IR_VERSION
     checker.check_model(model)
-    return model.SerializeToString(deterministic=True)
+    return bytes(model.SerializeToString(deterministic=True))
 
 
 def card(selector: Selector) -> str:
