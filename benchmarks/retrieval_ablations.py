@@ -23,10 +23,10 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from mrag_rl.choices import Pooling
 from mrag_rl.data.multi_aspect import load_documents, load_queries
 from mrag_rl.data.synthetic import make_articles
 from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.encoders.pooling import Pooling
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
 from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts
