@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -24,11 +25,12 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from mrag_rl.data.multi_aspect import load_documents, load_queries
 from mrag_rl.data.synthetic.articles import make_articles
 from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.encoders.pooling import Pooling
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
 from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts
 from mrag_rl.retrieval.importance import importance_scores, sampled_importance_scores
-from mrag_rl.retrieval.late_interaction import late_interaction
+from mrag_rl.retrieval.late_interaction import STANDARD_SHARE, TEMPERATURE, late_interaction
 from mrag_rl.retrieval.sentences import split_all
 from mrag_rl.retrieval.voting import count_votes, importance_votes, top
 
@@ -59,7 +61,7 @@ def main() -> None:
     for n in np.unique(aspects):
         development[np.flatnonzero(aspects == n)[::2]] = True
 
-    def encoded(layers: Sequence[int], pooling: str | None) -> tuple[Embeddings, Parts, EncodedQueries]:
+    def encoded(layers: Sequence[int], pooling: Pooling | None) -> tuple[Embeddings, Parts, EncodedQueries]:
         encoder = TransformerEncoder.load(
             arguments.encoder, layer=[*layers], pooling=pooling, max_length=arguments.max_length
         )
@@ -77,14 +79,6 @@ def main() -> None:
         at = values[np.arange(len(queries)), np.minimum(3 * aspects, values.shape[1]) - 1]
         means = [[at[(aspects == n) & half].mean() for n in np.unique(aspects)] for half in (development, ~development)]
         return np.array([np.mean(half) for half in means])
-
-    def table(title: str, rows: dict[str, Callable[[], np.ndarray]]) -> None:
-        print(f"\n| {title} | development | other half | ratio |\n|---|---:|---:|---:|")
-        first = None
-        for name, row in rows.items():
-            half = row()
-            first = half if first is None else first
-            print(f"| {name} | {half[0]:.3f} | {half[1]:.3f} | {half.mean() / first.mean():.2f} |", flush=True)
 
     depth = TransformerEncoder.load(arguments.encoder).model.config.get_text_config().num_hidden_layers
     layers = [0, depth // 2, depth - 1]
@@ -107,38 +101,23 @@ def main() -> None:
     retriever = MultiAspectRetriever(last[0], last[1])
     compared = ("mrag", "segment_mrag", "late_interaction")
 
-    def on(parts: tuple[Embeddings, Parts, EncodedQueries], strategy: str, **options: bool) -> np.ndarray:
-        return success(MultiAspectRetriever(parts[0], parts[1], **options).rank(parts[2], strategy, FETCH).indices)
+    def on(parts: tuple[Embeddings, Parts, EncodedQueries], strategy: str, *, single: bool = False) -> np.ndarray:
+        return success(MultiAspectRetriever(parts[0], parts[1], single=single).rank(parts[2], strategy, FETCH).indices)
 
+    by_layer = {
+        f"layer {layer + 1} of {depth}": of_heads(np.arange(i * heads, (i + 1) * heads))
+        for i, layer in reversed([*enumerate(layers)])
+    }
+    by_layer["all three"] = whole, sentences, encoded_queries
     for strategy in compared:
-        by_layer = {
-            f"layer {layer + 1} of {depth}": of_heads(np.arange(i * heads, (i + 1) * heads))
-            for i, layer in reversed([*enumerate(layers)])
-        }
-        rows = {name: (lambda parts=parts, s=strategy: on(parts, s)) for name, parts in by_layer.items()}
-        rows["all three"] = lambda s=strategy: on((whole, sentences, encoded_queries), s)
-        table(f"{strategy}: layer", rows)
+        _table(f"{strategy}: layer", {name: on(parts, strategy) for name, parts in by_layer.items()})
     mean_pooled = encoded([depth - 1], "mean")
     for strategy in compared:
-        table(
-            f"{strategy}: pooling of heads",
-            {
-                "the encoder's own": lambda strategy=strategy: on(last, strategy),
-                "mean": lambda strategy=strategy: on(mean_pooled, strategy),
-            },
-        )
-    table(
-        "vote rule",
-        {name: lambda name=name: on(last, name) for name in ("mrag", "mrag_decay", "mrag_distance")},
-    )
+        rows = {"the encoder's own": on(last, strategy), "mean": on(mean_pooled, strategy)}
+        _table(f"{strategy}: pooling of heads", rows)
+    _table("vote rule", {name: on(last, name) for name in ("mrag", "mrag_decay", "mrag_distance")})
     for strategy in ("mrag", "segment_mrag"):
-        table(
-            f"{strategy}: votes",
-            {
-                "summed": lambda strategy=strategy: on(last, strategy),
-                "single": lambda strategy=strategy: on(last, strategy, single=True),
-            },
-        )
+        _table(f"{strategy}: votes", {"summed": on(last, strategy), "single": on(last, strategy, single=True)})
 
     def with_importance(importance: np.ndarray, strategy: str) -> np.ndarray:
         voters = last[2].sentences if strategy == "segment_mrag" else Parts.of_wholes(last[2].whole)
@@ -153,42 +132,34 @@ def main() -> None:
     rules |= {f"sampled, {count} a document": sampled_importance_scores(last[0], count) for count in (1, 10, 100)}
     rules["none"] = np.ones(heads)
     for strategy in ("mrag", "segment_mrag"):
-        table(
-            f"{strategy}: importance",
-            {name: lambda rule=rule, s=strategy: with_importance(rule, s) for name, rule in rules.items()},
-        )
-    exact_seconds = _seconds(lambda: importance_scores(last[0]))
+        _table(f"{strategy}: importance", {name: with_importance(rule, strategy) for name, rule in rules.items()})
+    exact_seconds = _seconds(partial(importance_scores, last[0]))
     for count in (1, 10, 100):
-        ratio = _seconds(lambda count=count: sampled_importance_scores(last[0], count)) / exact_seconds
+        ratio = _seconds(partial(sampled_importance_scores, last[0], count)) / exact_seconds
         off = np.abs(rules[f"sampled, {count} a document"] / exact - 1).max()
         print(f"exact importance is {ratio:.0f}x faster than {count} samples a document, which are off by {off:.2%}")
 
     order = np.argsort(-retriever.importance, kind="stable")
+    counts = sorted({heads, heads * 3 // 4, heads // 2, heads // 4, 1}, reverse=True)
     for strategy in compared:
-        table(
-            f"{strategy}: most important heads alone",
-            {
-                str(count): lambda count=count, s=strategy: on(of_heads(2 * heads + np.sort(order[:count])), s)
-                for count in sorted({heads, heads * 3 // 4, heads // 2, heads // 4, 1}, reverse=True)
-            },
-        )
+        rows = {str(count): on(of_heads(2 * heads + np.sort(order[:count])), strategy) for count in counts}
+        _table(f"{strategy}: most important heads alone", rows)
 
-    def late(**settings: float) -> np.ndarray:
+    def late(*, temperature: float = TEMPERATURE, standard_share: float = STANDARD_SHARE) -> np.ndarray:
         voters, fetch = last[2].sentences, min(FETCH, len(documents))
         assert voters is not None
-        return success(late_interaction(voters, len(queries), last[0], last[1], fetch, **settings).indices)
+        ranking = late_interaction(
+            voters, len(queries), last[0], last[1], fetch, temperature=temperature, standard_share=standard_share
+        )
+        return success(ranking.indices)
 
-    ones = Parts.of_wholes(last[0])  # Every document is its only sentence
-    rows = {"unchanged": lambda: on(last, "late_interaction")}
-    rows["whole documents only"] = lambda: on((last[0], ones, last[2]), "late_interaction")
+    only_wholes = Parts.of_wholes(last[0])  # Every document is its only sentence
+    rows = {"unchanged": late(), "whole documents only": on((last[0], only_wholes, last[2]), "late_interaction")}
     rows |= {
-        f"the standard space weighs {share:g} of all heads": lambda share=share: late(standard_share=share)
-        for share in (0, 0.5, 1)
+        f"the standard space weighs {share:g} of all heads": late(standard_share=share) for share in (0.0, 0.5, 1.0)
     }
-    rows |= {
-        f"temperature {value:g}": lambda value=value: late(temperature=value) for value in (0.01, 0.02, 0.04, 0.06)
-    }
-    table("late_interaction: its parts", rows)
+    rows |= {f"temperature {value:g}": late(temperature=value) for value in (0.01, 0.02, 0.04, 0.06)}
+    _table("late_interaction: its parts", rows)
 
     words = TfidfVectorizer(sublinear_tf=True, stop_words="english")
     texts = words.fit_transform([document.text for document in documents]).T
@@ -197,17 +168,25 @@ def main() -> None:
     by_sentence = (words.transform(pieces) @ texts).toarray()
 
     def votes(temperature: float) -> np.ndarray:
-        summed = np.zeros_like(by_query)
-        np.add.at(summed, owners, softmax(by_sentence / temperature, axis=1))
-        return summed
+        totals: np.ndarray = np.zeros_like(by_query)
+        np.add.at(totals, owners, softmax(by_sentence / temperature, axis=1))
+        return totals
 
-    rows = {"late_interaction": lambda: on(last, "late_interaction")}
-    rows["TF-IDF, the whole query"] = lambda: success(top(by_query, FETCH).indices)
+    rows = {"late_interaction": on(last, "late_interaction")}
+    rows["TF-IDF, the whole query"] = success(top(by_query, FETCH).indices)
     rows |= {
-        f"TF-IDF, sentences, temperature {value:g}": lambda value=value: success(top(votes(value), FETCH).indices)
+        f"TF-IDF, sentences, temperature {value:g}": success(top(votes(value), FETCH).indices)
         for value in (0.01, 0.02, 0.03, 0.05)
     }
-    table("words alone", rows)
+    _table("words alone", rows)
+
+
+def _table(title: str, rows: dict[str, np.ndarray]) -> None:
+    """Print the success in both halves of the queries, (2,) for each row, and its ratio to the first row."""
+    print(f"\n| {title} | development | other half | ratio |\n|---|---:|---:|---:|")
+    first = next(iter(rows.values()))
+    for name, halves in rows.items():
+        print(f"| {name} | {halves[0]:.3f} | {halves[1]:.3f} | {halves.mean() / first.mean():.2f} |", flush=True)
 
 
 def _seconds(work: Callable[[], object], repeats: int = 5) -> float:

@@ -1,6 +1,7 @@
 """Texts to vectors: one standard embedding and one embedding per attention head, from one forward pass."""
 
-from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
+from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.encoders.transformer import TransformerEncoder
 
-__all__ = ["Embeddings", "TransformerEncoder"]
+__all__ = ["EmbeddingStore", "Embeddings", "TextEncoder", "TransformerEncoder"]

@@ -1,8 +1,19 @@
 """Retrieval: documents ranked for queries, by one embedding or many, with filters, rank fusion and reranking."""
 
 from mrag_rl.retrieval.encoded import EncodedQueries, Parts
+from mrag_rl.retrieval.filtered import FilteredRanking, FilteredRetriever
+from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.retriever import MultiAspectRetriever
 from mrag_rl.retrieval.strategies import STRATEGIES
 from mrag_rl.retrieval.voting import Ranking
 
-__all__ = ["STRATEGIES", "EncodedQueries", "MultiAspectRetriever", "Parts", "Ranking"]
+__all__ = [
+    "STRATEGIES",
+    "CrossEncoder",
+    "EncodedQueries",
+    "FilteredRanking",
+    "FilteredRetriever",
+    "MultiAspectRetriever",
+    "Parts",
+    "Ranking",
+]
