@@ -308,7 +308,7 @@ def test_fused_and_four_bit_projections_are_read_alike() -> None:
         inputs: list[torch.Tensor] = []
         layers: Any = model
         last = layers.h[-1].attn.c_proj if name == "gpt2" else layers.layers[-1].self_attn.o_proj
-        last.register_forward_pre_hook(lambda _, args, seen=seen: inputs.append(args[0]))
+        last.register_forward_pre_hook(lambda _, args, inputs=inputs: inputs.append(args[0]))
         one = encoder.encode(TEXTS[:1])
         np.testing.assert_allclose(one.heads[0], normalize(inputs[0][0, -1].view(HEADS, 16), dim=-1), atol=1e-6)
 
