@@ -29,8 +29,8 @@ def consolidate(
 
     Every distinct version and proposal of a memory is shown with the `evidence` training queries nearest to the memory,
     among those that the greedy Agent-S sends to its partition and that have it among their nearest memories there
-    (`NEIGHBOURS`). The target with the best mean score becomes current, the earliest of equals. A memory that is near no
-    query stays as it is.
+    (`NEIGHBOURS`). The target with the best mean score becomes current, the earliest of equals. A memory that is near
+    no query stays as it is.
 
     Args:
         proposals: those of the round, in the order they were found.

@@ -96,8 +96,8 @@ def start_run(config: Config, runs: Path, *, progress: bool = True) -> RunFolder
     """Make the run folder `runs`/NAME and carry the run out.
 
     Raises:
-        InputError: the folder exists, or something the configuration names cannot be used. Nothing is left behind unless
-            work had begun.
+        InputError: the folder exists, or something the configuration names cannot be used. Nothing is left behind
+            unless work had begun.
     """
     folder = RunFolder(runs / config.name)
     if runs.exists() and not runs.is_dir():

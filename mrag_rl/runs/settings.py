@@ -1,4 +1,4 @@
-"""The settings of every command on runs: train one, evaluate its systems again, pool several, ask one."""
+"""The command line of training, and the settings of the commands on finished runs: systems, pool and ask."""
 
 from __future__ import annotations
 
