@@ -85,6 +85,16 @@ def test_a_module_imports_only_its_own_room_and_lower_ones(path: Path) -> None:
         assert not {name for name in names if name.split(".")[0] == "stable_baselines3"}
 
 
+def test_no_file_is_too_long_to_read_in_one_go() -> None:
+    """CONTRIBUTING names the exceptions: tests, whose files follow the rooms they test."""
+    folders = ("mrag_rl", "envs", "agents", "lm", "benchmarks", "examples", "scripts")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")] + [
+        ROOT / "train.py",
+        ROOT / "evaluate.py",
+    ]
+    assert not {str(path): length for path in paths if (length := len(path.read_text().splitlines())) > 400}
+
+
 def test_every_room_has_its_place_in_the_order() -> None:
     found = {
         path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.name not in ("py.typed", "__pycache__")
