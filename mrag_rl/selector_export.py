@@ -1,4 +1,4 @@
-"""Writing a selector folder: safetensors weights, `config.json`, an ONNX graph and a README card."""
+"""Export of a selector to a folder: safetensors weights, `config.json`, an ONNX graph and a README card."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from mrag_rl.io import atomic_directory, file_sha256
 from mrag_rl.selector import CONFIG_FILE, ONNX_FILE, WEIGHTS_FILE, Selector, SelectorInfo, StateNormalizer, config_of
 
 _OPSET = 17
-_IR_VERSION = 8  # what opset 17 shipped with, so that older ONNX runtimes read the file too
+_IR_VERSION = 8  # the version of opset 17's release, so that older ONNX runtimes read the file too
 
 
 def export_selector(
     folder: str | Path, *, weights: dict[str, np.ndarray], normalizer: StateNormalizer, info: SelectorInfo
 ) -> Selector:
-    """Write Agent-S's network and all that is needed to use it, atomically; returns the selector.
+    """Write Agent-S's network with everything needed to use it, atomically; returns the selector.
 
     Args:
         folder: where to write; it must not exist.
         weights: "w1" (hidden, M*H), "b1" (hidden,), "w2" (M, hidden), "b2" (M,).
-        normalizer: the state normalisation the network was trained under.
+        normalizer: the state normalisation of its training.
         info: what it was trained on and for.
     """
     from safetensors.numpy import save_file
@@ -42,7 +42,7 @@ def export_selector(
 
 
 def onnx_bytes(selector: Selector) -> bytes:
-    """The selector as an ONNX graph: "states" (B, M, H) float32 raw similarities to "q_values" (B, M)."""
+    """The selector as an ONNX graph, from "states" (B, M, H) float32 raw similarities to "q_values" (B, M)."""
     from onnx import TensorProto, checker, helper, numpy_helper
 
     normalizer = selector.normalizer
@@ -79,11 +79,12 @@ def onnx_bytes(selector: Selector) -> bytes:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], producer_name="mrag_rl")
     model.ir_version = _IR_VERSION
     checker.check_model(model)
-    return model.SerializeToString(deterministic=True)
+    data: bytes = model.SerializeToString(deterministic=True)
+    return data
 
 
 def card(selector: Selector) -> str:
-    """The README card of an exported selector, Markdown."""
+    """The README card of an exported selector, in Markdown."""
     info = selector.info
     heads = ", ".join(f"{index}: {weight:.3f}" for index, weight in enumerate(selector.head_weights))
     names = ", ".join(f"`{name}`" for name in info.partition_names)
