@@ -83,19 +83,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
     arguments = parser.parse_args()
-    print(
-        f"{arguments.vectors:,} x {arguments.dimension} vectors, {arguments.clusters} planted clusters, noise {arguments.noise}\n"
-    )
+    count, clusters, dimension = arguments.vectors, arguments.clusters, arguments.dimension
+    print(f"{count:,} x {dimension} vectors, {clusters} planted clusters, noise {arguments.noise}\n")
     print(
         "| method | seconds | CPU seconds | peak memory (MiB) | smallest to largest partition | adjusted Rand index |"
     )
     print("|---|---:|---:|---:|---:|---:|", flush=True)
     for method in arguments.methods:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            row = pool.apply(
-                measure,
-                (method, *size, arguments.noise, arguments.seed),
-            )
+            row = pool.apply(measure, (method, count, clusters, dimension, arguments.noise, arguments.seed))
         print(
             f"| {method} | {row.seconds:.1f} | {row.cpu_seconds:.1f} | {row.mebibytes:,.0f} "
             f"| {row.sizes.min():,} to {row.sizes.max():,} | {row.rand_index:.3f} |",

@@ -30,9 +30,7 @@ with MemoryDatabase.open(run / "database") as database:
     allowed[favourites[0]] = False  # forbid the first text's favourite for all texts
     choices = selector.select(states, allowed=allowed)
     hits = database.retrieve(queries, choices, allowed_partitions=allowed)
-    for text, favourite, choice, memory in zip(
-        texts, favourites, choices, database.records(hits.indices[:, 0]), strict=True
-    ):
-        print(
-            f"{text[:60]}…\n  favourite {database.names[favourite]}, chosen {database.names[choice]}: {memory.target[:70]}"
-        )
+    memories = database.records(hits.indices[:, 0])
+    for text, favourite, choice, memory in zip(texts, favourites, choices, memories, strict=True):
+        names = f"{database.names[favourite]}, then {database.names[choice]}"
+        print(f"{text[:60]}…\n  chosen {names}: {memory.target[:70]}")
