@@ -2,10 +2,10 @@
 
     python -m benchmarks.partitioning [--vectors 100000] [--clusters 10] [--dimension 384] [--noise 1.0] [--methods lsh]
 
-Prints a Markdown table. Each method runs in a process of its own, so that its peak memory is its own: the highest
-resident size while fitting, less that before (vectors generated, libraries loaded; Linux only). CPU seconds are summed
-over threads: below the seconds where the machine was busy with something else. The adjusted Rand index is 1 where
-the partitions are the planted clusters and about 0 where they have nothing to do with them.
+Prints a Markdown table. Each method runs in a process of its own, to measure its own peak memory: the highest resident
+size while fitting minus the size before (vectors generated, libraries loaded; Linux only). CPU seconds are summed over
+threads; they are below the seconds if the machine was busy with something else. The adjusted Rand index is 1 if the
+partitions are the planted clusters, and about 0 if they are unrelated to them.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ METHODS: tuple[PartitioningMethod, ...] = ("lsh", "kmeans", "hnsw_spectral", "ca
 
 @dataclass(frozen=True)
 class Row:
+    """The measurements of one method."""
+
     seconds: float
     cpu_seconds: float
     mebibytes: float
@@ -37,8 +39,10 @@ class Row:
 def planted_clusters(
     count: int, clusters: int, dimension: int, noise: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Unit vectors (count, dimension) around random unit centres, and the cluster of each (count,). ``noise``: its
-    length beside a centre's length of 1; a vector's cosine to its centre is about 1 / sqrt(1 + noise^2).
+    """Unit vectors (count, dimension) around random unit centres, and the cluster of each (count,).
+
+    noise: length of the noise vector, where a centre has length 1; a vector's cosine to its centre is about
+    1 / sqrt(1 + noise^2).
     """
     rng = np.random.default_rng(seed)
     centres = rng.standard_normal((clusters, dimension), np.float32)
@@ -55,18 +59,17 @@ def measure(method: PartitioningMethod, count: int, clusters: int, dimension: in
     """Fit one method once."""
     vectors, truth = planted_clusters(count, clusters, dimension, noise, seed)
     labels = [(str(cluster),) for cluster in truth]
-    Path("/proc/self/clear_refs").write_text("5")  # sets the peak back to the present size
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the current size
     before = peak_mebibytes()
     start, cpu_start = time.perf_counter(), time.process_time()
     partitioning = fit_partitioning(method, vectors, labels=labels, partitions=clusters, seed=seed)
     seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
-    found = partitioning.membership.indices
-    rand_index = adjusted_rand_score(truth, found)
+    rand_index = adjusted_rand_score(truth, partitioning.membership.indices)
     return Row(seconds, cpu_seconds, peak_mebibytes() - before, partitioning.sizes, rand_index)
 
 
 def peak_mebibytes() -> float:
-    """Highest resident size of this process since it was last set back."""
+    """The highest resident size of this process since the last reset."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
@@ -79,15 +82,16 @@ def main() -> None:
     parser.add_argument("--noise", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
-    a = parser.parse_args()
-    print(f"{a.vectors:,} x {a.dimension} vectors, {a.clusters} planted clusters, noise {a.noise}\n")
+    arguments = parser.parse_args()
+    count, clusters, dimension = arguments.vectors, arguments.clusters, arguments.dimension
+    print(f"{count:,} x {dimension} vectors, {clusters} planted clusters, noise {arguments.noise}\n")
     print(
         "| method | seconds | CPU seconds | peak memory (MiB) | smallest to largest partition | adjusted Rand index |"
     )
     print("|---|---:|---:|---:|---:|---:|", flush=True)
-    for method in a.methods:
+    for method in arguments.methods:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            row = pool.apply(measure, (method, a.vectors, a.clusters, a.dimension, a.noise, a.seed))
+            row = pool.apply(measure, (method, count, clusters, dimension, arguments.noise, arguments.seed))
         print(
             f"| {method} | {row.seconds:.1f} | {row.cpu_seconds:.1f} | {row.mebibytes:,.0f} "
             f"| {row.sizes.min():,} to {row.sizes.max():,} | {row.rand_index:.3f} |",

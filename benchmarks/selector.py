@@ -1,8 +1,8 @@
-"""How many states does an exported selector decide per second on one core?
+"""How many states per second does an exported selector decide on one core?
 
     OMP_NUM_THREADS=1 python -m benchmarks.selector
 
-Prints one line per number of partitions and the lowest rate, which is to be 100,000 a second or more.
+Prints one line per number of partitions, and the lowest rate; the target is 100,000 states per second or more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HIDDEN = 25
 
 
 def exported(folder: Path, partitions: int, heads: int, seed: int) -> Selector:
-    """A selector with random weights, written and loaded again."""
+    """A selector with random weights, exported and loaded."""
     rng = np.random.default_rng(seed)
     shapes = {
         "w1": (HIDDEN, partitions * heads),
@@ -57,7 +57,7 @@ def main() -> None:
             selector.select(states[first : first + arguments.batch])
         rates.append(len(states) / (time.perf_counter() - start))
         print(f"M={partitions:2d} H={arguments.heads}: {rates[-1]:,.0f} states/s")
-    print(f"lowest: {min(rates):,.0f} states/s on one core, {min(rates) / 100_000:.1f}x the 100,000 aimed at")
+    print(f"lowest: {min(rates):,.0f} states/s on one core, {min(rates) / 100_000:.1f}x the target of 100,000")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Build a partitioned memory database from pairs of your own, search it, refine a memory, look back and undo.
+"""Build a partitioned memory database from your own pairs, search it, refine a memory, see its history and revert it.
 
     python -m examples.own_memory_database --folder my-database [--pairs pairs.jsonl]
 
@@ -15,7 +15,7 @@ from mrag_rl.memory import MemoryDatabase
 from mrag_rl.partitioning import fit_partitioning
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--folder", type=Path, required=True, help="where the database goes")
+parser.add_argument("--folder", type=Path, required=True, help="folder of the new database")
 parser.add_argument("--pairs", type=Path)
 arguments = parser.parse_args()
 if arguments.folder.exists():
@@ -31,7 +31,7 @@ with MemoryDatabase.create(
     arguments.folder, pairs, embeddings, partitioning, encoder_fingerprint=encoder.fingerprint
 ) as database:
     print(f"{len(database)} memories in {database.partitions} partitions; states {database.states(queries).shape}")
-    hits = database.retrieve(queries, None, k=2)  # None: the whole database; or one partition a query
+    hits = database.retrieve(queries, None, k=2)  # None: the whole database; or one partition per query
     memory = int(hits.indices[0, 0])
     print("nearest:", database.records([memory])[0].target)
     database.refine([memory], ["A better summary."], step=1)

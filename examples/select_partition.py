@@ -1,8 +1,8 @@
-"""Choose partitions for many texts at once with an exported selector, some partitions closed to the caller.
+"""Choose partitions for many texts at once with an exported selector, with one partition forbidden.
 
     python -m examples.select_partition [--run runs/quickstart]      # after make quickstart
 
-Needs `mrag_rl` alone: neither gymnasium nor stable-baselines3, nor this project's training code.
+Needs only the library `mrag_rl`: neither gymnasium nor stable-baselines3, nor this project's training code.
 """
 
 import argparse
@@ -24,11 +24,13 @@ texts = [pair.source for pair in load_pairs(run / "data" / "test.jsonl")][:5]
 selector = Selector.load(run / "selector")
 queries = selector.load_encoder().encode(texts)
 with MemoryDatabase.open(run / "database") as database:
-    states = database.states(queries, selector.info.state)  # (5, M, H): nearest memory of each partition, per head
-    free = selector.select(states)
+    states = database.states(queries, selector.info.state)  # (5, M, H): best similarity per partition and head
+    favourites = selector.select(states)
     allowed = np.ones(database.partitions, dtype=bool)
-    allowed[free[0]] = False  # the first text's favourite is closed to everybody
-    second = selector.select(states, allowed=allowed)
-    hits = database.retrieve(queries, second, allowed_partitions=allowed)
-    for text, one, two, memory in zip(texts, free, second, database.records(hits.indices[:, 0]), strict=True):
-        print(f"{text[:60]}…\n  chosen {database.names[one]}, then {database.names[two]}: {memory.target[:70]}")
+    allowed[favourites[0]] = False  # forbid the first text's favourite for all texts
+    choices = selector.select(states, allowed=allowed)
+    hits = database.retrieve(queries, choices, allowed_partitions=allowed)
+    memories = database.records(hits.indices[:, 0])
+    for text, favourite, choice, memory in zip(texts, favourites, choices, memories, strict=True):
+        names = f"{database.names[favourite]}, then {database.names[choice]}"
+        print(f"{text[:60]}…\n  chosen {names}: {memory.target[:70]}")

@@ -24,7 +24,7 @@ StrPath = str | os.PathLike[str]
 _MENDS = {
     errno.ENOSPC: "the disk is full; free some space and run it again (--resume continues a run)",
     errno.EDQUOT: "the disk quota is used up; free some space and run it again (--resume continues a run)",
-    errno.EFBIG: "the file would exceed the size limit; raise it (ulimit -f), then run it again (--resume continues)",
+    errno.EFBIG: "the file exceeds the size limit; raise it (ulimit -f) and run it again (--resume continues a run)",
     errno.EEXIST: "a file is in the way; choose another folder",
     errno.ENOTDIR: "a file is in the way; choose another folder",
     errno.EROFS: "the folder is read-only; make it writable or choose another one",

@@ -1,13 +1,13 @@
-"""The trained selector: from similarity states to partitions, with NumPy alone.
+"""The trained selector: from similarity states to partitions, with NumPy and safetensors only.
 
-This is what a run leaves behind for others to use: Agent-S's greedy policy (M-RAG, Section 3.2) with the state
-normalisation it was trained under. It imports no reinforcement-learning library and no PyTorch.
+It is the product of a training run: Agent-S's greedy policy (M-RAG, Section 3.2) with the state normalisation of its
+training. It imports no reinforcement-learning library and no PyTorch.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,7 +25,7 @@ FORMAT_VERSION = 1
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
 ONNX_FILE = "model.onnx"
-_BLOCK = 4096  # states per block: the normalised block and the hidden layer stay in the processor's cache
+_BLOCK = 4096  # states per block, so that the normalised block and the hidden layer stay in the cache
 _HASHED = (WEIGHTS_FILE, ONNX_FILE)
 _TENSORS = ("w1", "b1", "w2", "b2", "mean", "scale")
 _PICKLE_ENDINGS = {".pkl", ".pickle", ".pt", ".pth", ".bin", ".zip", ".joblib", ".ckpt"}
@@ -35,14 +35,14 @@ _PICKLE_ENDINGS = {".pkl", ".pickle", ".pt", ".pth", ".bin", ".zip", ".joblib", 
 class StateNormalizer:
     """Standardises raw similarity states (M partitions, H heads) for the Q-network.
 
-    With `center`, the mean over partitions of each (query, head) is taken off first: how near a query lies to the
-    database as a whole says nothing about which partition is best. Then every entry is standardised by the training
-    states' mean and standard deviation.
+    With `center`, the mean over partitions of each (query, head) is subtracted first, because the similarity of a query
+    to the whole database says nothing about which partition is best. Then every entry is standardised by the mean and
+    standard deviation of the training states.
 
     Attributes:
         mean: (M, H) float32, mean of the (centred) training states.
-        scale: (M, H) float32, their standard deviation, 1 where it is almost zero.
-        center: whether the mean over partitions is taken off first.
+        scale: (M, H) float32, their standard deviation, replaced by 1 where it is almost zero.
+        center: whether the mean over partitions is subtracted first.
     """
 
     mean: np.ndarray
@@ -51,7 +51,7 @@ class StateNormalizer:
 
     @classmethod
     def fit(cls, states: np.ndarray, *, center: bool = True) -> StateNormalizer:
-        """Fit on training states (B, M, H)."""
+        """The normaliser of training states (B, M, H)."""
         values = _as_states(states).astype(np.float64)
         if center:
             values = values - values.mean(axis=1, keepdims=True)
@@ -75,12 +75,12 @@ class StateNormalizer:
             partitions, heads = self.mean.shape
             raise InputError(
                 f"states of shape {tuple(values.shape)} do not fit (B, {partitions}, {heads}): "
-                "pass one row per query, one column per partition and head"
+                "pass one entry per query, partition and head"
             )
         if self.center:
             values = values - values.mean(axis=1, keepdims=True)
-        standardized: np.ndarray = (values - self.mean) / self.scale
-        return standardized.reshape(len(values), -1)
+        normalised: np.ndarray = ((values - self.mean) / self.scale).reshape(len(values), -1)
+        return normalised
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,15 @@ class SelectorInfo:
     """What a selector was trained on and for; stored in its `config.json`.
 
     Attributes:
-        state: "per_head", "single", "peeking", or "equation_1" (Eq. 1).
+        state: what it selects by (`mrag_rl.choices.StateName`).
         partition_names: M names, in the order of the selector's outputs.
         task: "summarization", "translation" or "dialogue".
-        metric: the metric the reward was measured in, e.g. "rouge1".
-        encoder: name of the encoder that made the embeddings.
+        metric: the metric of the reward, e.g. "rouge1".
+        encoder: name of the encoder of the embeddings.
         encoder_fingerprint: SHA-256 that identifies its weights, tokenizer, settings, layer and pooling.
-        encoder_layer: the attention layer the per-head vectors come from, -1 for the last.
-        encoder_pooling: how a head's token vectors became one, None for the encoder's own default.
-        versions: package name to version, as trained.
+        encoder_layer: the attention layer of the per-head vectors, -1 for the last.
+        encoder_pooling: how the token vectors of a head are pooled, None for the encoder's own default.
+        versions: package name to version, at training.
     """
 
     state: StateName
@@ -110,13 +110,13 @@ class SelectorInfo:
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Selector:
     """Agent-S's greedy policy: q = W2 tanh(W1 z + b1) + b2 over normalised states z.
 
     Attributes:
         w1: (hidden, M*H) float32. b1: (hidden,). w2: (M, hidden). b2: (M,).
-        normalizer: the state normalisation it was trained under.
+        normalizer: the state normalisation of its training.
         info: what it was trained on and for.
     """
 
@@ -127,9 +127,15 @@ class Selector:
     normalizer: StateNormalizer
     info: SelectorInfo
 
+    def __repr__(self) -> str:
+        return (
+            f"Selector(task={self.info.task!r}, partitions={self.partitions}, heads={self.heads}, "
+            f"state={self.info.state!r}, encoder={self.info.encoder!r})"
+        )
+
     @property
     def partitions(self) -> int:
-        """M, the number of partitions it chooses among."""
+        """M, the number of partitions to choose from."""
         return int(self.w2.shape[0])
 
     @property
@@ -139,7 +145,7 @@ class Selector:
 
     @property
     def head_weights(self) -> np.ndarray:
-        """(H,) float: mean absolute first-layer weight per head, how much the choice listens to each head."""
+        """(H,) float: mean absolute first-layer weight per head, as a measure of the head's influence on the choice."""
         hidden = len(self.b1)
         weights: np.ndarray = np.abs(self.w1).reshape(hidden, self.partitions, self.heads).mean(axis=(0, 1))
         return weights
@@ -151,24 +157,24 @@ class Selector:
             InputError: wrong shape, or a value that is not a finite number.
         """
         values = _as_states(states)
-        out = np.empty((len(values), self.partitions), dtype=np.float32)
+        q_values = np.empty((len(values), self.partitions), dtype=np.float32)
         for start in range(0, len(values), _BLOCK):
             hidden = self.normalizer(values[start : start + _BLOCK]) @ self.w1.T
             hidden += self.b1
             np.tanh(hidden, out=hidden)
-            out[start : start + _BLOCK] = hidden @ self.w2.T
-        out += self.b2
-        if not np.isfinite(out).all():
-            raise InputError("states hold values that are not finite numbers: pass cosine similarities in -1..1")
-        return out
+            q_values[start : start + _BLOCK] = hidden @ self.w2.T
+        q_values += self.b2
+        if not np.isfinite(q_values).all():
+            raise InputError("states have values that are not finite numbers: pass cosine similarities in -1..1")
+        return q_values
 
     def select(self, states: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
         """The best partition per query, (B,) int64, from raw similarities (B, M, H).
 
         Args:
             states: (B, M, H) best cosine similarity in each partition, per head.
-            allowed: (M,) or (B, M) bool, the partitions that may be read; None allows all. A query that may read
-                nothing gets -1.
+            allowed: (M,) or (B, M) bool, the partitions that may be read; None allows all. A query without any allowed
+                partition gets -1.
 
         Raises:
             InputError: wrong shape of `states` or `allowed`.
@@ -187,14 +193,14 @@ class Selector:
         return np.where(mask.any(axis=1), np.where(mask, values, -np.inf).argmax(axis=1), -1)
 
     def load_encoder(self, name_or_path: str | None = None, *, device: str = "cpu") -> TransformerEncoder:
-        """The encoder it was trained on, with its layer and pooling; needs PyTorch and transformers.
+        """The encoder of its training, with the same layer and pooling; needs PyTorch and transformers.
 
         Args:
-            name_or_path: where the encoder is; None for where it was in training.
+            name_or_path: name or folder of the encoder; None for the one in training.
             device: torch device.
 
         Raises:
-            InputError: there is no encoder there, or it is another one than in training.
+            InputError: there is no encoder there, or it is not the one of the training.
         """
         from mrag_rl.encoders import TransformerEncoder
 
@@ -215,7 +221,7 @@ class Selector:
 
         Raises:
             InputError: the folder or a file in it is missing, is a pickle or an archive, or has the wrong hash; a key
-                or a tensor is missing, misshapen or unknown.
+                or a tensor is missing, of the wrong type or shape, or unknown.
         """
         from safetensors.numpy import load as load_tensors
 
@@ -223,9 +229,9 @@ class Selector:
         _refuse_pickles(path)
         config = read_json(path / CONFIG_FILE)
         if not isinstance(config, dict) or config.get("format_version") != FORMAT_VERSION:
-            found = config.get("format_version") if isinstance(config, dict) else None
+            version = config.get("format_version") if isinstance(config, dict) else None
             raise InputError(
-                f"{path / CONFIG_FILE}: selector format version {found}, this library reads {FORMAT_VERSION}: "
+                f"{path / CONFIG_FILE}: selector format version {version}, this library reads {FORMAT_VERSION}: "
                 "export the selector again with this version"
             )
         hashes = _field(config, "sha256", dict, path)
@@ -233,11 +239,11 @@ class Selector:
         for name, expected in hashes.items():
             if not (path / name).is_file():
                 raise InputError(f"{path / name}: missing: export the selector again or copy the whole folder")
-            found = file_sha256(path / name)
-            if found != expected:
+            actual = file_sha256(path / name)
+            if actual != expected:
                 raise InputError(
-                    f"{path / name}: SHA-256 is {found[:12]}…, {CONFIG_FILE} says {str(expected)[:12]}…: "
-                    "the file was changed or damaged; fetch it again"
+                    f"{path / name}: SHA-256 is {actual[:12]}…, {CONFIG_FILE} says {str(expected)[:12]}…: "
+                    "the file was changed or damaged; copy or download it again"
                 )
         try:
             tensors = load_tensors((path / WEIGHTS_FILE).read_bytes())
@@ -245,7 +251,7 @@ class Selector:
             raise InputError(f"{path / WEIGHTS_FILE}: not a safetensors file: export the selector again") from error
         _same_names(path / WEIGHTS_FILE, "tensors", tensors, _TENSORS)
         info = SelectorInfo(
-            **{name: _field(config, name, kinds, path) for name, kinds in _INFO.items()}
+            **{name: _field(config, name, types, path) for name, types in _INFO_TYPES.items()}
             | {"partition_names": tuple(_field(config, "partition_names", list, path))}
         )
         normalizer = StateNormalizer(tensors["mean"], tensors["scale"], _field(config, "center", bool, path))
@@ -255,7 +261,7 @@ class Selector:
 
 
 def config_of(selector: Selector, sha256: Mapping[str, str]) -> dict[str, Any]:
-    """The contents of `config.json` for a selector whose files have these SHA-256 sums."""
+    """The contents of `config.json` for a selector whose files have these SHA-256 hashes."""
     return {
         "format_version": FORMAT_VERSION,
         **json.loads(json.dumps(asdict(selector.info))),
@@ -268,7 +274,7 @@ def config_of(selector: Selector, sha256: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-_INFO: dict[str, type | tuple[type, ...]] = {
+_INFO_TYPES: dict[str, type | tuple[type, ...]] = {
     "state": str,
     "partition_names": list,
     "task": str,
@@ -281,27 +287,27 @@ _INFO: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def _field(config: Mapping[str, Any], name: str, kinds: type | tuple[type, ...], path: Path) -> Any:
-    """A value of `config.json`. Raises InputError where it is missing or of another type."""
-    if name not in config or not isinstance(config[name], kinds):
+def _field(config: Mapping[str, Any], name: str, types: type | tuple[type, ...], path: Path) -> Any:
+    """A value of `config.json`. Raises InputError if it is missing or of another type."""
+    if name not in config or not isinstance(config[name], types):
         problem = "is not of the right type" if name in config else "is missing"
         raise InputError(f'{path / CONFIG_FILE}: "{name}" {problem}: export the selector again')
     return config[name]
 
 
-def _same_names(file: Path, what: str, found: Mapping[str, Any], expected: Sequence[str]) -> None:
-    """Raises InputError naming what is missing or does not belong there."""
+def _same_names(file: Path, what: str, names: Collection[str], expected: Sequence[str]) -> None:
+    """Raises InputError for a name that is missing or unknown."""
     for name in expected:
-        if name not in found:
+        if name not in names:
             raise InputError(f"{file}: {what} lack {name}: export the selector again")
-    for name in sorted(found.keys() - set(expected)):
+    for name in sorted(set(names) - set(expected)):
         raise InputError(
-            f"{file}: {what} hold {name!r}, which no selector has: use a folder that export_selector wrote"
+            f"{file}: {what} contain {name!r}, which no selector has: use a folder that export_selector wrote"
         )
 
 
 def _check_shapes(selector: Selector, path: Path) -> None:
-    """Raises InputError where a tensor's shape or type does not fit the names of the partitions and the others."""
+    """Raises InputError for a tensor whose shape or type does not fit the partition names and the other tensors."""
     hidden, partitions = selector.b1.size, len(selector.info.partition_names)
     heads = selector.normalizer.mean.size // max(1, partitions)
     shapes = {
@@ -323,14 +329,14 @@ def _check_shapes(selector: Selector, path: Path) -> None:
 def _as_states(states: np.ndarray) -> np.ndarray:
     values = np.asarray(states, dtype=np.float32)
     if values.ndim != 3:
-        raise InputError(f"states have shape {values.shape}: pass (B, M, H), one row per query")
+        raise InputError(f"states have shape {values.shape}: pass (B, M, H), one entry per query, partition and head")
     return values
 
 
 def _refuse_pickles(path: Path) -> None:
-    """Refuse pickles and archives by name and by content: loading one could run its author's code."""
+    """Refuse pickles and archives by name and by content, because loading one could run its author's code."""
     if not path.exists():
-        raise InputError(f"{path}: no such selector folder: give the folder that holds {CONFIG_FILE}")
+        raise InputError(f"{path}: no such selector folder: give the folder with {CONFIG_FILE}")
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     for file in files:
         if file.is_file() and (file.suffix.lower() in _PICKLE_ENDINGS or _is_pickle_or_archive(file)):
@@ -339,12 +345,12 @@ def _refuse_pickles(path: Path) -> None:
                 f"use an exported selector ({WEIGHTS_FILE})"
             )
     if not path.is_dir():
-        raise InputError(f"{path}: a file, not a selector folder: give the folder that holds {CONFIG_FILE}")
+        raise InputError(f"{path}: a file, not a selector folder: give the folder with {CONFIG_FILE}")
 
 
 def _is_pickle_or_archive(file: Path) -> bool:
     with file.open("rb") as stream:
         head = stream.read(9)
-    if head[8:] == b"{":  # a safetensors header, whose length may begin as a pickle does
+    if head[8:] == b"{":  # a safetensors header, whose length may begin with the same bytes as a pickle
         return False
     return head[:4] == b"PK\x03\x04" or (head[:1] == b"\x80" and head[1:2] <= b"\x05")

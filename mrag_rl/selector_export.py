@@ -1,4 +1,4 @@
-"""Writing a selector folder: safetensors weights, `config.json`, an ONNX graph and a README card."""
+"""Export of a selector to a folder: safetensors weights, `config.json`, an ONNX graph and a README card."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from mrag_rl.io import atomic_directory, file_sha256
 from mrag_rl.selector import CONFIG_FILE, ONNX_FILE, WEIGHTS_FILE, Selector, SelectorInfo, StateNormalizer, config_of
 
 _OPSET = 17
-_IR_VERSION = 8  # what opset 17 shipped with, so that older ONNX runtimes read the file too
+_IR_VERSION = 8  # the version of opset 17's release, so that older ONNX runtimes read the file too
 
 
 def export_selector(
     folder: str | Path, *, weights: dict[str, np.ndarray], normalizer: StateNormalizer, info: SelectorInfo
 ) -> Selector:
-    """Write Agent-S's network and all that is needed to use it, atomically; returns the selector.
+    """Write Agent-S's network with everything needed to use it, atomically; returns the selector.
 
     Args:
         folder: where to write; it must not exist.
         weights: "w1" (hidden, M*H), "b1" (hidden,), "w2" (M, hidden), "b2" (M,).
-        normalizer: the state normalisation the network was trained under.
+        normalizer: the state normalisation of its training.
         info: what it was trained on and for.
     """
     from safetensors.numpy import save_file
@@ -89,7 +89,7 @@ def onnx_bytes(selector: Selector) -> bytes:
 
 
 def card(selector: Selector) -> str:
-    """The README card of an exported selector, Markdown."""
+    """The README card of an exported selector, in Markdown."""
     info = selector.info
     heads = ", ".join(f"{index}: {weight:.3f}" for index, weight in enumerate(selector.head_weights))
     names = ", ".join(f"`{name}`" for name in info.partition_names)

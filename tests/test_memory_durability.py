@@ -54,7 +54,7 @@ def refine_batch(db: MemoryDatabase, step: int) -> None:
 
 
 def check_versions(db: MemoryDatabase) -> None:
-    """Every version is whole: each step wrote its full batch, versions count up, and the last one is current."""
+    """Every version is complete: each step wrote its full batch, versions are consecutive, the last one is current."""
     histories = [db.history(index) for index in range(len(db))]
     for index, history in enumerate(histories):
         assert [version.version for version in history] == list(range(len(history)))
@@ -65,7 +65,7 @@ def check_versions(db: MemoryDatabase) -> None:
 
 
 def killed_at_random(action: Callable[[int], None], seconds: float) -> list[int]:
-    """Let ``action`` report once, work on for a while, kill -9 it; returns all that it had reported as done."""
+    """Run ``action`` until its first report and some time more, kill -9 it, and return everything it reported."""
     process, reading = fork(action)
     with os.fdopen(reading) as pipe:
         first = pipe.readline()
@@ -79,11 +79,11 @@ def killed_at_random(action: Callable[[int], None], seconds: float) -> list[int]
 # -- kill -9 -----------------------------------------------------------------------------------------------------------
 
 
-def test_after_kill_9_every_refinement_is_whole_or_absent_and_none_reported_is_lost(tmp_path: Path) -> None:
+def test_after_kill_9_every_refinement_is_complete_or_absent_and_no_reported_one_is_lost(tmp_path: Path) -> None:
     folder = tmp_path / "db"
     make(folder).close()
 
-    def refine_for_ever(pipe: int) -> None:
+    def refine_forever(pipe: int) -> None:
         with MemoryDatabase.open(folder) as db:
             while True:
                 refine_batch(db, db.last_step + 1)
@@ -91,7 +91,7 @@ def test_after_kill_9_every_refinement_is_whole_or_absent_and_none_reported_is_l
 
     rng = random.Random(0)
     for _ in range(6):
-        reported = killed_at_random(refine_for_ever, rng.uniform(0.0, 0.1))
+        reported = killed_at_random(refine_forever, rng.uniform(0.0, 0.1))
         with MemoryDatabase.open(folder) as db:
             assert db.last_step >= reported[-1]
             check_versions(db)
@@ -111,7 +111,7 @@ def test_after_kill_9_a_snapshot_is_the_old_one_or_the_new_one(tmp_path: Path) -
     folder, snapshot = tmp_path / "db", tmp_path / "snapshot"
     make(folder).close()
 
-    def copy_for_ever(pipe: int) -> None:
+    def copy_forever(pipe: int) -> None:
         with MemoryDatabase.open(folder) as db:
             while True:
                 db.copy_to(snapshot)
@@ -120,7 +120,7 @@ def test_after_kill_9_a_snapshot_is_the_old_one_or_the_new_one(tmp_path: Path) -
 
     rng = random.Random(1)
     for _ in range(6):
-        reported = killed_at_random(copy_for_ever, rng.uniform(0.0, 0.1))
+        reported = killed_at_random(copy_forever, rng.uniform(0.0, 0.1))
         with MemoryDatabase.open(snapshot) as copy, MemoryDatabase.open(folder) as db:
             assert copy.last_step in (reported[-1], reported[-1] + 1)
             check_versions(copy)
@@ -142,7 +142,7 @@ def refused(action: Callable[[], object], path: Path) -> None:
 
 
 def refine_until_refused(db: MemoryDatabase) -> int:
-    """Fill the room there is; returns how many batches went in."""
+    """Write until the disk is full; the number of batches written."""
 
     def fill() -> None:
         for step in range(10_000):
@@ -153,7 +153,7 @@ def refine_until_refused(db: MemoryDatabase) -> int:
     return db.last_step + 1
 
 
-def test_a_file_size_limit_is_reported_and_what_was_written_stays(tmp_path: Path) -> None:
+def test_a_file_size_limit_is_reported_and_earlier_writes_stay(tmp_path: Path) -> None:
     with make(tmp_path / "db") as db:
         with file_size_limit(1 << 20):
             done = refine_until_refused(db)
@@ -161,13 +161,13 @@ def test_a_file_size_limit_is_reported_and_what_was_written_stays(tmp_path: Path
         with file_size_limit(8192):
             refused(lambda: db.copy_to(tmp_path / "copy"), tmp_path / "copy")
             refused(lambda: make(tmp_path / "second"), tmp_path / "second")
-        refine_batch(db, done)  # there is room again: it goes on
+        refine_batch(db, done)  # with space again, writing continues
     assert [path.name for path in tmp_path.iterdir()] == ["db"]
     with MemoryDatabase.open(tmp_path / "db") as db:
         check_versions(db)
 
 
-def test_a_full_disk_is_reported_and_what_was_written_stays(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_earlier_writes_stay(tmp_path: Path) -> None:
     def on_small_disk() -> None:
         mount_small_disk(tmp_path)
         with make(tmp_path / "db") as db:
