@@ -159,7 +159,7 @@ class Selector:
             out[start : start + _BLOCK] = hidden @ self.w2.T
         out += self.b2
         if not np.isfinite(out).all():
-            raise InputError("states hold values that are not finite numbers: pass cosine similarities in -1..1")
+            raise InputError("states contain values that are not finite numbers: pass cosine similarities in -1..1")
         return out
 
     def select(self, states: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
@@ -204,8 +204,8 @@ class Selector:
         )
         if encoder.fingerprint != info.encoder_fingerprint:
             raise InputError(
-                f"encoder {name_or_path or info.encoder}: its fingerprint is {encoder.fingerprint[:12]}…, the selector "
-                f"was trained with {info.encoder_fingerprint[:12]}…: give the folder of that encoder"
+                f"encoder {name_or_path or info.encoder}: its fingerprint is {encoder.fingerprint[:12]}…, but the "
+                f"selector was trained with {info.encoder_fingerprint[:12]}…: give the folder of that encoder"
             )
         return encoder
 
@@ -225,7 +225,7 @@ class Selector:
         if not isinstance(config, dict) or config.get("format_version") != FORMAT_VERSION:
             found = config.get("format_version") if isinstance(config, dict) else None
             raise InputError(
-                f"{path / CONFIG_FILE}: selector format version {found}, this library reads {FORMAT_VERSION}: "
+                f"{path / CONFIG_FILE}: selector format version {found}, but this library reads {FORMAT_VERSION}: "
                 "export the selector again with this version"
             )
         hashes = _field(config, "sha256", dict, path)
@@ -236,7 +236,7 @@ class Selector:
             found = file_sha256(path / name)
             if found != expected:
                 raise InputError(
-                    f"{path / name}: SHA-256 is {found[:12]}…, {CONFIG_FILE} says {str(expected)[:12]}…: "
+                    f"{path / name}: SHA-256 is {found[:12]}…, but {CONFIG_FILE} says {str(expected)[:12]}…: "
                     "the file was changed or damaged; fetch it again"
                 )
         try:

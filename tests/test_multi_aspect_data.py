@@ -69,8 +69,8 @@ def test_the_draw_follows_its_seed_and_a_category_does_not_disturb_the_others() 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"per_category": 7}, "0 of 5 categories have 7 distinct documents of 20 characters or more, and 1 are wanted"),
-        ({"categories": 6}, "5 of 5 categories have 3 distinct documents .*, and 6 are wanted; lower"),
+        ({"per_category": 7}, "0 of 5 categories have 7 distinct documents of 20 characters or more, and 1 are needed"),
+        ({"categories": 6}, "5 of 5 categories have 3 distinct documents .*, and 6 are needed; lower"),
         ({"min_length": 41}, "0 of 5 categories"),
         ({"per_category": 0}, "ask for 1 or more"),
         ({"categories": 0}, "ask for 1 or more"),
@@ -257,8 +257,8 @@ def test_a_bad_document_is_named_by_its_line(tmp_path: Path, line: str, says: st
         ('{"id": "r", "text": "t", "relevant": "a"}', '"relevant" is a string'),
         ('{"id": "r", "text": "", "relevant": ["a"]}', '"text" is empty'),
         ('{"id": "q", "text": "t", "relevant": ["a"]}', 'duplicate id "q"'),
-        ('{"id": "r", "text": "t", "relevant": ["a", "z"]}', 'relevant id "z" is no document'),
-        ('{"id": "r", "text": "t", "relevant": ["a", "a"]}', 'relevant id "a" stands there 2 times'),
+        ('{"id": "r", "text": "t", "relevant": ["a", "z"]}', 'relevant id "z" is not a document'),
+        ('{"id": "r", "text": "t", "relevant": ["a", "a"]}', 'relevant id "a" occurs 2 times'),
         ('{"id": "r", "text": "t"}', 'no "relevant"'),
     ],
 )

@@ -89,7 +89,7 @@ def test_evidence_finds_its_article_by_title_where_the_url_is_another(tmp_path: 
     [
         (("corpus",), {}, r"corpus\.json: no list of articles"),
         (("corpus",), [], r"corpus\.json: no list of articles"),
-        (("corpus", 1), "x", r"corpus\.json: \[1\]: no object"),
+        (("corpus", 1), "x", r"corpus\.json: \[1\]: not an object"),
         (("corpus", 2, "body"), " ", r"corpus\.json: \[2\]\.body: empty"),
         (("corpus", 0, "url"), None, r"corpus\.json: \[0\]\.url: no string"),
         (("corpus", 0, "published_at"), 2023, r"\[0\]\.published_at: no string; give a string"),
@@ -100,7 +100,7 @@ def test_evidence_finds_its_article_by_title_where_the_url_is_another(tmp_path: 
         (("questions", 1, "question_type"), "bridge_query", r"\[1\]\.question_type: 'bridge_query' is unknown; it is"),
         (("questions", 1, "evidence_list"), None, r"\[1\]\.evidence_list: no list"),
         (("questions", 1, "evidence_list"), [], r"\[1\]\.evidence_list: empty, for a question of type comparison"),
-        (("questions", 0, "evidence_list", 1), [], r"\[0\]\.evidence_list\[1\]: no object"),
+        (("questions", 0, "evidence_list", 1), [], r"\[0\]\.evidence_list\[1\]: not an object"),
         (("questions", 0, "evidence_list", 1, "fact"), None, r"\[0\]\.evidence_list\[1\]\.fact: no string"),
         (("questions", 0, "evidence_list", 0), evidence(9), r"list\[0\]\.url: .https://example\.org/9. is no art"),
     ],

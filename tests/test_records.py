@@ -119,7 +119,7 @@ def test_the_turns_of_a_dialogue_never_straddle_parts(seed: int, count: int, tur
         ({"group": "("}, "not a regular expression"),
         ({"group": "x"}, "does not match the id '0.0'"),
         ({"group": "(x)?0"}, "without its first group"),
-        ({"group": r"\d\.(\d)"}, "leave the part .* empty"),
+        ({"group": r"\d\.(\d)"}, "leave the split .* empty"),
     ],
 )
 def test_a_split_that_cannot_be_made_says_why(arguments: dict, says: str) -> None:

@@ -57,7 +57,7 @@ def split_documents(
     if not 0 <= overlap < tokens:
         raise InputError(f"chunks that overlap by {overlap} of {tokens} tokens; give 0 to {tokens - 1}")
     if not tokenizer.is_fast:
-        raise InputError(f"chunks: {type(tokenizer).__name__} is no fast tokenizer; give one with a tokenizer.json")
+        raise InputError(f"chunks: {type(tokenizer).__name__} is not a fast tokenizer; give one with a tokenizer.json")
     # A copy: one that cuts texts off or pads them would count wrong, and this one belongs to the caller.
     counting = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     counting.no_truncation()

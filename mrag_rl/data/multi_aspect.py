@@ -49,10 +49,10 @@ def load_queries(path: StrPath, documents: Sequence[Document]) -> list[Query]:
         for identifier, times in Counter(query.relevant).items():
             if identifier not in known:
                 raise InputError(
-                    f'{where}: relevant id "{identifier}" is no document; mend the id or add that document'
+                    f'{where}: relevant id "{identifier}" is not a document; correct the id or add that document'
                 )
             if times > 1:
-                raise InputError(f'{where}: relevant id "{identifier}" stands there {times} times; name it once')
+                raise InputError(f'{where}: relevant id "{identifier}" occurs {times} times; list it once')
     return queries
 
 
@@ -105,7 +105,7 @@ def select_documents(
     """
     if per_category < 1 or (categories is not None and categories < 1):
         raise InputError(
-            f"{categories} categories of {per_category} documents make no corpus; ask for 1 or more of each"
+            f"{categories} categories of {per_category} documents are too few for a corpus; ask for 1 or more of each"
         )
     by_category: dict[str, list[Document]] = {}
     titles: set[str] = set()
@@ -129,7 +129,7 @@ def select_documents(
     if len(large) < (categories or 1):
         raise InputError(
             f"{len(large)} of {len(by_category)} categories have {per_category} distinct documents of {min_length} "
-            f"characters or more, and {categories or 1} are wanted; lower per_category, categories or min_length"
+            f"characters or more, and {categories or 1} are needed; lower per_category, categories or min_length"
         )
     chosen = large
     if categories is not None:

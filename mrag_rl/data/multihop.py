@@ -132,5 +132,5 @@ def _entries(path: StrPath, noun: str) -> Iterator[_Entry]:
         raise InputError(f"{name}: no list of {noun}; give the file as MultiHop-RAG publishes it")
     for number, entry in enumerate(value):
         if not isinstance(entry, dict):
-            raise InputError(f"{name}: [{number}]: no object; give the file as MultiHop-RAG publishes it")
+            raise InputError(f"{name}: [{number}]: not an object; give the file as MultiHop-RAG publishes it")
         yield _Entry(name, f"[{number}]", entry)
