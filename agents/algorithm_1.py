@@ -1,8 +1,8 @@
 """Algorithm 1 of the M-RAG paper, one query at a time: the plain text that joint training is held to.
 
-`mrag_rl.agents.joint` trains many queries side by side, with rounds, checkpoints and a log. With one slot, the reward
-`equation_7` and `consolidate` off it does what is written here: `tests/test_algorithm_1.py` compares the agents, their
-replay buffers and the database. Nothing else runs this module.
+`mrag_rl.agents.joint` trains many queries side by side, with rounds, checkpoints and a log. With one slot, one round
+and `consolidate` off it does what is written here: `tests/test_algorithm_1.py` compares the agents, their replay
+buffers and the database. Nothing else runs this module.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from mrag_rl.agents.agent import Transitions
 from mrag_rl.agents.context import JointContext
 from mrag_rl.envs.memory_refinement import CENTER, SCALE, pool_seed
+from mrag_rl.envs.states import PAIR_STATES
 from mrag_rl.selector import StateNormalizer
 
 
@@ -24,9 +25,9 @@ def algorithm_1(context: JointContext) -> None:
     """
     agent_s, agent_r, p = context.agent_s, context.agent_r, _Primitives(context)
     steps_s, steps_r = context.training.selection_steps, context.refinement.steps
-    for row in p.shuffled_rows():  # line 3
-        x, y = p.pair(row)  # line 4
-        state_s = p.state_s(row)  # line 5, Equation 1
+    for row in p.shuffled_rows():  # lines 3-4: one pass, without replacement
+        x, y = p.pair(row)
+        state_s = p.state_s(row)  # line 5; Equation 1 with the state equation_1
         for i in range(steps_s):  # line 6
             m = agent_s.act(state_s, p.epsilon_s)  # line 7
             reward_s = 0.0  # line 8
@@ -38,14 +39,14 @@ def algorithm_1(context: JointContext) -> None:
                 k = agent_r.act(state_r, p.epsilon_r)  # line 12
                 candidate = pool[int(k[0])]
                 h_new = p.llm(x, source, candidate)  # line 13
-                if p.delta(h_new, y) > p.delta(h, y):  # line 14
+                if candidate and p.delta(h_new, y) > p.delta(h, y):  # line 14; an empty text is no target
                     reward_r = p.delta(h_new, y) - p.delta(h, y)  # line 15, Equation 5
                     p.replace_target(memory, source, candidate)  # line 16
                     h = h_new
                 else:  # line 17
                     reward_r = 0.0  # line 18
                 last = j == steps_r - 1
-                pool = pool if last else p.pool(memory, source, j + 1)
+                pool = pool if last else p.pool(memory, source, j + 1)  # a terminal state is never bootstrapped
                 next_state_r = p.state_r(h, pool)  # line 19
                 agent_r.remember(_transition(state_r, k, reward_r, next_state_r, last))
                 state_r = next_state_r
@@ -85,9 +86,9 @@ class _Primitives:
 
     def similarities(self, row: int) -> np.ndarray:
         query = self.context.train.embeddings[[row]]
-        if self.context.state in ("peeking", "equation_1"):
+        if self.context.state in PAIR_STATES:
             source, target = self.pair(row)
-            query = self.context.encoder.encode([source + "\n" + target])
+            query = self.context.embed_pairs([source], [target])
         return self.context.database.states(query, self.context.state)
 
     def state_s(self, row: int) -> np.ndarray:
@@ -107,7 +108,7 @@ class _Primitives:
         return self.context.writer.answer([x], [(source, target)])[0]
 
     def pool(self, memory: int, source: str, j: int) -> list[str]:
-        """The pool of step j of a memory's episode, a new one where j is 0."""
+        """The pool of step j of a memory's episode; j = 0 begins a new episode."""
         if j == 0:
             self.episodes[memory] += 1
         settings = self.context.refinement

@@ -27,9 +27,10 @@ def consolidate(
 ) -> dict[str, int]:
     """Choose the target of each memory that has a proposal or an earlier version; changes are stored under `step`.
 
-    Every distinct version and proposal of a memory answers the `evidence` training queries nearest to the memory among
-    those whose partition it is in. The best mean score becomes current, the earliest of equals. A memory that no query
-    comes near stays as it is.
+    Every distinct version and proposal of a memory is shown with the `evidence` training queries nearest to the memory,
+    among those that the greedy Agent-S sends to its partition and that have it among their nearest memories there
+    (`NEIGHBOURS`). The target with the best mean score becomes current, the earliest of equals. A memory that is near
+    no query stays as it is.
 
     Args:
         proposals: those of the round, in the order they were found.

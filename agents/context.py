@@ -76,7 +76,7 @@ class JointContext:
         return embed_pairs(self.encoder, self.state, sources, targets)
 
     def state_embeddings(self) -> Embeddings:
-        """What Agent-S's states of the training queries are computed from (Equation 1)."""
+        """The embeddings that Agent-S's states of the training queries are computed from."""
         if self.state in PAIR_STATES:
             return self.embed_pairs(self.train.sources(), self.train.references())
         return self.train.embeddings

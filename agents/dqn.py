@@ -1,4 +1,4 @@
-"""A DQN agent around stable-baselines3's, with seeded exploration per slot and a checkpoint that is no pickle."""
+"""A DQN agent around stable-baselines3's, with its own seeded generators and a checkpoint that is not a pickle."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DQNAgent(Agent):
         observation_dim: length of one flat observation.
         actions: number of actions.
         hyper: hyperparameters.
-        seed: for the initial weights, the exploration and the replay, none of them through global generators.
+        seed: for the initial weights, the exploration and the replay; global generators are left as they were.
 
     Attributes:
         model: the stable-baselines3 DQN, ready for whatever else that library offers.

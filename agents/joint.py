@@ -4,8 +4,9 @@ The paper nests the agents: an episode of Agent-R runs inside each step of Agent
 environments in between; the line numbers are the algorithm's.
 
     train_jointly              lines 3-22    rounds over the training queries, until converged on the development ones
-      _train_batch             lines 4-22    for a batch of queries, one a slot
-        selection.reset        lines 4-5
+      _remaining_batches       line 4        the queries of a round, shuffled
+      _train_batch             lines 5-22    for a batch of queries, one per slot
+        selection.reset        line 5
         agent_s.act            line 7
         selection.step         lines 8-21    retrieves and answers, then hands the hypotheses to
           _refine              lines 10-20
@@ -14,9 +15,10 @@ environments in between; the line numbers are the algorithm's.
             refinement.step    lines 13-19
         agent.learn            line 22
 
-With one slot, the reward `equation_7` and `consolidate` off this is Algorithm 1 to the letter, as
-`mrag_rl.agents.algorithm_1` writes it down. With more slots the same line runs for all of them before the next one
-does, so that the language model always gets whole batches, and line 22 follows the batch.
+With one slot, one round and `consolidate` off, this does what `mrag_rl.agents.algorithm_1` writes down (the paper's own
+settings are also the reward `equation_7`, the state `equation_1` and `center` off). With more slots, each line runs for
+all of them before the next one does, so that the language model always gets whole batches, and line 22 follows the
+batch. With more rounds, the agents and memories of the best one are kept.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ from mrag_rl.envs.stopwatch import Stopwatch
 def train_jointly(context: JointContext, folder: Path, *, progress: bool = True) -> JointResult:
     """Train both agents and refine the database in place, resuming from the last checkpoint in `folder` if it has one.
 
-    Refinements made after that checkpoint are rolled back first, all of them where there is none. An interrupted and
-    resumed training ends with the same agents, database and log, bit by bit.
+    Refinements made after that checkpoint (without one: after step 0) are rolled back first. An interrupted and resumed
+    training ends with the same agents, database and log, bit by bit.
 
     Args:
         folder: gets `log.jsonl`, `tensorboard/` and `checkpoints/`.
@@ -93,7 +95,7 @@ class _JointTrainer:
     def run(self) -> JointResult:
         """Lines 3-22."""
         while not self._converged():  # line 3
-            for rows in self._remaining_batches():
+            for rows in self._remaining_batches():  # line 4
                 self._train_batch(rows)
                 if self.state.progress.batch % self.context.training.checkpoint_every == 0:
                     self._save()
@@ -102,17 +104,17 @@ class _JointTrainer:
         return self._finish()
 
     def _train_batch(self, rows: np.ndarray) -> None:
-        """Lines 4-22 for the training pairs `rows`, one a slot."""
+        """Lines 5-22 for the training pairs `rows`, one per slot."""
         agent_s, agent_r, progress = self.context.agent_s, self.context.agent_r, self.state.progress
         progress.step += 1
         self.refinement.write_step = progress.step
         share = self._batches_done() / (self.context.training.rounds * self._batches_per_round())
         self.notes = BatchNotes(agent_s.exploration(share), agent_r.exploration(share))
-        states, _ = self.selection.reset(options={"indices": rows})  # lines 4-5
+        states, _ = self.selection.reset(options={"indices": rows})  # line 5
         for _ in range(self.context.training.selection_steps):  # line 6
             actions = agent_s.act(states, self.notes.epsilon_s)  # line 7
-            next_states, rewards, done, _, infos = self.selection.step(actions)  # lines 8-21; 10-20 are _refine
-            agent_s.remember(Transitions(states, actions, rewards, next_states, done))
+            next_states, rewards, terminated, _, infos = self.selection.step(actions)  # lines 8-21; 10-20 are _refine
+            agent_s.remember(Transitions(states, actions, rewards, next_states, terminated))
             self.notes.selection(actions, rewards, infos["first_scores"], infos["final_scores"])
             states = next_states
         with self.stopwatch("train"):
@@ -127,11 +129,11 @@ class _JointTrainer:
     def _refine(self, episodes: list[RefinementEpisode]) -> np.ndarray:
         """Lines 10-20: Agent-R's episodes for the hypotheses of all slots. Returns their final scores (B,)."""
         agent_r = self.context.agent_r
-        states, infos = self.refinement.reset(options={"episodes": episodes})  # line 10
+        states, _ = self.refinement.reset(options={"episodes": episodes})  # line 10
         for _ in range(self.context.refinement.steps):  # line 11
             actions = agent_r.act(states, self.notes.epsilon_r)  # line 12
-            next_states, rewards, done, _, infos = self.refinement.step(actions)  # lines 13-19
-            agent_r.remember(Transitions(states, actions, rewards, next_states, done))
+            next_states, rewards, terminated, _, infos = self.refinement.step(actions)  # lines 13-19
+            agent_r.remember(Transitions(states, actions, rewards, next_states, terminated))
             self.notes.refinement(rewards, infos["accepted"])
             if self.context.refinement.consolidate:
                 better = infos["accepted"]
@@ -201,7 +203,11 @@ class _JointTrainer:
         return 100.0 * float(self.context.metric.scores(hypotheses, dev.references()).mean()), partitions
 
     def _greedy_partitions(self, embeddings: Embeddings) -> np.ndarray:
-        """The partitions (B,) that Agent-S selects without exploring."""
+        """The partitions (B,) that Agent-S selects without exploring.
+
+        For the states that compare source and target together, development queries come as their source alone, as at
+        inference, and training queries (in consolidation) with their reference.
+        """
         with self.stopwatch("retrieve"):
             states = observe(self.context.database, embeddings, self.context.state, self.state.normalizer)
             return self.context.agent_s.act(states)

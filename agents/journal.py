@@ -38,7 +38,11 @@ class BatchNotes:
     def record(
         self, *, round: int, step: int, partitions: int, loss_s: float | None, loss_r: float | None
     ) -> dict[str, Any]:
-        """The batch as a line of the log; "partition_rewards" are sums, to be divided by "partition_counts"."""
+        """The batch as a line of the log.
+
+        "queries" counts selections: queries times `selection_steps`. Rewards are in the metric's 0..1, scores in
+        0..100; "partition_rewards" are sums, to be divided by "partition_counts".
+        """
         columns = {name: np.concatenate(arrays) for name, arrays in self._columns.items()}
         counts = np.bincount(columns["partitions"], minlength=partitions)
         sums = np.bincount(columns["partitions"], weights=columns["rewards_s"], minlength=partitions)

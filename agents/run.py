@@ -1,7 +1,7 @@
 """A run from configuration to results: prepare, train both agents and their ablations, export, evaluate.
 
-Each stage is written whole or not at all and is skipped once complete, so a run resumes after any stop and ends with
-the same database, selector and results as one that was never stopped.
+A stage is skipped once it is complete, and an interrupted training resumes from its last checkpoint, so a run resumes
+after any stop and ends with the same database, selector and results as one that was never stopped.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ def start_run(config: Config, runs: Path, *, progress: bool = True) -> RunFolder
     """Make the run folder `runs`/NAME and carry the run out.
 
     Raises:
-        InputError: the folder exists, or something the configuration names cannot be used; then nothing is left behind.
+        InputError: the folder exists, or something the configuration names cannot be used. Nothing is left behind
+            unless work had begun.
     """
     folder = RunFolder(runs / config.name)
     if runs.exists() and not runs.is_dir():

@@ -40,7 +40,9 @@ def random_model(architecture: str, hidden: int, layers: int, heads: int) -> Pre
         more |= {"bos_token_id": 101, "eos_token_id": 102}
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return AutoModel.from_config(AutoConfig.for_model(architecture, **sizes, **more)).eval()
+        model: PreTrainedModel = AutoModel.from_config(AutoConfig.for_model(architecture, **sizes, **more))
+    model.train(False)
+    return model
 
 
 def seconds(work: Callable[[], object]) -> float:

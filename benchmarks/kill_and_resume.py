@@ -22,7 +22,8 @@ from pathlib import Path
 
 from mrag_rl.io import file_sha256, read_json
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.runs.folder import ABLATIONS, RunFolder
+from mrag_rl.runs.evaluate import ABLATION_OF
+from mrag_rl.runs.folder import RunFolder
 
 TRAIN = Path(__file__).resolve().parents[1] / "train.py"
 
@@ -32,7 +33,7 @@ def outcome(folder: RunFolder) -> dict[str, object]:
     results = read_json(folder.root / "results.json")
     del results["seconds"], results["llm"]
     hashes: dict[str, object] = {"results.json": json.dumps(results)}
-    ablations = {name: folder.ablation(name) for name in ABLATIONS}
+    ablations = {name: folder.ablation(name) for name in ABLATION_OF.values()}
     parts = {"m_rag": folder} | {name: part for name, part in ablations.items() if part.root.is_dir()}
     for name, part in parts.items():
         with MemoryDatabase.open(part.database) as database:

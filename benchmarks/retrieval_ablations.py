@@ -23,7 +23,7 @@ from scipy.special import softmax
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from mrag_rl.data.multi_aspect import load_documents, load_queries
-from mrag_rl.data.synthetic import make_articles
+from mrag_rl.data.synthetic.articles import make_articles
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.encoders.pooling import Pooling
 from mrag_rl.encoders.store import EmbeddingStore
@@ -35,7 +35,6 @@ from mrag_rl.retrieval.sentences import split_all
 from mrag_rl.retrieval.voting import count_votes, importance_votes, top
 
 FETCH = 32
-Rows = dict[str, Callable[[], np.ndarray]]
 
 
 def main() -> None:
@@ -81,14 +80,6 @@ def main() -> None:
         means = [[at[(aspects == n) & half].mean() for n in np.unique(aspects)] for half in (development, ~development)]
         return np.array([np.mean(half) for half in means])
 
-    def table(title: str, rows: dict[str, Callable[[], np.ndarray]]) -> None:
-        print(f"\n| {title} | development | other half | ratio |\n|---|---:|---:|---:|")
-        first = None
-        for name, row in rows.items():
-            half = row()
-            first = half if first is None else first
-            print(f"| {name} | {half[0]:.3f} | {half[1]:.3f} | {half.mean() / first.mean():.2f} |", flush=True)
-
     depth = TransformerEncoder.load(arguments.encoder).model.config.get_text_config().num_hidden_layers
     layers = [0, depth // 2, depth - 1]
     whole, sentences, encoded_queries = encoded(layers, None)
@@ -113,35 +104,20 @@ def main() -> None:
     def on(parts: tuple[Embeddings, Parts, EncodedQueries], strategy: str, *, single: bool = False) -> np.ndarray:
         return success(MultiAspectRetriever(parts[0], parts[1], single=single).rank(parts[2], strategy, FETCH).indices)
 
+    by_layer = {
+        f"layer {layer + 1} of {depth}": of_heads(np.arange(i * heads, (i + 1) * heads))
+        for i, layer in reversed([*enumerate(layers)])
+    }
+    by_layer["all three"] = whole, sentences, encoded_queries
     for strategy in compared:
-        by_layer = {
-            f"layer {layer + 1} of {depth}": of_heads(np.arange(i * heads, (i + 1) * heads))
-            for i, layer in reversed([*enumerate(layers)])
-        }
-        rows: Rows = {name: partial(on, parts, strategy) for name, parts in by_layer.items()}
-        rows["all three"] = partial(on, (whole, sentences, encoded_queries), strategy)
-        table(f"{strategy}: layer", rows)
+        _table(f"{strategy}: layer", {name: on(parts, strategy) for name, parts in by_layer.items()})
     mean_pooled = encoded([depth - 1], "mean")
     for strategy in compared:
-        table(
-            f"{strategy}: pooling of heads",
-            {
-                "the encoder's own": partial(on, last, strategy),
-                "mean": partial(on, mean_pooled, strategy),
-            },
-        )
-    table(
-        "vote rule",
-        {name: partial(on, last, name) for name in ("mrag", "mrag_decay", "mrag_distance")},
-    )
+        rows = {"the encoder's own": on(last, strategy), "mean": on(mean_pooled, strategy)}
+        _table(f"{strategy}: pooling of heads", rows)
+    _table("vote rule", {name: on(last, name) for name in ("mrag", "mrag_decay", "mrag_distance")})
     for strategy in ("mrag", "segment_mrag"):
-        table(
-            f"{strategy}: votes",
-            {
-                "summed": partial(on, last, strategy),
-                "single": partial(on, last, strategy, single=True),
-            },
-        )
+        _table(f"{strategy}: votes", {"summed": on(last, strategy), "single": on(last, strategy, single=True)})
 
     def with_importance(importance: np.ndarray, strategy: str) -> np.ndarray:
         voters = last[2].sentences if strategy == "segment_mrag" else Parts.of_wholes(last[2].whole)
@@ -156,47 +132,34 @@ def main() -> None:
     rules |= {f"sampled, {count} a document": sampled_importance_scores(last[0], count) for count in (1, 10, 100)}
     rules["none"] = np.ones(heads)
     for strategy in ("mrag", "segment_mrag"):
-        table(
-            f"{strategy}: importance",
-            {name: partial(with_importance, rule, strategy) for name, rule in rules.items()},
-        )
-    exact_seconds = _seconds(lambda: importance_scores(last[0]))
+        _table(f"{strategy}: importance", {name: with_importance(rule, strategy) for name, rule in rules.items()})
+    exact_seconds = _seconds(partial(importance_scores, last[0]))
     for count in (1, 10, 100):
         ratio = _seconds(partial(sampled_importance_scores, last[0], count)) / exact_seconds
         off = np.abs(rules[f"sampled, {count} a document"] / exact - 1).max()
         print(f"exact importance is {ratio:.0f}x faster than {count} samples a document, which are off by {off:.2%}")
 
     order = np.argsort(-retriever.importance, kind="stable")
-
-    def most_important(count: int, strategy: str) -> np.ndarray:
-        return on(of_heads(2 * heads + np.sort(order[:count])), strategy)
-
+    counts = sorted({heads, heads * 3 // 4, heads // 2, heads // 4, 1}, reverse=True)
     for strategy in compared:
-        table(
-            f"{strategy}: most important heads alone",
-            {
-                str(count): partial(most_important, count, strategy)
-                for count in sorted({heads, heads * 3 // 4, heads // 2, heads // 4, 1}, reverse=True)
-            },
-        )
+        rows = {str(count): on(of_heads(2 * heads + np.sort(order[:count])), strategy) for count in counts}
+        _table(f"{strategy}: most important heads alone", rows)
 
-    def late(*, standard_share: float = STANDARD_SHARE, temperature: float = TEMPERATURE) -> np.ndarray:
+    def late(*, temperature: float = TEMPERATURE, standard_share: float = STANDARD_SHARE) -> np.ndarray:
         voters, fetch = last[2].sentences, min(FETCH, len(documents))
         assert voters is not None
         ranking = late_interaction(
-            voters, len(queries), last[0], last[1], fetch, standard_share=standard_share, temperature=temperature
+            voters, len(queries), last[0], last[1], fetch, temperature=temperature, standard_share=standard_share
         )
         return success(ranking.indices)
 
-    ones = Parts.of_wholes(last[0])  # Every document is its only sentence
-    parts: Rows = {"unchanged": lambda: on(last, "late_interaction")}
-    parts["whole documents only"] = lambda: on((last[0], ones, last[2]), "late_interaction")
-    parts |= {
-        f"the standard space weighs {share:g} of all heads": partial(late, standard_share=share)
-        for share in (0, 0.5, 1)
+    only_wholes = Parts.of_wholes(last[0])  # Every document is its only sentence
+    rows = {"unchanged": late(), "whole documents only": on((last[0], only_wholes, last[2]), "late_interaction")}
+    rows |= {
+        f"the standard space weighs {share:g} of all heads": late(standard_share=share) for share in (0.0, 0.5, 1.0)
     }
-    parts |= {f"temperature {value:g}": partial(late, temperature=value) for value in (0.01, 0.02, 0.04, 0.06)}
-    table("late_interaction: its parts", parts)
+    rows |= {f"temperature {value:g}": late(temperature=value) for value in (0.01, 0.02, 0.04, 0.06)}
+    _table("late_interaction: its parts", rows)
 
     words = TfidfVectorizer(sublinear_tf=True, stop_words="english")
     texts = words.fit_transform([document.text for document in documents]).T
@@ -204,17 +167,26 @@ def main() -> None:
     by_query = (words.transform([query.text for query in queries]) @ texts).toarray()
     by_sentence = (words.transform(pieces) @ texts).toarray()
 
-    def by_votes(temperature: float) -> np.ndarray:
-        votes = np.zeros_like(by_query)
-        np.add.at(votes, owners, softmax(by_sentence / temperature, axis=1))
-        return success(top(votes, FETCH).indices)
+    def votes(temperature: float) -> np.ndarray:
+        totals: np.ndarray = np.zeros_like(by_query)
+        np.add.at(totals, owners, softmax(by_sentence / temperature, axis=1))
+        return totals
 
-    by_words: Rows = {"late_interaction": lambda: on(last, "late_interaction")}
-    by_words["TF-IDF, the whole query"] = lambda: success(top(by_query, FETCH).indices)
-    by_words |= {
-        f"TF-IDF, sentences, temperature {value:g}": partial(by_votes, value) for value in (0.01, 0.02, 0.03, 0.05)
+    rows = {"late_interaction": on(last, "late_interaction")}
+    rows["TF-IDF, the whole query"] = success(top(by_query, FETCH).indices)
+    rows |= {
+        f"TF-IDF, sentences, temperature {value:g}": success(top(votes(value), FETCH).indices)
+        for value in (0.01, 0.02, 0.03, 0.05)
     }
-    table("words alone", by_words)
+    _table("words alone", rows)
+
+
+def _table(title: str, rows: dict[str, np.ndarray]) -> None:
+    """Print the success in both halves of the queries, (2,) for each row, and its ratio to the first row."""
+    print(f"\n| {title} | development | other half | ratio |\n|---|---:|---:|---:|")
+    first = next(iter(rows.values()))
+    for name, halves in rows.items():
+        print(f"| {name} | {halves[0]:.3f} | {halves[1]:.3f} | {halves.mean() / first.mean():.2f} |", flush=True)
 
 
 def _seconds(work: Callable[[], object], repeats: int = 5) -> float:

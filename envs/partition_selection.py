@@ -46,7 +46,7 @@ class PartitionSelectionVectorEnv(BatchedEnv):
     | `per_head`   | query and memory sources, head by head           | ours: known at inference too                   |
     | `single`     | query and memory sources, standard embedding     | ours: known at inference too                   |
     | `peeking`    | source and target together, head by head         | Equation 1, per head: needs the reference      |
-    | `equation_1` | source and target together, standard embedding   | Equation 1 to the letter: needs the reference  |
+    | `equation_1` | source and target together, standard embedding   | Equation 1: needs the reference                |
 
     ## Rewards
     In the metric's 0..1, with h_naive the hypothesis written with the nearest memory of the whole unrefined database:
@@ -68,8 +68,8 @@ class PartitionSelectionVectorEnv(BatchedEnv):
     ## Episode End
     Terminates after `selection_steps` choices (1 makes it the paper's bandit), in all slots together; never truncates.
     There is no automatic reset: `step` without a running episode raises `gymnasium.error.ResetNeeded`. Between choices
-    the state is computed again: the refined memory's new embedding moves "peeking" and "equation_1" (Algorithm 1,
-    line 21); the other two states compare sources alone and stay the same.
+    the state is computed again: where improvements are stored at once, the refined memory's new embedding moves
+    "peeking" and "equation_1" (Algorithm 1, line 21); the other two states compare sources alone and stay the same.
 
     ## Arguments
     - `database`, `pairs` (the queries with their references), `query_embeddings` (of the pairs' sources, row by row).

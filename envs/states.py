@@ -1,4 +1,4 @@
-"""Agent-S's state (M-RAG, Equation 1): what is embedded for it, how wide it is, and how it is observed."""
+"""Agent-S's state: what is embedded for it, how wide it is, and how it is observed (M-RAG, Equation 1 and variants)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def embed_pairs(encoder: TextEncoder, state: StateName, sources: Sequence[str], 
 
 def state_size(database: MemoryDatabase, state: StateName) -> int:
     """Length of Agent-S's observation: M * H, or M where the state has one similarity a partition."""
-    return database.partitions * (database.heads if state in ("per_head", "peeking") else 1)
+    return database.partitions * (1 if state in ("single", "equation_1") else database.heads)
 
 
 def observe(
     database: MemoryDatabase, queries: Embeddings, state: StateName, normalizer: StateNormalizer | None
 ) -> np.ndarray:
-    """Agent-S's observations (B, M * H) float32: Equation 1's similarities, standardised by `normalizer` if given."""
+    """Agent-S's observations (B, M * H) float32: its state, standardised by `normalizer` if one is given."""
     states = database.states(queries, state)
     return states.reshape(len(states), -1).astype(np.float32) if normalizer is None else normalizer(states)

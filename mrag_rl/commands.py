@@ -62,10 +62,10 @@ def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> in
 
 
 def evaluate(argv: Sequence[str] | None = None, *, program: str = "evaluate.py") -> int:
-    """Run an evaluation of `mrag_rl.evaluations`; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
+    """Run an evaluation of `mrag_rl.subcommands`; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
 
     def work() -> str:
-        from mrag_rl.evaluations import run_evaluation
+        from mrag_rl.subcommands import run_evaluation
 
         return run_evaluation(sys.argv[1:] if argv is None else argv, program)
 

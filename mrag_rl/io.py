@@ -1,7 +1,7 @@
-"""Files: atomic writes, JSON and JSONL that name the line at fault, hashes.
+"""Files: atomic writes, JSON and JSONL with errors that name the line, hashes.
 
-Every write goes to a temporary sibling first and is then renamed over the target, so a reader (or a run resumed after
-``kill -9``) finds the old content or the new, never half of either.
+Every write goes to a temporary file next to its target, which then replaces the target by renaming. So a reader (or a
+run resumed after ``kill -9``) finds the old content or the new, never a mixture.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from mrag_rl.errors import InputError
 StrPath = str | os.PathLike[str]
 
 _MENDS = {
-    errno.ENOSPC: "the disk is full; free some space and run it again (a run goes on with --resume)",
-    errno.EDQUOT: "the disk quota is used up; free some space and run it again (a run goes on with --resume)",
-    errno.EFBIG: "the file may not grow that large; raise the limit (ulimit -f) and run it again (--resume goes on)",
+    errno.ENOSPC: "the disk is full; free some space and run it again (--resume continues a run)",
+    errno.EDQUOT: "the disk quota is used up; free some space and run it again (--resume continues a run)",
+    errno.EFBIG: "the file would exceed the size limit; raise it (ulimit -f), then run it again (--resume continues)",
     errno.EEXIST: "a file is in the way; choose another folder",
     errno.ENOTDIR: "a file is in the way; choose another folder",
     errno.EROFS: "the folder is read-only; make it writable or choose another one",
@@ -45,7 +45,7 @@ def describe_os_error(error: OSError, path: StrPath | None = None) -> InputError
 
 
 def atomic_write_bytes(path: StrPath, data: bytes) -> None:
-    """Write ``data`` to ``path`` so that the file always holds the old bytes or the new ones. Raises OSError."""
+    """Write ``data`` to ``path`` so that the file always has either the old bytes or the new ones. Raises OSError."""
     path = Path(path)
     temporary = _temporary_sibling(path)
     try:
@@ -58,7 +58,7 @@ def atomic_write_bytes(path: StrPath, data: bytes) -> None:
         with suppress(OSError):  # a read-only folder refuses this too
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            # The temporary name means nothing to a user; the error names the file that was wanted.
+            # The temporary name means nothing to a user, so the error names the target.
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     _sync_directory(path.parent)
@@ -70,12 +70,12 @@ def atomic_write_text(path: StrPath, text: str) -> None:
 
 
 def write_json(path: StrPath, obj: Any) -> None:
-    """Write ``obj`` as indented UTF-8 JSON, atomically. NaN and infinities are refused (ValueError): JSON has none."""
+    """Write ``obj`` as indented UTF-8 JSON, atomically. Raises ValueError for NaN and infinities, which JSON lacks."""
     atomic_write_text(path, json.dumps(obj, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_json(path: StrPath) -> Any:
-    """The JSON value in ``path``. Raises InputError naming the file, and the line where it is broken."""
+    """The JSON value in ``path``. Raises InputError naming the file and the broken line."""
     text = read_text(path)
     try:
         return json.loads(text)
@@ -86,17 +86,17 @@ def read_json(path: StrPath) -> Any:
 
 
 def write_jsonl(path: StrPath, objects: Iterable[Any]) -> None:
-    """Write one compact JSON value a line, atomically."""
+    """Write one JSON value per line, atomically."""
     atomic_write_text(path, "".join(json.dumps(o, ensure_ascii=False, allow_nan=False) + "\n" for o in objects))
 
 
 def read_jsonl(path: StrPath) -> list[tuple[int, Any]]:
-    """The values in a JSONL file with their line numbers (from 1); blank lines are passed over.
+    """The values in a JSONL file with their line numbers (from 1); blank lines are skipped.
 
     Raises InputError naming file and line of the first line that is not JSON.
     """
     rows = []
-    # Not splitlines(): it also breaks at U+2028 and its like, which JSON allows inside a string.
+    # Not splitlines(), which also splits at characters such as U+2028 that JSON allows inside strings.
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
@@ -111,7 +111,7 @@ def read_jsonl(path: StrPath) -> list[tuple[int, Any]]:
 
 
 def read_text(path: StrPath) -> str:
-    """The UTF-8 text in ``path`` (less a byte order mark). Raises InputError if missing, a folder, or not UTF-8."""
+    """The UTF-8 text in ``path``, without a byte order mark. Raises InputError if missing, a folder, or not UTF-8."""
     try:
         return Path(path).read_bytes().decode("utf-8-sig")
     except FileNotFoundError as error:
@@ -135,11 +135,11 @@ def file_sha256(path: StrPath) -> str:
 
 @contextmanager
 def atomic_directory(path: StrPath) -> Iterator[Path]:
-    """Write a folder as a whole: yields an empty temporary sibling, renamed to ``path`` when the block ends well.
+    """Write a folder as a whole: yields an empty temporary folder, renamed to ``path`` if the block succeeds.
 
-    A folder already at ``path`` is replaced (moved aside, then removed); when the block raises, it stays untouched.
-    A folder cannot be swapped in one system call, so after a kill between the two renames the old one is found at
-    ``.NAME.old`` beside it; ``recover_directory`` puts it back.
+    A folder already at ``path`` is replaced (renamed, then removed); if the block raises, it stays unchanged. Two
+    folders cannot be exchanged in one portable system call, so after a kill between the two renames the old one is at
+    ``.NAME.old`` next to it; ``recover_directory`` restores it.
     """
     path = Path(path)
     recover_directory(path)
@@ -155,12 +155,12 @@ def atomic_directory(path: StrPath) -> Iterator[Path]:
                 with open(file, "rb") as handle:
                     os.fsync(handle.fileno())
         _sync_directory(temporary)
-        aside = _aside(path)
+        backup = _backup_of(path)
         if path.exists():
-            os.rename(path, aside)
+            os.rename(path, backup)
         os.rename(temporary, path)
         _sync_directory(path.parent)
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(backup, ignore_errors=True)
     except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
         recover_directory(path)
@@ -170,19 +170,19 @@ def atomic_directory(path: StrPath) -> Iterator[Path]:
 
 
 def recover_directory(path: StrPath) -> None:
-    """Undo a killed ``atomic_directory``: put the old folder back, or drop it where the new one is in place."""
+    """Clean up after a killed ``atomic_directory``: restore the old folder, or remove it if the new one is in place."""
     path = Path(path)
-    aside = _aside(path)
-    if not aside.exists():
+    backup = _backup_of(path)
+    if not backup.exists():
         return
     if path.exists():
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(backup, ignore_errors=True)
     else:
-        os.rename(aside, path)
+        os.rename(backup, path)
 
 
 def remove_leftovers(folder: StrPath) -> None:
-    """Remove what killed writes left unfinished in a folder and those below it; nobody may be writing there."""
+    """Remove the temporary files of killed writes in a folder and its subfolders; no other process may be writing."""
     for path in list(Path(folder).rglob(".*.tmp")):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -190,7 +190,7 @@ def remove_leftovers(folder: StrPath) -> None:
             path.unlink(missing_ok=True)
 
 
-def _aside(path: Path) -> Path:
+def _backup_of(path: Path) -> Path:
     return path.parent / f".{path.name}.old"
 
 
@@ -199,7 +199,7 @@ def _temporary_sibling(path: Path) -> Path:
 
 
 def _sync_directory(path: Path) -> None:
-    """Make a rename durable. Some file systems refuse to sync a folder; the rename itself has happened all the same."""
+    """Make a rename durable, if the file system can sync folders; the rename itself has already happened."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:

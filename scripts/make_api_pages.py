@@ -30,7 +30,7 @@ PAGES = {
     "envs": ("envs",),
     "agents": ("agents",),
     "models": ("models",),
-    "support": ("commands", "evaluations", "config", "settings", "command_line", "errors", "extras", "choices", "io"),
+    "support": ("commands", "subcommands", "config", "settings", "command_line", "errors", "extras", "choices", "io"),
 }
 """Pages and the rooms that each shows."""
 

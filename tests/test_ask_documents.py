@@ -167,7 +167,7 @@ def test_bad_input_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str])
         ([*documents, "--llm", "none", "--strategy", "fusion"], "would fuse twice"),
         ([*documents, "--llm", "none", "--strategy", "standrad"], "did you mean standard?"),
         ([*documents, "--llm", "none", "--filter", '{"sauce": "x"}'], "filter: unknown field 'sauce'"),
-        ([*documents, "--llm", "none", "--passages", "0"], "--passages is 0; give 1 or more"),
+        ([*documents, "--llm", "none", "--passages", "0"], "passages is 0; it must be 1 or more"),
         ([*documents, "--llm", str(folder / "llm"), "--queries", "9"], "9 generated queries; give 0 to 8"),
         ([*documents, "--llm", "none", "--queries", "-1"], "-1 generated queries; give 0 to 8"),
         ([*documents[:2], "--text", " ", "--llm", "none"], "--text is empty"),

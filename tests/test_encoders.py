@@ -153,8 +153,8 @@ def test_bfloat16_reads_texts_of_any_length(max_length: int | None) -> None:
     single, half = (TransformerEncoder.load(dtype=dtype, max_length=max_length) for dtype in ("float32", "bfloat16"))
     words = ["A", "storm", "closed", "the", "old", "bridge", "near", "the", "harbour"]
     texts = [" ".join((words * 5)[:n]) for n in range(1, 46)]
-    for some in [texts, *([text] for text in texts[20:32])]:
-        assert (single.encode_standard(some) * half.encode_standard(some)).sum(1).min() > 0.999
+    for batch in [texts, *([text] for text in texts[20:32])]:
+        assert (single.encode_standard(batch) * half.encode_standard(batch)).sum(1).min() > 0.999
 
 
 def test_the_fingerprint_tells_layers_and_pooling_apart(minilm: TransformerEncoder) -> None:
@@ -212,8 +212,8 @@ def test_weights_that_are_damaged_or_missing_are_refused(tmp_path: Path) -> None
         TransformerEncoder.load(str(half))
     model = BertModel(BertConfig(hidden_size=24, num_attention_heads=4, num_hidden_layers=2, intermediate_size=32))
     tokenizer = AutoTokenizer.from_pretrained(find_model("all-MiniLM-L6-v2"))
-    for name, left_out in (("without_pooler", "pooler."), ("without_layer", "encoder.layer.1.")):
-        weights = {key: value for key, value in model.state_dict().items() if not key.startswith(left_out)}
+    for name, prefix in (("without_pooler", "pooler."), ("without_layer", "encoder.layer.1.")):
+        weights = {key: value for key, value in model.state_dict().items() if not key.startswith(prefix)}
         model.save_pretrained(tmp_path / name, state_dict=weights)
         tokenizer.save_pretrained(tmp_path / name)
     assert TransformerEncoder.load(str(tmp_path / "without_pooler")).heads == 4
@@ -342,10 +342,10 @@ def test_a_long_text_is_the_mean_of_its_windows(minilm: TransformerEncoder) -> N
     assert len(tokens) > 2 * 254
     first, last = minilm.tokenizer.cls_token_id, minilm.tokenizer.sep_token_id
     total, heads, standard, covered = 0, torch.zeros(12, 32), torch.zeros(384), 0
-    seen: list[torch.Tensor] = []
+    inputs: list[torch.Tensor] = []
     layers: Any = minilm.model.encoder
     projection = layers.layer[-1].attention.output.dense
-    handle = projection.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    handle = projection.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
     with torch.inference_mode():
         for start in range(0, len(tokens), 127):  # 256 less two special tokens, and half of that
             if covered == len(tokens):
@@ -353,7 +353,7 @@ def test_a_long_text_is_the_mean_of_its_windows(minilm: TransformerEncoder) -> N
             window = [first, *tokens[start : start + 254], last]
             covered = min(start + 254, len(tokens))
             hidden = minilm.model(torch.tensor([window])).last_hidden_state
-            heads += seen.pop()[0, 0].view(12, 32) * len(window)
+            heads += inputs.pop()[0, 0].view(12, 32) * len(window)
             standard += hidden[0].mean(0) * len(window)
             total += len(window)
     handle.remove()
@@ -500,11 +500,11 @@ def test_llama_heads_with_grouped_queries_are_softmax_qk_v_at_the_last_token(see
 def test_heads_can_be_averaged_over_tokens_without_the_padding(seeded: None) -> None:
     model = BertModel(BertConfig(hidden_size=24, num_attention_heads=4, num_hidden_layers=1, intermediate_size=32))
     encoder = small_encoder(model, pooling="mean")
-    seen: list[torch.Tensor] = []
+    inputs: list[torch.Tensor] = []
     first: Any = model.encoder.layer[0]
-    handle = first.attention.output.dense.register_forward_pre_hook(lambda _, a: seen.append(a[0]))
+    handle = first.attention.output.dense.register_forward_pre_hook(lambda _, a: inputs.append(a[0]))
     for ids in token_rows(encoder, TEXTS):
         model(ids)
     handle.remove()
-    by_hand = np.stack([normalize(x[0].mean(0).view(4, 6), dim=-1).numpy() for x in seen])
+    by_hand = np.stack([normalize(x[0].mean(0).view(4, 6), dim=-1).numpy() for x in inputs])
     np.testing.assert_allclose(encoder.encode(TEXTS).heads, by_hand, atol=1e-5)

@@ -157,15 +157,15 @@ def test_heads_are_softmax_qk_v(name: str) -> None:
     config, project = ARCHITECTURES[name]
     model = random_model(name, config)
     causal = name not in BIDIRECTIONAL
-    chosen = [-1, 0]
-    encoder = small_encoder(model, layer=chosen)
+    layers = [-1, 0]
+    encoder = small_encoder(model, layer=layers)
     assert encoder.pooling == ("last" if causal else "first")
     embeddings = encoder.encode(TEXTS)
     assert embeddings.heads.shape == (len(TEXTS), 2 * HEADS, encoder.head_dimension)
     for i, text in enumerate(TEXTS):
         output = model(torch.tensor([encoder.tokenizer(text)["input_ids"]]), output_hidden_states=True)
         by_hand = []
-        for layer in chosen:
+        for layer in layers:
             q, k, v = project(model, layer, output.hidden_states[layer % 3][0])
             heads = attend(q, k, v, causal=causal, window=WINDOW if name == "mistral" else None)
             by_hand.append(heads[:, -1 if causal else 0])
@@ -179,15 +179,15 @@ def test_heads_are_softmax_qk_v(name: str) -> None:
 
 def test_the_heads_of_each_group_of_shared_layers_are_its_own() -> None:
     model = random_model("albert", {**SMALL, "num_hidden_layers": 4, "num_hidden_groups": 2})
-    seen: list[torch.Tensor] = []
+    inputs: list[torch.Tensor] = []
     groups: Any = model.encoder
     for group in groups.albert_layer_groups:
-        group.albert_layers[0].attention.dense.register_forward_pre_hook(lambda _, args: seen.append(args[0][0, 0]))
+        group.albert_layers[0].attention.dense.register_forward_pre_hook(lambda _, args: inputs.append(args[0][0, 0]))
     encoder = small_encoder(model, layer=[2, 0, -1, 1])
     assert encoder.layers == [2, 0, 3, 1]
-    seen.clear()
+    inputs.clear()
     embeddings = encoder.encode(TEXTS[:1])
-    by_hand = torch.cat([seen[layer].view(HEADS, 8) for layer in encoder.layers])
+    by_hand = torch.cat([inputs[layer].view(HEADS, 8) for layer in encoder.layers])
     np.testing.assert_allclose(embeddings.heads[0], normalize(by_hand, dim=-1), atol=1e-6)
     with pytest.raises(InputError, match="layer 4: the model has 4 layers"):
         small_encoder(model, layer=4)
@@ -281,13 +281,13 @@ OTHERS = {
 def test_the_output_projection_is_found(name: str) -> None:
     config, expected = OTHERS[name]
     model = random_model(name, config)
-    seen: list[torch.Tensor] = []
+    inputs: list[torch.Tensor] = []
     modules = [module for path, module in model.named_modules() if path.endswith("." + expected)]
-    modules[-1].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    modules[-1].register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
     encoder = small_encoder(model, pooling="mean")
-    seen.clear()
+    inputs.clear()
     embeddings = encoder.encode(TEXTS[:1])
-    by_hand = normalize(seen[0][0].mean(0).view(HEADS, -1), dim=-1)
+    by_hand = normalize(inputs[0][0].mean(0).view(HEADS, -1), dim=-1)
     np.testing.assert_allclose(embeddings.heads[0], by_hand, atol=1e-5)
 
 
@@ -305,12 +305,12 @@ def test_fused_and_four_bit_projections_are_read_alike() -> None:
         embeddings = encoder.encode(TEXTS)
         assert np.abs(whole.heads - embeddings.heads).max() > 0.0
         assert (whole.heads * embeddings.heads).sum(-1).mean() > 0.6
-        seen: list[torch.Tensor] = []
+        inputs: list[torch.Tensor] = []
         layers: Any = model
         last = layers.h[-1].attn.c_proj if name == "gpt2" else layers.layers[-1].self_attn.o_proj
-        last.register_forward_pre_hook(lambda _, args, seen=seen: seen.append(args[0]))
+        last.register_forward_pre_hook(lambda _, args, inputs=inputs: inputs.append(args[0]))
         one = encoder.encode(TEXTS[:1])
-        np.testing.assert_allclose(one.heads[0], normalize(seen[0][0, -1].view(HEADS, 16), dim=-1), atol=1e-6)
+        np.testing.assert_allclose(one.heads[0], normalize(inputs[0][0, -1].view(HEADS, 16), dim=-1), atol=1e-6)
 
 
 NO_ATTENTION = {

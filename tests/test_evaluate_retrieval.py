@@ -199,7 +199,7 @@ def test_bad_input_ends_in_one_line_and_writes_nothing(
     assert run(data, output, "--strategies", "mragg") == 2
     assert "'mragg' is unknown; did you mean mrag?" in error(capsys)
     assert run(data, output, "--fetch", "0") == 2
-    assert "--fetch is 0" in error(capsys)
+    assert "fetch is 0" in error(capsys)
     assert run(data, tmp_path) == 2
     assert "is a folder; give a file to write" in error(capsys)
     assert run(data, output, "--device", "nowhere") == 2

@@ -83,15 +83,15 @@ def test_a_single_document_has_no_spread() -> None:
 def test_scores_after_documents_came_and_went_are_those_of_the_rest(data: st.DataObject, count: int, seed: int) -> None:
     embeddings = random_embeddings(count, 3, 4, seed=seed)
     rng = np.random.default_rng(seed)
-    kept = rng.random(count) < data.draw(st.floats(0, 1))
-    kept[:2] = True
+    staying = rng.random(count) < data.draw(st.floats(0, 1))
+    staying[:2] = True
     running = RunningImportance(3, 4)
     for part in np.array_split(rng.permutation(count), data.draw(st.integers(1, 5))):
         running.add(embeddings[part])
-    for part in np.array_split(np.flatnonzero(~kept), data.draw(st.integers(1, 5))):
+    for part in np.array_split(np.flatnonzero(~staying), data.draw(st.integers(1, 5))):
         running.remove(embeddings[part])
-    assert running.count == kept.sum()
-    np.testing.assert_allclose(running.scores(), importance_scores(embeddings[kept]), rtol=1e-9)
+    assert running.count == staying.sum()
+    np.testing.assert_allclose(running.scores(), importance_scores(embeddings[staying]), rtol=1e-9)
 
 
 def test_ten_thousand_changes_one_at_a_time_do_not_drift() -> None:

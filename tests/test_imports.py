@@ -39,7 +39,7 @@ ROOMS = (
     "runs",
     "envs",
     "agents",
-    "evaluations",
+    "subcommands",
     "commands",
 )
 LEARNING = {"gymnasium", "stable_baselines3"}
@@ -79,7 +79,7 @@ def test_a_module_imports_only_its_own_room_and_lower_ones(path: Path) -> None:
         return
     used = {room for room in map(room_of, names) if room is not None}
     assert not {room for room in used if ROOMS.index(room) > ROOMS.index(own)}
-    if own not in ("envs", "agents", "evaluations", "commands"):
+    if own not in ("envs", "agents", "subcommands", "commands"):
         assert not {name for name in names if name.split(".")[0] in LEARNING}
     if own == "envs":
         assert not {name for name in names if name.split(".")[0] == "stable_baselines3"}

@@ -69,8 +69,8 @@ def test_the_draw_follows_its_seed_and_a_category_does_not_disturb_the_others() 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"per_category": 7}, "0 of 5 categories have 7 distinct documents of 20 characters or more, and 1 are needed"),
-        ({"categories": 6}, "5 of 5 categories have 3 distinct documents .*, and 6 are needed; lower"),
+        ({"per_category": 7}, "0 of 5 categories have 7 distinct documents of 20 characters or more, but 1 are needed"),
+        ({"categories": 6}, "5 of 5 categories have 3 distinct documents .*, but 6 are needed; lower"),
         ({"min_length": 41}, "0 of 5 categories"),
         ({"per_category": 0}, "ask for 1 or more"),
         ({"categories": 0}, "ask for 1 or more"),
@@ -240,8 +240,8 @@ def test_saved_documents_and_queries_load_back_equal(tmp_path: Path) -> None:
         ('{"id": "b", "category": "c"}', 'no "text"'),
         ('{"id": "b", "text": " ", "category": "c"}', '"text" is empty'),
         ('{"id": "a", "text": "t", "category": "c"}', 'duplicate id "a"'),
-        ('{"id": "b", "text": "t"}', 'no "category"; name the one'),
-        ('{"id": "b", "text": "t", "category": "  "}', 'no "category"; name the one'),
+        ('{"id": "b", "text": "t"}', 'no "category"; add the one'),
+        ('{"id": "b", "text": "t", "category": "  "}', 'no "category"; add the one'),
     ],
 )
 def test_a_bad_document_is_named_by_its_line(tmp_path: Path, line: str, says: str) -> None:
@@ -258,7 +258,7 @@ def test_a_bad_document_is_named_by_its_line(tmp_path: Path, line: str, says: st
         ('{"id": "r", "text": "", "relevant": ["a"]}', '"text" is empty'),
         ('{"id": "q", "text": "t", "relevant": ["a"]}', 'duplicate id "q"'),
         ('{"id": "r", "text": "t", "relevant": ["a", "z"]}', 'relevant id "z" is not a document'),
-        ('{"id": "r", "text": "t", "relevant": ["a", "a"]}', 'relevant id "a" occurs 2 times'),
+        ('{"id": "r", "text": "t", "relevant": ["a", "a"]}', 'relevant id "a" is listed 2 times'),
         ('{"id": "r", "text": "t"}', 'no "relevant"'),
     ],
 )

@@ -539,8 +539,8 @@ def test_bad_input_ends_in_one_line_and_writes_nothing(tmp_path: Path, capsys: p
         (["--fetsh", "3"], "unknown option --fetsh; did you mean --fetch?"),
         (["--strategies", "standrad"], "did you mean standard?"),
         (["--strategies", "[]"], "--strategies is empty"),
-        (["--fetch", "0"], "--fetch is 0; give 1 or more"),
-        (["--passages", "0"], "--passages is 0; give 1 or more"),
+        (["--fetch", "0"], "fetch is 0; it must be 1 or more"),
+        (["--passages", "0"], "passages is 0; it must be 1 or more"),
         (["--chunk-overlap", "256"], "chunks that overlap by 256 of 256 tokens"),
     ):
         assert multihop(files, output, *extra) == 2

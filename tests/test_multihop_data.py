@@ -1,4 +1,4 @@
-"""The loader of MultiHop-RAG's two files: what it reads, and what it says of a broken one."""
+"""The loader of the two files of MultiHop-RAG: what it reads, and its errors for broken files."""
 
 from __future__ import annotations
 
@@ -68,18 +68,18 @@ def test_the_files_become_documents_and_queries(tmp_path: Path) -> None:
     assert queries[1] == Query("1", "A comparison question?", ("1",), (), facts)
 
 
-def test_a_null_question_has_no_evidence_whatever_it_lists(tmp_path: Path) -> None:
-    asked = question("null", 0)
-    assert asked["evidence_list"]
-    corpus, questions = write(tmp_path, CORPUS, [asked])
+def test_the_evidence_of_a_null_question_is_ignored(tmp_path: Path) -> None:
+    entry = question("null", 0)
+    assert entry["evidence_list"]
+    corpus, questions = write(tmp_path, CORPUS, [entry])
     (query,) = load_questions(questions, load_articles(corpus))
     assert query.relevant == () and query.metadata["facts"] == []
 
 
-def test_evidence_finds_its_article_by_title_where_the_url_is_another(tmp_path: Path) -> None:
-    asked = question("inference", 0)
-    asked["evidence_list"] = [evidence(1, url="https://example.org/moved")]
-    corpus, questions = write(tmp_path, [*CORPUS, article(1)], [asked])
+def test_evidence_with_another_url_finds_its_article_by_title(tmp_path: Path) -> None:
+    entry = question("inference", 0)
+    entry["evidence_list"] = [evidence(1, url="https://example.org/moved")]
+    corpus, questions = write(tmp_path, [*CORPUS, article(1)], [entry])
     # Two articles under one title: either is evidence.
     assert load_questions(questions, load_articles(corpus))[0].relevant == ("1", "3")
 
@@ -87,22 +87,22 @@ def test_evidence_finds_its_article_by_title_where_the_url_is_another(tmp_path: 
 @pytest.mark.parametrize(
     ("where", "value", "says"),
     [
-        (("corpus",), {}, r"corpus\.json: no list of articles"),
-        (("corpus",), [], r"corpus\.json: no list of articles"),
+        (("corpus",), {}, r"corpus\.json: not a list of articles"),
+        (("corpus",), [], r"corpus\.json: not a list of articles"),
         (("corpus", 1), "x", r"corpus\.json: \[1\]: not an object"),
         (("corpus", 2, "body"), " ", r"corpus\.json: \[2\]\.body: empty"),
-        (("corpus", 0, "url"), None, r"corpus\.json: \[0\]\.url: no string"),
-        (("corpus", 0, "published_at"), 2023, r"\[0\]\.published_at: no string; give a string"),
-        (("corpus", 0, "category"), 5, r"\[0\]\.category: no string"),
-        (("questions",), "x", r"MultiHopRAG\.json: no list of questions"),
+        (("corpus", 0, "url"), None, r"corpus\.json: \[0\]\.url: not a string"),
+        (("corpus", 0, "published_at"), 2023, r"\[0\]\.published_at: not a string; give a string"),
+        (("corpus", 0, "category"), 5, r"\[0\]\.category: not a string"),
+        (("questions",), "x", r"MultiHopRAG\.json: not a list of questions"),
         (("questions", 3, "query"), "", r"MultiHopRAG\.json: \[3\]\.query: empty"),
-        (("questions", 0, "answer"), True, r"\[0\]\.answer: no string"),
+        (("questions", 0, "answer"), True, r"\[0\]\.answer: not a string"),
         (("questions", 1, "question_type"), "bridge_query", r"\[1\]\.question_type: 'bridge_query' is unknown; it is"),
-        (("questions", 1, "evidence_list"), None, r"\[1\]\.evidence_list: no list"),
+        (("questions", 1, "evidence_list"), None, r"\[1\]\.evidence_list: not a list"),
         (("questions", 1, "evidence_list"), [], r"\[1\]\.evidence_list: empty, for a question of type comparison"),
         (("questions", 0, "evidence_list", 1), [], r"\[0\]\.evidence_list\[1\]: not an object"),
-        (("questions", 0, "evidence_list", 1, "fact"), None, r"\[0\]\.evidence_list\[1\]\.fact: no string"),
-        (("questions", 0, "evidence_list", 0), evidence(9), r"list\[0\]\.url: .https://example\.org/9. is no art"),
+        (("questions", 0, "evidence_list", 1, "fact"), None, r"\[0\]\.evidence_list\[1\]\.fact: not a string"),
+        (("questions", 0, "evidence_list", 0), evidence(9), r"list\[0\]\.url: .https://example\.org/9. is not an art"),
     ],
 )  # fmt: skip
 def test_a_broken_file_is_named_with_the_place(tmp_path: Path, where: tuple, value: object, says: str) -> None:
@@ -117,9 +117,9 @@ def test_a_broken_file_is_named_with_the_place(tmp_path: Path, where: tuple, val
     assert "\n" not in str(caught.value)
 
 
-def test_a_key_left_out_and_a_file_that_is_no_json_are_named(tmp_path: Path) -> None:
+def test_a_missing_key_and_invalid_json_are_named(tmp_path: Path) -> None:
     corpus, questions = write(tmp_path, CORPUS, [{key: QUESTIONS[0][key] for key in ("query", "question_type")}])
-    with pytest.raises(InputError, match=r"\[0\]\.evidence_list: no list"):
+    with pytest.raises(InputError, match=r"\[0\]\.evidence_list: not a list"):
         load_questions(questions, load_articles(corpus))
     write(tmp_path, CORPUS, [QUESTIONS[3], {"question_type": "null_query", "evidence_list": []}])
     with pytest.raises(InputError, match=r"\[1\]\.query: missing; give a string"):

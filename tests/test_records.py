@@ -41,8 +41,8 @@ GOOD = '{"id": "1", "source": "s", "target": "t"}'
         ('{"id": "1", "source": "s", "target": "t"}', r'duplicate id "1" \(first on line 1\)'),
         ('{"id": true, "source": "s", "target": "t"}', '"id" is true or false'),
         ('{"id": "2", "source": "s", "target": "t", "labels": "a"}', '"labels" is a string; give a list'),
-        ('{"id": "2", "source": "s", "target": "t", "labels": [1]}', '"labels" holds a number'),
-        ('{"id": "2", "source": "s", "target": "t", "labels": [""]}', '"labels" holds an empty string'),
+        ('{"id": "2", "source": "s", "target": "t", "labels": [1]}', '"labels" contains a number'),
+        ('{"id": "2", "source": "s", "target": "t", "labels": [""]}', '"labels" contains an empty string'),
         ('{"id": "2", "source": "s", "target": "t", "metadata": []}', '"metadata" is a list'),
         ('{"id": "2", "source": "s", "tagret": "t"}', 'unknown key "tagret"; did you mean "target"'),
         ('{"id": "2", "source": "s", "target": "t", "label": ["a"]}', 'did you mean "labels"'),
@@ -88,8 +88,15 @@ def ids(splits: Splits) -> dict[str, list[str]]:
 def test_a_split_uses_every_pair_once_and_follows_the_seed() -> None:
     pairs = dialogues(50, 1)
     parts = ids(split_pairs(pairs, train=0.2, dev=0.1, test=0.1, seed=3))
-    assert {part: len(found) for part, found in parts.items()} == {"database": 30, "train": 10, "dev": 5, "test": 5}
-    assert sorted(identifier for found in parts.values() for identifier in found) == sorted(pair.id for pair in pairs)
+    assert {part: len(identifiers) for part, identifiers in parts.items()} == {
+        "database": 30,
+        "train": 10,
+        "dev": 5,
+        "test": 5,
+    }
+    assert sorted(identifier for identifiers in parts.values() for identifier in identifiers) == sorted(
+        pair.id for pair in pairs
+    )
     assert parts == ids(split_pairs(pairs, train=0.2, dev=0.1, test=0.1, seed=3))
     assert parts != ids(split_pairs(pairs, train=0.2, dev=0.1, test=0.1, seed=4))
 
@@ -103,9 +110,9 @@ def test_more_training_queries_do_not_change_the_test_set() -> None:
 
 @given(st.integers(0, 1000), st.integers(6, 30), st.integers(1, 5))
 @settings(max_examples=30, deadline=None)
-def test_the_turns_of_a_dialogue_never_straddle_parts(seed: int, count: int, turns: int) -> None:
+def test_the_turns_of_a_dialogue_stay_in_one_part(seed: int, count: int, turns: int) -> None:
     parts = ids(split_pairs(dialogues(count, turns), group=r"^([^.]+)\.", seed=seed))
-    owners = [{identifier.split(".")[0] for identifier in found} for found in parts.values()]
+    owners = [{identifier.split(".")[0] for identifier in identifiers} for identifiers in parts.values()]
     assert sum(map(len, owners)) == count
     assert len(set.union(*owners)) == count
 
@@ -122,12 +129,12 @@ def test_the_turns_of_a_dialogue_never_straddle_parts(seed: int, count: int, tur
         ({"group": r"\d\.(\d)"}, "leave the split .* empty"),
     ],
 )
-def test_a_split_that_cannot_be_made_says_why(arguments: dict, says: str) -> None:
+def test_an_impossible_split_says_why(arguments: dict, says: str) -> None:
     with pytest.raises(InputError, match=says):
         split_pairs(dialogues(4, 2), seed=0, **arguments)
 
 
-def test_files_already_split_are_loaded_and_may_not_share_an_id(tmp_path: Path) -> None:
+def test_split_files_are_loaded_and_may_not_share_an_id(tmp_path: Path) -> None:
     for part in PARTS:
         save_pairs(tmp_path / part, [TextPair(part, "s", "t")])
     paths = {part: tmp_path / part for part in PARTS}

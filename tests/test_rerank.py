@@ -129,9 +129,9 @@ def test_rankings_follow_the_scores(bert: Path) -> None:
     result = model.rerank(queries, texts, Ranking(indices, np.zeros(indices.shape)), 6)
     assert result.indices.shape == result.scores.shape == (3, 6)
     for row, query in enumerate(queries):
-        found = [int(i) for i in indices[row] if i >= 0]
-        scores = dict(zip(found, model.scores([(query, texts[i]) for i in found]).tolist(), strict=True))
-        best = sorted(found, key=lambda i: -scores[i])[:6]
+        ranked = [int(i) for i in indices[row] if i >= 0]
+        scores = dict(zip(ranked, model.scores([(query, texts[i]) for i in ranked]).tolist(), strict=True))
+        best = sorted(ranked, key=lambda i: -scores[i])[:6]
         assert result.indices[row].tolist() == best + [-1] * (6 - len(best))
         assert result.scores[row, : len(best)] == pytest.approx([scores[i] for i in best], abs=1e-5)
         assert np.isneginf(result.scores[row, len(best) :]).all()

@@ -286,9 +286,9 @@ def test_what_is_prepared_is_all_that_a_ranking_builds(strategy: str) -> None:
 def test_parts_that_are_not_the_queries_own_are_a_clear_error() -> None:
     for owners, says in (
         ([0, 1, 3, 4, 5, 5], "query 2 has no sentence; give every query one or more"),
-        ([0, 1, 2, 3, 4, 6], "owners of sentences do not fit 6 queries; give each one's query, 0 to 5"),
-        ([-1, 1, 2, 3, 4, 5], "owners of sentences do not fit 6 queries; give each one's query, 0 to 5"),
-        ([0, 1, 2, 3, 4], "owners of sentences do not fit 6 queries; give each one's query, 0 to 5"),
+        ([0, 1, 2, 3, 4, 6], "owners of sentences do not fit 6 queries; give the query of each, 0 to 5"),
+        ([-1, 1, 2, 3, 4, 5], "owners of sentences do not fit 6 queries; give the query of each, 0 to 5"),
+        ([0, 1, 2, 3, 4], "owners of sentences do not fit 6 queries; give the query of each, 0 to 5"),
     ):
         with pytest.raises(InputError, match=says):
             EncodedQueries(ENCODED.whole, Parts(CORPUS[:6], np.array(owners)))
@@ -459,8 +459,8 @@ def test_no_documents_is_a_clear_error() -> None:
 
 @pytest.mark.parametrize("missing", [0, 20, DOCUMENTS - 1])
 def test_a_document_without_a_sentence_is_a_clear_error(missing: int) -> None:
-    kept = CORPUS_SENTENCES.owners != missing
-    sentences = Parts(CORPUS_SENTENCES.embeddings[kept], CORPUS_SENTENCES.owners[kept])
+    covered = CORPUS_SENTENCES.owners != missing
+    sentences = Parts(CORPUS_SENTENCES.embeddings[covered], CORPUS_SENTENCES.owners[covered])
     with pytest.raises(InputError, match=r"not those of 60 documents, .* in order; make them with Parts\.of_sentences"):
         MultiAspectRetriever(CORPUS, sentences)
 

@@ -1,4 +1,4 @@
-"""Long documents cut into chunks of whole sentences that overlap a little."""
+"""Long documents split into slightly overlapping chunks of whole sentences."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from mrag_rl.errors import InputError
 
 CHUNK_TOKENS, CHUNK_OVERLAP = 256, 32  # Multi-Meta-RAG (Poliakov and Shvai 2024), Section 3.2
 
-# The splitter never merges across a new line before it has filled a chunk, and repeats whole paragraphs or nothing.
-# A paragraph separator ends a sentence too, is as long as a new line, and is no border of a higher kind.
+# The splitter treats a newline as a boundary above sentences: it does not fill chunks across one, and overlaps chunks
+# by whole paragraphs or not at all. U+2029 also ends a sentence, is one character too, and is no such boundary.
 _AS_SENTENCE_ENDS = str.maketrans({"\n": "\u2029", "\r": "\u2029"})
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk(Document):
-    """A part of a document: title, category and metadata are the document's.
+    """A part of a document, with the document's title, category and metadata.
 
     Attributes:
         id: The document's id, "#" and the chunk's number in it, from 0.
@@ -44,11 +44,11 @@ def split_documents(
     tokens: int = CHUNK_TOKENS,
     overlap: int = CHUNK_OVERLAP,
 ) -> list[Chunk]:
-    """The chunks of documents in order, each a stretch of the document's text, at least one a document.
+    """The chunks of documents in order, each a substring of the document's text, at least one per document.
 
-    A chunk holds as many sentences as fit `tokens` tokens of the tokenizer, special tokens not counted, and starts
-    with the last sentences of the chunk before it as far as they fit `overlap`. A sentence is cut, between words, only
-    where it is longer than a chunk.
+    A chunk has as many sentences as fit into `tokens` tokens of the tokenizer, not counting special tokens, and begins
+    with the last sentences of the chunk before it that fit into `overlap` tokens. A sentence is split, between words,
+    only if it is longer than a chunk.
 
     Raises InputError: tokens < 1, overlap not in 0 to tokens - 1, a tokenizer that is not a fast one, a blank document.
     """
@@ -58,15 +58,15 @@ def split_documents(
         raise InputError(f"chunks that overlap by {overlap} of {tokens} tokens; give 0 to {tokens - 1}")
     if not tokenizer.is_fast:
         raise InputError(f"chunks: {type(tokenizer).__name__} is not a fast tokenizer; give one with a tokenizer.json")
-    # A copy: one that cuts texts off or pads them would count wrong, and this one belongs to the caller.
+    # A copy, because truncation and padding would falsify the counts, and the tokenizer belongs to the caller.
     counting = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     counting.no_truncation()
     counting.no_padding()
     splitter = TextSplitter.from_huggingface_tokenizer(counting, tokens, overlap)
     pieces = splitter.chunk_all_indices([document.text.translate(_AS_SENTENCE_ENDS) for document in documents])
     chunks: list[Chunk] = []
-    for document, found in zip(documents, pieces, strict=True):
-        if not found:
+    for document, spans in zip(documents, pieces, strict=True):
+        if not spans:
             raise InputError(f"document {document.id!r} is blank; give it some text or remove it")
         chunks += [
             Chunk(
@@ -78,6 +78,6 @@ def split_documents(
                 document=document.id,
                 start=start,
             )
-            for number, (start, piece) in enumerate(found)
+            for number, (start, piece) in enumerate(spans)
         ]
     return chunks

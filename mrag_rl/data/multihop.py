@@ -1,7 +1,7 @@
 """The two files of MultiHop-RAG (Tang and Yang 2024) as published: `corpus.json` and `MultiHopRAG.json`.
 
 Each is one JSON list. An article has `title`, `source`, `published_at`, `url`, `body`, and may have `author` and
-`category`; a question has `query`, `answer`, `question_type` and `evidence_list` of `fact`, `url`, `title`.
+`category`; a question has `query`, `answer`, `question_type`, and an `evidence_list` of `fact`, `url`, `title`.
 
 An error names the file and the place in it, counted from 0: ``MultiHopRAG.json: [12].evidence_list[0].fact: ...``.
 """
@@ -30,8 +30,8 @@ _ARTICLE = ("title", "body", "category")
 def load_articles(path: StrPath) -> list[Document]:
     """The articles of a `corpus.json`, in file order.
 
-    Ids are "0", "1", ... in file order, for the file gives none. All else that an article says (`source`,
-    `published_at`, `url`, `author` and any further key, less those that are null) is metadata. Raises InputError.
+    Ids are "0", "1", ... in file order, because the file has none. All other keys of an article (`source`,
+    `published_at`, `url`, `author` and any more) become metadata unless they are null. Raises InputError.
     """
     documents = []
     for number, article in enumerate(_entries(path, "articles")):
@@ -50,15 +50,15 @@ def load_articles(path: StrPath) -> list[Document]:
 
 
 def load_questions(path: StrPath, articles: Sequence[Document]) -> list[Query]:
-    """The questions of a `MultiHopRAG.json`, in file order; `articles` are what `load_articles` read.
+    """The questions of a `MultiHopRAG.json`, in file order; `articles` are those of `load_articles`.
 
-    Ids are "0", "1", ... in file order. `relevant`: the articles of the evidence, found by `url` or else by `title`.
-    metadata: "answer", "question_type" (one of `mrag_rl.metrics.answers.QUESTION_TYPES`) and "facts", the evidence's
-    sentences. A null question has neither relevant articles nor facts, whatever its list says: the script does not
-    score its retrieval.
+    Ids are "0", "1", ... in file order. `relevant`: the articles of the evidence, by `url` or else by `title`.
+    metadata: "answer", "question_type" (one of `mrag_rl.metrics.answers.QUESTION_TYPES`) and "facts", the sentences of
+    the evidence. A null question has neither relevant articles nor facts, whatever its list says, because the
+    benchmark's script does not score its retrieval.
 
-    Raises InputError: broken or missing values, an unknown type, evidence without its article, a question that is not
-    null and has no evidence.
+    Raises InputError: broken or missing values, an unknown type, evidence whose article is not in the corpus, no
+    evidence for a question that is not a null question.
     """
     ids: dict[tuple[str, str], list[str]] = defaultdict(list)
     for article in articles:
@@ -66,27 +66,27 @@ def load_questions(path: StrPath, articles: Sequence[Document]) -> list[Query]:
         ids["title", article.title].append(article.id)
     queries = []
     for number, question in enumerate(_entries(path, "questions")):
-        kind = question.text("question_type")
-        if kind not in _TYPES:
-            raise question.error("question_type", f"{kind!r} is unknown; it is one of {', '.join(_TYPES)}")
+        question_type = question.text("question_type")
+        if question_type not in _TYPES:
+            raise question.error("question_type", f"{question_type!r} is unknown; it is one of {', '.join(_TYPES)}")
         facts, relevant = [], []
-        for evidence in question.entries("evidence_list") if kind != "null_query" else ():
+        for evidence in question.entries("evidence_list") if question_type != "null_query" else ():
             facts.append(evidence.text("fact"))
             url, title = evidence.text("url"), evidence.text("title")
-            found = ids.get(("url", url)) or ids.get(("title", title))
-            if not found:
+            article_ids = ids.get(("url", url)) or ids.get(("title", title))
+            if not article_ids:
                 raise evidence.error(
-                    "url", f"{url!r} is no article of the corpus; give the corpus.json of these questions"
+                    "url", f"{url!r} is not an article of the corpus; give the corpus.json of these questions"
                 )
-            relevant += found
-        if not facts and kind != "null_query":
-            raise question.error("evidence_list", f"empty, for a question of type {kind}; give its evidence")
+            relevant += article_ids
+        if not facts and question_type != "null_query":
+            raise question.error("evidence_list", f"empty, for a question of type {question_type}; give its evidence")
         queries.append(
             Query(
                 id=str(number),
                 text=question.text("query"),
                 relevant=tuple(dict.fromkeys(relevant)),
-                metadata={"answer": question.text("answer"), "question_type": _TYPES[kind], "facts": facts},
+                metadata={"answer": question.text("answer"), "question_type": _TYPES[question_type], "facts": facts},
             )
         )
     return queries
@@ -94,7 +94,7 @@ def load_questions(path: StrPath, articles: Sequence[Document]) -> list[Query]:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One object of a file, whose values are read with an error that says where it stands."""
+    """One object of a file and its place in it, which errors name."""
 
     file: str
     place: str
@@ -106,7 +106,7 @@ class _Entry:
     def text(self, key: str) -> str:
         value = self.values.get(key)
         if not isinstance(value, str):
-            raise self.error(key, f"{'missing' if key not in self.values else 'no string'}; give a string")
+            raise self.error(key, f"{'missing' if key not in self.values else 'not a string'}; give a string")
         if not value.strip():
             raise self.error(key, "empty; give some text or remove the entry")
         return value
@@ -117,19 +117,19 @@ class _Entry:
     def entries(self, key: str) -> Iterator[_Entry]:
         value = self.values.get(key)
         if not isinstance(value, list):
-            raise self.error(key, "no list; give a list, empty for a null question")
+            raise self.error(key, "not a list; give a list, empty for a null question")
         for number, entry in enumerate(value):
             if not isinstance(entry, dict):
-                raise self.error(f"{key}[{number}]", "no object; give one with fact, url and title")
+                raise self.error(f"{key}[{number}]", "not an object; give one with fact, url and title")
             yield _Entry(self.file, f"{self.place}.{key}[{number}]", entry)
 
 
 def _entries(path: StrPath, noun: str) -> Iterator[_Entry]:
-    """The objects of a file that is one list of them, not empty. Raises InputError."""
+    """The objects of a file that is one non-empty list of them. Raises InputError."""
     name = os.fspath(path)
     value = read_json(path)
     if not isinstance(value, list) or not value:
-        raise InputError(f"{name}: no list of {noun}; give the file as MultiHop-RAG publishes it")
+        raise InputError(f"{name}: not a list of {noun}; give the file as MultiHop-RAG publishes it")
     for number, entry in enumerate(value):
         if not isinstance(entry, dict):
             raise InputError(f"{name}: [{number}]: not an object; give the file as MultiHop-RAG publishes it")

@@ -1,11 +1,11 @@
-"""The records that users bring, one JSON object a line, and their loaders.
+"""The records that users provide, one JSON object per line, and their loaders.
 
 - pairs: ``{"id", "source", "target", "labels"?: [str], "metadata"?: {}}``
 - documents: ``{"id", "text", "title"?, "category"?, "metadata"?}``
 - queries: ``{"id", "text", "relevant"?: [document id], "questions"?: [str], "metadata"?}``
 
-A bad line is an ``InputError`` of the form ``FILE:LINE: what is wrong; how to mend it``, and nothing is half-loaded.
-Other keys are kept under ``metadata``, unless they look like a misspelt key.
+A bad line raises an ``InputError`` of the form ``FILE:LINE: what is wrong; how to mend it``, and nothing is loaded.
+Other keys are moved to ``metadata``, unless they look like a misspelt key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mrag_rl.io import StrPath, read_jsonl, write_jsonl
 
 @dataclass(frozen=True, slots=True)
 class TextPair:
-    """A memory, or a query with its reference: source text and target text, with 0..n labels."""
+    """A memory, or a query with its reference: source text and target text, with any number of labels."""
 
     id: str
     source: str
@@ -44,7 +44,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A retrieval query, with the ids of its relevant documents and questions about it where they are known."""
+    """A retrieval query, with the ids of its relevant documents and questions about its subjects, if they are known."""
 
     id: str
     text: str
@@ -96,13 +96,13 @@ def load_queries(path: StrPath) -> list[Query]:
 
 
 def save_pairs(path: StrPath, pairs: Iterable[TextPair]) -> None:
-    """Write pairs as JSONL, atomically; ``load_pairs`` reads them back equal. Empty labels, metadata are left out."""
+    """Write pairs as JSONL, atomically; ``load_pairs`` reads them back equal. Empty labels and metadata are omitted."""
     write_jsonl(path, ({key: value for key, value in asdict(pair).items() if value not in ((), {})} for pair in pairs))
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One line of a file, whose values are read with an error that names the line."""
+    """One line of a file; errors about its values name the line."""
 
     where: str
     values: dict[str, Any]
@@ -132,7 +132,7 @@ class _Row:
         if value is None:
             return ""
         if not isinstance(value, str):
-            raise self.error(f'"{key}" is {_kind(value)}; give a string or leave it out')
+            raise self.error(f'"{key}" is {_kind(value)}; give a string or remove the key')
         return value
 
     def strings(self, key: str) -> tuple[str, ...]:
@@ -143,13 +143,13 @@ class _Row:
             raise self.error(f'"{key}" is {_kind(value)}; give a list of strings')
         for item in value:
             if not isinstance(item, str):
-                raise self.error(f'"{key}" holds {_kind(item)}; give a list of strings')
+                raise self.error(f'"{key}" contains {_kind(item)}; give a list of strings')
         return tuple(value)
 
     def names(self, key: str) -> tuple[str, ...]:
         names = self.strings(key)
         if not all(name.strip() for name in names):
-            raise self.error(f'"{key}" holds an empty string; name it or take it out')
+            raise self.error(f'"{key}" contains an empty string; fill it in or remove it')
         return names
 
     def metadata(self) -> dict[str, Any]:
@@ -160,9 +160,9 @@ class _Row:
         for key in self.values:
             if key in self.keys:
                 continue
-            near = difflib.get_close_matches(key.lower(), self.keys, n=1, cutoff=0.75)
-            if near:
-                raise self.error(f'unknown key "{key}"; did you mean "{near[0]}"? (other keys go under "metadata")')
+            similar = difflib.get_close_matches(key.lower(), self.keys, n=1, cutoff=0.75)
+            if similar:
+                raise self.error(f'unknown key "{key}"; did you mean "{similar[0]}"? (other keys go under "metadata")')
             extra[key] = self.values[key]
         return extra | (value or {})
 
@@ -175,7 +175,7 @@ def _rows(path: StrPath, keys: tuple[str, ...], noun: str) -> Iterator[_Row]:
         if not isinstance(value, dict):
             raise InputError(f'{name}:{line}: {_kind(value)}, not an object; write {{"id": ..., ...}} on each line')
         row = _Row(f"{name}:{line}", value, keys)
-        # A misspelt key explains a missing one, so it is looked for first.
+        # Checked first, because a misspelt key explains a missing one.
         row.metadata()
         identifier = row.identifier()
         if identifier in first_line:
@@ -189,7 +189,7 @@ def _rows(path: StrPath, keys: tuple[str, ...], noun: str) -> Iterator[_Row]:
 
 
 def _kind(value: Any) -> str:
-    """What a JSON value is, in words."""
+    """The type of a JSON value, in words."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -16,7 +16,7 @@ from mrag_rl.io import StrPath
 
 @dataclass(frozen=True)
 class Splits:
-    """The memories, and the queries to train the agents, to choose a checkpoint, and for the final evaluation."""
+    """The memories, and the queries for training the agents, choosing a checkpoint, and the final evaluation."""
 
     database: list[TextPair]
     train: list[TextPair]
@@ -24,7 +24,7 @@ class Splits:
     test: list[TextPair]
 
     def known_sources(self) -> int:
-        """How many queries to train on, develop or test with have a source that is a memory's, too."""
+        """The number of training, development and test queries whose source is also the source of a memory."""
         memories = {pair.source for pair in self.database}
         return sum(pair.source in memories for pair in [*self.train, *self.dev, *self.test])
 
@@ -38,13 +38,13 @@ def split_pairs(
     group: str | None = None,
     seed: int,
 ) -> Splits:
-    """Split ``pairs`` at random; what is left after the three fractions is the database.
+    """Split ``pairs`` at random; the rest after the three fractions is the database.
 
-    ``group`` is a regular expression searched for in each id, whose first group (or whole match) names the event or the
-    dialogue: pairs of the same name never lie in two parts, so fractions hold in groups and only roughly in pairs.
-    Each part keeps the order of ``pairs``. The same pairs, arguments and seed give the same split.
+    ``group`` is a regular expression searched for in each id; its first group (or the whole match) names the event or
+    dialogue. Pairs of the same name are never in different parts, so the fractions are exact for groups and approximate
+    for pairs. Each part keeps the order of ``pairs``. The same pairs, arguments and seed give the same split.
 
-    Raises InputError on a fraction outside (0, 1), fractions that leave no database, a broken or unmatched ``group``,
+    Raises InputError for a fraction outside (0, 1), fractions that leave no database, a broken or unmatched ``group``,
     and a part that would be empty.
     """
     fractions = {"test": test, "dev": dev, "train": train}
@@ -67,7 +67,7 @@ def split_pairs(
         parts[part] = _take(pairs, groups, order[start:stop])
         start = stop
     parts["database"] = _take(pairs, groups, order[start:])
-    empty = [part for part, taken in parts.items() if not taken]
+    empty = [part for part, members in parts.items() if not members]
     if empty:
         noun = "pairs" if group is None else "groups of pairs"
         raise InputError(
@@ -77,7 +77,7 @@ def split_pairs(
 
 
 def load_splits(*, database: StrPath, train: StrPath, dev: StrPath, test: StrPath) -> Splits:
-    """Four files of pairs, split already. Raises InputError on a bad line, and on an id that two files share."""
+    """Four files of pairs that are already split. Raises InputError for a bad line, and for an id in two files."""
     paths = {"database": database, "train": train, "dev": dev, "test": test}
     parts = {part: load_pairs(path) for part, path in paths.items()}
     owner: dict[str, str] = {}
@@ -86,16 +86,16 @@ def load_splits(*, database: StrPath, train: StrPath, dev: StrPath, test: StrPat
             if pair.id in owner:
                 other = os.fspath(paths[owner[pair.id]])
                 raise InputError(
-                    f'{os.fspath(paths[part])}: id "{pair.id}" is in {other} too; keep each pair in one split only'
+                    f'{os.fspath(paths[part])}: id "{pair.id}" is also in {other}; keep each pair in one split only'
                 )
         owner |= dict.fromkeys((pair.id for pair in pairs), part)
     return Splits(**parts)
 
 
 def group_names(pairs: Sequence[TextPair], group: str | None) -> list[str]:
-    """The event or dialogue of each pair, by the regular expression ``group`` on its id; its id itself without one.
+    """The event or dialogue of each pair, by the regular expression ``group`` on its id; without one, the id itself.
 
-    Raises InputError on a broken or unmatched ``group``.
+    Raises InputError for a broken or unmatched ``group``.
     """
     if group is None:
         return [pair.id for pair in pairs]
@@ -109,7 +109,7 @@ def group_names(pairs: Sequence[TextPair], group: str | None) -> list[str]:
         if match is None:
             raise InputError(f"group {group!r} does not match the id {pair.id!r}; make it match every id")
         name = match.group(1) if pattern.groups else match.group(0)
-        # An optional first group that took no part in the match names nothing.
+        # An optional first group need not take part in the match.
         if name is None:
             raise InputError(
                 f"group {group!r} matches the id {pair.id!r} without its first group; write a group that always matches"
@@ -118,5 +118,6 @@ def group_names(pairs: Sequence[TextPair], group: str | None) -> list[str]:
     return names
 
 
-def _take(pairs: Sequence[TextPair], groups: list[list[int]], chosen: np.ndarray) -> list[TextPair]:
-    return [pairs[index] for index in sorted(index for g in chosen for index in groups[g])]
+def _take(pairs: Sequence[TextPair], groups: list[list[int]], numbers: np.ndarray) -> list[TextPair]:
+    """The pairs of some groups, in their original order."""
+    return [pairs[index] for index in sorted(index for number in numbers for index in groups[number])]

@@ -7,10 +7,10 @@ import unicodedata
 
 
 def mentions(text: str, title: str) -> bool:
-    """Whether a text has a title's words, in order and next to each other.
+    """Whether a text contains the words of a title, adjacent and in order.
 
-    Case, accents, punctuation, an article before the title, the qualifier in parentheses behind it ("Go (board game)"),
-    and the s of a plural or genitive make no difference.
+    Case, accents, punctuation, an article before the title, a qualifier in parentheses after it ("Go (board game)"),
+    and a plural or possessive s make no difference.
     """
     words = word_string(re.sub(r"\s*\([^()]*\)\s*$", "", title)).split()
     if len(words) > 1 and words[0] in ("a", "an", "the"):
@@ -21,7 +21,7 @@ def mentions(text: str, title: str) -> bool:
 
 
 def word_string(text: str) -> str:
-    """The words of a text between single spaces, one at each end too: lower case, without accents or punctuation."""
+    """The words of a text in lower case, without accents and punctuation, with a space before and after each."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
     words = " ".join(re.findall(r"[^\W_]+", plain))
     return f" {words} "

@@ -4,7 +4,8 @@ from mrag_rl.extras import require
 
 require("encode", "torch", "tqdm", "transformers", by=__name__)
 
-from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
+from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.encoders.transformer import TransformerEncoder
 
-__all__ = ["Embeddings", "TransformerEncoder"]
+__all__ = ["EmbeddingStore", "Embeddings", "TextEncoder", "TransformerEncoder"]

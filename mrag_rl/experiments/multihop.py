@@ -23,7 +23,7 @@ from mrag_rl.experiments.multihop_scores import (
     query_type,
     reference_answer,
 )
-from mrag_rl.experiments.multihop_tables import UNFUSED, multihop_tables
+from mrag_rl.experiments.multihop_tables import multihop_tables
 from mrag_rl.experiments.settings import MultihopSettings
 from mrag_rl.filters.extraction import Extraction, Extractor
 from mrag_rl.filters.language import Filter, to_json
@@ -37,7 +37,7 @@ from mrag_rl.io import write_json
 from mrag_rl.metrics.answers import answer_scores, by_question_type
 from mrag_rl.retrieval.fusion import FusionQueries
 from mrag_rl.retrieval.rerank import CrossEncoder
-from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, QUESTIONS, check_strategies
+from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, QUESTIONS, UNFUSED, check_strategies
 from mrag_rl.systems import MultiMetaRAG, PassageAnswer, PassageReader, PassageRetriever, RAGFusion
 
 STRATEGIES = ("standard", "mrag", "late_interaction")
@@ -70,9 +70,6 @@ def run(
     if not strategies:
         raise InputError("--strategies is empty; name one or more strategies, or leave it out")
     check_strategies(strategies)
-    for option, value in (("--fetch", settings.fetch), ("--passages", settings.passages)):
-        if value < 1:
-            raise InputError(f"{option} is {value}; give 1 or more")
     if output.is_dir():
         raise InputError(f"--output {output} is a folder; give a file to write")
     documents, queries = load_multihop(settings.documents, settings.queries)

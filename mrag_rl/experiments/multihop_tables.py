@@ -7,9 +7,7 @@ from typing import Any
 
 from mrag_rl.evaluation.tables import markdown_head, markdown_row
 from mrag_rl.metrics.ranking import RANKING_METRICS
-
-UNFUSED = {"fusion": "standard", "fusion_mrag": "mrag"}
-"""The strategy that each fusion strategy searches every query with."""
+from mrag_rl.retrieval.strategies import UNFUSED
 
 _LABELS = {"mrr@10": "MRR@10", "map@10": "MAP@10", "hits@10": "Hits@10", "hits@4": "Hits@4"}
 _RULES = {"evidence": "MultiHop-RAG's script: chunks that contain the evidence", "textbook": "textbook: articles"}

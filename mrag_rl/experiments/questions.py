@@ -47,8 +47,6 @@ def answer_question(settings: QuestionSettings) -> dict[str, Any]:
     """
     if not settings.text.strip():
         raise InputError('--text is empty; give the question to answer, as in --text "Who reported ...?"')
-    if settings.passages < 1:
-        raise InputError(f"--passages is {settings.passages}; give 1 or more")
     check_fusible(settings.strategy)
     documents = load_corpus(settings.documents)
     # Fields and values of readable documents only: a filter shows the values that it names.

@@ -60,8 +60,6 @@ def run(
     else:
         documents = load_documents(settings.documents)
         queries = load_queries(settings.queries, documents)
-    if fetch < 1:
-        raise InputError(f"--fetch is {fetch}; give 1 or more")
     if output.is_dir():
         raise InputError(f"--output {output} is a folder; give a file to write")
     encoder = encoder or _load_encoder(settings)

@@ -8,9 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from mrag_rl.settings import CheckedSettings, bounded
+
 
 @dataclass(frozen=True)
-class RetrievalSettings:
+class RetrievalSettings(CheckedSettings):
     """Rank documents for multi-aspect queries with each retrieval strategy; write success ratios and print a table.
 
       standard          the standard embedding
@@ -51,7 +53,7 @@ class RetrievalSettings:
     """JSONL file of queries; null for those of the bundled articles."""
     strategies: tuple[str, ...] | None = None
     """Retrieval strategies; null is all that the queries allow."""
-    fetch: int = 32
+    fetch: int = bounded(32, minimum=1)
     """Documents fetched for a query."""
     plots: str | None = None
     """Folder to draw the results in; null draws nothing."""
@@ -111,7 +113,7 @@ class FiltersSettings:
 
 
 @dataclass(frozen=True)
-class MultihopSettings:
+class MultihopSettings(CheckedSettings):
     """Find chunks of news articles for questions about several of them, with each retrieval strategy, with and without
     the metadata filter that a question names, and with and without reranking; print tables. With --llm, the strategies
     fusion and fusion_mrag are compared, too, with queries that the language model writes (or with the questions' own
@@ -139,9 +141,9 @@ class MultihopSettings:
     """JSONL file of questions, or MultiHopRAG.json; null for those of the bundled news."""
     strategies: tuple[str, ...] | None = None
     """Retrieval strategies; null is standard, mrag and late_interaction, and with an LLM fusion and fusion_mrag."""
-    fetch: int = 20
+    fetch: int = bounded(20, minimum=1)
     """Chunks retrieved for a question."""
-    passages: int = 6
+    passages: int = bounded(6, minimum=1)
     """Number of chunks that the LLM is shown."""
     reranker: str | None = None
     """Folder or hub name of a cross-encoder that reranks the results."""
@@ -166,7 +168,7 @@ class MultihopSettings:
 
 
 @dataclass(frozen=True)
-class QuestionSettings:
+class QuestionSettings(CheckedSettings):
     """Answer one question from documents with RAG-Fusion, under the metadata filter that the question names, and show
     how: every query, the filter, the passages with source, date and their rank for each query, and the answer.
 
@@ -197,7 +199,7 @@ class QuestionSettings:
     """Weight of the original question's ranking (the others have 1)."""
     strategy: str = "standard"
     """Retrieval strategy for each query."""
-    passages: int = 6
+    passages: int = bounded(6, minimum=1)
     """Number of passages shown."""
     reranker: str | None = None
     """Folder or hub name of a cross-encoder that reranks the results."""

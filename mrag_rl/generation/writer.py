@@ -32,8 +32,8 @@ class Writer:
     def answer(self, texts: Sequence[str], demonstrations: Sequence[Demonstration | None]) -> list[str]:
         """Greedy hypotheses for N texts, each with one memory as demonstration, or without one where that is None.
 
-        M-RAG, Algorithm 1, line 8: h <- LLM(x + (source, target) of the memory). Raises ValueError for more or fewer
-        demonstrations than texts.
+        M-RAG, Algorithm 1, lines 9 and 13: h <- LLM(x + (source, target) of the memory). Raises ValueError for more or
+        fewer demonstrations than texts.
         """
         prompts = [
             Prompt(self.task, text, () if demonstration is None else (demonstration,))

@@ -36,7 +36,7 @@ class MemoryDatabase:
     """Memories (source, target) in M partitions, searchable by standard embedding and by attention head.
 
     The folder contains ``memories.sqlite`` (records, memberships, versions), ``standard.npy`` (N, d), ``heads.npy``
-    (N, H, d_h), ``pair_heads.npy`` (N, H, d_h) if the database serves the peeking state, and ``partitioning/``.
+    (N, H, d_h), ``pair_heads.npy`` if the database serves a state that compares pairs, and ``partitioning/``.
     Refining gives a memory a new version of its target; the original stays version 0, and the vectors of the sources
     never change. Current targets are kept in memory; vectors are loaded at the first search. Every write is one
     transaction and survives ``kill -9``. What a search may read is restricted by the masks of ``memory.access``.
@@ -158,7 +158,7 @@ class MemoryDatabase:
 
     @property
     def has_pairs(self) -> bool:
-        """Whether the database was created with ``pair_embeddings``, which the peeking state needs."""
+        """Whether the database was created with ``pair_embeddings``, for the states "peeking" or "equation_1"."""
         return self._has_pairs
 
     @property
@@ -247,7 +247,7 @@ class MemoryDatabase:
         *,
         allowed_partitions: Sequence[int] | np.ndarray | None = None,
     ) -> np.ndarray:
-        """The best cosine similarity to the memories of each partition (M-RAG, Eq. 1, but of the source alone).
+        """The best cosine similarity to the memories of each partition: Agent-S's state (M-RAG, Eq. 1, and variants).
 
         ``per_head``: (B, M, H), one similarity per attention head. ``single``: (B, M, 1), by standard embedding.
         ``equation_1``: (B, M, 1), the same against the embeddings of source and current target together, which is
@@ -313,16 +313,14 @@ class MemoryDatabase:
         """Give memories new targets, as new versions, in one transaction and in the order of the indices.
 
         ``pair_embeddings`` (of source + newline + new target, one per memory) are required if the database has such
-        vectors, so that the peeking state follows the targets, and are ignored if it has none.
+        vectors, so that the state follows the targets, and are ignored if it has none.
         Raises InputError for an unknown index, a step before ``last_step``, and if it cannot be written; then nothing
         has changed.
         """
         pair_heads = None
         if self._has_pairs:
             if pair_embeddings is None:
-                raise InputError(
-                    f"{self.folder}: created for the peeking state; pass pair_embeddings of the new targets"
-                )
+                raise InputError(f"{self.folder}: created with pair_embeddings; pass those of the new targets")
             pair_heads = list(np.ascontiguousarray(pair_embeddings.heads, dtype=np.float32))
         self._append(self._checked(indices).tolist(), targets, pair_heads, step, note)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -17,17 +17,23 @@ from mrag_rl.memory.store import RecordStore
 if TYPE_CHECKING:
     from mrag_rl.encoders import Embeddings
 
-_FILES: dict[StateName, str] = {"single": "standard.npy", "per_head": "heads.npy", "peeking": "pair_heads.npy"}
+VectorSet = Literal["standard", "heads", "pair_heads"]
+
+_COMPARED: dict[StateName, VectorSet] = {
+    "single": "standard",
+    "per_head": "heads",
+    "peeking": "pair_heads",
+    "equation_1": "pair_heads",
+}
 
 
 class MemoryVectors:
-    """The unit vectors of N memories, one set for each state that Agent-S can observe.
+    """The unit vectors of N memories, one file for each set.
 
-    ``single``: (N, d), the standard embeddings of the sources. ``per_head``: (N, H, d_h), their head embeddings.
-    ``peeking``: (N, H, d_h), the head embeddings of source + newline + target, if the database has them (for the state
-    ``equation_1``: (N, 1, d), their standard embeddings); the files contain those of the original targets, the record
-    store those of later versions. The files are memory-mapped, and
-    loaded into memory in partition order at the first search.
+    ``standard`` (N, d) and ``heads`` (N, H, d_h): the standard and head embeddings of the sources. ``pair_heads``, if the
+    database has them: those of source + newline + target, (N, H, d_h) for the state "peeking", (N, 1, d) for
+    "equation_1"; the file contains those of the original targets, the record store those of later versions. The files
+    are memory-mapped, and loaded into memory in partition order at the first search.
     """
 
     def __init__(self, folder: Path, order: PartitionOrder, store: RecordStore, *, has_pairs: bool) -> None:
@@ -35,27 +41,27 @@ class MemoryVectors:
         self._folder = folder
         self._order = order
         self._store = store
-        self._originals = {state: self._map(state) for state in _FILES if state != "peeking" or has_pairs}
-        self._keys: dict[StateName, np.ndarray] = {}
+        self._originals = {name: self._map(name) for name in get_args(VectorSet) if name != "pair_heads" or has_pairs}
+        self._keys: dict[VectorSet, np.ndarray] = {}
 
     @staticmethod
     def save(folder: Path, embeddings: Embeddings, pair_embeddings: Embeddings | None) -> None:
         """Write the vector files of a new database. Raises OSError."""
-        arrays: dict[StateName, np.ndarray] = {"single": embeddings.standard, "per_head": embeddings.heads}
+        arrays: dict[VectorSet, np.ndarray] = {"standard": embeddings.standard, "heads": embeddings.heads}
         if pair_embeddings is not None:
-            arrays["peeking"] = pair_embeddings.heads
-        for state, vectors in arrays.items():
-            np.save(folder / _FILES[state], np.asarray(vectors, dtype=np.float32), allow_pickle=False)
+            arrays["pair_heads"] = pair_embeddings.heads
+        for name, vectors in arrays.items():
+            np.save(folder / f"{name}.npy", np.asarray(vectors, dtype=np.float32), allow_pickle=False)
 
     def copy_to(self, folder: Path) -> None:
         """Copy the vector files. Raises OSError."""
-        for state in self._originals:
-            shutil.copy(self._folder / _FILES[state], folder)
+        for name in self._originals:
+            shutil.copy(self._folder / f"{name}.npy", folder)
 
     def states(self, queries: Embeddings, state: StateName) -> np.ndarray:
         """(B, M, H) float32 states of all partitions, H = 1 for two of them; see ``MemoryDatabase.states``."""
         vectors = queries.standard[:, None, :] if state in ("single", "equation_1") else queries.heads
-        keys = self._load("peeking" if state == "equation_1" else state)
+        keys = self._load(_COMPARED[state])
         if keys.shape[::2] != vectors.shape[1:]:
             raise InputError(
                 f"{self._folder}: its vectors have {keys.shape[0]} x {keys.shape[2]} numbers per memory, and the state "
@@ -65,43 +71,41 @@ class MemoryVectors:
 
     def nearest(self, queries: np.ndarray, positions: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k nearest memories at some positions of the partition order; see ``search.nearest``."""
-        return nearest(queries, self._load("single")[0], positions, self._order.memories, k)
+        return nearest(queries, self._load("standard")[0], positions, self._order.memories, k)
 
     def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
         """(H, d_h) pair vectors of a version of one memory, from its bytes in the record store; None: the original."""
-        original: np.ndarray = self._originals["peeking"][index]
+        original: np.ndarray = self._originals["pair_heads"][index]
         return original if stored is None else np.frombuffer(stored, dtype=np.float32).reshape(original.shape)
 
     def replace_pairs(self, indices: Iterable[int], pair_heads: Iterable[np.ndarray]) -> None:
         """Use new pair vectors (H, d_h) of memories from now on; of repeated indices the last one counts."""
-        keys = self._keys.get("peeking")
+        keys = self._keys.get("pair_heads")
         if keys is not None:
             for index, vectors in zip(indices, pair_heads, strict=True):
                 keys[:, self._order.positions[index]] = vectors
 
     def reload_pairs(self) -> None:
         """Read the pair vectors again at the next search, after the record store has changed."""
-        self._keys.pop("peeking", None)
+        self._keys.pop("pair_heads", None)
 
-    def _load(self, state: StateName) -> np.ndarray:
+    def _load(self, name: VectorSet) -> np.ndarray:
         """(H, N, d_h) unit vectors in partition order; (1, N, d) for the standard embeddings."""
-        if state not in self._keys:
-            if state not in self._originals:
-                raise InputError(
-                    f"{self._folder}: the peeking state needs pair_embeddings; create the database with them"
-                )
-            vectors = self._originals[state]
-            if state == "single":
+        if name not in self._keys:
+            if name not in self._originals:
+                raise InputError(f"{self._folder}: this state needs pair_embeddings; create the database with them")
+            vectors = self._originals[name]
+            if name == "standard":
                 vectors = vectors[:, None, :]
             keys = np.ascontiguousarray(vectors[self._order.memories].transpose(1, 0, 2), dtype=np.float32)
-            if state == "peeking":
+            if name == "pair_heads":
                 for index, stored in self._store.current_pair_heads():
                     keys[:, self._order.positions[index]] = self.pair_heads(index, stored)
-            self._keys[state] = keys
-        return self._keys[state]
+            self._keys[name] = keys
+        return self._keys[name]
 
-    def _map(self, state: StateName) -> np.ndarray:
-        path = self._folder / _FILES[state]
+    def _map(self, name: VectorSet) -> np.ndarray:
+        path = self._folder / f"{name}.npy"
         try:
             vectors: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
         except (OSError, EOFError, ValueError) as error:

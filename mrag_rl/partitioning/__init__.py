@@ -1,4 +1,4 @@
-"""Which memories belong to which partition of the database (M-RAG, Section 3.1)."""
+"""Partitioning: which memories belong to which partition of the database (M-RAG, Section 3.1)."""
 
 from mrag_rl.extras import require
 

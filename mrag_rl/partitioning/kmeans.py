@@ -8,13 +8,13 @@ from sklearn.cluster import kmeans_plusplus
 
 RESTARTS = 3
 ITERATIONS = 25
-SAMPLE = 25_000  # vectors that the centroids are fitted on, or 256 a cluster where that is more
+SAMPLE = 25_000  # vectors that the centroids are fitted on, or 256 per cluster if that is more
 
 
 def fit_centroids(vectors: np.ndarray, clusters: int, *, seed: int) -> np.ndarray:
     """Centroids (clusters, d) float32 of vectors (N, d) float32, N >= clusters: the best of a few k-means runs.
 
-    Starts from k-means++ (Arthur and Vassilvitskii 2007): from random starts FAISS merges planted clusters.
+    Initialised by k-means++ (Arthur and Vassilvitskii 2007); from random centroids, FAISS merges planted clusters.
     """
     rng = np.random.default_rng(seed)
     size = max(SAMPLE, 256 * clusters)
@@ -23,7 +23,7 @@ def fit_centroids(vectors: np.ndarray, clusters: int, *, seed: int) -> np.ndarra
     runs: list[tuple[float, np.ndarray]] = []
     for _ in range(RESTARTS):
         run_seed = int(rng.integers(2**31))
-        start, _ = kmeans_plusplus(vectors, clusters, random_state=run_seed)
+        initial, _ = kmeans_plusplus(vectors, clusters, random_state=run_seed)
         run = faiss.Kmeans(
             vectors.shape[1],
             clusters,
@@ -32,11 +32,11 @@ def fit_centroids(vectors: np.ndarray, clusters: int, *, seed: int) -> np.ndarra
             min_points_per_centroid=1,
             max_points_per_centroid=len(vectors),
         )
-        run.train(vectors, init_centroids=start)
+        run.train(vectors, init_centroids=initial)
         runs.append((float(np.asarray(run.obj)[-1]), np.asarray(run.centroids)))
     return min(runs, key=lambda run: run[0])[1]
 
 
 def nearest_centroid(vectors: np.ndarray, centroids: np.ndarray) -> np.ndarray:
-    """Index (N,) of the centroid at the least Euclidean distance."""
+    """Index (N,) of the centroid at the smallest Euclidean distance."""
     return faiss.knn(np.ascontiguousarray(vectors, np.float32), centroids, 1)[1][:, 0]

@@ -1,9 +1,9 @@
 """Balanced locality-sensitive hashing by random hyperplanes (M-RAG, Section 3.1, strategy 1).
 
-Random hyperplanes through the origin hash near vectors to the same bucket (Charikar 2002), but give 2^b buckets, filled
-unevenly. So the hash here is a tree of random hyperplanes, each shifted so that it cuts its vectors in the ratio of the
-buckets on its two sides (a random projection tree; Dasgupta and Freund 2008): M buckets for any M, equal in size but
-for rounding (equal vectors stay together).
+Random hyperplanes through the origin hash similar vectors to the same bucket (Charikar 2002), but b of them give 2^b
+unevenly filled buckets. The hash here is a tree of random hyperplanes, each shifted so that it splits its vectors in
+the ratio of the buckets on its two sides (a random projection tree; Dasgupta and Freund 2008). It gives M buckets for
+any M, of equal size up to rounding (equal vectors stay together).
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class HyperplaneTree:
-    """M - 1 cuts. A vector v at cut i goes to children[i, 0] if normals[i] . v <= offsets[i], else to children[i, 1];
-    child c >= 0 is a cut, c < 0 is bucket -1 - c. Cut 0 is the root.
+    """A binary tree of M - 1 cuts.
+
+    A vector v at cut i goes to children[i, 0] if normals[i] . v <= offsets[i], else to children[i, 1]. A child c >= 0
+    is a cut, c < 0 is bucket -1 - c. Cut 0 is the root.
 
     normals: (M - 1, d) float64, offsets: (M - 1,) float64, children: (M - 1, 2) int64.
     """
@@ -27,22 +29,22 @@ class HyperplaneTree:
 
 
 def fit_hyperplanes(vectors: np.ndarray, buckets: int, *, seed: int) -> HyperplaneTree:
-    """Hyperplanes that cut the vectors (N, d), N >= buckets, into ``buckets`` buckets of N / buckets each."""
+    """Hyperplanes that split the vectors (N, d), N >= buckets, into ``buckets`` buckets of N / buckets each."""
     normals = np.random.default_rng(seed).standard_normal((buckets - 1, vectors.shape[1]))
     offsets = np.zeros(buckets - 1)
     children = np.zeros((buckets - 1, 2), np.int64)
-    cuts = buckets_named = 0
+    cuts = assigned_buckets = 0
 
     def grow(rows: np.ndarray, leaves: int) -> int:
-        nonlocal cuts, buckets_named
+        nonlocal cuts, assigned_buckets
         if leaves == 1:
-            buckets_named += 1
-            return -buckets_named
+            assigned_buckets += 1
+            return -assigned_buckets
         cut, cuts = cuts, cuts + 1
         heights = vectors[rows] @ normals[cut]
         left = leaves // 2
         count = round(len(rows) * left / leaves)
-        # Half-way between two neighbours, so that rounding elsewhere moves no fitted vector across.
+        # Half-way between two neighbours, so that rounding errors move no fitted vector to the other side.
         offsets[cut] = np.partition(heights, [count - 1, count])[count - 1 : count + 1].mean() if len(rows) > 1 else 0.0
         below = heights <= offsets[cut]
         children[cut] = grow(rows[below], left), grow(rows[~below], leaves - left)
@@ -54,10 +56,10 @@ def fit_hyperplanes(vectors: np.ndarray, buckets: int, *, seed: int) -> Hyperpla
 
 def hash_buckets(vectors: np.ndarray, tree: HyperplaneTree) -> np.ndarray:
     """Bucket (N,) of each vector (N, d)."""
-    at = np.full(len(vectors), 0 if len(tree.offsets) else -1)
-    while (walking := np.flatnonzero(at >= 0)).size:
-        for cut in np.unique(at[walking]):
-            rows = walking[at[walking] == cut]
+    node = np.full(len(vectors), 0 if len(tree.offsets) else -1)
+    while (inside := np.flatnonzero(node >= 0)).size:
+        for cut in np.unique(node[inside]):
+            rows = inside[node[inside] == cut]
             above = vectors[rows] @ tree.normals[cut] > tree.offsets[cut]
-            at[rows] = tree.children[cut][above.astype(int)]
-    return -1 - at
+            node[rows] = tree.children[cut][above.astype(int)]
+    return -1 - node

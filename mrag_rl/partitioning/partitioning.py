@@ -1,4 +1,4 @@
-"""Partition a database, by one of the strategies of M-RAG (Section 3.1, Figure 2)."""
+"""Partitionings of a database by the strategies of M-RAG (Section 3.1, Figure 2)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Partitioning:
-    """Which of N memories belong to which of M partitions, and how a new memory is placed.
+    """The assignment of N memories to M partitions, and the rule that assigns a new memory.
 
-    names: M partition names. membership: (N, M) boolean, sparse, every row with at least one True. arrays: what
-    ``assign`` needs, by method: lsh "normals", "offsets", "children"; kmeans "centroids" (M, d); hnsw_spectral
+    names: M partition names. membership: (N, M) boolean, sparse, every row with at least one True. arrays: the fitted
+    arrays for ``assign``, by method: lsh "normals", "offsets", "children"; kmeans "centroids" (M, d); hnsw_spectral
     "vectors" (N, d) and "clusters" (N,).
     """
 
@@ -43,14 +43,14 @@ class Partitioning:
 
     @property
     def sizes(self) -> np.ndarray:
-        """(M,) memories in each partition; a memory in several partitions counts in each."""
+        """(M,) number of memories in each partition; a memory in several partitions counts in each."""
         sizes: np.ndarray = self.membership.astype(np.int64).sum(axis=0)
         return sizes
 
     def assign(self, vectors: np.ndarray, labels: Sequence[Sequence[str]] | None = None) -> sparse.csr_array:
-        """The partitions (n, M) boolean of n memories, new or known, by the fitted rule. Changes nothing stored.
+        """The partitions (n, M) boolean of n memories, new or known, by the fitted rule; the partitioning is unchanged.
 
-        vectors: (n, d) unit float32. labels: each memory's, needed by "category" and passed over by the rest.
+        vectors: (n, d) unit float32. labels: those of each memory, needed by "category" and ignored by the others.
         Raises InputError for labels that are missing or name no partition.
         """
         partitions = len(self.names)
@@ -104,13 +104,13 @@ def fit_partitioning(
     partitions: int = 4,
     seed: int,
 ) -> Partitioning:
-    """Partition memories with vectors (N, d), unit rows, float32.
+    """The partitioning of memories with vectors (N, d), unit rows, float32, into ``partitions`` (M) partitions.
 
-    "lsh": random hyperplanes, M buckets of equal size. "kmeans". "hnsw_spectral": spectral clustering of an HNSW
-    graph's base layer. "category": one partition a distinct label, in sorted order; a memory is in the partition of
-    each of its labels, and ``partitions`` is passed over. "none": one partition holds all.
+    "lsh": random hyperplanes, M buckets of equal size. "kmeans": k-means clustering. "hnsw_spectral": spectral
+    clustering of the base layer of an HNSW graph. "category": one partition per distinct label, sorted; a memory is in
+    the partition of each of its labels, and ``partitions`` is ignored. "none": a single partition.
 
-    Raises InputError: unknown method, no memories, fewer than one partition or more than memories, memories too alike
+    Raises InputError: unknown method, no memories, fewer than one partition or more than memories, memories too similar
     to fill the partitions, a memory without labels ("category").
     """
     vectors = np.ascontiguousarray(vectors, np.float32)
@@ -120,7 +120,7 @@ def fit_partitioning(
     if count == 0:
         raise InputError("partitioning: there are no memories; give the database at least one pair")
     if method == "category":
-        names = sorted({label for memory in labels or () for label in memory})
+        names = sorted({label for memory_labels in labels or () for label in memory_labels})
         return Partitioning(method, names, _label_membership(names, labels, count))
     if method == "none":
         return Partitioning(method, ["all"], _one_hot(np.zeros(count, np.int64), 1))
@@ -137,26 +137,26 @@ def fit_partitioning(
         case "lsh":
             tree = fit_hyperplanes(vectors, partitions, seed=seed)
             arrays = {"normals": tree.normals, "offsets": tree.offsets, "children": tree.children}
-            part = hash_buckets(vectors, tree)
+            partition = hash_buckets(vectors, tree)
         case "kmeans":
             arrays = {"centroids": fit_centroids(vectors, partitions, seed=seed)}
-            part = nearest_centroid(vectors, arrays["centroids"])
+            partition = nearest_centroid(vectors, arrays["centroids"])
         case "hnsw_spectral":
-            part = spectral_clusters(hnsw_base_layer(vectors), partitions, seed=seed)
-            arrays = {"vectors": vectors, "clusters": part}
-    filled = len(np.unique(part))
+            partition = spectral_clusters(hnsw_base_layer(vectors), partitions, seed=seed)
+            arrays = {"vectors": vectors, "clusters": partition}
+    filled = len(np.unique(partition))
     if filled < partitions:
         raise InputError(
             f"partitioning.partitions is {partitions}, but {method} fills only {filled}: "
-            "the memories are too alike; give fewer partitions"
+            "the memories are too similar; give fewer partitions"
         )
-    return Partitioning(method, [f"{method}-{m}" for m in range(partitions)], _one_hot(part, partitions), arrays)
+    return Partitioning(method, [f"{method}-{m}" for m in range(partitions)], _one_hot(partition, partitions), arrays)
 
 
-def _one_hot(part: np.ndarray, partitions: int) -> sparse.csr_array:
+def _one_hot(partition: np.ndarray, partitions: int) -> sparse.csr_array:
     """(n,) partition of each memory as an (n, M) boolean matrix."""
-    count = len(part)
-    return sparse.csr_array((np.ones(count, bool), part, np.arange(count + 1)), shape=(count, partitions))
+    count = len(partition)
+    return sparse.csr_array((np.ones(count, bool), partition, np.arange(count + 1)), shape=(count, partitions))
 
 
 def _label_membership(names: Sequence[str], labels: Sequence[Sequence[str]] | None, count: int) -> sparse.csr_array:
@@ -168,10 +168,10 @@ def _label_membership(names: Sequence[str], labels: Sequence[Sequence[str]] | No
         raise InputError(f"partitioning 'category': {len(labels)} lists of labels for {count} memories; {mend}")
     column = {name: m for m, name in enumerate(names)}
     membership = sparse.lil_array((count, len(names)), dtype=bool)
-    for i, memory in enumerate(labels):
-        if not memory:
+    for i, memory_labels in enumerate(labels):
+        if not memory_labels:
             raise InputError(f"partitioning 'category': memory {i} has no labels; {mend}")
-        for label in memory:
+        for label in memory_labels:
             if label not in column:
                 raise InputError(f"partitioning 'category': memory {i} has the unknown label {label!r}; {mend}")
             membership[i, column[label]] = True

@@ -5,8 +5,19 @@ from mrag_rl.extras import require
 require("retrieve", "faiss", "torch", "tqdm", "transformers", by=__name__)
 
 from mrag_rl.retrieval.encoded import EncodedQueries, Parts
+from mrag_rl.retrieval.filtered import FilteredRanking, FilteredRetriever
+from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.retriever import MultiAspectRetriever
 from mrag_rl.retrieval.strategies import STRATEGIES
 from mrag_rl.retrieval.voting import Ranking
 
-__all__ = ["STRATEGIES", "EncodedQueries", "MultiAspectRetriever", "Parts", "Ranking"]
+__all__ = [
+    "STRATEGIES",
+    "CrossEncoder",
+    "EncodedQueries",
+    "FilteredRanking",
+    "FilteredRetriever",
+    "MultiAspectRetriever",
+    "Parts",
+    "Ranking",
+]

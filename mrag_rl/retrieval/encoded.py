@@ -76,7 +76,7 @@ class EncodedQueries:
                 continue
             if len(parts.owners) != len(parts.embeddings) or not np.isin(parts.owners, np.arange(count)).all():
                 raise InputError(
-                    f"retrieval: owners of {what} do not fit {count} queries; give each one's query, 0 to {count - 1}"
+                    f"retrieval: owners of {what} do not fit {count} queries; give the query of each, 0 to {count - 1}"
                 )
             missing = np.setdiff1d(np.arange(count), parts.owners)
             if what == "sentences" and missing.size:

@@ -67,8 +67,8 @@ def importance_scores(embeddings: Embeddings) -> np.ndarray:
 
 
 def sampled_importance_scores(embeddings: Embeddings, samples: int, *, seed: int = 0) -> np.ndarray:
-    """Importance scores (H,), float64, by Algorithm 1 as printed: each of N documents is compared with `samples` others
-    drawn at random.
+    """Importance scores (H,), float64, by Algorithm 1 as printed: each of N documents is compared with `samples`
+    documents drawn at random.
 
     For comparison only, because the exact scores cost less. Raises InputError for samples < 1 and for no documents.
     """

@@ -37,6 +37,7 @@ PIECES = ("split", "split_weighted")
 """Strategies that search equal pieces of the standard embedding."""
 
 UNFUSED = {"fusion": "standard", "fusion_mrag": "mrag"}
+"""The strategy that each fusion strategy searches every query with."""
 """For each strategy that fuses rankings, the strategy that makes them."""
 
 VOTE_RULES: dict[str, VoteRule] = {

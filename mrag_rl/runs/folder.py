@@ -11,8 +11,6 @@ from pathlib import Path
 from mrag_rl.config import Config, load_config
 from mrag_rl.errors import InputError
 
-ABLATIONS = ("without_s", "without_r")
-
 
 @dataclass(frozen=True)
 class RunFolder:

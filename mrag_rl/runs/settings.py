@@ -1,4 +1,4 @@
-"""The settings of the commands that work on runs: train a run, evaluate its systems again, pool several, ask one."""
+"""The command line of training, and the settings of the commands on finished runs: systems, pool and ask."""
 
 from __future__ import annotations
 

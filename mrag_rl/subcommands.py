@@ -1,4 +1,4 @@
-"""The evaluations by name: each is a settings dataclass and a module that runs it.
+"""The subcommands of `evaluate.py`: each is a settings dataclass and a module that runs it.
 
 The modules are heavy and imported when they are run, so that `--help` and mistakes are answered at once.
 """
@@ -91,5 +91,5 @@ def _overview(program: str) -> str:
     for command in EVALUATIONS.values():
         documentation = inspect.getdoc(command.settings) or ""
         examples = documentation.partition("examples:\n")[2].splitlines()
-        lines.append(next(line for line in examples if "python evaluate.py" in line))
+        lines += [line for line in examples if "python evaluate.py" in line][:1]
     return "\n".join(lines)
