@@ -80,7 +80,7 @@ def latest_checkpoint(folder: Path) -> Checkpoint | None:
     version = content.get("format") if isinstance(content, dict) else None
     if version != FORMAT:
         raise InputError(
-            f"{newest}: checkpoint format {version}, this version reads {FORMAT}; resume with the version that wrote "
+            f"{newest}: checkpoint format {version}, but this version reads {FORMAT}; resume with the version that "
             f"it, or remove {folder} to train from the start"
         )
     arrays = {name: load_arrays(newest / f"{name}.safetensors") for name in content["arrays"]}
@@ -99,4 +99,4 @@ def _complete(folder: Path) -> list[Path]:
 
 
 def _damaged(folder: Path, problem: str) -> InputError:
-    return InputError(f"{folder}: a damaged checkpoint ({problem}); remove this folder to resume from the one before")
+    return InputError(f"{folder}: a damaged checkpoint ({problem}); remove this folder to resume from the previous one")

@@ -101,7 +101,7 @@ def start_run(config: Config, runs: Path, *, progress: bool = True) -> RunFolder
     """
     folder = RunFolder(runs / config.name)
     if runs.exists() and not runs.is_dir():
-        raise InputError(f"{runs}: not a folder, so no runs can go there; choose another one with --runs")
+        raise InputError(f"{runs}: not a folder, so it cannot hold runs; choose another one with --runs")
     if folder.root.exists():
         raise InputError(
             f"{folder.root}: exists already; resume it (--resume {folder.root}), choose another --name, or remove it"

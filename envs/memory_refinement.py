@@ -135,7 +135,7 @@ class MemoryRefinementVectorEnv(BatchedEnv):
         )  # fmt: skip
         if replace and database.has_pairs and embed_pairs is None:
             raise InputError(
-                f"{database.folder}: keeps vectors of source and target; give embed_pairs to make a refined memory's"
+                f"{database.folder}: stores vectors of source and target; give embed_pairs to compute new ones"
             )
         self.database, self.encoder, self.writer, self.metric = database, encoder, writer, metric
         self.candidates, self.steps, self.temperature, self.seed = candidates, steps, temperature, seed

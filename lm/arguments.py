@@ -9,7 +9,7 @@ from mrag_rl.config import DataConfig
 from mrag_rl.data.synthetic.newsroom import TASKS
 from mrag_rl.errors import InputError
 
-# The settings of each bundled world where the command line gives none.
+# Defaults of each bundled world, for settings that the command line does not give.
 DEFAULTS = {
     "newsroom": {
         "steps": 1200, "batch": 32, "width": 192, "vocabulary": 3072, "max_tokens": 512, "learning_rate": 1.5e-3,
@@ -24,7 +24,7 @@ HEAD_WIDTHS = {"newsroom": 32, "news": 64}
 
 
 def parse_arguments(description: str | None) -> argparse.Namespace:
-    """The command line, with the world's settings where it gives none."""
+    """The command line; settings that it does not give are the world's defaults."""
     parser = argparse.ArgumentParser(
         prog="python -m lm.train", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -32,7 +32,7 @@ def parse_arguments(description: str | None) -> argparse.Namespace:
     parser.add_argument(
         "--pairs",
         type=Path,
-        help="JSONL of your own pairs, none of which you test on later; without it a bundled world is used",
+        help="JSONL file of your own pairs, without those that you will test on; by default a bundled world is used",
     )
     parser.add_argument(
         "--world",
@@ -56,17 +56,17 @@ def parse_arguments(description: str | None) -> argparse.Namespace:
     for name, kind, meaning in (
         ("steps", int, "optimizer steps"),
         ("batch", int, "sequences in a step"),
-        ("width", int, "hidden size"),
-        ("vocabulary", int, "most tokens in the vocabulary"),
-        ("max_tokens", int, "longer sequences are dropped"),
-        ("learning_rate", float, "peak, reached after 4%% of the steps"),
+        ("width", int, "hidden size of the model"),
+        ("vocabulary", int, "maximum number of tokens in the vocabulary"),
+        ("max_tokens", int, "maximum number of tokens in a sequence; longer ones are dropped"),
+        ("learning_rate", float, "peak learning rate, reached after 4%% of the steps"),
     ):
         default = f"{DEFAULTS['newsroom'][name]}; news: {DEFAULTS['news'][name]}"
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=f"{meaning} ({default})")
     parser.add_argument(
         "--optimizer",
         choices=("adamw", "muon"),
-        help="muon needs fewer steps, and torch 2.9 "
+        help="muon needs fewer steps, but torch 2.9 or newer "
         f"({DEFAULTS['newsroom']['optimizer']}; news: {DEFAULTS['news']['optimizer']})",
     )
     parser.add_argument("--layers", type=int, default=4, help="decoder layers (%(default)s)")
@@ -86,9 +86,9 @@ def parse_arguments(description: str | None) -> argparse.Namespace:
 
 
 def check_arguments(arguments: argparse.Namespace) -> None:
-    """Raises InputError where settings are out of range or contradict each other, or the output exists."""
+    """Raises InputError if settings are out of range or contradict each other, or if the output exists."""
     if arguments.pairs and arguments.world == "news":
-        raise InputError("--world news needs no --pairs; leave out one of them")
+        raise InputError("--world news and --pairs do not go together; leave out one of them")
     if (arguments.pairs is None) != (arguments.task is None):
         raise InputError("--pairs and --task go together; give both, or neither for the bundled newsroom")
     for name in ("steps", "batch", "width", "layers", "vocabulary", "max_tokens", "checkpoint_every"):

@@ -91,7 +91,7 @@ def make_batch(
     while len(rows) < size:
         if not rows and attempts >= _MOST_REJECTIONS:
             raise InputError(
-                f"of {attempts} sequences in a row none has fewer than {max_tokens} tokens; "
+                f"none of {attempts} sequences in a row has fewer than {max_tokens} tokens; "
                 "raise --max-tokens or --vocabulary, or shorten the texts"
             )
         attempts += size - len(rows)

@@ -73,7 +73,9 @@ def open_checkpoints(arguments: argparse.Namespace) -> Path:
     folder = Path(arguments.output.with_name(arguments.output.name + ".partial"))
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "settings.json").exists() and read_json(folder / "settings.json") != settings:
-        raise InputError(f"{folder} was begun with other settings; use the same, or remove it to start again")
+        raise InputError(
+            f"{folder} was started with other settings; use the same settings, or remove the folder to start again"
+        )
     write_json(folder / "settings.json", settings)
     return folder
 

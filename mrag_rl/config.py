@@ -1,7 +1,7 @@
 """The configuration of a run: typed, read from YAML, overridden on the command line.
 
 ``python train.py --config configs/quickstart.yaml --seed 1 --training.rounds 2`` gives a ``Config``; ``--help`` lists
-every field below with its meaning and default. An unknown key names the nearest valid one.
+every field below with its meaning and default. The error for an unknown key names the nearest valid one.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class SplitFractions:
     train: float = bounded(0.1, minimum=0, maximum=1, exclusive=True)
     """Share that the agents train on (the paper: 10%)."""
     dev: float = bounded(0.1, minimum=0, maximum=1, exclusive=True)
-    """Share of the development queries."""
+    """Share used as development queries."""
     test: float = bounded(0.1, minimum=0, maximum=1, exclusive=True)
-    """Share of the final evaluation."""
+    """Share used for the final evaluation."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class DataConfig:
     sizes: WorldSizes = field(default_factory=WorldSizes)
     """Sizes of the bundled world."""
     languages: tuple[str, str] = ("English", "German")
-    """Source and target language of the task translation, by their English names."""
+    """Source and target languages of the translation task, by their English names."""
     world_seed: int = bounded(0, minimum=0)
     """Seed of the bundled world and of the random split. Runs that differ in ``seed`` alone use the same data."""
 
@@ -126,7 +126,7 @@ class PartitioningConfig:
     method: PartitioningMethod = "category"
     """lsh, kmeans, hnsw_spectral, category (by the labels of the memories) or none (one partition)."""
     partitions: int = bounded(4, minimum=1)
-    """Number of partitions M; category makes one for each label whatever this says."""
+    """Number of partitions M; ignored by category, which makes one for each label."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class LLMConfig:
 
     @property
     def path(self) -> str:
-        """What to load: the bundled folder, or ``name`` as it is."""
+        """What to load: the bundled folder, or ``name`` unchanged."""
         return str(NEWSROOM_LLM) if self.name == "bundled" else self.name
 
 
@@ -193,9 +193,9 @@ class RefinementConfig:
     """What Agent-R does with a retrieved memory."""
 
     candidates: int = bounded(3, minimum=1)
-    """Candidates K in a pool (the paper: 3)."""
+    """Number of candidates K in a pool (the paper: 3)."""
     steps: int = bounded(3, minimum=1)
-    """Steps J of an episode, each with a new pool."""
+    """Number of steps J in an episode, each with a new pool."""
     temperature: float = bounded(1.0, minimum=0)
     """Sampling temperature of the candidates; at 0 they would all be equal."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -215,14 +215,14 @@ class TrainingConfig:
     rounds: int = bounded(3, minimum=1)
     """Maximum number of passes over the training queries."""
     slots: int = bounded(64, minimum=1)
-    """Queries trained on at once. 1 is Algorithm 1 to the letter, together with refinement.consolidate false, reward
+    """Queries trained on at once. 1 is exactly Algorithm 1, together with refinement.consolidate false, reward
     equation_7 and state equation_1 without center."""
     selection_steps: int = bounded(1, minimum=1)
-    """Partitions that Agent-S selects for a query, one after another."""
+    """Number of partitions that Agent-S selects for a query, one after another."""
     center: bool = True
     """Subtract from Agent-S's similarities, query by query and head by head, their mean over the partitions."""
     patience: int = bounded(2, minimum=1)
-    """Rounds without a better development score before training stops."""
+    """Number of rounds without a better development score after which training stops."""
     checkpoint_every: int = bounded(4, minimum=1)
     """Batches of queries between checkpoints."""
 
@@ -262,8 +262,8 @@ class Config:
     """What Agent-S sees: similarities of sources, per_head (M x H) or single (M), or similarities of source and target
     together, which embed the reference answer in training: peeking (M x H) or equation_1 (M, the paper's)."""
     reward: RewardName = "first_hypothesis"
-    """Agent-S's reward: equation_7 (final score less the first hypothesis's), fixed_baseline (final score less the
-    naive system's), or first_hypothesis (the first hypothesis's score less the naive system's)."""
+    """Agent-S's reward: equation_7 (final score minus the first hypothesis's), fixed_baseline (final score minus the
+    naive system's), or first_hypothesis (the first hypothesis's score minus the naive system's)."""
     metric: MetricName | None = None
     """Metric of the rewards, which are differences of scores; null is rouge1, bleu or bleu1, depending on the task."""
     data: DataConfig = field(default_factory=DataConfig)
@@ -287,7 +287,7 @@ class Config:
 
     @property
     def prompt_task(self) -> str:
-        """The task as prompts name it; translation names its languages unless they are the bundled world's."""
+        """The name of the task in prompts; a translation names its languages unless they are the bundled world's."""
         if self.data.languages == DataConfig.languages:
             return self.task
         return translation(*self.data.languages)
@@ -333,7 +333,7 @@ def config_sha256(config: Config) -> str:
 
 
 def validate_config(config: Config) -> None:
-    """Check what types cannot express. Raises InputError naming the first bad key and its valid values."""
+    """Check what types cannot express. Raises an InputError that names the first bad key and its valid values."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", config.name):
         raise InputError(f"name {config.name!r} cannot name a folder; use letters, digits, '.', '_' and '-'")
     check_bounds(config)
@@ -341,7 +341,7 @@ def validate_config(config: Config) -> None:
         if agent.learning_starts > agent.buffer_size:
             raise InputError(
                 f"{name}.learning_starts is {agent.learning_starts}, more than the {agent.buffer_size} transitions "
-                f"that {name}.buffer_size keeps: it would never learn; lower one or raise the other"
+                f"that {name}.buffer_size keeps: the agent would never learn; lower one or raise the other"
             )
     if not config.evaluation.systems:
         raise InputError("evaluation.systems is empty; name one or more systems, such as [naive, m_rag]")
@@ -361,7 +361,7 @@ def _validate_data(data: DataConfig) -> None:
     if data.files.given() and missing:
         raise InputError(f"data.files.{missing[0]} is missing; give database, train, dev and test")
     if data.group is not None and data.pairs is None:
-        raise InputError("data.group is set without data.pairs; it says how that file is split")
+        raise InputError("data.group is set without data.pairs, the file that it applies to; set both or neither")
     if sum(dataclasses.asdict(data.fractions).values()) >= 1:
         raise InputError("data.fractions leaves no pairs for the database; make train, dev and test sum to less than 1")
 
@@ -373,4 +373,4 @@ def _validate_languages(config: Config) -> None:
             raise InputError(f"data.languages has {language!r}; give two names such as [German, English]")
     if languages != DataConfig.languages and (config.data.world or config.task != "translation"):
         why = "the bundled world is English to German" if config.data.world else f"the task is {config.task}"
-        raise InputError(f"data.languages is set, but {why}; use it with your own pairs and the task translation")
+        raise InputError(f"data.languages is set, but {why}; use it with your own pairs and task: translation")

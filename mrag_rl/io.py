@@ -31,7 +31,7 @@ _MENDS = {
     errno.EACCES: "permission denied; make the folder writable or choose another one",
     errno.EPERM: "operation not permitted; make the folder writable or choose another one",
 }
-_TOO_MUCH = "JSON nested too deep, or a number of thousands of digits"
+_TOO_MUCH = "JSON nested too deeply, or a number with thousands of digits"
 
 
 def describe_os_error(error: OSError, path: StrPath | None = None) -> InputError:
@@ -80,7 +80,7 @@ def read_json(path: StrPath) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(f"{os.fspath(path)}:{error.lineno}: not valid JSON ({error.msg}); mend that line") from error
+        raise InputError(f"{os.fspath(path)}:{error.lineno}: not valid JSON ({error.msg}); fix that line") from error
     except (RecursionError, ValueError) as error:
         raise InputError(f"{os.fspath(path)}: {_TOO_MUCH}; make it smaller") from error
 

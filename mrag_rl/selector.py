@@ -210,8 +210,8 @@ class Selector:
         )
         if encoder.fingerprint != info.encoder_fingerprint:
             raise InputError(
-                f"encoder {name_or_path or info.encoder}: its fingerprint is {encoder.fingerprint[:12]}…, the selector "
-                f"was trained with {info.encoder_fingerprint[:12]}…: give the folder of that encoder"
+                f"encoder {name_or_path or info.encoder}: its fingerprint is {encoder.fingerprint[:12]}…, but the "
+                f"selector was trained with {info.encoder_fingerprint[:12]}…: give the folder of that encoder"
             )
         return encoder
 

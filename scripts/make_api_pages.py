@@ -1,9 +1,9 @@
-"""Write the API pages of the documentation, one per room of the package, each with all of the room's modules.
+"""Write the API pages of the documentation. Each page shows one room (subpackage) or several, with all their modules.
 
 python scripts/make_api_pages.py
 
-`make docs` runs it. The pages are made from the folders, so that a module that is added, renamed or removed needs no
-change here; a new room needs a place in PAGES and in the navigation of `mkdocs.yml`.
+`make docs` runs it. The pages are generated from the folders, so adding, renaming or removing a module needs no change
+here; a new room must be added to PAGES and to the navigation of `mkdocs.yml`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Make a multi-aspect retrieval dataset from any corpus whose documents have categories.
 
     python scripts/make_multi_aspect.py --documents corpus.jsonl --output my_corpus
-        my_corpus/documents.jsonl: 50 documents of 800 characters or more from each category that has that many
+        my_corpus/documents.jsonl: 50 documents of at least 800 characters from each category that has that many
     python scripts/make_multi_aspect.py --documents corpus.jsonl --output my_data --llm PATH_OR_HUB_MODEL \\
             --device cuda --dtype bfloat16
         the same documents, and my_data/queries.jsonl: for each number of aspects n, 25 stories, each about one document
@@ -19,7 +19,7 @@ what each dropped story lacked. Choose a model that follows instructions and who
 documents as a story has aspects: the end of a longer prompt is cut off, but never a title. The bundled models cannot
 write stories.
 
-If stopped at any moment, the same command resumes: what the model wrote so far is kept in OUTPUT.partial.
+The command can be stopped at any moment; run it again to resume. What the model has written is kept in OUTPUT.partial.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder to write")
     parser.add_argument("--per-category", type=int, default=50, help="documents in each category (%(default)s)")
     parser.add_argument("--categories", type=int, help="categories to draw (default: all with enough documents)")
-    parser.add_argument("--min-length", type=int, default=800, help="characters of the shortest text (%(default)s)")
+    parser.add_argument(
+        "--min-length", type=int, default=800, help="minimum length of a text, in characters (%(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of every draw (%(default)s)")
     stories = parser.add_argument_group("queries, with --llm")
     stories.add_argument("--llm", metavar="NAME", help="folder or hub name of the model that writes the stories")
@@ -74,13 +76,15 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         type=int,
         nargs="+",
         metavar="N",
-        help=f"numbers of aspects (default: {' '.join(map(str, ASPECTS))}, as far as there are categories)",
+        help=f"numbers of aspects (default: {' '.join(map(str, ASPECTS))}, up to the number of categories)",
     )
     stories.add_argument("--per-aspect", type=int, default=25, help="queries for each number of aspects (%(default)s)")
     stories.add_argument(
         "--questions", type=int, default=4, help="search questions for each story, 0 to 8 (%(default)s)"
     )
-    stories.add_argument("--attempts", type=int, default=3, help="most times that a story is requested (%(default)s)")
+    stories.add_argument(
+        "--attempts", type=int, default=3, help="maximum number of times that a story is requested (%(default)s)"
+    )
     stories.add_argument(
         "--temperature", type=float, default=0.7, help="temperature of the model's texts (%(default)s)"
     )
@@ -119,7 +123,7 @@ def make(arguments: argparse.Namespace) -> str:
 
 
 def check_arguments(arguments: argparse.Namespace) -> None:
-    """Raises InputError where settings are out of range or contradict each other, or the output exists."""
+    """Raises InputError if settings are out of range or contradict each other, or if the output exists."""
     for name, least in (("seed", 0), ("per_aspect", 1), ("questions", 0), ("attempts", 1), ("max_new_tokens", 1)):
         if getattr(arguments, name) < least:
             raise InputError(f"--{name.replace('_', '-')} is {getattr(arguments, name)}; give {least} or more")

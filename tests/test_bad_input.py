@@ -94,7 +94,7 @@ CASES = [
     with_pairs("duplicate id", rows({"id": "x"}, {}, {"id": "x"}), 'bad.jsonl:3: duplicate id "x"', "its own id"),
     with_pairs("empty file", "\n", "no pair in the file", "one JSON object"),
     with_pairs("not UTF-8", b'{"id": "\xff"}\n', "bad.jsonl:1: not UTF-8", "save the file as UTF-8"),
-    with_pairs("too few pairs to split", rows({}, {}), "leave the part", "bring more pairs"),
+    with_pairs("too few pairs to split", rows({}, {}), "leave the split", "give more pairs"),
     with_pairs("fractions above one", rows({}), "leaves no pairs", "less than 1", "--data.fractions.test=0.9"),
     with_pairs("broken group", rows(*[{}] * 40), "is not a regular expression", "try", "--data.group=("),
     with_pairs("labels missing for category", rows(*[{}] * 40), "label", "choose"),

@@ -120,9 +120,9 @@ def test_an_empty_text_is_refused_by_its_number(minilm: TransformerEncoder) -> N
 
 
 def test_what_is_no_list_of_unicode_texts_is_refused(minilm: TransformerEncoder) -> None:
-    with pytest.raises(InputError, match="text 1 of 2 has half a surrogate pair"):
+    with pytest.raises(InputError, match="text 1 of 2 contains half a surrogate pair"):
         minilm.encode(["whole 🙂", "half \ud83d"])
-    with pytest.raises(InputError, match="text 0 of 1 has half a surrogate pair"):
+    with pytest.raises(InputError, match="text 0 of 1 contains half a surrogate pair"):
         minilm.encode_standard(["\udc00"])
     with pytest.raises(InputError, match=r"give \[text\]"):
         minilm.encode("one text")
@@ -285,7 +285,7 @@ def test_bad_arguments_are_named(arguments: dict, message: str) -> None:
 
 def test_a_model_found_nowhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(InputError, match="'nobody/no-such-encoder': no such folder, and not reached on the hub"):
+    with pytest.raises(InputError, match="'nobody/no-such-encoder': no such folder, and the hub could not provide it"):
         TransformerEncoder.load("nobody/no-such-encoder")
 
 

@@ -237,7 +237,7 @@ def test_the_attention_of_a_shared_layer_is_its_own_and_of_a_recurrent_one_refus
     by_hand = torch.cat([(q @ k.transpose(1, 2) / 8**0.5).softmax(-1) for q, k, _ in projected])
     assert weights.shape == (2 * HEADS, len(tokens), len(tokens))
     np.testing.assert_allclose(weights, by_hand, atol=1e-5)
-    with pytest.raises(InputError, match="does not give the attention of every layer"):
+    with pytest.raises(InputError, match="does not return the attention of every layer"):
         small_encoder(random_model("jamba", OTHERS["jamba"][0])).attention(TEXTS[2])
 
 

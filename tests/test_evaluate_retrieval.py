@@ -158,7 +158,7 @@ def test_layers_whose_heads_do_not_divide_the_standard_embedding_leave_out_the_s
     output = tmp_path / "out.json"
     layers = ("--layer", "1", "3", "5", "--fetch", "3")
     assert run(data, output, *layers, "--strategies", "mrag", "split_weighted") == 2
-    assert "strategy split_weighted: 384 dimensions make no equal pieces for 36 heads" in error(capsys)
+    assert "strategy split_weighted: 384 dimensions cannot be cut into equal pieces for 36 heads" in error(capsys)
     assert not list(tmp_path.iterdir())
     assert run(data, output, *layers) == 0
     assert set(STRATEGIES) - set(json.loads(output.read_text())["strategies"]) == {"split", "split_weighted"}
@@ -214,7 +214,7 @@ def test_bad_input_ends_in_one_line_and_writes_nothing(
     save_documents(tmp_path / "documents.jsonl", documents)
     save_queries(tmp_path / queries, [Query("q", "What?", relevant=("c",))])
     assert run(tmp_path, output) == 2
-    assert 'queries.jsonl:1: relevant id "c" is no document' in error(capsys)
+    assert 'queries.jsonl:1: relevant id "c" is not a document' in error(capsys)
     save_queries(tmp_path / queries, [Query("q", "What?", relevant=("a",))])
     assert run(tmp_path, output, "--strategies", "fusion") == 2
     assert 'strategy fusion needs "questions", and query "q" has none' in error(capsys)

@@ -355,7 +355,7 @@ def test_running_out_of_memory_halves_the_batch(folders: dict[str, Path]) -> Non
     llm.model.forward = small_memory
     assert llm.generate(prompts, samples=4, temperature=1.0, max_new_tokens=6) == expected
     limit = 0
-    with pytest.raises(InputError, match="does not fit the memory"):
+    with pytest.raises(InputError, match="does not fit into the memory"):
         llm.generate(prompts, max_new_tokens=6)
 
 
@@ -428,7 +428,7 @@ def test_long_batches_are_prefilled_in_parts_with_the_same_texts(folders: dict[s
 
 
 def test_what_is_no_llm_is_refused_by_name(folders: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="LLM '/nowhere/llm': no such folder, and not reached on the hub"):
+    with pytest.raises(InputError, match="LLM '/nowhere/llm': no such folder, and the hub could not provide it"):
         TransformersLLM.load("/nowhere/llm")
     with pytest.raises(InputError, match=r"LLM .*: no config\.json"):
         TransformersLLM.load(tmp_path)
@@ -452,5 +452,5 @@ def test_missing_weights_are_refused_and_not_drawn_at_random(tmp_path: Path) -> 
     save_file(
         {key: value for key, value in weights.items() if key != name}, folder / "model.safetensors", {"format": "pt"}
     )
-    with pytest.raises(InputError, match=f"no weights for {name}; give a folder with all of them"):
+    with pytest.raises(InputError, match=f"no weights for {name}; give a folder with all weights"):
         TransformersLLM.load(folder)

@@ -97,7 +97,10 @@ def test_mistakes_are_reported_in_one_line(tmp_path: Path) -> None:
         (["--output", str(tmp_path / "new"), "--width", "40"], "--width is 40; give a multiple of 32"),
         (["--output", str(tmp_path / "new"), "--steps", "0"], "--steps is 0"),
         (["--output", str(tmp_path / "new"), "--world", "news"], "--width is 32; give a multiple of 64"),
-        (["--output", str(tmp_path / "new"), "--world", "news", "--pairs", str(good)], "--world news needs no --pairs"),
+        (
+            ["--output", str(tmp_path / "new"), "--world", "news", "--pairs", str(good)],
+            "--world news and --pairs do not go together",
+        ),
     ):
         process = run(*arguments)
         assert process.stderr is not None

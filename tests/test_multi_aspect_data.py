@@ -257,7 +257,7 @@ def test_a_bad_document_is_named_by_its_line(tmp_path: Path, line: str, says: st
         ('{"id": "r", "text": "t", "relevant": "a"}', '"relevant" is a string'),
         ('{"id": "r", "text": "", "relevant": ["a"]}', '"text" is empty'),
         ('{"id": "q", "text": "t", "relevant": ["a"]}', 'duplicate id "q"'),
-        ('{"id": "r", "text": "t", "relevant": ["a", "z"]}', 'relevant id "z" is no document'),
+        ('{"id": "r", "text": "t", "relevant": ["a", "z"]}', 'relevant id "z" is not a document'),
         ('{"id": "r", "text": "t", "relevant": ["a", "a"]}', 'relevant id "a" is listed 2 times'),
         ('{"id": "r", "text": "t"}', 'no "relevant"'),
     ],

@@ -147,7 +147,7 @@ def test_readable_wants_both_and_names_what_does_not_exist() -> None:
     assert [chunks()[i].document for i in np.flatnonzero(mask)] == [first.document] * int(mask.sum()) and mask.any()
     with pytest.raises(InputError, match="allowed category 'sports' does not exist"):
         library().readable(categories=["sports"])
-    with pytest.raises(InputError, match="'sport' is one category; give a list of them"):
+    with pytest.raises(InputError, match="'sport' is a single category; give a list"):
         library().readable(categories="sport")
     assert library().readable(iter([first.document])).tolist() == library().readable([first.document]).tolist()  # type: ignore
     with pytest.raises(InputError, match="allowed document 'x' does not exist"):
@@ -162,7 +162,7 @@ def test_other_numbers_of_filters_chunks_or_columns_are_clear_errors() -> None:
     retriever = MultiAspectRetriever(library().retriever.documents)
     changed = FilteredRetriever(retriever, chunks())
     retriever.remove([0])
-    with pytest.raises(InputError, match="build the filtered retriever again after documents join or leave"):
+    with pytest.raises(InputError, match="build the filtered retriever again after adding or removing documents"):
         changed.rank(asked(1), "standard")
     with pytest.raises(InputError, match="a column for each chunk"):
         library().rank(asked(1), "standard", filters=[filters()[0]], allowed=np.ones(3, bool))
@@ -519,7 +519,7 @@ def test_bad_input_ends_in_one_line_and_writes_nothing(tmp_path: Path, capsys: p
     document = Document("a", "A text.", metadata={"source": "Kestrel Wire"})
     output = tmp_path / "out.json"
     for change, says in (
-        ({"relevant": ["b"]}, "query 'q': relevant id \"b\" is no document"),
+        ({"relevant": ["b"]}, "query 'q': relevant id \"b\" is not a document"),
         ({"relevant": ["a"], "facts": "A text."}, "query 'q': \"facts\" is not a list of sentences"),
         ({"relevant": ["a"], "question_type": "bridge"}, "query 'q': question_type 'bridge' is unknown"),
         ({"relevant": ["a"], "answer": 3}, "query 'q': \"answer\" is not a string"),
@@ -538,7 +538,7 @@ def test_bad_input_ends_in_one_line_and_writes_nothing(tmp_path: Path, capsys: p
         (["--strategies", "fusion"], "strategy fusion needs generated questions; name a language model"),
         (["--fetsh", "3"], "unknown option --fetsh; did you mean --fetch?"),
         (["--strategies", "standrad"], "did you mean standard?"),
-        (["--strategies", "[]"], "--strategies names none"),
+        (["--strategies", "[]"], "--strategies is empty"),
         (["--fetch", "0"], "fetch is 0; it must be 1 or more"),
         (["--passages", "0"], "passages is 0; it must be 1 or more"),
         (["--chunk-overlap", "256"], "chunks that overlap by 256 of 256 tokens"),

@@ -200,7 +200,7 @@ def test_multi_meta_rag_keeps_to_a_filter_given_to_it(fusion: RAGFusion) -> None
 
 
 def test_bad_input_is_named(fusion: RAGFusion) -> None:
-    with pytest.raises(InputError, match="queries of 1 questions for 2; give a list for each"):
+    with pytest.raises(InputError, match="1 lists of queries for 2 questions; give one for each question"):
         fusion.answer(QUESTIONS, queries=[[]])
     with pytest.raises(InputError, match="1 filters for 2 questions"):
         fusion.answer(QUESTIONS, filters=[EVERYTHING])

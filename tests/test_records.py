@@ -126,7 +126,7 @@ def test_the_turns_of_a_dialogue_stay_in_one_part(seed: int, count: int, turns: 
         ({"group": "("}, "not a regular expression"),
         ({"group": "x"}, "does not match the id '0.0'"),
         ({"group": "(x)?0"}, "without its first group"),
-        ({"group": r"\d\.(\d)"}, "leave the part .* empty"),
+        ({"group": r"\d\.(\d)"}, "leave the split .* empty"),
     ],
 )
 def test_an_impossible_split_says_why(arguments: dict, says: str) -> None:

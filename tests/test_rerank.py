@@ -185,7 +185,7 @@ def test_models_that_cannot_rerank_are_named_in_one_line(tmp_path: Path, bert: P
     (tmp_path / "empty").mkdir()
     for name, says in (
         (encoder, r"reranker .*encoder: no weights for classifier\.bias; give a model trained to score pairs"),
-        (classes, "a classifier of 3 classes"),
+        (classes, "a classifier with 3 outputs"),
         (pickled, r"reranker .*pickled: no \*\.safetensors weights"),
         (damaged, r"reranker .*damaged: cannot be loaded"),
         (tmp_path / "empty", r"reranker .*empty: no config\.json"),

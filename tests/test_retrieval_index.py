@@ -188,7 +188,9 @@ def test_an_unknown_kind_is_a_clear_error() -> None:
 @pytest.mark.parametrize("shape", [(2, 4), (3, 2, 5), (3, 1, 4), (3, 4, 2), (1, 3, 2, 4)])
 def test_queries_of_another_shape_are_a_clear_error(kind: str, shape: tuple[int, ...]) -> None:
     index = SpaceIndex(random_units(50, 2, 4, seed=0), kind)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"this index takes \(B, 2, 4\), the vectors of the encoder that made it"):
+    with pytest.raises(
+        InputError, match=r"this index takes \(B, 2, 4\), the vectors of the encoder that it was built with"
+    ):
         index.search(np.ones(shape, np.float32), 3)
 
 

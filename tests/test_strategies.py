@@ -487,7 +487,7 @@ def test_queries_of_another_encoder_are_a_clear_error(strategy: str) -> None:
 def test_pieces_that_are_not_equal_are_a_clear_error() -> None:
     odd, queries = (Embeddings(e.standard[:, :15], e.heads, e.norms) for e in (CORPUS, ENCODED.whole))
     for strategy in ("split", "split_weighted"):
-        with pytest.raises(InputError, match="15 dimensions do not make 4 equal pieces; use another strategy"):
+        with pytest.raises(InputError, match="15 dimensions cannot be cut into 4 equal pieces; use another strategy"):
             MultiAspectRetriever(odd).rank(EncodedQueries(queries), strategy, 3)
 
 
@@ -543,7 +543,7 @@ def test_what_cannot_be_searched_for_is_a_clear_error() -> None:
         MultiAspectRetriever.build(encoder(), [""])
     with pytest.raises(InputError, match="no documents; give at least one"):
         MultiAspectRetriever.build(encoder(), [])
-    with pytest.raises(InputError, match="questions about 1 of 2 queries; give a list each"):
+    with pytest.raises(InputError, match="1 lists of questions for 2 queries; give one for each query"):
         retriever.search(encoder(), STORIES[:2], strategy="fusion", questions=[["Who?"]])
     with pytest.raises(InputError, match="strategy fusion needs questions about the queries"):
         retriever.search(encoder(), STORIES, strategy="fusion")

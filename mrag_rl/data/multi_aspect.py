@@ -49,7 +49,7 @@ def load_queries(path: StrPath, documents: Sequence[Document]) -> list[Query]:
         for identifier, count in Counter(query.relevant).items():
             if identifier not in document_ids:
                 raise InputError(
-                    f'{where}: relevant id "{identifier}" is no document; correct the id or add that document'
+                    f'{where}: relevant id "{identifier}" is not a document; correct the id or add that document'
                 )
             if count > 1:
                 raise InputError(f'{where}: relevant id "{identifier}" is listed {count} times; list it once')
@@ -105,7 +105,7 @@ def select_documents(
     """
     if per_category < 1 or (categories is not None and categories < 1):
         raise InputError(
-            f"{categories} categories of {per_category} documents are no corpus; ask for 1 or more of each"
+            f"{categories} categories of {per_category} documents are not a corpus; ask for 1 or more of each"
         )
     by_category: dict[str, list[Document]] = {}
     titles: set[str] = set()

@@ -71,7 +71,7 @@ def split_pairs(
     if empty:
         noun = "pairs" if group is None else "groups of pairs"
         raise InputError(
-            f"{len(groups)} {noun} leave the part {empty[0]} empty; give more pairs or change the fractions"
+            f"{len(groups)} {noun} leave the split {empty[0]} empty; give more pairs or change the fractions"
         )
     return Splits(**parts)
 
@@ -86,7 +86,7 @@ def load_splits(*, database: StrPath, train: StrPath, dev: StrPath, test: StrPat
             if pair.id in owner:
                 other = os.fspath(paths[owner[pair.id]])
                 raise InputError(
-                    f'{os.fspath(paths[part])}: id "{pair.id}" is also in {other}; keep each pair in one part only'
+                    f'{os.fspath(paths[part])}: id "{pair.id}" is also in {other}; keep each pair in one split only'
                 )
         owner |= dict.fromkeys((pair.id for pair in pairs), part)
     return Splits(**parts)
@@ -112,7 +112,7 @@ def group_names(pairs: Sequence[TextPair], group: str | None) -> list[str]:
         # An optional first group need not take part in the match.
         if name is None:
             raise InputError(
-                f"group {group!r} matches the id {pair.id!r} without its first group; make that group match"
+                f"group {group!r} matches the id {pair.id!r} without its first group; write a group that always matches"
             )
         names.append(name)
     return names

@@ -42,6 +42,6 @@ def stated_pooling(folder: Path) -> Pooling | None:
     if len(modes) != 1 or modes[0] not in _STATED:
         raise InputError(
             f"{file}: pooling by {' and '.join(modes) or 'nothing'}; choose an encoder that pools by one of "
-            f"{', '.join(_STATED)}, or remove the file to have the default"
+            f"{', '.join(_STATED)}, or remove the file to use the default"
         )
     return _STATED[modes[0]]

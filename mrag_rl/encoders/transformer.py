@@ -165,7 +165,7 @@ class TransformerEncoder:
         # which comes after the states that are read here and is often not saved.
         needed = set(model.parameters())
         for key in (key for key in absent if "pooler" not in key and parameters.get(key) in needed):
-            raise InputError(f"encoder {folder}: no weights for {key}; give a folder with all of the model's")
+            raise InputError(f"encoder {folder}: no weights for {key}; give a folder with all weights")
         if quantization == "nf4":
             quantize_nf4(model, device)
             weights_hash += " nf4"
@@ -195,7 +195,7 @@ class TransformerEncoder:
         Raises InputError naming the first text that is empty or not Unicode, and for a text instead of a list.
         """
         if isinstance(texts, str):
-            raise InputError("encoder: a text instead of a list of texts; give [text]")
+            raise InputError("encoder: got a text instead of a list of texts; give [text]")
         for i, text in enumerate(texts):
             if not text.strip():
                 raise InputError(f"encoder: text {i} of {len(texts)} is empty; give every text at least one word")
@@ -261,7 +261,9 @@ class TransformerEncoder:
         finally:
             self.model.set_attn_implementation(implementation)
         if weights is None or len(weights) != self.model.config.get_text_config().num_hidden_layers:
-            raise InputError(f"encoder {self.name}: it does not give the attention of every layer; leave the plots out")
+            raise InputError(
+                f"encoder {self.name}: it does not return the attention of every layer; leave the plots out"
+            )
         by_head = torch.cat([weights[layer][0] for layer in self.layers]).float().cpu().numpy()
         return list(self.tokenizer.convert_ids_to_tokens(window)), by_head
 

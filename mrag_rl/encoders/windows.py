@@ -68,10 +68,12 @@ class WindowCutter:
             i = next((i for i, text in enumerate(texts) if text != text.encode(errors="ignore").decode()), None)
             if i is None:
                 raise
-            raise InputError(f"encoder: text {i} of {len(texts)} has half a surrogate pair in it; mend it") from error
+            raise InputError(f"encoder: text {i} of {len(texts)} contains half a surrogate pair; remove it") from error
         for text, ids in zip(texts, tokens, strict=True):
             if not ids:
-                raise InputError(f"encoder {self.name}: its tokenizer finds nothing in {text[:40]!r}; give words")
+                raise InputError(
+                    f"encoder {self.name}: its tokenizer finds no tokens in {text[:40]!r}; give some words"
+                )
         return tokens
 
 

@@ -67,7 +67,7 @@ def _check_question(query: Query, ids: set[str], where: str) -> None:
     """Raises InputError for evidence, type or answer of a question that are not as they should be."""
     unknown = next((name for name in query.relevant if name not in ids), None)
     if unknown is not None:
-        raise InputError(f'{where}: relevant id "{unknown}" is no document; mend the id or add that document')
+        raise InputError(f'{where}: relevant id "{unknown}" is not a document; correct the id or add that document')
     facts = query.metadata.get("facts", [])
     if not isinstance(facts, list) or not all(isinstance(fact, str) and fact.strip() for fact in facts):
         raise InputError(f'{where}: "facts" is not a list of sentences; list those that are the evidence')
@@ -75,4 +75,4 @@ def _check_question(query: Query, ids: set[str], where: str) -> None:
     if kind not in QUESTION_TYPES:
         raise InputError(f"{where}: question_type {kind!r} is unknown; choose from {', '.join(QUESTION_TYPES)}")
     if not isinstance(query.metadata.get("answer", ""), str):
-        raise InputError(f'{where}: "answer" is not a string; give one')
+        raise InputError(f'{where}: "answer" is not a string; give a string')

@@ -68,7 +68,7 @@ def run(
     if strategies is None:
         strategies = (*STRATEGIES, *QUESTIONS) if reads else STRATEGIES
     if not strategies:
-        raise InputError("--strategies names none; name one or more, or leave it out")
+        raise InputError("--strategies is empty; name one or more strategies, or leave it out")
     check_strategies(strategies)
     if output.is_dir():
         raise InputError(f"--output {output} is a folder; give a file to write")

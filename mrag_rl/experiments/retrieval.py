@@ -225,8 +225,8 @@ def _possible_strategies(
     for name in settings.strategies:
         if name in PIECES and uneven:
             raise InputError(
-                f"strategy {name}: {encoder.dimension} dimensions make no equal pieces for {encoder.heads} heads; "
-                "choose other layers or strategies"
+                f"strategy {name}: {encoder.dimension} dimensions cannot be cut into equal pieces for {encoder.heads} "
+                "heads; choose other layers or strategies"
             )
         if name in QUESTIONS and lacking is not None:
             raise InputError(

@@ -1,6 +1,6 @@
 """The settings of every experiment, as `evaluate.py` reads them; the experiments' own modules do the work.
 
-Apart from them so that `--help` and mistakes on a command line do not wait for torch.
+They are kept apart so that `--help` and command-line errors do not wait for torch to load.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mrag_rl.settings import CheckedSettings, bounded
 
 @dataclass(frozen=True)
 class RetrievalSettings(CheckedSettings):
-    """Rank documents for queries with many aspects by each retrieval strategy; write success ratios and print a table.
+    """Rank documents for multi-aspect queries with each retrieval strategy; write success ratios and print a table.
 
       standard          the standard embedding
       mrag              every attention head votes for its nearest documents: importance of the head * 2^-rank
@@ -30,10 +30,9 @@ class RetrievalSettings(CheckedSettings):
     documents: {"id", "text", "category", "title"?}; queries: {"id", "text", "relevant": [document id],
     "questions"?: [...]}
 
-    With --llm a language model answers each query from the documents fetched, and the facts in its answers are
-    counted: the numbers and names it states, and those of them that the relevant documents support. It reads as many
-    documents as --fetch says; if its context holds fewer, it reads the best ones. The bundled model knows nothing but
-    the bundled news.
+    With --llm a language model answers each query from the documents fetched, and the facts in its answers are counted:
+    the numbers and names that it states, and how many of them the relevant documents support. It reads the --fetch best
+    documents, or as many of them as fit its context. The bundled model knows only the bundled news.
 
     examples:
       python evaluate.py retrieval --output out.json --plots plots
@@ -67,7 +66,7 @@ class RetrievalSettings(CheckedSettings):
     pooling: Literal["first", "last", "mean"] | None = None
     """Token whose head outputs are read; null is the first token of an encoder, the last of a decoder."""
     max_length: int | None = None
-    """Tokens in one window; longer texts are read in several. null is the model's own limit."""
+    """Maximum number of tokens in one window; longer texts are read in several. null is the model's own limit."""
     truncate: bool = False
     """Read only the first window of a longer text."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -77,7 +76,7 @@ class RetrievalSettings(CheckedSettings):
     prefix: str = ""
     """Instruction that the encoder expects before every query text."""
     index: Literal["exact", "hnsw"] = "exact"
-    """How nearest documents are found; late_interaction compares with all documents, whatever the index."""
+    """How nearest documents are found; late_interaction ignores it and compares with all documents."""
     reranker: str | None = None
     """Folder or hub name of a cross-encoder that reranks the results."""
     llm: str | None = None
@@ -88,16 +87,16 @@ class RetrievalSettings(CheckedSettings):
 
 @dataclass(frozen=True)
 class FiltersSettings:
-    """Extract a metadata filter from every question, and compare it with the reference filter where there is one.
+    """Extract a metadata filter from every question, and compare it with the reference filter, if there is one.
 
-    The rules look for the corpus's values and for dates in the question; with --llm a language model writes the
-    filter. A query's reference filter is its key "filter"; queries without one are read all the same.
+    The rules look for the corpus's values and for dates in the question; with --llm a language model writes the filter.
+    A query's reference filter is its key "filter"; filters are extracted from queries without one, too.
 
     examples:
       python evaluate.py filters --queries queries.jsonl --fields fields.json --output filters.json
           fields.json holds the fields and values: {"source": {"type": "string", "values": ["Wired", ...]}, ...}
       python evaluate.py filters --queries queries.jsonl --documents documents.jsonl --output filters.json
-          takes them from the documents' metadata
+          takes fields and values from the documents' metadata
     """
 
     queries: str
@@ -115,10 +114,10 @@ class FiltersSettings:
 
 @dataclass(frozen=True)
 class MultihopSettings(CheckedSettings):
-    """Find chunks of news articles for questions about several of them, with and without the metadata filter that a
-    question names, with and without reranking, by each retrieval strategy; print tables. With --llm the strategies
-    fusion and fusion_mrag are compared too, with queries that it writes (or with the questions' own "questions", where
-    every question has some).
+    """Find chunks of news articles for questions about several of them, with each retrieval strategy, with and without
+    the metadata filter that a question names, and with and without reranking; print tables. With --llm, the strategies
+    fusion and fusion_mrag are compared, too, with queries that the language model writes (or with the questions' own
+    "questions", if every question has some).
 
     documents and queries: none for the bundled news; two JSONL files; or MultiHop-RAG's corpus.json and
     MultiHopRAG.json. In JSONL a query has "relevant" (document ids), "facts" (the sentences that are the evidence), or
@@ -145,7 +144,7 @@ class MultihopSettings(CheckedSettings):
     fetch: int = bounded(20, minimum=1)
     """Chunks retrieved for a question."""
     passages: int = bounded(6, minimum=1)
-    """Chunks that the LLM is shown."""
+    """Number of chunks that the LLM is shown."""
     reranker: str | None = None
     """Folder or hub name of a cross-encoder that reranks the results."""
     llm: str | None = None
@@ -153,9 +152,9 @@ class MultihopSettings(CheckedSettings):
     fusion_queries: int = 4
     """Queries that the LLM writes for a question, for fusion and fusion_mrag."""
     chunk_tokens: int = 256
-    """Tokens of a chunk, at most."""
+    """Maximum number of tokens in a chunk."""
     chunk_overlap: int = 32
-    """Tokens that two neighbouring chunks share, at most."""
+    """Maximum number of tokens that two neighbouring chunks share."""
     embeddings: str | None = None
     """Folder where embeddings are kept between runs; null is embeddings, beside the output."""
     encoder: str = "all-MiniLM-L6-v2"
@@ -170,7 +169,7 @@ class MultihopSettings(CheckedSettings):
 
 @dataclass(frozen=True)
 class QuestionSettings(CheckedSettings):
-    """Answer one question from documents by RAG-Fusion, under the metadata filter that the question names, and show
+    """Answer one question from documents with RAG-Fusion, under the metadata filter that the question names, and show
     how: every query, the filter, the passages with source, date and their rank for each query, and the answer.
 
     examples:
@@ -193,15 +192,15 @@ class QuestionSettings(CheckedSettings):
     no_filter: bool = False
     """Search without a filter."""
     queries: int | None = None
-    """Queries that the LLM writes; null is 4, and 0 for none."""
+    """Number of queries that the LLM writes; null is 4, 0 is none."""
     query: tuple[str, ...] | None = None
-    """Queries of your own, in place of written ones."""
+    """Queries of your own, in place of those that the LLM would write."""
     original_weight: float = 1.0
-    """Weight of the original query's ranking (others: 1)."""
+    """Weight of the original question's ranking (the others have 1)."""
     strategy: str = "standard"
     """Retrieval strategy for each query."""
     passages: int = bounded(6, minimum=1)
-    """Passages shown."""
+    """Number of passages shown."""
     reranker: str | None = None
     """Folder or hub name of a cross-encoder that reranks the results."""
     llm: str = "bundled"

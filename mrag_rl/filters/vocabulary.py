@@ -242,7 +242,7 @@ def _field_from_json(where: str, name: str, entry: Mapping[str, Any]) -> Field:
     if items is None:
         return Field(name, field_type, None, date_format)
     if not isinstance(items, list) or not items:
-        raise InputError(f'{where}: field {name!r}: "values" is not a list of values; give some or leave it out')
+        raise InputError(f'{where}: field {name!r}: "values" is not a list of values; give a list or leave it out')
     values: dict[Value, int] = {}
     for item in items:
         day = parse_date(item) if field_type == "date" and isinstance(item, str) else None

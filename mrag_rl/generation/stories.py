@@ -69,7 +69,7 @@ def write_stories(
     """
     if attempts < 1 or temperature <= 0:
         raise InputError(
-            f"{attempts} attempts at temperature {temperature} write no new story; give 1 or more, above 0"
+            f"{attempts} attempts at temperature {temperature} write no story; give at least 1 and more than 0"
         )
     prompts = [story_prompt(documents) for documents in drawn]
     written: dict[int, Query] = {}

@@ -107,7 +107,7 @@ class TransformersLLM:
             AutoModelForCausalLM, folder, role="LLM", dtype=_DTYPES[dtype], attention="sdpa"
         )
         if missing:  # transformers has drawn them at random
-            raise InputError(f"LLM {folder}: no weights for {missing[0]}; give a folder with all of them")
+            raise InputError(f"LLM {folder}: no weights for {missing[0]}; give a folder with all weights")
         if quantization == "nf4":
             quantize_nf4(model, device)
         else:
@@ -225,8 +225,8 @@ class TransformersLLM:
                 return [first[0] + second[0]]
             else:
                 raise InputError(
-                    f"one prompt of {len(requests[0].tokens)} tokens does not fit the memory of {self.model.device}; "
-                    "use a smaller LLM, a smaller dtype or quantization"
+                    f"one prompt of {len(requests[0].tokens)} tokens does not fit into the memory of "
+                    f"{self.model.device}; use a smaller LLM, a smaller dtype or quantization"
                 ) from error
             return [texts for part in halves for texts in self._complete(part, temperature, max_new_tokens)]
         self.usage.batches += 1

@@ -143,7 +143,7 @@ class RecordStore:
         if format_version != _FORMAT:
             connection.close()
             raise InputError(
-                f"{path}: memory database format {format_version}, this version reads {_FORMAT}; create it again"
+                f"{path}: memory database format {format_version}, but this version reads {_FORMAT}; create it again"
             )
         return cls(path, connection)
 

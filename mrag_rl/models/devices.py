@@ -13,4 +13,6 @@ def check_device(device: str) -> None:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # NotImplementedError is a RuntimeError
         reason = str(error).splitlines()[0].split(". ")[0]
-        raise InputError(f"device {device!r} cannot be used ({reason}); give cpu, or one that is there") from error
+        raise InputError(
+            f"device {device!r} cannot be used ({reason}); give cpu or a device that this machine has"
+        ) from error

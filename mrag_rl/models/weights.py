@@ -59,7 +59,9 @@ def find_model(name_or_path: str, *, role: str = "encoder", revision: str | None
             if is_minilm
             else "give a model folder, or a hub name while online"
         )
-        raise InputError(f"{role} {name_or_path!r}: no such folder, and not reached on the hub; {remedy}") from error
+        raise InputError(
+            f"{role} {name_or_path!r}: no such folder, and the hub could not provide it; {remedy}"
+        ) from error
 
 
 def weights_sha256(folder: Path, *, expected: str | None, role: str = "encoder") -> str:
@@ -71,7 +73,7 @@ def weights_sha256(folder: Path, *, expected: str | None, role: str = "encoder")
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise InputError(
-            f"{role} {folder}: no *.safetensors weights (pickles are not read); give a folder by save_pretrained"
+            f"{role} {folder}: no *.safetensors weights (pickles are not read); give a folder from save_pretrained"
         )
     hashes = [file_sha256(file) for file in files]
     digest = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()

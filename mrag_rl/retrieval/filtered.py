@@ -89,11 +89,11 @@ class FilteredRetriever:
             if rights is None:
                 continue
             if isinstance(rights, str):  # Its letters would be taken for names
-                raise InputError(f"allowed: {rights!r} is one {what}; give a list of them")
+                raise InputError(f"allowed: {rights!r} is a single {what}; give a list")
             allowed = set(rights)
             unknown = sorted(allowed - set(names))
             if unknown:
-                raise InputError(f"allowed {what} {unknown[0]!r} does not exist; name those of the corpus")
+                raise InputError(f"allowed {what} {unknown[0]!r} does not exist; name only those of the corpus")
             mask &= np.array([name in allowed for name in names])
         return mask
 
@@ -119,7 +119,7 @@ class FilteredRetriever:
         if len(self.chunks) != len(self.retriever.documents):
             raise InputError(
                 f"{len(self.chunks)} chunks, but {len(self.retriever.documents)} embeddings; build the filtered "
-                "retriever again after documents join or leave"
+                "retriever again after adding or removing documents"
             )
         if filters is not None and len(filters) != count:
             raise InputError(f"{len(filters)} filters for {count} queries; give one for each query")

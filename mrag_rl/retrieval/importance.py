@@ -33,7 +33,7 @@ class RunningImportance:
         """Documents that were added leave. Raises InputError for more documents than there are, and as `add` does."""
         if len(embeddings) > self.count:
             raise InputError(
-                f"importance: {len(embeddings)} documents to remove of {self.count}; remove only added ones"
+                f"importance: {len(embeddings)} documents to remove out of {self.count}; remove only added documents"
             )
         self._change(embeddings, -1)
 

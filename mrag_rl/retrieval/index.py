@@ -65,7 +65,7 @@ class SpaceIndex:
         if vectors.shape[1:] != (self.spaces, self.dimension):
             raise InputError(
                 f"index: documents of shape {vectors.shape}; this index takes (n, {self.spaces}, {self.dimension}), "
-                "the vectors of the encoder that made it"
+                "the vectors of the encoder that it was built with"
             )
         if self.kind == "hnsw":
             for space, graph in enumerate(self._graphs):
@@ -97,7 +97,7 @@ class SpaceIndex:
         if queries.ndim != 3 or queries.shape[1:] != (self.spaces, self.dimension):
             raise InputError(
                 f"index: queries of shape {queries.shape}; this index takes (B, {self.spaces}, {self.dimension}), the "
-                "vectors of the encoder that made it"
+                "vectors of the encoder that it was built with"
             )
         if k < 1:
             raise InputError(f"index: k is {k}; give 1 or more")

@@ -47,7 +47,7 @@ class CrossEncoder:
             raise InputError(f"reranker: batch_tokens is {batch_tokens}; give 1 or more")
         outputs = model.config.num_labels or 0
         if outputs not in (1, 2):
-            raise InputError(f"reranker: a classifier of {outputs} classes; give a model with one score, or two")
+            raise InputError(f"reranker: a classifier with {outputs} outputs; give a model with one output or two")
         self.model = model.train(False)
         self.tokenizer = tokenizer
         self.fingerprint = fingerprint
@@ -112,7 +112,9 @@ class CrossEncoder:
         if k < 1:
             raise InputError(f"rerank: k is {k}; give 1 or more")
         if len(queries) != len(ranking):
-            raise InputError(f"rerank: {len(queries)} queries for {len(ranking)} rankings; give one of each a query")
+            raise InputError(
+                f"rerank: {len(queries)} queries for {len(ranking)} rankings; give one ranking for each query"
+            )
         rows, columns = np.nonzero(ranking.indices >= 0)
         passages = ranking.indices[rows, columns]
         pairs = [(queries[row], texts[i]) for row, i in zip(rows.tolist(), passages.tolist(), strict=True)]

@@ -73,7 +73,9 @@ class MultiAspectRetriever:
                 f"{_dimensions(self.documents)}; encode all with the same encoder"
             )
         if (sentences is None) != (self.sentences is None):
-            raise InputError("retrieval: give sentences of the new documents if the others have theirs, and only then")
+            raise InputError(
+                "retrieval: give the sentences of the new documents if and only if the other documents have theirs"
+            )
         if self.sentences is not None and sentences is not None:
             _check_sentences(sentences, len(documents))
             moved = Parts(sentences.embeddings, sentences.owners + len(self.documents))
@@ -93,7 +95,7 @@ class MultiAspectRetriever:
         staying = np.setdiff1d(np.arange(count), leaving)
         if len(staying) != count - len(leaving) or len(staying) == 0:
             raise InputError(
-                f"retrieval: cannot remove {len(leaving)} documents; name rows of 0 to {count - 1}, each once, and "
+                f"retrieval: cannot remove {len(leaving)} documents; name rows from 0 to {count - 1}, each once, and "
                 "leave at least one"
             )
         if self.sentences is not None:
@@ -133,7 +135,9 @@ class MultiAspectRetriever:
         """
         check_strategies([strategy])
         if strategy in QUESTIONS and questions is not None and len(questions) != len(texts):
-            raise InputError(f"retrieval: questions about {len(questions)} of {len(texts)} queries; give a list each")
+            raise InputError(
+                f"retrieval: {len(questions)} lists of questions for {len(texts)} queries; give one for each query"
+            )
         queries = EncodedQueries.of(encoder, texts, [strategy], questions=questions, prefix=prefix)
         return self.rank(queries, strategy, fetch, allowed)
 

@@ -34,7 +34,7 @@ def pieces_view(embeddings: Embeddings) -> Embeddings:
     standard, pieces = embeddings.standard, embeddings.heads.shape[1]
     if standard.shape[1] % pieces:
         raise InputError(
-            f"split: {standard.shape[1]} dimensions do not make {pieces} equal pieces; use another strategy"
+            f"split: {standard.shape[1]} dimensions cannot be cut into {pieces} equal pieces; use another strategy"
         )
     vectors = standard.reshape(len(standard), pieces, standard.shape[1] // pieces)
     norms = np.linalg.norm(vectors, axis=-1)

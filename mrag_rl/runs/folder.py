@@ -69,7 +69,7 @@ class RunFolder:
         """The run's configuration. Raises InputError where this is no run folder."""
         if not self.config.is_file():
             raise InputError(
-                f"{self.root}: no {self.config.name} in it, so not a run folder; give a folder that train.py made"
+                f"{self.root}: no {self.config.name} in it, so it is not a run folder; give a folder that train.py made"
             )
         return load_config(self.config)
 

@@ -76,7 +76,7 @@ def _check_settings(run: Path, config: Config, first: Path, expected: Config) ->
     for key, value in _settings(config_to_dict(config)).items():
         if key not in _MAY_DIFFER and value != reference[key]:
             raise InputError(
-                f"{run}: its {key} is {value}, that of {first} is {reference[key]}; "
+                f"{run}: its {key} is {value}, but that of {first} is {reference[key]}; "
                 f"pool runs that differ in {', '.join(_MAY_DIFFER)} alone"
             )
 

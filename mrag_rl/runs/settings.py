@@ -29,7 +29,7 @@ class TrainArguments:
 def parse_train_arguments(arguments: Sequence[str], *, program: str = "train.py") -> TrainArguments:
     """Read the command line of training: ``--config FILE``, overrides, ``--runs DIR``, or ``--resume RUN`` alone.
 
-    With ``--resume RUN`` the configuration is ``RUN/config.yaml``. Raises InputError (one line) on anything wrong;
+    With ``--resume RUN`` the configuration is ``RUN/config.yaml``. Raises InputError (one line) if anything is wrong;
     ``--help`` prints and exits as argparse does.
     """
     resume = _resume_folder(arguments)
@@ -72,7 +72,7 @@ class SystemsSettings:
 
 @dataclass(frozen=True)
 class PoolSettings:
-    """Score the answers of several finished runs as one: the same configuration under several seeds, for example.
+    """Score the answers of several finished runs together, such as runs of one configuration with several seeds.
 
     The runs' settings must agree except for name, seed and data.world_seed. Give each run a test set of its own
     (--data.world_seed): answers of several runs to the same test pair count as one draw in the intervals.
@@ -92,8 +92,9 @@ class PoolSettings:
 
 @dataclass(frozen=True)
 class AskSettings:
-    """Answer one text with a run's M-RAG, and show how: the partition chosen, the memory, the per-head similarities and
-    the hypothesis. (With --documents in place of --run: answer a question from documents; its options follow below.)
+    """Answer one text with a run's trained agents, and show how: the selected partition, the memory, the per-head
+    similarities and the hypothesis. (With --documents in place of --run: answer a question from documents; its options
+    follow below.)
 
     A filter is JSON on the memories' metadata and "labels", such as
     {"source": {"$in": ["Wired"]}, "published_at": {"$gte": "2023-10-04"}}. It is never dropped: if nothing passes it,
@@ -104,7 +105,7 @@ class AskSettings:
       python evaluate.py ask --run runs/quickstart --text "..." --allowed court farm
           reads no partition but these two
       python evaluate.py ask --run runs/quickstart --text "..." --filter '{"labels": {"$in": ["court"]}}'
-          chooses among partitions that hold such a memory, and reads no other memory
+          chooses among the partitions that hold a memory with this label, and reads no other memory
       python evaluate.py ask --run runs/quickstart --text "..." --json | jq .hypothesis
     """
 
@@ -130,7 +131,7 @@ def _check_data_files(data: DataConfig) -> None:
 
 
 def _resume_folder(arguments: Sequence[str]) -> Path | None:
-    """The folder after ``--resume``, checked to be alone and to hold a run."""
+    """The folder after ``--resume``, checked to hold a run and to be the only argument."""
     folders = list(option_values(arguments, "--resume"))
     if not folders or "--help" in arguments or "-h" in arguments:
         return None
@@ -142,5 +143,7 @@ def _resume_folder(arguments: Sequence[str]) -> Path | None:
     if not folder.is_dir():
         raise InputError(f"{folder}: no such run folder; give the folder that train.py made, such as runs/quickstart")
     if not (folder / "config.yaml").is_file():
-        raise InputError(f"{folder}: no config.yaml in it, so no run to resume; give a folder that train.py made")
+        raise InputError(
+            f"{folder}: no config.yaml in it, so there is no run to resume; give a folder that train.py made"
+        )
     return folder

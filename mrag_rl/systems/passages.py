@@ -153,7 +153,7 @@ class PassageRetriever:
             if not text.strip():
                 raise InputError(f"question {i} of {len(texts)} is blank; give it some text")
         if extractions is not None and filters is not None:
-            raise InputError("both extractions and filters; give one or the other")
+            raise InputError("extractions and filters are both set; give one or the other")
         for rows in (extractions, filters):
             if rows is not None and len(rows) != len(texts):
                 raise InputError(f"{len(rows)} filters for {len(texts)} questions; give one for each question")

@@ -92,7 +92,7 @@ class RAGFusion:
         generated, and `notes` says so. Raises InputError for queries of more or fewer questions.
         """
         if queries is not None and len(queries) != len(texts):
-            raise InputError(f"queries of {len(queries)} questions for {len(texts)}; give a list for each")
+            raise InputError(f"{len(queries)} lists of queries for {len(texts)} questions; give one for each question")
         retriever = self.retriever
         scope = retriever.scope(
             texts, extractions=extractions, filters=filters, documents=documents, categories=categories
