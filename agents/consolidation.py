@@ -1,8 +1,8 @@
 """Consolidation: at the end of a round, each memory gets the target that best serves the queries nearest to it.
 
-Algorithm 1 replaces a memory's target as soon as another helped the one query at hand. That query may have been
-exploring a partition that it does not belong to; the memory is then spoilt for all others, and so are the rewards of
-the queries that meet it. Here the improvements of a round are proposals until its end.
+Algorithm 1 replaces a memory's target as soon as another one helps the query that retrieved it. That query may have
+been exploring a partition that it does not belong to; the memory is then spoiled for all others, and so are the rewards
+of the queries that retrieve it. Here the improvements of a round are proposals until its end.
 """
 
 from __future__ import annotations

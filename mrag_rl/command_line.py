@@ -1,8 +1,8 @@
 """Command lines: how every command reads its settings, and what it does about mistakes and interruptions.
 
 The settings of a command are a dataclass. Every field is an option, ``--group.key value``, or a key in the YAML file
-given to ``--config``; the string under a field is its help, the dataclass's docstring that of the command. An unknown
-key or option is answered with the nearest valid one, and any mistake with one line.
+given to ``--config``; the string under a field is its help, the dataclass's docstring that of the command. The error
+for an unknown key or option suggests the nearest valid one, and every error is one line.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def run_command(
     stopped: Callable[[], str],
     writes_to: Callable[[], StrPath | None] = lambda: None,
 ) -> int:
-    """Do the work and print the text it returns; report a mistake in one line, without a traceback.
+    """Do the work and print the text that it returns; report a mistake in one line, without a traceback.
 
     Args:
         work: raises InputError on bad input.
@@ -73,7 +73,7 @@ class SettingsReader(Generic[T]):
         flags: Mapping[str, tuple[str | None, str]] | None = None,
         example: str | None = None,
     ) -> None:
-        """program: the command's name in ``--help``. flags: options that are no settings, {name: (default, help)}.
+        """program: the command's name in ``--help``. flags: options that are not settings, {name: (default, help)}.
         example: a configuration file to suggest where a required setting is missing and no file was given."""
         require("train", "jsonargparse", "yaml", by=program)
         import jsonargparse  # here, because a selector loads without it

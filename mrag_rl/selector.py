@@ -35,14 +35,14 @@ _PICKLE_ENDINGS = {".pkl", ".pickle", ".pt", ".pth", ".bin", ".zip", ".joblib", 
 class StateNormalizer:
     """Standardises raw similarity states (M partitions, H heads) for the Q-network.
 
-    With `center`, the mean over partitions of each (query, head) is taken off first: how near a query lies to the
+    With `center`, the mean over partitions of each (query, head) is subtracted first: a query's similarity to the
     database as a whole says nothing about which partition is best. Then every entry is standardised by the training
     states' mean and standard deviation.
 
     Attributes:
         mean: (M, H) float32, mean of the (centred) training states.
         scale: (M, H) float32, their standard deviation, 1 where it is almost zero.
-        center: whether the mean over partitions is taken off first.
+        center: whether the mean over partitions is subtracted first.
     """
 
     mean: np.ndarray
@@ -95,7 +95,7 @@ class SelectorInfo:
         encoder: name of the encoder that made the embeddings.
         encoder_fingerprint: SHA-256 that identifies its weights, tokenizer, settings, layer and pooling.
         encoder_layer: the attention layer the per-head vectors come from, -1 for the last.
-        encoder_pooling: how a head's token vectors became one, None for the encoder's own default.
+        encoder_pooling: how a head's token vectors were combined, None for the encoder's own default.
         versions: package name to version, as trained.
     """
 
@@ -139,7 +139,7 @@ class Selector:
 
     @property
     def head_weights(self) -> np.ndarray:
-        """(H,) float: mean absolute first-layer weight per head, how much the choice listens to each head."""
+        """(H,) float: mean absolute first-layer weight per head, that is, how much the choice depends on each head."""
         hidden = len(self.b1)
         weights: np.ndarray = np.abs(self.w1).reshape(hidden, self.partitions, self.heads).mean(axis=(0, 1))
         return weights
@@ -190,11 +190,11 @@ class Selector:
         """The encoder it was trained on, with its layer and pooling; needs PyTorch and transformers.
 
         Args:
-            name_or_path: where the encoder is; None for where it was in training.
+            name_or_path: where the encoder is; None for its location in training.
             device: torch device.
 
         Raises:
-            InputError: there is no encoder there, or it is another one than in training.
+            InputError: there is no encoder, or it is not the one used in training.
         """
         from mrag_rl.encoders import TransformerEncoder
 
@@ -282,7 +282,7 @@ _INFO: dict[str, type | tuple[type, ...]] = {
 
 
 def _field(config: Mapping[str, Any], name: str, kinds: type | tuple[type, ...], path: Path) -> Any:
-    """A value of `config.json`. Raises InputError where it is missing or of another type."""
+    """A value of `config.json`. Raises InputError if it is missing or of another type."""
     if name not in config or not isinstance(config[name], kinds):
         problem = "is not of the right type" if name in config else "is missing"
         raise InputError(f'{path / CONFIG_FILE}: "{name}" {problem}: export the selector again')
@@ -301,7 +301,7 @@ def _same_names(file: Path, what: str, found: Mapping[str, Any], expected: Seque
 
 
 def _check_shapes(selector: Selector, path: Path) -> None:
-    """Raises InputError where a tensor's shape or type does not fit the names of the partitions and the others."""
+    """Raises InputError if a tensor's shape or type does not fit the names of the partitions and the others."""
     hidden, partitions = selector.b1.size, len(selector.info.partition_names)
     heads = selector.normalizer.mean.size // max(1, partitions)
     shapes = {

@@ -18,7 +18,7 @@ _IR_VERSION = 8  # what opset 17 shipped with, so that older ONNX runtimes read 
 def export_selector(
     folder: str | Path, *, weights: dict[str, np.ndarray], normalizer: StateNormalizer, info: SelectorInfo
 ) -> Selector:
-    """Write Agent-S's network and all that is needed to use it, atomically; returns the selector.
+    """Write Agent-S's network and everything needed to use it, atomically; returns the selector.
 
     Args:
         folder: where to write; it must not exist.

@@ -47,7 +47,7 @@ def run(settings: FiltersSettings, *, llm: LLM | None = None) -> str:
 
 
 def _vocabulary(settings: FiltersSettings) -> FieldVocabulary:
-    """The fields and their values, from their own file or from the corpus. Raises InputError where there are none."""
+    """The fields and their values, from their own file or from the corpus. Raises InputError if there are none."""
     if settings.fields is not None:
         return FieldVocabulary.from_file(settings.fields)
     if settings.documents is None:

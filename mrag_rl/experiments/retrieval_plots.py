@@ -1,4 +1,4 @@
-"""Plots of retrieval results, each as PNG and SVG with its numbers beside it as CSV.
+"""Plots of retrieval results, each as PNG and SVG with its numbers next to it as CSV.
 
 The results are the dictionary that ``evaluate.py retrieval`` writes:
 

@@ -48,7 +48,7 @@ def write_stories(
     max_new_tokens: int = 1024,
     first: int = 0,
 ) -> Stories:
-    """Let a language model write each query's text: a story around its documents that mentions every title.
+    """Have a language model write each query's text: a story around its documents that mentions every title.
 
     A story that fails the check (`story_problem`) is written again with another seed; one that still fails after
     `attempts` is dropped and reported. All stories of one attempt go to the model together.
@@ -58,7 +58,7 @@ def write_stories(
         drawn: The documents of each query, as `draw_aspects` gives them.
         seed: Of the whole call; each attempt has a seed of its own, derived from it.
         temperature, max_new_tokens: As for `LLM.generate`.
-        attempts: The most attempts at one story.
+        attempts: The maximum number of attempts at one story.
         first: The number of the first query, for writing a dataset in several calls.
 
     Returns:

@@ -30,7 +30,7 @@ _COMPARED: dict[StateName, VectorSet] = {
 class MemoryVectors:
     """The unit vectors of N memories, one file for each set.
 
-    ``standard`` (N, d) and ``heads`` (N, H, d_h): the standard and head embeddings of the sources. ``pair_heads``, if the
+    ``standard`` (N, d), ``heads`` (N, H, d_h): the standard and head embeddings of the sources. ``pair_heads``, if the
     database has them: those of source + newline + target, (N, H, d_h) for the state "peeking", (N, 1, d) for
     "equation_1"; the file contains those of the original targets, the record store those of later versions. The files
     are memory-mapped, and loaded into memory in partition order at the first search.

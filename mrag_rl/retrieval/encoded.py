@@ -18,7 +18,7 @@ class Parts:
     """Parts of texts (their sentences, or questions about them).
 
     Attributes:
-        embeddings: P vectors, one row a part.
+        embeddings: P vectors, one row per part.
         owners: (P,) int, the index of the text that each part belongs to.
     """
 

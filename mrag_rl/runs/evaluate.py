@@ -68,7 +68,7 @@ def reported_metrics(config: Config) -> tuple[str, ...]:
 
 
 def systems_of(config: Config) -> tuple[str, ...]:
-    """The systems that a run compares, less the ablations that it does not train."""
+    """The systems that a run compares, without the ablations that it does not train."""
     names = config.evaluation.systems
     return tuple(name for name in names if config.evaluation.ablations or name not in ABLATION_OF)
 

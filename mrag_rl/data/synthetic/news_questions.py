@@ -44,8 +44,8 @@ class NewsQuestion:
         filter: The metadata that the question names.
         evidence: Reports that the answer follows from, each with a claim index.
         event_type: The type of the event.
-        organisation: "" where it is the answer.
-        claims: Claim indices, each with the value that the question gives, or None where it gives none.
+        organisation: "" if it is the answer.
+        claims: Claim indices, each with the value that the question gives, or None if it gives none.
         names: The sources' names as the question writes them.
     """
 
