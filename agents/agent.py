@@ -50,7 +50,7 @@ class Agent(ABC):
         return
 
     def learn(self, queries: int) -> float | None:
-        """Learn from what was remembered, as much as `queries` new queries are worth; the loss where there is one."""
+        """Learn from what was remembered, as much as `queries` new queries are worth; the loss if there is one."""
         return None
 
     def state_dict(self) -> Arrays:

@@ -67,7 +67,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
 def latest_checkpoint(folder: Path) -> Checkpoint | None:
     """The newest complete checkpoint in `folder`, None if there is none.
 
-    Raises InputError naming its folder where a file or an array in it is missing or damaged, or its format is unknown.
+    Raises InputError naming its folder if a file or an array in it is missing or damaged, or its format is unknown.
     """
     complete = _complete(folder)
     if not complete:

@@ -99,7 +99,7 @@ def _distinct_targets(
 def _store(
     context: JointContext, changes: list[tuple[Memory, str, int | None]], step: int, stopwatch: Stopwatch
 ) -> None:
-    """Give memories their new targets: one of their own versions, or, where that is None, a new one."""
+    """Give memories their new targets: one of their own versions, or, if that is None, a new one."""
     database, note = context.database, "consolidated"
     new = [(memory, target) for memory, target, version in changes if version is None]
     pair_embeddings = None

@@ -47,7 +47,7 @@ class TrainingState:
     Attributes:
         normalizer: standardises Agent-S's states; fitted on the training queries and the unrefined database.
         baseline: (P,) scores of the naive system's answers to the training queries on the unrefined database; zeros
-            where the reward does not need them.
+            if the reward does not need them.
         progress: counters.
         proposals: this round's, in the order they were found.
         best: "best_agent_s" and "best_agent_r", the agents of the best round.

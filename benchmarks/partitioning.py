@@ -1,11 +1,11 @@
-"""How long does each partitioner take on planted clusters, in how much memory, and does it find them?
+"""How much time and memory does each partitioner take on planted clusters, and does it find them?
 
     python -m benchmarks.partitioning [--vectors 100000] [--clusters 10] [--dimension 384] [--noise 1.0] [--methods lsh]
 
 Prints a Markdown table. Each method runs in a process of its own, so that its peak memory is its own: the highest
-resident size while fitting, less that before (vectors generated, libraries loaded; Linux only). CPU seconds are summed
-over threads: below the seconds where the machine was busy with something else. The adjusted Rand index is 1 where
-the partitions are the planted clusters and about 0 where they have nothing to do with them.
+resident size while fitting, minus that before (vectors generated, libraries loaded; Linux only). CPU seconds are summed
+over threads; they are below the seconds if the machine was busy with something else. The adjusted Rand index is 1 if
+the partitions are the planted clusters and about 0 if they have nothing to do with them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.selector
 
-Prints one line per number of partitions and the lowest rate, which is to be 100,000 a second or more.
+Prints one line per number of partitions, and the lowest rate; the target is 100,000 a second or more.
 """
 
 from __future__ import annotations

@@ -99,12 +99,12 @@ class MemoryRefinementVectorEnv(BatchedEnv):
     - `replace`: whether an improvement replaces the memory's target at once (Algorithm 1, line 16).
     - `seed`: of the pools and the shuffle.
     - `pairs`, `query_embeddings`: queries for a reset without options, and the embeddings of their sources.
-    - `embed_pairs`: makes the pair embeddings of refined memories; needed where the database keeps such vectors
+    - `embed_pairs`: makes the pair embeddings of refined memories; needed if the database keeps such vectors
       (`MemoryDatabase.has_pairs`) and `replace` is on.
     - `stopwatch`: accounts for the seconds.
 
     The attribute `write_step` is the step number under which refinements are stored (`MemoryDatabase.refine`), or the
-    database's last step where that is later; it starts at the step after the database's last.
+    database's last step if that is later; it starts at the step after the database's last.
 
     ## Version History
     - v0: first version.

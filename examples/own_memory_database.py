@@ -1,4 +1,4 @@
-"""Build a partitioned memory database from pairs of your own, search it, refine a memory, look back and undo.
+"""Build a partitioned memory database from pairs of your own, search it, refine a memory, view its history and undo.
 
     python -m examples.own_memory_database --folder my-database [--pairs pairs.jsonl]
 

@@ -1,4 +1,4 @@
-"""Choose partitions for many texts at once with an exported selector, some partitions closed to the caller.
+"""Choose partitions for many texts at once with an exported selector; the caller may not read some of the partitions.
 
     python -m examples.select_partition [--run runs/quickstart]      # after make quickstart
 

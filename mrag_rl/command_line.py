@@ -36,7 +36,7 @@ def run_command(
     Args:
         work: raises InputError on bad input.
         stopped: what to say after an interruption: what was kept, and how to resume.
-        writes_to: the path to name where the system does not say which file an error is about.
+        writes_to: the path to name if the system does not say which file an error is about.
 
     Returns:
         The exit status: 0, 2 on bad input and failing files, 130 when interrupted.
@@ -74,7 +74,7 @@ class SettingsReader(Generic[T]):
         example: str | None = None,
     ) -> None:
         """program: the command's name in ``--help``. flags: options that are not settings, {name: (default, help)}.
-        example: a configuration file to suggest where a required setting is missing and no file was given."""
+        example: a configuration file to suggest if a required setting is missing and no file was given."""
         require("train", "jsonargparse", "yaml", by=program)
         import jsonargparse  # here, because a selector loads without it
 
@@ -151,7 +151,7 @@ class SettingsReader(Generic[T]):
             item = item_type(hint)
             values = [value] if equals else []
             if hint is bool and not equals:
-                # A flag: what follows is its value only where it can be one.
+                # A flag: what follows is its value only if it can be one.
                 spelled_out = position < len(arguments) and arguments[position] in ("true", "false")
                 options += [f"--{key}", arguments[position] if spelled_out else "true"]
                 position += spelled_out

@@ -223,9 +223,9 @@ class Selector:
         _refuse_pickles(path)
         config = read_json(path / CONFIG_FILE)
         if not isinstance(config, dict) or config.get("format_version") != FORMAT_VERSION:
-            found = config.get("format_version") if isinstance(config, dict) else None
+            version = config.get("format_version") if isinstance(config, dict) else None
             raise InputError(
-                f"{path / CONFIG_FILE}: selector format version {found}, but this library reads {FORMAT_VERSION}: "
+                f"{path / CONFIG_FILE}: selector format version {version}, but this library reads {FORMAT_VERSION}: "
                 "export the selector again with this version"
             )
         hashes = _field(config, "sha256", dict, path)
@@ -233,10 +233,10 @@ class Selector:
         for name, expected in hashes.items():
             if not (path / name).is_file():
                 raise InputError(f"{path / name}: missing: export the selector again or copy the whole folder")
-            found = file_sha256(path / name)
-            if found != expected:
+            digest = file_sha256(path / name)
+            if digest != expected:
                 raise InputError(
-                    f"{path / name}: SHA-256 is {found[:12]}…, but {CONFIG_FILE} says {str(expected)[:12]}…: "
+                    f"{path / name}: SHA-256 is {digest[:12]}…, but {CONFIG_FILE} says {str(expected)[:12]}…: "
                     "the file was changed or damaged; fetch it again"
                 )
         try:

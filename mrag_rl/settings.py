@@ -39,7 +39,7 @@ class Bounds:
 
 
 def bounded(default: T, *, minimum: float, maximum: float | None = None, exclusive: bool = False) -> T:
-    """A dataclass field with a default and bounds; None, where the type has it, is always within."""
+    """A dataclass field with a default and bounds; None, if the type allows it, is always within them."""
     return dataclasses.field(default=default, metadata={"bounds": Bounds(minimum, maximum, exclusive)})
 
 

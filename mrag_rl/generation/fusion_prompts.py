@@ -10,7 +10,7 @@ from mrag_rl.generation.prompts import ANSWER_TASK, MOST_QUERIES, SEPARATOR, Pro
 __all__ = ["ANSWER_TASK", "EXAMPLES", "MOST_QUERIES", "QUESTION_AGAIN", "SEPARATOR", "answer_prompt", "query_prompt"]
 
 QUESTION_AGAIN = "The question to answer:"
-"""What stands before the question where it is repeated after the passages."""
+"""What precedes the question when it is repeated after the passages."""
 
 EXAMPLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (

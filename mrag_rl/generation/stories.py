@@ -112,7 +112,7 @@ def story_prompt(documents: Sequence[Document]) -> Prompt:
 def reader_prompt(question: str, documents: Sequence[Document]) -> Prompt:
     """A prompt for the answer to a question from retrieved documents, each in a numbered section, best first.
 
-    A section has title, category and metadata where they are known. The question and the best documents come first
+    A section has title, category and metadata, if they are known. The question and the best documents come first
     because a text that outgrows the model's context loses its end.
     """
     sections = []

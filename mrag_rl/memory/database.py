@@ -24,7 +24,7 @@ from mrag_rl.memory.store import RecordStore, reported_writes
 from mrag_rl.memory.vectors import MemoryVectors
 from mrag_rl.memory.versions import TargetVersions
 
-if TYPE_CHECKING:  # both are heavy to import, and needed only where a database is created
+if TYPE_CHECKING:  # both are heavy to import, and needed only when a database is created
     from mrag_rl.encoders import Embeddings
     from mrag_rl.partitioning import Partitioning
 

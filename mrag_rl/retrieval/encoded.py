@@ -60,7 +60,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class EncodedQueries:
-    """B queries as vectors: whole and, where a strategy needs them, their sentences and questions about them.
+    """B queries as vectors: whole and, if a strategy needs them, their sentences and questions about them.
 
     Raises InputError for parts that belong to no query, and for a query without sentences where others have them.
     """

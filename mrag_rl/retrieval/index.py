@@ -175,7 +175,7 @@ def _exact(
 def _best(scores: torch.Tensor, candidates: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The k best of scores (blocks, B, `_BLOCK`), unordered, and their indices, ties by lower index.
 
-    candidates: k + 1, or k where there are no more scores; the one beyond shows whether the last place is tied.
+    candidates: k + 1, or k if there are no more scores; the one beyond shows whether the last place is tied.
     """
     values, indices = _topk(scores, candidates)
     tied = ((values[:, k:] == values[:, k - 1 : k]) & (values[:, k:] > -torch.inf)).any(dim=1)

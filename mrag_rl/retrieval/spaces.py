@@ -54,7 +54,7 @@ class EmbeddingSpaces:
         self._importance: RunningImportance | None = None
 
     def prepare(self, *, importance: bool) -> None:
-        """Build the index and, where it is needed, the importance. Raises InputError as the view does."""
+        """Build the index and, if it is needed, the importance. Raises InputError as the view does."""
         self._built_index()
         if importance:
             self._built_importance()

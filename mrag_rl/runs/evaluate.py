@@ -63,7 +63,7 @@ def target_metric(config: Config) -> str:
 
 
 def reported_metrics(config: Config) -> tuple[str, ...]:
-    """The metrics of the task's tables, and the target metric where it is not one of them."""
+    """The metrics of the task's tables, and the target metric if it is not one of them."""
     return tuple(dict.fromkeys((*REPORTED[config.task], target_metric(config))))
 
 

@@ -8,7 +8,7 @@
     news_questions.json     forms of question about the news
 
 Every text was written for this project. An object has the keys of the dataclass that it is read into, whose docstring
-explains them; a key may be missing where the attribute has a default. `{...}` in a sentence is a placeholder for
+explains them; a key may be missing if the attribute has a default. `{...}` in a sentence is a placeholder for
 `str.format`. The order of every list matters: draws are positions in it, so a changed list changes every world.
 """
 
