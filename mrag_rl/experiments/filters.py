@@ -24,8 +24,8 @@ from mrag_rl.io import write_json
 def run(settings: FiltersSettings, *, llm: LLM | None = None) -> str:
     """Extract a filter from every question, write `output` (see docs/filters.md) and return a table.
 
-    A query's key `filter` is its reference, if it has one. llm: extracts the filters; None loads what the settings
-    name, and for none the rules extract them.
+    A query's key `filter` is its reference, if it has one. llm: extracts the filters; None loads the one that the
+    settings name; if they name none, the rules extract them.
 
     Raises InputError: a file that cannot be read, or an invalid reference filter, with its query's id.
     """

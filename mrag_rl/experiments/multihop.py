@@ -53,7 +53,7 @@ def run(
     reranker: CrossEncoder | None = None,
     llm: LLM | None = None,
 ) -> str:
-    """Retrieve chunks for multi-hop questions, write `output` (docs/multihop.md) and return tables, Markdown.
+    """Retrieve chunks for multi-hop questions, write `output` (docs/multihop.md) and return Markdown tables.
 
     Each strategy is run without a filter, with the filters that the rules extract, with those that the language model
     extracts, and with the questions' own if all have one; each of these again with the chunks reranked. With a

@@ -27,7 +27,7 @@ class Parts:
 
     @staticmethod
     def of_wholes(embeddings: Embeddings) -> Parts:
-        """Texts of one part each, the whole."""
+        """Whole texts, each as its only part."""
         return Parts(embeddings, np.arange(len(embeddings)))
 
     @staticmethod

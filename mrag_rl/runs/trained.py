@@ -1,4 +1,4 @@
-"""What a training left behind: its database and its selector."""
+"""The results of a training: its database and its selector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The word lists and sentence frames of the synthetic worlds: JSON files beside this module, read into dataclasses.
+"""The word lists and sentence frames of the synthetic worlds: JSON files next to this module, read into dataclasses.
 
     names.json              people, places, weekdays, months, and the two halves of invented names; for all worlds
     newsroom.json           the newsroom's events, the hints at a desk or a mood, and the German glossaries
