@@ -1,4 +1,4 @@
-"""The two DQNs on stable-baselines3, the heuristics to beat, and the joint training of Algorithm 1."""
+"""The two DQNs on stable-baselines3, the heuristic baselines, and the joint training of Algorithm 1."""
 
 from mrag_rl.extras import require
 

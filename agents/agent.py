@@ -1,4 +1,4 @@
-"""What joint training needs of an agent, learned or not."""
+"""The interface that joint training needs from an agent, whether it learns or not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Transitions:
 
 
 class Agent(ABC):
-    """A policy over discrete actions. One with nothing to learn has only `act` to define."""
+    """A policy over discrete actions. A policy that learns nothing only has to define `act`."""
 
     @abstractmethod
     def act(self, observations: np.ndarray, epsilon: float = 0.0, allowed: np.ndarray | None = None) -> np.ndarray:
@@ -46,11 +46,11 @@ class Agent(ABC):
         return 0.0
 
     def remember(self, transitions: Transitions) -> None:
-        """Take in transitions to learn from."""
+        """Store transitions to learn from."""
         return
 
     def learn(self, queries: int) -> float | None:
-        """Learn from what was remembered, as much as `queries` new queries are worth; the loss where there is one."""
+        """Learn from what was remembered, as much as `queries` new queries are worth; the loss if there is one."""
         return None
 
     def state_dict(self) -> Arrays:

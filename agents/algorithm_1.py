@@ -1,4 +1,4 @@
-"""Algorithm 1 of the M-RAG paper, one query at a time: the plain text that joint training is held to.
+"""Algorithm 1 of the M-RAG paper, one query at a time: the plain version that joint training is compared with.
 
 `mrag_rl.agents.joint` trains many queries side by side, with rounds, checkpoints and a log. With one slot, one round
 and `consolidate` off it does what is written here: `tests/test_algorithm_1.py` compares the agents, their replay

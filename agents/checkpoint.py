@@ -1,4 +1,4 @@
-"""Checkpoints of a joint training: folders of safetensors and JSON, complete or not there at all, and no pickle."""
+"""Checkpoints of a joint training: folders of safetensors and JSON without pickles, which are complete or absent."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def save_arrays(path: Path, arrays: Arrays) -> None:
 
 
 def load_arrays(path: Path) -> Arrays:
-    """Read what `save_arrays` wrote. Raises InputError where the file is missing or damaged."""
+    """Read what `save_arrays` wrote. Raises InputError if the file is missing or damaged."""
     try:
         return load(path.read_bytes())
     except Exception as error:  # safetensors raises its own exception types
@@ -65,9 +65,9 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def latest_checkpoint(folder: Path) -> Checkpoint | None:
-    """The newest complete checkpoint in `folder`, None where there is none.
+    """The newest complete checkpoint in `folder`, None if there is none.
 
-    Raises InputError naming its folder where a file or an array in it is missing or damaged, or its format is unknown.
+    Raises InputError naming its folder if a file or an array in it is missing or damaged, or its format is unknown.
     """
     complete = _complete(folder)
     if not complete:

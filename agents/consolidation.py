@@ -1,8 +1,8 @@
 """Consolidation: at the end of a round, each memory gets the target that best serves the queries nearest to it.
 
-Algorithm 1 replaces a memory's target as soon as another helped the one query at hand. That query may have been
-exploring a partition that it does not belong to; the memory is then spoilt for all others, and so are the rewards of
-the queries that meet it. Here the improvements of a round are proposals until its end.
+Algorithm 1 replaces a memory's target as soon as another one helps the query that retrieved it. That query may have
+been exploring a partition that it does not belong to; the memory is then spoiled for all others, and so are the rewards
+of the queries that retrieve it. Here the improvements of a round are proposals until its end.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _distinct_targets(
 def _store(
     context: JointContext, changes: list[tuple[Memory, str, int | None]], step: int, stopwatch: Stopwatch
 ) -> None:
-    """Give memories their new targets: one of their own versions, or, where that is None, a new one."""
+    """Give memories their new targets: one of their own versions, or, if that is None, a new one."""
     database, note = context.database, "consolidated"
     new = [(memory, target) for memory, target, version in changes if version is None]
     pair_embeddings = None

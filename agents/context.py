@@ -1,4 +1,4 @@
-"""What one joint training works with, and what it ends with."""
+"""The inputs and the result of a joint training."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ class JointContext:
         train: queries that the agents learn from.
         dev: queries that decide which round is kept and when to stop.
         encoder: embeds pairs for the states that compare source and target together.
-        candidate_encoder: embeds hypotheses and candidates for Agent-R's state, most of the work beside the language
-            model's. The same encoder in bfloat16 is more than twice as fast where the CPU has instructions for it.
+        candidate_encoder: embeds hypotheses and candidates for Agent-R's state, which is most of the work apart from
+            the language model's. The same encoder in bfloat16 is more than twice as fast if the CPU has instructions
+            for it.
         writer: the frozen language model with its task.
         metric: what rewards are differences of.
         agent_s, agent_r: `DQNAgent` or another agent. For the ablation without Agent-S give a database of one partition
@@ -84,7 +85,7 @@ class JointContext:
 
 @dataclass(frozen=True)
 class JointResult:
-    """What a joint training ends with; agents and database are those of the best round.
+    """The result of a joint training; agents and database are those of the best round.
 
     Attributes:
         normalizer: the state normalisation Agent-S was trained under.

@@ -1,4 +1,4 @@
-"""Policies to beat, and to stand in for an agent in an ablation."""
+"""Baseline policies, some of which replace an agent in an ablation."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class Journal:
         self._bar.update()
 
     def round(self, record: dict[str, Any]) -> None:
-        """Write the record of a round, and show its development score beside the bar."""
+        """Write the record of a round, and show its development score next to the bar."""
         self._write(record)
         self._bar.set_postfix(dev=f"{record['dev']:.2f}")
 

@@ -26,7 +26,7 @@ class Preparation:
     """The settings of the stage.
 
     Attributes:
-        ablations: the trainings beside M-RAG's own, "without_s" or "without_r", that need a database.
+        ablations: the ablations that need a database of their own, "without_s" or "without_r".
     """
 
     data: DataConfig

@@ -1,4 +1,4 @@
-"""What a joint training has come to, beside its agents and database, and how checkpoints keep it."""
+"""The state of a joint training, apart from its agents and database, and how checkpoints store it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Progress:
 
     Attributes:
         step: the database step of the latest batch or round end, from 1.
-        round: complete rounds. batch: complete batches of the round at hand.
+        round: complete rounds. batch: complete batches of the current round.
         best_round, best_step, best_dev: the round with the best development score (0-100), the step at its end.
         log_bytes: length of `log.jsonl`.
         seconds: wall-clock seconds by part, of all sessions.
@@ -47,7 +47,7 @@ class TrainingState:
     Attributes:
         normalizer: standardises Agent-S's states; fitted on the training queries and the unrefined database.
         baseline: (P,) scores of the naive system's answers to the training queries on the unrefined database; zeros
-            where the reward does not need them.
+            if the reward does not need them.
         progress: counters.
         proposals: this round's, in the order they were found.
         best: "best_agent_s" and "best_agent_r", the agents of the best round.

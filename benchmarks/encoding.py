@@ -2,9 +2,9 @@
 
     python -m benchmarks.encoding [--texts 256] [--words 20] [--encoder all-MiniLM-L6-v2]
 
-Prints a Markdown table: texts a second of encode (standard and heads) and encode_standard, beside one text at a time,
-and how much bfloat16 changes cosine similarities: the largest and mean change over all pairs of texts, and how often a
-text's nearest other text stays the same. Set OMP_NUM_THREADS to choose the number of cores.
+Prints a Markdown table: texts a second with encode (standard and heads) and encode_standard, and with one text at a
+time, and how much bfloat16 changes cosine similarities: the largest and mean change over all pairs of texts, and how
+often a text's nearest other text stays the same. Set OMP_NUM_THREADS to choose the number of cores.
 """
 
 from __future__ import annotations

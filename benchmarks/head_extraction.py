@@ -29,7 +29,7 @@ ARCHITECTURES = ("bert", "roberta", "gpt2", "llama", "mistral", "mixtral", "phi"
 
 
 def random_model(architecture: str, hidden: int, layers: int, heads: int) -> PreTrainedModel:
-    """A randomly initialised model with MiniLM's vocabulary; four experts and two key-value heads where it has such."""
+    """A randomly initialised model with MiniLM's vocabulary; four experts and two key-value heads if it has such."""
     sizes = {"vocab_size": 30522, "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads}
     more = {"n_inner": 4 * hidden} if architecture == "gpt2" else {"intermediate_size": 4 * hidden}
     if architecture in GROUPED:

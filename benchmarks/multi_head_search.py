@@ -1,11 +1,12 @@
-"""What does searching in every head cost beside one search of the same numbers, and what do importance scores cost?
+"""What does searching in every head cost compared with one search of the same numbers, and what do importance scores
+cost?
 
     python -m benchmarks.multi_head_search [--parts search growth importance] [--documents 100000] [--heads 32]
         [--dimension 128] [--k 32] [--growth 1000 10000 100000 1000000] [--growth-heads 1] [--importance 4000 40000]
 
 Prints a Markdown table for each part.
 
-search: milliseconds a query for the k nearest documents in each head (`SpaceIndex`, exact), beside one `IndexFlatIP`
+search: milliseconds per query for the k nearest documents in each head (`SpaceIndex`, exact), and for one `IndexFlatIP`
 of FAISS over the same numbers, heads x dimension in one vector, for batches of 1 and of 64 queries. Both are timed in
 turn, once in each repeat; medians over repeats, of the times and of the repeats' ratios, which should be at most 1.2.
 FAISS searches a single query on one thread, `SpaceIndex` on all: with OMP_NUM_THREADS=1 both use one.
@@ -14,9 +15,9 @@ growth: the same for exact search and HNSW as the number of documents grows, in 
 0.8 KB for each document and head, and all 32 heads of a million documents would not fit in memory. recall: the share of
 the exact k nearest documents that HNSW finds, over 512 queries.
 
-importance: exact scores in one pass, beside the mean over all pairs as matrix products, head by head and in blocks of
-rows; the target is 100 and 1,000 times as fast at 4,000 and 40,000 documents. For many documents the pairs are timed on
-the few heads that the table names, and the time is scaled up to all.
+importance: exact scores in one pass, compared with the mean over all pairs as matrix products, head by head and in
+blocks of rows; the target is 100 and 1,000 times as fast at 4,000 and 40,000 documents. For many documents the pairs
+are timed on the few heads that the table names, and the time is scaled up to all.
 
 The vectors are random: normal numbers of variance 1, 1/2, 1/3, ... in the dimensions of a head, rotated at random, then
 normalised. So some directions matter more than others, as in real embeddings; otherwise HNSW would find less.

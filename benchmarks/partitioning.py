@@ -1,4 +1,4 @@
-"""How long does each partitioner take on planted clusters, in how much memory, and does it find them?
+"""How much time and memory does each partitioner take on planted clusters, and does it find them?
 
     python -m benchmarks.partitioning [--vectors 100000] [--clusters 10] [--dimension 384] [--noise 1.0] [--methods lsh]
 

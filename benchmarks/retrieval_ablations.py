@@ -1,11 +1,11 @@
-"""What does each choice in multi-head retrieval bring?
+"""What does each choice in multi-head retrieval contribute?
 
     python -m benchmarks.retrieval_ablations [--documents D.jsonl --queries Q.jsonl] [--embeddings DIR]
 
 Layer (first, middle, last), pooling, vote rule, summed or single votes, importance (exact, sampled, none), number of
-heads searched, the parts of `late_interaction`, and how far words alone get (TF-IDF). Printed are weighted success
-ratios (2:1) at three documents fetched for each aspect, at most 32: means over the numbers of aspects, for every other
-query (the development half) and for the rest, and their ratio to the unchanged strategy. Vectors are stored in DIR and
+heads searched, the parts of `late_interaction`, and how far words alone get (TF-IDF). Prints weighted success ratios
+(2:1) at three documents fetched for each aspect, at most 32: means over the numbers of aspects, for every other query
+(the development half) and for the rest, and their ratio to the unchanged strategy. Vectors are stored in DIR and
 reused. Without files, the bundled articles are searched.
 """
 

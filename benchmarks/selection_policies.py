@@ -2,7 +2,7 @@
 
     python -m benchmarks.selection_policies [--run runs/quickstart] [--rounds 3 8] [--seeds 5]
 
-This is Agent-S's problem alone, without refinement, on the data of a finished run. Every training and test query is
+Isolates Agent-S's problem, without refinement, on the data of a finished run. Every training and test query is
 answered once with the nearest (original) memory of every partition. The learners then pass over the training queries in
 the same order, and each observes only the score of the partition it selected, minus the naive system's (the reward
 `first_hypothesis`). The classifier is trained on the best partition of every query. Scores are means of the run's

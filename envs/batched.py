@@ -29,7 +29,7 @@ class BatchedEnv(VectorEnv):
     ) -> None:
         """Make the spaces `Box(low, high, (width,))` and `Discrete(actions)`, and seed the order of queries.
 
-        Raises InputError where `num_envs` or one of the other `counts` is below 1.
+        Raises InputError if `num_envs` or one of the other `counts` is below 1.
         """
         for name, value in {"num_envs": num_envs, **counts}.items():
             if value < 1:
@@ -44,7 +44,7 @@ class BatchedEnv(VectorEnv):
         super().reset(seed=seed)
 
     def _reseed(self, seed: int | None) -> None:
-        """Start the order of queries again from a seed; go on with it where that is None."""
+        """Restart the order of queries from a seed; None continues the current order."""
         super().reset(seed=seed)
         if seed is not None:
             self._order = np.empty(0, np.int64)
@@ -57,11 +57,11 @@ class BatchedEnv(VectorEnv):
         return rows
 
     def _begin(self, steps: int) -> None:
-        """Note at a reset how many steps the episodes have."""
+        """Record, at a reset, how many steps the episodes have."""
         self._steps_left = steps
 
     def _count_step(self) -> bool:
-        """Count one step; True where it was the episodes' last. Raises ResetNeeded where none is left."""
+        """Count one step; True if it was the episodes' last. Raises ResetNeeded if none is left."""
         if self._steps_left == 0:
             raise ResetNeeded(f"{type(self).__name__}: no episode is running: call reset() before step()")
         self._steps_left -= 1
@@ -75,7 +75,7 @@ class SingleEnv(gymnasium.Env):
     batched_form: ClassVar[type[BatchedEnv]]
 
     def __init__(self, *args: Any, render_mode: str | None = None, **kwargs: Any) -> None:
-        """Takes the arguments of `batched_form` but for `num_envs`."""
+        """Takes the arguments of `batched_form` except `num_envs`."""
         self.batched = self.batched_form(*args, num_envs=1, **kwargs)
         self.observation_space = self.batched.single_observation_space
         self.action_space = self.batched.single_action_space
@@ -88,7 +88,7 @@ class SingleEnv(gymnasium.Env):
         return observations[0], {name: value[0] for name, value in infos.items()}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, Infos]:
-        """Take one action. Raises ResetNeeded where no episode is running."""
+        """Take one action. Raises ResetNeeded if no episode is running."""
         observations, rewards, terminated, truncated, infos = self.batched.step(np.array([action]))
         info = {name: value[0] for name, value in infos.items()}
         return observations[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), info

@@ -32,9 +32,9 @@ class RefinementEpisode:
     """Where an episode starts.
 
     Attributes:
-        query: the text pair (x, y) whose answer is to improve.
+        query: the text pair (x, y) whose answer Agent-R tries to improve.
         memory: index of the retrieved memory in the database.
-        hypothesis: h_1, the answer written with the memory as it stands.
+        hypothesis: h_1, the answer written with the memory in its current state.
         score: the metric of h_1 against y, in 0..1.
     """
 
@@ -99,12 +99,12 @@ class MemoryRefinementVectorEnv(BatchedEnv):
     - `replace`: whether an improvement replaces the memory's target at once (Algorithm 1, line 16).
     - `seed`: of the pools and the shuffle.
     - `pairs`, `query_embeddings`: queries for a reset without options, and the embeddings of their sources.
-    - `embed_pairs`: makes the pair embeddings of refined memories; needed where the database keeps such vectors
+    - `embed_pairs`: makes the pair embeddings of refined memories; needed if the database keeps such vectors
       (`MemoryDatabase.has_pairs`) and `replace` is on.
     - `stopwatch`: accounts for the seconds.
 
     The attribute `write_step` is the step number under which refinements are stored (`MemoryDatabase.refine`), or the
-    database's last step where that is later; it starts at the step after the database's last.
+    database's last step if that is later; it starts at the step after the database's last.
 
     ## Version History
     - v0: first version.
@@ -172,7 +172,7 @@ class MemoryRefinementVectorEnv(BatchedEnv):
         return self._observe(), {"scores": self._scores.copy()}
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Infos]:
-        """Try candidates `actions` (B,). Raises ResetNeeded where no episode is running.
+        """Try candidates `actions` (B,). Raises ResetNeeded if no episode is running.
 
         Infos hold, for each slot, "scores" (of the best hypothesis so far), "hypotheses", "memories" (indices),
         "candidates" (the texts just tried), "trials" (the scores of the answers they gave) and "accepted".
@@ -245,7 +245,7 @@ class MemoryRefinementVectorEnv(BatchedEnv):
                 self._own_versions[memory] = (first if last == before[memory] else before[memory], version)
 
     def _undo_refinements(self) -> None:
-        """Give refined memories the targets they had before, but for those that something else has refined since."""
+        """Give refined memories the targets they had before, except those that something else has refined since."""
         current = self._versions(np.array(list(self._own_versions), np.int64))
         earlier: dict[int, list[int]] = defaultdict(list)
         for memory, (before, own) in self._own_versions.items():
@@ -280,9 +280,9 @@ class MemoryRefinementVectorEnv(BatchedEnv):
 
 
 class MemoryRefinementEnv(SingleEnv):
-    """Agent-R's environment for one query at a time: `MemoryRefinementVectorEnv`, whose manual holds for it.
+    """Agent-R's environment for one query at a time: `MemoryRefinementVectorEnv`, whose documentation applies.
 
-    Arguments are the same, less `num_envs`. Observations (K,), rewards float, infos without the slots' axis.
+    Arguments are the same, except `num_envs`. Observations (K,), rewards float, infos without the slots' axis.
     """
 
     batched_form = MemoryRefinementVectorEnv

@@ -57,7 +57,7 @@ class PartitionSelectionVectorEnv(BatchedEnv):
     | `fixed_baseline`   | score(h_N) - score(h_naive) |
     | `first_hypothesis` | score(h_1) - score(h_naive) |
 
-    `equation_7` is the default because it needs nothing but the two hypotheses at hand, so that the environment can be
+    `equation_7` is the default because it needs nothing but the two hypotheses, so that the environment can be
     made without a pass over all pairs first; joint training defaults to `first_hypothesis` and makes that pass.
 
     ## Starting State
@@ -131,7 +131,7 @@ class PartitionSelectionVectorEnv(BatchedEnv):
         return self._observe(), {"indices": self._rows.copy()}
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Infos]:
-        """Retrieve from partitions `actions` (B,), answer, refine. Raises ResetNeeded where no episode is running.
+        """Retrieve from partitions `actions` (B,), answer, refine. Raises ResetNeeded if no episode is running.
 
         Infos hold, for each slot, "memories" (indices), "hypotheses" (h_1), "first_scores" and "final_scores".
         """
@@ -171,9 +171,9 @@ class PartitionSelectionVectorEnv(BatchedEnv):
 
 
 class PartitionSelectionEnv(SingleEnv):
-    """Agent-S's environment for one query at a time: `PartitionSelectionVectorEnv`, whose manual holds for it.
+    """Agent-S's environment for one query at a time: `PartitionSelectionVectorEnv`, whose documentation applies.
 
-    Arguments are the same, less `num_envs`. Observations (M * H,), rewards float, infos without the slots' axis.
+    Arguments are the same, except `num_envs`. Observations (M * H,), rewards float, infos without the slots' axis.
     """
 
     batched_form = PartitionSelectionVectorEnv
@@ -182,7 +182,7 @@ class PartitionSelectionEnv(SingleEnv):
 def naive_scores(
     database: MemoryDatabase, pairs: Sequence[TextPair], query_embeddings: Embeddings, writer: Writer, metric: Metric
 ) -> np.ndarray:
-    """score(h_naive) of every pair (P,): answered with the nearest memory of the whole database, as it stands."""
+    """score(h_naive) of every pair (P,): answered with the nearest memory of the whole current database."""
     memories = database.retrieve(query_embeddings, None, k=1).indices[:, 0]
     hypotheses = writer.answer([pair.source for pair in pairs], database.demonstrations(memories))
     return metric.scores(hypotheses, [pair.target for pair in pairs])

@@ -26,7 +26,7 @@ def embed_pairs(encoder: TextEncoder, state: StateName, sources: Sequence[str], 
 
 
 def state_size(database: MemoryDatabase, state: StateName) -> int:
-    """Length of Agent-S's observation: M * H, or M where the state has one similarity a partition."""
+    """Length of Agent-S's observation: M * H, or M where the state has one similarity per partition."""
     return database.partitions * (1 if state in ("single", "equation_1") else database.heads)
 
 

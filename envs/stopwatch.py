@@ -1,4 +1,4 @@
-"""Where the seconds of a training go."""
+"""Measures which parts of a training take how long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PARTS = ("encode", "retrieve", "generate", "pool", "score", "store", "train")
 class Stopwatch:
     """Wall-clock seconds by part: encode, retrieve, generate (hypotheses), pool (candidates), score, store, train.
 
-    Parts are not to be nested: then they add up to the time accounted for.
+    Parts must not be nested, so that they add up to the total time measured.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""Train stable-baselines3's own DQN, or any agent that speaks Gymnasium, on Agent-S's environment.
+"""Train stable-baselines3's own DQN, or any agent for Gymnasium, on Agent-S's environment.
 
     python -m examples.own_agent [--steps 200]
 
-With the bundled world, language model and encoder. A step is one query, answered from the partition that is chosen.
+Uses the bundled world, language model and encoder. A step is one query, answered from the partition that is chosen.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
     python -m examples.read_a_question [--question 3]
 
-The bundled news and the language model that knows it; for articles of your own, put `load_documents("d.jsonl")` in the
-place of theirs and a language model of yours in the place of the bundled one.
+Uses the bundled news and the language model that knows it. For articles of your own, replace the news by
+`load_documents("d.jsonl")` and the bundled language model by one of yours.
 """
 
 import argparse

@@ -74,7 +74,7 @@ def parse_arguments(description: str | None) -> argparse.Namespace:
         "--precision",
         choices=("float32", "bfloat16"),
         default="bfloat16",
-        help="precision of matrix products; use float32 where the processor has no bfloat16 (%(default)s)",
+        help="precision of matrix products; use float32 if the processor has no bfloat16 (%(default)s)",
     )
     parser.add_argument("--checkpoint-every", type=int, default=250, help="steps between checkpoints (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the weights and the sequences (%(default)s)")

@@ -22,7 +22,7 @@ class Spent:
 
 @dataclass
 class Progress:
-    """How far a training is.
+    """How far a training has come.
 
     Attributes:
         step: Steps done.
@@ -51,7 +51,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(folder: Path, model: LlamaForCausalLM, optimizers: list[torch.optim.Optimizer]) -> Progress:
-    """Restore the model and the optimizers; without a checkpoint they stay as they are, and the progress is none."""
+    """Restore the model and the optimizers; without a checkpoint they stay unchanged, and no progress is returned."""
     if not (folder / "state.json").exists():
         return Progress()
     state = read_json(folder / "state.json")

@@ -51,7 +51,7 @@ class Demonstrations:
 
     @classmethod
     def of_pairs(cls, pairs: list[TextPair], held_out_pairs: list[TextPair], task: str, name: str) -> Demonstrations:
-        """A user's own pairs; the demonstrations of both samplers are among `pairs`. `name` is for the card."""
+        """A user's own pairs; both samplers take their demonstrations from `pairs`. `name` is for the card."""
         return cls(
             neighbour_sampler(pairs, pairs, task),
             neighbour_sampler(held_out_pairs, pairs, task),

@@ -74,7 +74,7 @@ def answer_target(query: Query, passages: Sequence[Chunk]) -> str:
     answer, names = metadata["answer"], list(about["names"])
     evidence = evidence_of(query)
     asks_order = metadata["question_type"] == "temporal" and about["claims"][0][1] is not None
-    # Two reports of one source are told apart by their days.
+    # The days distinguish two reports of one source.
     labels = [item["day"] for item in evidence] if len(names) == 1 and answer in ("Yes", "No") else names
     sides = [_NO_VALUE] * len(labels)
     for i, (item, value) in enumerate(zip(evidence[: len(labels)], values, strict=False)):

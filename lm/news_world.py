@@ -52,7 +52,7 @@ class _Listing:
     """The part of a filter prompt that describes a corpus.
 
     Attributes:
-        new_words: New words in its sources' names; empty where they keep their names.
+        new_words: New words in its sources' names; empty if they keep their names.
         extractor: Writes the prompts.
     """
 

@@ -15,7 +15,7 @@ Span = tuple[int, int, float]
 """First character, end (exclusive), and the loss weight of the tokens that start between them."""
 
 TrainingSequence = tuple[str, list[Span]]
-"""A text and the spans of it that are learned; a later span overrides an earlier one where they overlap."""
+"""A text and the spans of it that are learned; a later span overrides an earlier one if they overlap."""
 
 
 class TrainingData(Protocol):

@@ -9,7 +9,7 @@ the targets are learned: the first without a demonstration, the second with one.
 is one of its nearest neighbours by TF-IDF, as it will be when the model is used for retrieval. With `--world news` the
 sequences are filters, search queries and answers (`lm/news_world.py`).
 
-If stopped at any moment, the same command resumes from the last checkpoint in OUTPUT.partial.
+The command can be stopped at any moment; run it again to resume from the last checkpoint in OUTPUT.partial.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ _HELD_OUT_BATCH = 64
 
 
 def load_data(arguments: argparse.Namespace) -> TrainingData:
-    """What the command line says to train on. Raises InputError."""
+    """The training data that the command line names. Raises InputError."""
     if arguments.pairs:
         return _load_pairs(arguments)
     return NewsData(arguments.seed) if arguments.world == "news" else Demonstrations.of_newsroom()
 
 
 def open_checkpoints(arguments: argparse.Namespace) -> Path:
-    """The folder of the unfinished training; raises InputError where one with other settings is in it."""
+    """The folder of the unfinished training; raises InputError if it belongs to a training with other settings."""
     settings = {key: str(value) for key, value in sorted(vars(arguments).items())}
     if arguments.pairs:
         settings["sha256 of --pairs"] = file_sha256(arguments.pairs)

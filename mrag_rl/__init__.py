@@ -1,7 +1,7 @@
 """MRAG-RL: retrieval-augmented generation over partitioned memories, with trained selectors.
 
-Importing this package is light and needs nothing but the standard library; `Selector` needs NumPy and safetensors. The
-other rooms (`mrag_rl.encoders`, `mrag_rl.memory`, ...) come with the extras of `pip install`, see `mrag_rl.extras`.
+Importing this package is fast and needs only the standard library; `Selector` needs NumPy and safetensors. The other
+subpackages (`mrag_rl.encoders`, `mrag_rl.memory`, ...) need the extras of `pip install`; see `mrag_rl.extras`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Command lines: how every command reads its settings, and what it does about mistakes and interruptions.
 
 The settings of a command are a dataclass. Every field is an option, ``--group.key value``, or a key in the YAML file
-given to ``--config``; the string under a field is its help, the dataclass's docstring that of the command. An unknown
-key or option is answered with the nearest valid one, and any mistake with one line.
+given to ``--config``; the string under a field is its help, the dataclass's docstring that of the command. The error
+for an unknown key or option suggests the nearest valid one, and every error is one line.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def run_command(
     stopped: Callable[[], str],
     writes_to: Callable[[], StrPath | None] = lambda: None,
 ) -> int:
-    """Do the work and print the text it returns; report a mistake in one line, without a traceback.
+    """Do the work and print the text that it returns; report a mistake in one line, without a traceback.
 
     Args:
         work: raises InputError on bad input.
         stopped: what to say after an interruption: what was kept, and how to resume.
-        writes_to: the path to name where the system does not say which file an error is about.
+        writes_to: the path to name if the system does not say which file an error is about.
 
     Returns:
         The exit status: 0, 2 on bad input and failing files, 130 when interrupted.
@@ -73,8 +73,8 @@ class SettingsReader(Generic[T]):
         flags: Mapping[str, tuple[str | None, str]] | None = None,
         example: str | None = None,
     ) -> None:
-        """program: the command's name in ``--help``. flags: options that are no settings, {name: (default, help)}.
-        example: a configuration file to suggest where a required setting is missing and no file was given."""
+        """program: the command's name in ``--help``. flags: options that are not settings, {name: (default, help)}.
+        example: a configuration file to suggest if a required setting is missing and no file was given."""
         require("train", "jsonargparse", "yaml", by=program)
         import jsonargparse  # here, because a selector loads without it
 
@@ -151,7 +151,7 @@ class SettingsReader(Generic[T]):
             item = item_type(hint)
             values = [value] if equals else []
             if hint is bool and not equals:
-                # A flag: what follows is its value only where it can be one.
+                # A flag: what follows is its value only if it can be one.
                 spelled_out = position < len(arguments) and arguments[position] in ("true", "false")
                 options += [f"--{key}", arguments[position] if spelled_out else "true"]
                 position += spelled_out

@@ -1,6 +1,6 @@
 """The commands `train.py`, `evaluate.py` and `mrag-rl`.
 
-What they need is imported as they run, so that a missing extra is one line on every command line.
+What they need is imported when they run, so that a missing extra is reported in one line by every command.
 """
 
 from __future__ import annotations

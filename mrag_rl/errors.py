@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class InputError(ValueError):
-    """Bad input from the user, as one line that says what is wrong, where, and how to mend it.
+    """Bad input from the user, as one line that says what is wrong, where, and how to fix it.
 
     The command lines print it as ``error: <line>`` and exit with status 2.
     """

@@ -1,4 +1,4 @@
-"""The extras of `pip install`: what to say where a part of the library is used without its packages."""
+"""The extras of `pip install`: what to report when a part of the library is used without its packages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class MissingExtra(InputError, ImportError):
 
 
 def require(extra: str, *modules: str, by: str) -> None:
-    """Check that the modules which an extra installs are there, without importing them.
+    """Check that the modules that an extra installs are available, without importing them.
 
     Args:
         extra: the extra, as in `pip install 'mrag-rl[EXTRA]'`.

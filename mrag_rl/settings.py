@@ -1,4 +1,4 @@
-"""Settings as frozen dataclasses: bounds beside the fields, and the dotted keys of nested groups.
+"""Settings as frozen dataclasses, with the bounds of their fields and the dotted keys of nested groups.
 
 A setting's meaning is the string under its field; its bounds stand in the field itself:
 
@@ -27,7 +27,7 @@ class Bounds:
     exclusive: bool = False
 
     def contain(self, value: float) -> bool:
-        """Whether a value lies within; NaN never does."""
+        """Whether a value lies within the bounds; NaN never does."""
         if self.exclusive:
             return value > self.minimum and (self.maximum is None or value < self.maximum)
         return value >= self.minimum and (self.maximum is None or value <= self.maximum)
@@ -39,7 +39,7 @@ class Bounds:
 
 
 def bounded(default: T, *, minimum: float, maximum: float | None = None, exclusive: bool = False) -> T:
-    """A dataclass field with a default and bounds; None, where the type has it, is always within."""
+    """A dataclass field with a default and bounds; None, if the type allows it, is always within them."""
     return dataclasses.field(default=default, metadata={"bounds": Bounds(minimum, maximum, exclusive)})
 
 
@@ -62,7 +62,7 @@ class CheckedSettings:
 
 
 def schema(cls: type, prefix: str = "") -> tuple[dict[str, Any], set[str]]:
-    """Every setting's dotted key with its type, and the dotted names of the groups that the settings stand in."""
+    """Every setting's dotted key with its type, and the dotted names of the groups that contain settings."""
     keys: dict[str, Any] = {}
     groups: set[str] = set()
     hints = typing.get_type_hints(cls)

@@ -1,6 +1,6 @@
 """The subcommands of `evaluate.py`: each is a settings dataclass and a module that runs it.
 
-The modules are heavy and imported when they are run, so that `--help` and mistakes are answered at once.
+The modules take long to import and are imported only when they run, so that `--help` and errors appear at once.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class Command:
 
 EVALUATIONS = {
     "systems": Command("compare all systems on a run's test pairs", SystemsSettings, "mrag_rl.runs.evaluate"),
-    "pool": Command("score several runs as one", PoolSettings, "mrag_rl.runs.pool"),
-    "ask": Command("answer one text and show how", AskSettings, "mrag_rl.runs.ask"),
+    "pool": Command("score several runs together", PoolSettings, "mrag_rl.runs.pool"),
+    "ask": Command("answer one text and show the steps", AskSettings, "mrag_rl.runs.ask"),
     "retrieval": Command(
         "compare retrieval strategies on multi-aspect queries", RetrievalSettings, "mrag_rl.experiments.retrieval"
     ),
     "filters": Command("extract filters from questions and score them", FiltersSettings, "mrag_rl.experiments.filters"),
     "multihop": Command(
-        "Multi-Meta-RAG and RAG-Fusion on multi-hop questions", MultihopSettings, "mrag_rl.experiments.multihop"
+        "compare Multi-Meta-RAG and RAG-Fusion on multi-hop questions", MultihopSettings, "mrag_rl.experiments.multihop"
     ),
 }
 QUESTION = Command("answer one question from documents", QuestionSettings, "mrag_rl.experiments.questions")

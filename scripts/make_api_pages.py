@@ -58,7 +58,7 @@ def page(title: str, rooms: tuple[str, ...]) -> str:
 
 
 def main() -> None:
-    """Write the pages to docs/api, beside its index."""
+    """Write the pages to docs/api, next to its index."""
     for title, rooms in PAGES.items():
         (ROOT / "docs" / "api" / f"{title}.md").write_text(page(title, rooms), encoding="utf-8")
 

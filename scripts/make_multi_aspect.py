@@ -143,7 +143,7 @@ def make_queries(
     """The queries, and their part of the report; what the model writes is kept in `partial`. Raises InputError."""
     aspects = list(dict.fromkeys(arguments.aspects or [n for n in ASPECTS if n <= categories]))
     subjects = draw_aspects(documents, aspects=aspects, per_aspect=arguments.per_aspect, seed=arguments.seed)
-    story_prompt(documents)  # raises where a document has no title, even one that no story is about
+    story_prompt(documents)  # raises if a document has no title, even one that no story is about
     llm = TransformersLLM.load(
         LLMConfig(name=arguments.llm).path,
         dtype=arguments.dtype,

@@ -4,7 +4,7 @@
 - documents: ``{"id", "text", "title"?, "category"?, "metadata"?}``
 - queries: ``{"id", "text", "relevant"?: [document id], "questions"?: [str], "metadata"?}``
 
-A bad line raises an ``InputError`` of the form ``FILE:LINE: what is wrong; how to mend it``, and nothing is loaded.
+A bad line raises an ``InputError`` of the form ``FILE:LINE: what is wrong; how to fix it``, and nothing is loaded.
 Other keys are moved to ``metadata``, unless they look like a misspelt key.
 """
 

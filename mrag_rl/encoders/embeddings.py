@@ -18,7 +18,7 @@ from mrag_rl.io import atomic_write_bytes
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Vectors of N texts, float32, one row a text.
+    """Vectors of N texts, float32, one row per text.
 
     Attributes:
         standard: (N, d), unit vectors.
@@ -38,7 +38,7 @@ class Embeddings:
         return len(self.standard)
 
     def __getitem__(self, rows: slice | Sequence[int] | np.ndarray) -> Embeddings:
-        """The chosen rows (a slice, indices or a boolean mask), as Embeddings."""
+        """The selected rows (a slice, indices or a boolean mask), as Embeddings."""
         return Embeddings(self.standard[rows], self.heads[rows], self.norms[rows])
 
     @staticmethod

@@ -30,10 +30,10 @@ def pool(x: torch.Tensor, lengths: torch.Tensor, pooling: Pooling) -> torch.Tens
 
 
 def stated_pooling(folder: Path) -> Pooling | None:
-    """The pooling of the standard embedding that sentence-transformers' file in a model's folder states; None where
+    """The pooling of the standard embedding that sentence-transformers' file in a model's folder states; None if
     there is no such file.
 
-    Raises InputError where the file states anything but one token or the mean.
+    Raises InputError if the file states anything but one token or the mean.
     """
     file = folder / "1_Pooling" / "config.json"
     if not file.is_file():

@@ -40,10 +40,10 @@ class TransformerEncoder:
     """Texts to vectors by any Hugging Face transformer with multi-head attention, encoder or decoder.
 
     The standard embedding is the last hidden state, L2-normalised, of the token that the model's files state
-    (sentence-transformers' `1_Pooling`). Without such a file a decoder's is that of the last token, the only one that
-    has seen the whole text (Wang et al. 2024, E5-mistral; Multi-Head RAG), and a bidirectional encoder's the mean over
-    tokens (the recipe of all-MiniLM-L6-v2; Reimers and Gurevych 2019). Layers that sentence-transformers applies after
-    pooling are not run.
+    (sentence-transformers' `1_Pooling`). Without such a file, a decoder's standard embedding is that of the last token,
+    the only one that has seen the whole text (Wang et al. 2024, E5-mistral; Multi-Head RAG), and a bidirectional
+    encoder's the mean over tokens (the recipe of all-MiniLM-L6-v2; Reimers and Gurevych 2019). Layers that
+    sentence-transformers applies after pooling are not run.
 
     The embedding of a head is its attention output, softmax(Q K^T / sqrt(d_h)) V, at one token, L2-normalised:
     "Multi-Head RAG" (Besta et al. 2024, Section 2), which reads the last token of a decoder's last layer. In a
@@ -298,7 +298,7 @@ class TransformerEncoder:
 class _Batch:
     """Padded windows that the model reads at once.
 
-    ids: (B, L). mask: (B, L), None where nothing is padded. lengths: (B,) tokens. owners, shares: (B,), see `Windows`.
+    ids: (B, L). mask: (B, L), None if nothing is padded. lengths: (B,) tokens. owners, shares: (B,), see `Windows`.
     """
 
     ids: torch.Tensor

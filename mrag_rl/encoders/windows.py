@@ -14,7 +14,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.io import read_json
 
 LONGEST_WINDOW = 4096
-"""Tokens in a window where a model's files state no length: attention that is not fused needs memory for the square."""
+"""Tokens in a window if a model's files state no length: attention that is not fused needs memory for the square."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def window_length(
 
 
 def position_count(model: PreTrainedModel) -> int | None:
-    """How many tokens a model has positions for; None where its configuration sets no limit."""
+    """How many tokens a model has positions for; None if its configuration sets no limit."""
     positions: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if positions is None:
         return None

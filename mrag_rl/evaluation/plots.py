@@ -1,4 +1,4 @@
-"""Plots of a run, each as PNG and SVG with its numbers beside it as CSV."""
+"""Plots of a run, each as PNG and SVG with its numbers next to it as CSV."""
 
 from __future__ import annotations
 

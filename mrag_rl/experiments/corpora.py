@@ -64,7 +64,7 @@ def reference_filters(queries: Sequence[Query], vocabulary: FieldVocabulary, whe
 
 
 def _check_question(query: Query, ids: set[str], where: str) -> None:
-    """Raises InputError for evidence, type or answer of a question that are not as they should be."""
+    """Raises InputError if the evidence, type or answer of a question is invalid."""
     unknown = next((name for name in query.relevant if name not in ids), None)
     if unknown is not None:
         raise InputError(f'{where}: relevant id "{unknown}" is not a document; correct the id or add that document')

@@ -24,8 +24,8 @@ from mrag_rl.io import write_json
 def run(settings: FiltersSettings, *, llm: LLM | None = None) -> str:
     """Extract a filter from every question, write `output` (see docs/filters.md) and return a table.
 
-    A query's key `filter` is its reference, where it has one. llm: extracts the filters; None loads what the settings
-    name, and for none the rules extract them.
+    A query's key `filter` is its reference, if it has one. llm: extracts the filters; None loads the one that the
+    settings name; if they name none, the rules extract them.
 
     Raises InputError: a file that cannot be read, or an invalid reference filter, with its query's id.
     """
@@ -47,7 +47,7 @@ def run(settings: FiltersSettings, *, llm: LLM | None = None) -> str:
 
 
 def _vocabulary(settings: FiltersSettings) -> FieldVocabulary:
-    """The fields and their values, from their own file or from the corpus. Raises InputError where there are none."""
+    """The fields and their values, from their own file or from the corpus. Raises InputError if there are none."""
     if settings.fields is not None:
         return FieldVocabulary.from_file(settings.fields)
     if settings.documents is None:

@@ -1,4 +1,4 @@
-"""Heat maps of attention heads, each as PNG and SVG with its numbers beside it as CSV.
+"""Heat maps of attention heads, each as PNG and SVG with its numbers next to it as CSV.
 
 Source: Multi-Head RAG: Solving Multi-Aspect Problems with LLMs, Figures 7 to 9.
 """

@@ -53,10 +53,10 @@ def run(
     reranker: CrossEncoder | None = None,
     llm: LLM | None = None,
 ) -> str:
-    """Retrieve chunks for multi-hop questions, write `output` (docs/multihop.md) and return tables, Markdown.
+    """Retrieve chunks for multi-hop questions, write `output` (docs/multihop.md) and return Markdown tables.
 
     Each strategy is run without a filter, with the filters that the rules extract, with those that the language model
-    extracts, and with the questions' own where all have one; each of these again with the chunks reranked. With a
+    extracts, and with the questions' own if all have one; each of these again with the chunks reranked. With a
     language model the questions are answered. The strategies `fusion` and `fusion_mrag` are `RAGFusion`, the others
     `MultiMetaRAG`: every row is a system's `answer` to the questions.
 
@@ -239,7 +239,7 @@ class _Fusion:
 
 
 def _fusion_queries(retriever: PassageRetriever, queries: Sequence[Query], llm: LLM | None, count: int) -> _Fusion:
-    """The questions' own queries where all have some, else `count` that the language model writes for each."""
+    """The questions' own queries if all have some, else `count` that the language model writes for each."""
     if llm is None or all(query.questions for query in queries):
         return _Fusion([FusionQueries.of(query.text, query.questions) for query in queries], generated=False)
     start, before = time.perf_counter(), llm.usage.generated_tokens
@@ -262,7 +262,7 @@ def _check_fusion(queries: Sequence[Query], llm: LLM | None, strategies: Sequenc
 def _extractions(
     texts: Sequence[str], vocabulary: FieldVocabulary, llm: LLM | None, references: Sequence[Filter]
 ) -> dict[str, Sequence[Extraction] | None]:
-    """The questions' filters by their source; None for no filters, "given" only where every question has its own."""
+    """The questions' filters by their source; None for no filters, "given" only if every question has its own."""
     extractors: dict[str, Extractor] = {"rules": RuleExtractor(vocabulary)}
     if llm is not None:
         extractors["llm"] = LLMExtractor(llm, vocabulary)

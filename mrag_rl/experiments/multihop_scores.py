@@ -90,10 +90,10 @@ def differences(scores: Scores, baseline: Scores) -> dict[str, Any]:
 
 
 def query_type(query: Query) -> str:
-    """The question's type, one of `mrag_rl.metrics.answers.QUESTION_TYPES`; "" where the file gives none."""
+    """The question's type, one of `mrag_rl.metrics.answers.QUESTION_TYPES`; "" if the file gives none."""
     return str(query.metadata.get("question_type", ""))
 
 
 def reference_answer(query: Query) -> str:
-    """The question's reference answer; "" where the file gives none."""
+    """The question's reference answer; "" if the file gives none."""
     return str(query.metadata.get("answer", "")).strip()

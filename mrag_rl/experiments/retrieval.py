@@ -45,10 +45,10 @@ def run(
     reranker: CrossEncoder | None = None,
     llm: LLM | None = None,
 ) -> str:
-    """Rank documents for queries by each strategy, write `output` (docs/formats.md) and return a table, Markdown.
+    """Rank documents for queries by each strategy, write `output` (docs/formats.md) and return a Markdown table.
 
     With a reranker each strategy is also run as "NAME+rerank". A language model answers each query from the documents
-    fetched, best first, and the facts in its answers are counted; its texts are kept beside the embeddings.
+    fetched, best first, and the facts in its answers are counted; its texts are stored next to the embeddings.
 
     encoder, reranker, llm: None loads what the settings name. Raises InputError.
     """

@@ -1,4 +1,4 @@
-"""Plots of retrieval results, each as PNG and SVG with its numbers beside it as CSV.
+"""Plots of retrieval results, each as PNG and SVG with its numbers next to it as CSV.
 
 The results are the dictionary that ``evaluate.py retrieval`` writes:
 
@@ -27,7 +27,7 @@ def draw_all(folder: Path, results: Results, *, baseline: str = "standard", weig
     """Draw every plot of the results.
 
     Writes `success_by_fetched_N` and `category_success_by_fetched_N` for each number of aspects N, `strategies`, and,
-    where the baseline is among the strategies, `improvement_by_aspects`. Raises InputError for incomplete results.
+    if the baseline is among the strategies, `improvement_by_aspects`. Raises InputError for incomplete results.
     """
     for aspects in _aspects(results):
         success_by_fetched(folder, f"success_by_fetched_{aspects}", results, aspects=aspects)

@@ -49,7 +49,7 @@ def fact_means(counts: Sequence[FactCount], aspects: np.ndarray) -> dict[str, di
 
 def retrieval_table(results: Mapping[str, Any], *, weight: float = 2.0) -> str:
     """Weighted success ratio by strategy and number of aspects n, at min(3n, fetched) documents, and the facts in the
-    answers where there are any; Markdown.
+    answers if there are any; Markdown.
     """
     first = next(iter(results["strategies"].values()))
     aspects = sorted(first, key=int)

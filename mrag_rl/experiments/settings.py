@@ -58,7 +58,7 @@ class RetrievalSettings(CheckedSettings):
     plots: str | None = None
     """Folder to draw the results in; null draws nothing."""
     embeddings: str | None = None
-    """Folder where embeddings are kept between runs; null is embeddings, beside the output."""
+    """Folder where embeddings are kept between runs; null is embeddings, next to the output."""
     encoder: str = "all-MiniLM-L6-v2"
     """Folder or hub name of the encoder."""
     layer: tuple[int, ...] = (-1,)
@@ -156,7 +156,7 @@ class MultihopSettings(CheckedSettings):
     chunk_overlap: int = 32
     """Maximum number of tokens that two neighbouring chunks share."""
     embeddings: str | None = None
-    """Folder where embeddings are kept between runs; null is embeddings, beside the output."""
+    """Folder where embeddings are kept between runs; null is embeddings, next to the output."""
     encoder: str = "all-MiniLM-L6-v2"
     """Folder or hub name of the encoder."""
     dtype: Literal["float32", "bfloat16"] = "float32"

@@ -1,4 +1,4 @@
-"""Dates as people write them, parsed strictly: nothing that is left unwritten is guessed.
+"""Dates as people write them, parsed strictly: no missing part is guessed.
 
 A date is a calendar day as written: time and time zone are ignored, so 2023-10-04T23:30:00-05:00 is 4 October. Year,
 month and day must all be present; "10/11/2023" is not a date, because two conventions read it differently.

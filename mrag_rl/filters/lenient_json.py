@@ -39,7 +39,7 @@ class _Set(list[Any]):
 def read_mapping(text: str) -> dict[str, Any]:
     """The first mapping in a text, whatever prose or code fences surround it.
 
-    The first brace that opens a mapping decides: if that mapping is broken, no other one inside or after it is taken
+    The first brace that opens a mapping decides: if that mapping is broken, no mapping inside or after it is used
     instead, nor is one inside other braces. Raises InputError, with the position (a character, from 1) of what cannot
     be parsed, if there is no mapping, and if the text is longer than ``MAX_TEXT``.
     """

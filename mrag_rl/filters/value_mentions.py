@@ -159,7 +159,7 @@ def _documents(field: Field, values: Sequence[str]) -> int:
 
 
 def _is_distinctive(word: str) -> bool:
-    """Whether a spelling is no ordinary word: a capital after a small letter, or digits among letters."""
+    """Whether a spelling cannot be an ordinary word: a capital after a small letter, or digits among letters."""
     return bool(re.search(r"[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]", word))
 
 

@@ -55,7 +55,7 @@ class Decoder:
     def decode(self, requests: list[Request], temperature: float, max_new_tokens: int) -> list[list[int]]:
         """The token ids of every completion, its stop token included, request by request.
 
-        Raises a RuntimeError of torch's where the batch does not fit the device's memory.
+        Raises a RuntimeError of torch's if the batch does not fit the device's memory.
         """
         device = self.model.device
         width = max(len(request.tokens) for request in requests)
@@ -102,7 +102,7 @@ class Decoder:
     def _completions_per_row(self, requests: list[Request], max_new_tokens: int) -> int:
         """How many completions of a prompt share a row: a divisor of every prompt's number of them.
 
-        1 where the model's own attention might differ from "all that the mask lets through, at the given positions".
+        1 if the model's own attention might differ from "all that the mask lets through, at the given positions".
         """
         config = self.model.config.get_text_config(decoder=True)
         plain_attention = (

@@ -10,7 +10,7 @@ from mrag_rl.generation.prompts import ANSWER_TASK, MOST_QUERIES, SEPARATOR, Pro
 __all__ = ["ANSWER_TASK", "EXAMPLES", "MOST_QUERIES", "QUESTION_AGAIN", "SEPARATOR", "answer_prompt", "query_prompt"]
 
 QUESTION_AGAIN = "The question to answer:"
-"""What stands before the question where it is repeated after the passages."""
+"""What precedes the question when it is repeated after the passages."""
 
 EXAMPLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
@@ -58,8 +58,8 @@ def answer_prompt(
 ) -> Prompt:
     """A prompt for the answer to a question from passages, best first, that were found with it and further queries.
 
-    The question comes first and is repeated after the passages, because models that read from left to right then find
-    more (Liu et al. 2024, "Lost in the Middle", Section 4.2); the queries come once and are said to count less. A
+    The question comes first and is repeated after the passages, because models that read from left to right find more
+    that way (Liu et al. 2024, "Lost in the Middle", Section 4.2); the queries come once and are said to count less. A
     prompt that outgrows the model's context loses its end, and with it the worst passages. A passage's title and its
     metadata fields `shown` come before its text.
     """

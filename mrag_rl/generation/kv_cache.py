@@ -89,7 +89,7 @@ class PrefillLayer(CacheLayer):
 
 
 def growing_cache(config: PretrainedConfig, rows: int, capacity: int) -> Cache:
-    """A cache for the model of `config`: growing layers where it attends to everything, else the library's own."""
+    """A cache for the model of `config`: growing layers if it attends to everything, else the library's own."""
     cache = DynamicCache(config=config)
     cache.layers = [GrowingLayer(rows, capacity) if type(layer) is CacheLayer else layer for layer in cache.layers]
     return cache

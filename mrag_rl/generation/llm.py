@@ -43,7 +43,7 @@ class LLM(Protocol):
     def usage(self) -> Usage: ...
 
     def render(self, prompt: Prompt) -> str:
-        """The prompt as the model reads it, its instruction included where the model gets one."""
+        """The prompt as the model reads it, including its instruction if the model gets one."""
         ...
 
     def generate(

@@ -48,7 +48,7 @@ def write_stories(
     max_new_tokens: int = 1024,
     first: int = 0,
 ) -> Stories:
-    """Let a language model write each query's text: a story around its documents that mentions every title.
+    """Have a language model write each query's text: a story around its documents that mentions every title.
 
     A story that fails the check (`story_problem`) is written again with another seed; one that still fails after
     `attempts` is dropped and reported. All stories of one attempt go to the model together.
@@ -58,7 +58,7 @@ def write_stories(
         drawn: The documents of each query, as `draw_aspects` gives them.
         seed: Of the whole call; each attempt has a seed of its own, derived from it.
         temperature, max_new_tokens: As for `LLM.generate`.
-        attempts: The most attempts at one story.
+        attempts: The maximum number of attempts at one story.
         first: The number of the first query, for writing a dataset in several calls.
 
     Returns:
@@ -112,7 +112,7 @@ def story_prompt(documents: Sequence[Document]) -> Prompt:
 def reader_prompt(question: str, documents: Sequence[Document]) -> Prompt:
     """A prompt for the answer to a question from retrieved documents, each in a numbered section, best first.
 
-    A section has title, category and metadata where they are known. The question and the best documents come first
+    A section has title, category and metadata, if they are known. The question and the best documents come first
     because a text that outgrows the model's context loses its end.
     """
     sections = []

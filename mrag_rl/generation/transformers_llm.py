@@ -171,7 +171,7 @@ class TransformersLLM:
         return str(self.tokenizer.apply_chat_template(messages(prompt), tokenize=False, add_generation_prompt=True))
 
     def _tokenize(self, prompts: Sequence[Prompt], texts: list[str], max_new_tokens: int) -> list[list[int]]:
-        """The token ids of each rendered prompt, shortened where it does not fit the context."""
+        """The token ids of each rendered prompt, shortened if it does not fit the context."""
         limit = self._context - max_new_tokens
         ids = self._token_ids(texts)
         for i, prompt in enumerate(prompts):

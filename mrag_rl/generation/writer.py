@@ -30,7 +30,7 @@ class Writer:
     max_new_tokens: int = 64
 
     def answer(self, texts: Sequence[str], demonstrations: Sequence[Demonstration | None]) -> list[str]:
-        """Greedy hypotheses for N texts, each with one memory as demonstration, or without one where that is None.
+        """Greedy hypotheses for N texts, each with one memory as demonstration, or without one if that is None.
 
         M-RAG, Algorithm 1, lines 9 and 13: h <- LLM(x + (source, target) of the memory). Raises ValueError for more or
         fewer demonstrations than texts.

@@ -24,7 +24,7 @@ from mrag_rl.memory.store import RecordStore, reported_writes
 from mrag_rl.memory.vectors import MemoryVectors
 from mrag_rl.memory.versions import TargetVersions
 
-if TYPE_CHECKING:  # both are heavy to import, and needed only where a database is created
+if TYPE_CHECKING:  # both are heavy to import, and needed only when a database is created
     from mrag_rl.encoders import Embeddings
     from mrag_rl.partitioning import Partitioning
 
@@ -191,7 +191,7 @@ class MemoryDatabase:
         return self._store.originals(self._checked(indices).tolist())
 
     def demonstrations(self, indices: np.ndarray, *, originals: bool = False) -> list[tuple[str, str] | None]:
-        """Source and target of memories (B,), as a language model is shown them; None where the index is -1.
+        """Source and target of memories (B,), as a language model is shown them; None if the index is -1.
 
         originals: use the targets as they were first stored. Raises InputError for an unknown index.
         """

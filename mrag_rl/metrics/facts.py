@@ -1,4 +1,4 @@
-"""Facts in an answer: numbers and names, counted to see how much of the right documents reached the answer.
+"""Facts in an answer: numbers and names, counted to see how much of the relevant content reached the answer.
 
 Source: Multi-Head RAG (the later version), Section 5.4: pieces of factual information in the model's output, such as
 years or named entities. The paper gives no procedure. This one uses spelling alone, needs no model, and also counts how

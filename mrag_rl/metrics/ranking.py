@@ -1,4 +1,4 @@
-"""Ranking metrics: MRR@10, MAP@10, Hits@10 and Hits@4, by the textbook and as MultiHop-RAG's script counts them.
+"""Ranking metrics (MRR@10, MAP@10, Hits@10, Hits@4), by textbook definitions and as MultiHop-RAG's script counts them.
 
 Both omit queries without evidence (null questions), and both read the first ten ranks. They differ in
 

@@ -1,4 +1,4 @@
-"""The language models that come with the package: two of them, which know two different bundled worlds."""
+"""The two language models that come with the package; each knows one of the bundled worlds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading Hugging Face models: from a local folder and safetensors only, quietly, never running a model's own code."""
+"""Loading Hugging Face models from local safetensors files, without log output and without running a model's code."""
 
 from __future__ import annotations
 

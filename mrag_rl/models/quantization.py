@@ -1,8 +1,8 @@
-"""4-bit (NF4) weights for any decoder-only model, its fused experts included.
+"""4-bit (NF4) weights for any decoder-only model, including its fused experts.
 
 transformers' `BitsAndBytesConfig` replaces linear layers only. The experts of Mixtral and similar models are
 three-dimensional parameters, which it silently leaves in 16 bits: 96% of a small Mixtral's bytes. Here every matrix is
-quantized through bitsandbytes' parametrization, and a model of which too much would stay unquantized is refused.
+quantized through bitsandbytes' parametrization, and a model is refused if too much of it would stay unquantized.
 """
 
 from collections.abc import Iterator

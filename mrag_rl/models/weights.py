@@ -1,4 +1,4 @@
-"""The files of encoders, rerankers and language models: where they are, and which ones they are."""
+"""The files of encoders, rerankers and language models: finding and identifying them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def find_model(name_or_path: str, *, role: str = "encoder", revision: str | None
 def weights_sha256(folder: Path, *, expected: str | None, role: str = "encoder") -> str:
     """Hex SHA-256 of a folder's weights: of the file itself, or of the shards' hashes in the order of their names.
 
-    expected: the hash to insist on; None accepts any. role: what error messages call the model. Raises InputError when
+    expected: the required hash; None accepts any. role: what error messages call the model. Raises InputError when
     there are no safetensors weights, and when their hash is not the expected one.
     """
     files = sorted(folder.glob("*.safetensors"))

@@ -18,7 +18,7 @@ class Parts:
     """Parts of texts (their sentences, or questions about them).
 
     Attributes:
-        embeddings: P vectors, one row a part.
+        embeddings: P vectors, one row per part.
         owners: (P,) int, the index of the text that each part belongs to.
     """
 
@@ -27,7 +27,7 @@ class Parts:
 
     @staticmethod
     def of_wholes(embeddings: Embeddings) -> Parts:
-        """Texts of one part each, the whole."""
+        """Whole texts, each as its only part."""
         return Parts(embeddings, np.arange(len(embeddings)))
 
     @staticmethod
@@ -60,7 +60,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class EncodedQueries:
-    """B queries as vectors: whole and, where a strategy needs them, their sentences and questions about them.
+    """B queries as vectors: whole and, if a strategy needs them, their sentences and questions about them.
 
     Raises InputError for parts that belong to no query, and for a query without sentences where others have them.
     """

@@ -1,6 +1,6 @@
 """Search under metadata filters (Multi-Meta-RAG, Section 3.2) and access rights.
 
-A filter is dropped where it matches nothing; access rights never are.
+A filter that matches nothing is dropped; access rights never are.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class FilteredRetriever:
     """
 
     def __init__(self, retriever: MultiAspectRetriever, chunks: Sequence[Chunk]) -> None:
-        """retriever: that of the chunks' embeddings, in their order. Raises InputError for another number of them."""
+        """retriever: holds the chunks' embeddings, in their order. Raises InputError if their numbers differ."""
         if len(chunks) != len(retriever.documents):
             raise InputError(
                 f"{len(chunks)} chunks, but {len(retriever.documents)} embeddings; give one for each chunk"

@@ -101,7 +101,7 @@ def check_count(n: int) -> None:
 
 
 def parse_queries(text: str) -> list[str]:
-    """The queries in an LLM's text, one a line or separated by "||", without numbering, bullets and quotes around them.
+    """The queries in an LLM's text, one per line or separated by "||", without their numbering, bullets and quotes.
 
     Lines without a letter or digit, lines that end with a colon ("Here are four queries:") and repetitions are dropped.
     """

@@ -13,7 +13,7 @@ from mrag_rl.errors import InputError
 
 
 class RunningImportance:
-    """Exact importance scores of a collection that documents join and leave.
+    """Exact importance scores of a collection to which documents are added and from which they are removed.
 
     The mean distance over all pairs of distinct documents is N / (N - 1) * (1 - |mean unit vector|^2), so sums over the
     documents suffice: O(N d) for N documents and O(d) for each later change, instead of O(N^2 d) for all pairs.
@@ -26,11 +26,11 @@ class RunningImportance:
         self._norms = np.zeros(heads)
 
     def add(self, embeddings: Embeddings) -> None:
-        """Documents join. Raises InputError for another number or dimension of heads."""
+        """Add documents. Raises InputError for another number or dimension of heads."""
         self._change(embeddings, 1)
 
     def remove(self, embeddings: Embeddings) -> None:
-        """Documents that were added leave. Raises InputError for more documents than there are, and as `add` does."""
+        """Remove documents that were added. Raises InputError for more documents than there are, and as `add` does."""
         if len(embeddings) > self.count:
             raise InputError(
                 f"importance: {len(embeddings)} documents to remove out of {self.count}; remove only added documents"

@@ -57,7 +57,7 @@ class SpaceIndex:
         self.add(vectors)
 
     def add(self, vectors: np.ndarray) -> None:
-        """Documents join at the end, unit vectors (n, H, d). Graphs grow; the exact index is copied, so add many at
+        """Add documents at the end, unit vectors (n, H, d). Graphs grow; the exact index is copied, so add many at
         once. Documents cannot be removed, because that breaks a graph's paths through them: build another index.
 
         Raises InputError for another number of spaces or dimensions.
@@ -89,7 +89,7 @@ class SpaceIndex:
         allowed: (B, N) bool, which documents each query may find. With it the search is exact whatever the kind,
         because a graph's walk past forbidden documents would miss allowed ones.
 
-        Returns indices (B, H, k) int64 and cosine similarities (B, H, k) float32, best first, equals by index. Places
+        Returns indices (B, H, k) int64 and cosine similarities (B, H, k) float32, best first, ties by index. Places
         left empty, because HNSW found too few documents or too few are allowed, have index -1 and similarity -inf.
 
         Raises InputError for other shapes and for k < 1.
@@ -173,9 +173,9 @@ def _exact(
 
 
 def _best(scores: torch.Tensor, candidates: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The k best of scores (blocks, B, `_BLOCK`), unordered, and their indices, equals by lower index.
+    """The k best of scores (blocks, B, `_BLOCK`), unordered, and their indices, ties by lower index.
 
-    candidates: k + 1, or k where there are no more scores; the one beyond shows whether the last place is tied.
+    candidates: k + 1, or k if there are no more scores; the one beyond shows whether the last place is tied.
     """
     values, indices = _topk(scores, candidates)
     tied = ((values[:, k:] == values[:, k - 1 : k]) & (values[:, k:] > -torch.inf)).any(dim=1)

@@ -104,7 +104,7 @@ class CrossEncoder:
     def rerank(
         self, queries: Sequence[str], texts: Sequence[str], ranking: Ranking, k: int, *, progress: bool = False
     ) -> Ranking:
-        """The k best of each query's ranked texts by this model's scores, equals in their previous order.
+        """The k best of each query's ranked texts by this model's scores, ties in their previous order.
 
         queries: B. texts: those that `ranking.indices` (B, c) refer to. Returns (B, min(k, c)); empty places of the
         ranking (-1) stay last, with score -inf. Raises InputError: k < 1, more or fewer queries than rankings.

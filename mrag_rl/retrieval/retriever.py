@@ -58,7 +58,7 @@ class MultiAspectRetriever:
         return self.heads.importance
 
     def add(self, documents: Embeddings, sentences: Parts | None = None) -> None:
-        """New documents join behind the others.
+        """Add documents after the others.
 
         Importance scores and HNSW graphs are extended; embeddings and exact indexes are copied, so add many at once.
 
@@ -85,7 +85,7 @@ class MultiAspectRetriever:
             spaces.add(documents, self.documents)
 
     def remove(self, rows: Sequence[int] | np.ndarray) -> None:
-        """The documents of these indices leave, and those behind them move up.
+        """Remove the documents with these indices; those after them move up.
 
         Importance scores are updated; indexes are rebuilt for the next search. Raises InputError, with nothing changed,
         for a row that does not exist or is named twice, and for all rows.
@@ -142,7 +142,7 @@ class MultiAspectRetriever:
         return self.rank(queries, strategy, fetch, allowed)
 
     def rank(self, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None = None) -> Ranking:
-        """The best min(fetch, N) documents for each of B queries, with their scores, equals by index.
+        """The best min(fetch, N) documents for each of B queries, with their scores, ties by index.
 
         Each list that a vote is taken from has as many places as documents are fetched, as in the authors' code.
 

@@ -1,4 +1,4 @@
-"""The sentences of a text: each is about one thing, where the whole may be about many."""
+"""Splitting texts into sentences: a sentence is about one thing, whereas a whole text may be about many."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def pieces_view(embeddings: Embeddings) -> Embeddings:
 class EmbeddingSpaces:
     """N documents in H embedding spaces: an index to search them and the importance of each space.
 
-    Both are built when first needed. Documents that join later extend what has been built.
+    Both are built when first needed, and extended when documents are added later.
     """
 
     def __init__(self, documents: Embeddings, view: View, kind: IndexKind) -> None:
@@ -54,7 +54,7 @@ class EmbeddingSpaces:
         self._importance: RunningImportance | None = None
 
     def prepare(self, *, importance: bool) -> None:
-        """Build the index and, where it is needed, the importance. Raises InputError as the view does."""
+        """Build the index and, if it is needed, the importance. Raises InputError as the view does."""
         self._built_index()
         if importance:
             self._built_importance()
@@ -69,7 +69,7 @@ class EmbeddingSpaces:
         return self._built_index().search(self._view(queries).heads, k, allowed)
 
     def add(self, new: Embeddings, documents: Embeddings) -> None:
-        """New documents join at the end; `documents` are all of them together. What has been built is extended."""
+        """Add documents at the end; `documents` are the old and new ones together. What has been built is extended."""
         self._documents = documents
         if self._index is not None:
             self._index.add(self._view(new).heads)
@@ -77,7 +77,7 @@ class EmbeddingSpaces:
             self._importance.add(self._view(new))
 
     def remove(self, removed: Embeddings, documents: Embeddings) -> None:
-        """Documents leave; `documents` are those that stay. The importance is updated; the index is rebuilt for the
+        """Remove documents; `documents` are those that stay. The importance is updated; the index is rebuilt for the
         next search, because an HNSW graph cannot lose a document."""
         self._documents = documents
         self._index = None

@@ -50,7 +50,7 @@ def distance_votes(similarities: np.ndarray, importance: np.ndarray) -> np.ndarr
 def count_votes(
     documents: np.ndarray, votes: np.ndarray, owners: np.ndarray, *, queries: int, fetch: int, single: bool = False
 ) -> Ranking:
-    """The `fetch` documents with most votes for each of B `queries`, equals by index.
+    """The `fetch` documents with most votes for each of B `queries`, ties by index.
 
     documents, votes: (V, ...) the indices that V voters vote for (-1: none) and what each vote is worth. owners: (V,),
     the query that each voter belongs to. A document's votes are summed, as in the authors' published code; with
@@ -81,7 +81,7 @@ def count_votes(
 
 
 def top(scores: np.ndarray, fetch: int) -> Ranking:
-    """The `fetch` best columns of scores (B, N), equals by index."""
+    """The `fetch` best columns of scores (B, N), ties by index."""
     order = np.argsort(-scores, axis=1, kind="stable")[:, :fetch]
     return Ranking(order, np.take_along_axis(scores, order, axis=1))
 
@@ -90,8 +90,8 @@ def by_owner(rankings: np.ndarray, owners: np.ndarray, questions: int) -> np.nda
     """The ranked lists of each of B questions together: (B, Q, c), Q the largest number of lists, -1 where one is
     missing.
 
-    rankings: (V, c) indices, a list a row. owners: (V,), the question (0 to B - 1) that each list belongs to; the lists
-    of a question keep their order.
+    rankings: (V, c) indices, one list per row. owners: (V,), the question (0 to B - 1) of each list; the lists of a
+    question keep their order.
     """
     order = np.argsort(owners, kind="stable")
     rows = owners[order]
@@ -119,7 +119,7 @@ def reciprocal_rank_fusion(
     Args:
         lists: (B, Q, c) indices, best first, the lists of each of B questions, with its own list first; -1 where a list
             is shorter or missing, no document twice in a list.
-        fetch: How many documents to return for each question; equals are ordered by index.
+        fetch: How many documents to return for each question; ties are ordered by index.
         original_weight: Weight of the question's own list (others: 1).
         k: What is added to a rank.
         first_rank: The rank of the first place: 0 as in RAG-Fusion's code, 1 as in its formula.

@@ -1,4 +1,4 @@
-"""A run's folder and what is done with one: evaluate it, pool several, ask one."""
+"""Run folders and the commands on finished runs: evaluate one, pool several, ask one."""
 
 from mrag_rl.extras import require
 

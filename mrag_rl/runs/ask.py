@@ -1,4 +1,4 @@
-"""One text answered by a run's M-RAG, with everything that led to the answer."""
+"""One text answered by a run's trained agents, with everything that led to the answer."""
 
 from __future__ import annotations
 

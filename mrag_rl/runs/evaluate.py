@@ -63,12 +63,12 @@ def target_metric(config: Config) -> str:
 
 
 def reported_metrics(config: Config) -> tuple[str, ...]:
-    """The metrics of the task's tables, and the target metric where it is not one of them."""
+    """The metrics of the task's tables, and the target metric if it is not one of them."""
     return tuple(dict.fromkeys((*REPORTED[config.task], target_metric(config))))
 
 
 def systems_of(config: Config) -> tuple[str, ...]:
-    """The systems that a run compares, less the ablations that it does not train."""
+    """The systems that a run compares, without the ablations that it does not train."""
     names = config.evaluation.systems
     return tuple(name for name in names if config.evaluation.ablations or name not in ABLATION_OF)
 

@@ -66,7 +66,7 @@ class RunFolder:
         return RunFolder(self.root / "ablations" / name)
 
     def load_config(self) -> Config:
-        """The run's configuration. Raises InputError where this is no run folder."""
+        """The run's configuration. Raises InputError if this is not a run folder."""
         if not self.config.is_file():
             raise InputError(
                 f"{self.root}: no {self.config.name} in it, so it is not a run folder; give a folder that train.py made"
@@ -78,7 +78,7 @@ class RunFolder:
 def locked(folder: RunFolder) -> Iterator[None]:
     """Lock a run against other processes; the operating system unlocks it when this process ends, however it ends.
 
-    Raises InputError where another process has locked it.
+    Raises InputError if another process has locked it.
     """
     if sys.platform == "win32":
         yield

@@ -1,4 +1,4 @@
-"""The models of a run: its encoder and its language model, with the cache of what that wrote."""
+"""The models of a run: its encoder, and its language model with the cache of generated texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mrag_rl.memory import MemoryDatabase
 
 
 def load_encoder(config: EncoderConfig, dtype: Literal["float32", "bfloat16"] = "float32") -> TransformerEncoder:
-    """The run's encoder in a precision. Raises InputError where it is missing or has the wrong hash."""
+    """The run's encoder in a precision. Raises InputError if it is missing or has the wrong hash."""
     return TransformerEncoder.load(
         config.name,
         sha256=config.sha256,
@@ -31,7 +31,7 @@ def load_encoder(config: EncoderConfig, dtype: Literal["float32", "bfloat16"] = 
 
 
 def load_llm(config: LLMConfig) -> TransformersLLM:
-    """The run's language model. Raises InputError where there is none."""
+    """The run's language model. Raises InputError if there is none."""
     return TransformersLLM.load(
         config.path,
         dtype=config.dtype,
@@ -55,7 +55,7 @@ def with_cache(llm: LLM, cache: Path, *, enabled: bool) -> Iterator[LLM]:
 
 
 def check_encoder(database: MemoryDatabase, encoder: TransformerEncoder) -> None:
-    """Raises InputError where the database's vectors come from another encoder."""
+    """Raises InputError if the database's vectors come from another encoder."""
     if database.encoder_fingerprint != encoder.fingerprint:
         raise InputError(
             f"{database.folder}: its vectors come from another encoder than {encoder.name} "

@@ -18,7 +18,7 @@ class Stages:
     """The complete stages of a run with their costs, stored in `run.json`."""
 
     def __init__(self, folder: RunFolder, config_sha256: str) -> None:
-        """Raises InputError where stages were completed under settings with another hash."""
+        """Raises InputError if stages were completed under settings with another hash."""
         self.path, self.config_sha256 = folder.state, config_sha256
         state = read_json(self.path) if self.path.is_file() else {}
         if state.get("config_sha256", config_sha256) != config_sha256:

@@ -1,4 +1,4 @@
-"""What a training left behind: its database and its selector."""
+"""The results of a training: its database and its selector."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mrag_rl.selector import Selector
 
 @dataclass(frozen=True)
 class TrainedSystem:
-    """A database refined in a training, and the selector trained on it, None where there is only one partition."""
+    """A database refined in a training, and the selector trained on it, None if there is only one partition."""
 
     database: MemoryDatabase
     selector: Selector | None
@@ -24,7 +24,7 @@ class TrainedSystem:
 def open_trained(folder: RunFolder) -> Iterator[TrainedSystem]:
     """Open the database and selector of a run or an ablation.
 
-    Raises InputError where its training is not complete.
+    Raises InputError if its training is not complete.
     """
     if not folder.database.is_dir():
         raise InputError(f"{folder.root}: no trained database in it; finish the run with train.py --resume first")

@@ -58,7 +58,7 @@ class System(Protocol[A]):
 
 
 def embedded(texts: Sequence[str], embeddings: Embeddings | None, encoder: TextEncoder | None) -> Embeddings:
-    """The embeddings of texts: those at hand, or else the encoder's.
+    """The embeddings of texts: the given ones, or else the encoder's.
 
     Raises InputError: more or fewer embeddings than texts, or neither embeddings nor an encoder.
     """

@@ -1,4 +1,4 @@
-"""Systems that choose one partition per query and retrieve there: M-RAG and the simple choices it has to beat."""
+"""Systems that choose one partition per query and retrieve there: M-RAG and its simple baselines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mrag_rl.systems.base import MemoryAnswer, embedded
 
 @dataclass(frozen=True)
 class Choice:
-    """The partition to search for each of N queries, and what the choice was made from where it was made from states.
+    """The partition to search for each of N queries and, if the choice was based on states, these states.
 
     Attributes:
         partitions: (N,) ids, -1 for none.
@@ -41,8 +41,8 @@ class PartitionAnswer(MemoryAnswer):
     """An answer with the choice of its partition.
 
     Attributes:
-        states: (M, H), the best similarity in each partition by head; None where the choice did not depend on it.
-        values: (M,), the expected worth of each partition; None where none was computed.
+        states: (M, H), the best similarity in each partition by head; None if the choice did not depend on it.
+        values: (M,), the expected worth of each partition; None if none was computed.
     """
 
     states: np.ndarray | None = field(default=None, compare=False, repr=False)

@@ -141,7 +141,7 @@ class PassageRetriever:
     ) -> Scope:
         """The filters and access rights of questions.
 
-        extractions: the questions' filters where they were extracted before; None extracts them here.
+        extractions: the questions' filters if they were extracted before; None extracts them here.
         filters: one for each question in place of extracted ones and, unlike them, never dropped.
         documents, categories: ids and names of those that may be read, None for all; an empty collection means that
         nothing may be read.

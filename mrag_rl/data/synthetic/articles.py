@@ -114,7 +114,7 @@ def _draw_titles(rng: np.random.Generator, subject: Subject, count: int) -> list
 
 
 def _draw_words(rng: np.random.Generator, subject: Subject) -> dict[str, str]:
-    """What fills the placeholders of an article's sentences, but for its title and name."""
+    """What fills the placeholders of an article's sentences, except its title and name."""
     place, place2 = shuffled(rng, names().places)[:2]
     month, month2 = shuffled(rng, names().months)[:2]
     return {key: draw(rng, words) for key, words in subject.words.items()} | {

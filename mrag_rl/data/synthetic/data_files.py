@@ -1,4 +1,4 @@
-"""The word lists and sentence frames of the synthetic worlds: JSON files beside this module, read into dataclasses.
+"""The word lists and sentence frames of the synthetic worlds: JSON files next to this module, read into dataclasses.
 
     names.json              people, places, weekdays, months, and the two halves of invented names; for all worlds
     newsroom.json           the newsroom's events, the hints at a desk or a mood, and the German glossaries
@@ -8,7 +8,7 @@
     news_questions.json     forms of question about the news
 
 Every text was written for this project. An object has the keys of the dataclass that it is read into, whose docstring
-explains them; a key may be missing where the attribute has a default. `{...}` in a sentence is a placeholder for
+explains them; a key may be missing if the attribute has a default. `{...}` in a sentence is a placeholder for
 `str.format`. The order of every list matters: draws are positions in it, so a changed list changes every world.
 """
 

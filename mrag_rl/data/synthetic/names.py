@@ -34,7 +34,7 @@ class Names:
 
 @cache
 def names() -> Names:
-    """The shared lists, read once. Raises InputError where the file is damaged."""
+    """The shared lists, read once. Raises InputError if the file is damaged."""
     return load("names.json", Names)
 
 

@@ -44,7 +44,7 @@ def make_news(
         - `answer` and `question_type`;
         - `facts`: the sentences that are the evidence;
         - `filter`: the metadata that the question names; the evidence passes it;
-        - `about`: the category; the organisation, "" where it is the answer; the claims, each as its index in the event
+        - `about`: the category; the organisation, "" if it is the answer; the claims, each as its index in the event
           type and the value that the question gives, or null; the sources' names as the question writes them;
         - `evidence`: the document, day, claim, value and sentence of each fact.
 

@@ -116,7 +116,7 @@ class NewsWords:
 
 @cache
 def news_words() -> NewsWords:
-    """Publications, kinds of event and their sentences, read once. Raises InputError where the file is damaged."""
+    """Publications, kinds of event and their sentences, read once. Raises InputError if the file is damaged."""
     return load("news_events.json", NewsWords)
 
 

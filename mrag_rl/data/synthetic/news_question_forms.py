@@ -60,7 +60,7 @@ class QuestionForms:
 
 @cache
 def question_forms() -> QuestionForms:
-    """The forms of all questions, read once. Raises InputError where the file is damaged."""
+    """The forms of all questions, read once. Raises InputError if the file is damaged."""
     return load("news_questions.json", QuestionForms)
 
 

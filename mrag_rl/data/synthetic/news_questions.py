@@ -3,7 +3,7 @@
 A question names sources, and at times days or a category, in one of many ways, and asks what these sources said; to a
 reader who ignores the names, the other reports of the event look just as good.
 
-Every maker of a question returns None where the events that it drew allow none; the caller then tries again.
+Every maker of a question returns None if the events that it drew allow none; the caller then tries again.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class NewsQuestion:
         filter: The metadata that the question names.
         evidence: Reports that the answer follows from, each with a claim index.
         event_type: The type of the event.
-        organisation: "" where it is the answer.
-        claims: Claim indices, each with the value that the question gives, or None where it gives none.
+        organisation: "" if it is the answer.
+        claims: Claim indices, each with the value that the question gives, or None if it gives none.
         names: The sources' names as the question writes them.
     """
 
@@ -129,7 +129,7 @@ def _draw_excluding(
 def _unique_evidence(
     events: Sequence[NewsEvent], event: NewsEvent, conditions: Sequence[tuple[int, str, Collection[str]]]
 ) -> Evidence | None:
-    """The evidence in `event` for every (claim, value, sources), or None where a claim has none or it is not unique.
+    """The evidence in `event` for every (claim, value, sources), or None if a claim has none or it is not unique.
 
     Unique: no other event of the same type has evidence for all.
     """

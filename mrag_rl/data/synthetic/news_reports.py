@@ -66,7 +66,7 @@ def split_of(event_type: EventType, name: str) -> str:
 def draw_events(rng: np.random.Generator, split: str, count: int) -> list[NewsEvent]:
     """Events of a split, their types in turn, each about an organisation with a name of its own.
 
-    Raises InputError where the split has too few names.
+    Raises InputError if the split has too few names.
     """
     unused = shuffled(rng, invented_names())
     types = news_words().event_types
@@ -175,7 +175,7 @@ def _draw_text(rng: np.random.Generator, event: NewsEvent, claim_sentences: list
 
 
 def _draw_words(rng: np.random.Generator, event: NewsEvent) -> dict[str, str]:
-    """What fills a sentence's placeholders, but for a claim's value."""
+    """What fills a sentence's placeholders, except a claim's value."""
     return {
         "org": event.organisation,
         "place": event.place,

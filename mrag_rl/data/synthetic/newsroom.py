@@ -62,7 +62,7 @@ def make_newsroom(task: str, *, seed: int, database: int, train: int, dev: int, 
         database, train, dev, test: Pairs in each part, in equal shares for all desks. Parts never share an event.
 
     Returns:
-        The parts. Memories carry labels (desk,), in dialogue (mood, topic), and metadata `flaw` ("" where clean) and
+        The parts. Memories carry labels (desk,), in dialogue (mood, topic), and metadata `flaw` ("" if clean) and
         `clean_target`. Queries have clean targets; their labels are for analysis only, no selector reads them.
 
     Raises:

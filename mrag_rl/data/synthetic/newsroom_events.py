@@ -91,7 +91,7 @@ class NewsroomWords:
 
 @cache
 def words() -> NewsroomWords:
-    """The newsroom's lists, read once. Raises InputError where the file is damaged."""
+    """The newsroom's lists, read once. Raises InputError if the file is damaged."""
     return load("newsroom.json", NewsroomWords)
 
 

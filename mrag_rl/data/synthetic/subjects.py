@@ -39,5 +39,5 @@ class Subject:
 
 @cache
 def subjects() -> tuple[Subject, ...]:
-    """The categories, read once. Raises InputError where the file is damaged."""
+    """The categories, read once. Raises InputError if the file is damaged."""
     return load("article_subjects.json", tuple[Subject, ...])
