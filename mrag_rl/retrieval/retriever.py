@@ -142,9 +142,9 @@ class MultiAspectRetriever:
 
         Each list that a vote is taken from has as many places as documents are fetched, as in the authors' code.
 
-        allowed: (B, N) bool, which documents each query may find. They are ranked as if there were no others, but with the
-        importance scores of all N. Places left empty have index -1 and score -inf; a query whose row is all False
-        finds nothing.
+        allowed: (B, N) bool, which documents each query may find. They are ranked as if there were no others, except
+        that importance scores are those of all N. Places left empty have index -1 and score -inf; a query whose row is
+        all False finds nothing.
 
         Raises InputError for an unknown strategy, fetch < 1, vectors of another encoder than the documents', parts that
         the strategy needs and that are missing, and `allowed` of another shape or type.
