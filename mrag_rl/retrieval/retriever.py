@@ -146,9 +146,9 @@ class MultiAspectRetriever:
 
         Each list that a vote is taken from has as many places as documents are fetched, as in the authors' code.
 
-        allowed: (B, N) bool, which documents each query may find. It is ranked as if there were no others, with the
-        importance scores of all. Places left empty have index -1 and score -inf; a query whose row is all False finds
-        nothing.
+        allowed: (B, N) bool, which documents each query may find. They are ranked as if there were no others, except
+        that importance scores are those of all N. Places left empty have index -1 and score -inf; a query whose row is
+        all False finds nothing.
 
         Raises InputError for an unknown strategy, fetch < 1, vectors of another encoder than the documents', parts that
         the strategy needs and that are missing, and `allowed` of another shape or type.
@@ -156,10 +156,11 @@ class MultiAspectRetriever:
         check_strategies([strategy])
         if fetch < 1:
             raise InputError(f"fetch is {fetch}; give 1 or more")
-        for vectors in (queries.whole, *(part.embeddings for part in (queries.sentences, queries.questions) if part)):
-            if _dimensions(vectors) != _dimensions(self.documents):
+        parts = [part for part in (queries.sentences, queries.questions) if part is not None]
+        for embeddings in (queries.whole, *(part.embeddings for part in parts)):
+            if _dimensions(embeddings) != _dimensions(self.documents):
                 raise InputError(
-                    f"retrieval: queries' vectors have {_dimensions(vectors)} numbers, documents' "
+                    f"retrieval: queries' vectors have {_dimensions(embeddings)} numbers, documents' "
                     f"{_dimensions(self.documents)}; encode both with the same encoder"
                 )
         if allowed is not None and (allowed.dtype != bool or allowed.shape != (len(queries), len(self.documents))):
