@@ -231,7 +231,7 @@ class Selector:
         if not isinstance(config, dict) or config.get("format_version") != FORMAT_VERSION:
             version = config.get("format_version") if isinstance(config, dict) else None
             raise InputError(
-                f"{path / CONFIG_FILE}: selector format version {version}, this library reads {FORMAT_VERSION}: "
+                f"{path / CONFIG_FILE}: selector format version {version}, but this library reads {FORMAT_VERSION}: "
                 "export the selector again with this version"
             )
         hashes = _field(config, "sha256", dict, path)

@@ -147,7 +147,7 @@ def test_a_refused_change_changes_nothing() -> None:
     running = RunningImportance(2, 4)
     running.add(embeddings)
     before = running.scores()
-    with pytest.raises(InputError, match="6 documents to remove of 5"):
+    with pytest.raises(InputError, match="6 documents to remove out of 5"):
         running.remove(random_embeddings(6, 2, 4, seed=8))
     for heads, dimension in ((3, 4), (1, 4), (2, 5), (2, 1)):
         with pytest.raises(InputError, match=rf"\(3, {heads}, {dimension}\); these scores take \(N, 2, 4\)"):

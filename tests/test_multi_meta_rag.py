@@ -266,7 +266,7 @@ def test_filters_extracted_before_are_as_if_extracted_here(system: MultiMetaRAG,
     assert plain.answer(questions, extractions=extractions) == system.answer(questions)
     strict = plain.answer(questions, filters=[extraction.filter for extraction in extractions])
     assert strict[0].passages == () and strict[1].passages == system.answer(questions)[1].passages
-    with pytest.raises(InputError, match="both extractions and filters"):
+    with pytest.raises(InputError, match="extractions and filters are both set"):
         plain.answer(questions, filters=[EVERYTHING] * 2, extractions=extractions)
     with pytest.raises(InputError, match="1 filters for 2 questions"):
         plain.answer(questions, extractions=extractions[:1])

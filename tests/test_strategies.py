@@ -255,11 +255,11 @@ def test_changes_that_cannot_be_made_change_nothing() -> None:
         with pytest.raises(InputError, match=says):
             retriever.add(documents, sentences)
     for rows in ([5], [-1], [2, 2], [0, 1, 2, 3, 4]):
-        with pytest.raises(InputError, match="name rows of 0 to 4, each once, and leave at least one"):
+        with pytest.raises(InputError, match="name rows from 0 to 4, each once, and leave at least one"):
             retriever.remove(rows)
     after = retriever.rank(ENCODED, "late_interaction", 5)
     assert after.indices.tolist() == before.indices.tolist() and after.scores.tolist() == before.scores.tolist()
-    with pytest.raises(InputError, match="only then"):
+    with pytest.raises(InputError, match="if and only if"):
         MultiAspectRetriever(CORPUS).add(CORPUS[:3], parts)
     retriever.add(CORPUS[:0], Parts(CORPUS[:0], np.zeros(0, np.int64)))
     retriever.remove([])
