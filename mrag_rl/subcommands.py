@@ -72,11 +72,11 @@ def _read(name: str, arguments: Sequence[str], program: str) -> tuple[Command, A
             print()
             documents.print_help()
             sys.exit(0)
+        if "--run" not in options:
+            raise InputError("nothing to ask; give --run RUN, or --documents FILE")
         for option in sorted(options):
             if documents.has_option(option) and not reader.has_option(option):
                 raise InputError(f"{option} goes with --documents, not with --run; leave it out")
-        if "--run" not in options:
-            raise InputError("nothing to ask; give --run RUN, or --documents FILE")
         return command, reader.read(arguments)[0]
     if "--run" in options:
         raise InputError("--run and --documents do not go together; give one of them")

@@ -158,12 +158,12 @@ def test_what_people_are_shown(folder: Path, capsys: pytest.CaptureFixture[str])
 def test_bad_input_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     documents = ["--documents", str(folder / "d.jsonl"), "--text", "Who?"]
     for arguments, says in (
-        (["--text", "Who?"], "one of the arguments --run --documents is required"),
-        (["--run", "x", *documents], "not allowed with argument"),
+        (["--text", "Who?"], "nothing to ask; give --run RUN, or --documents FILE"),
+        (["--run", "x", *documents], "--run and --documents do not go together"),
         (["--run", "x", "--text", "Who?", "--queries", "0"], "--queries goes with --documents, not with --run"),
         (["--run", "x", "--text", "Who?", "--no-filter"], "--no-filter goes with --documents"),
-        ([*documents, "--queries", "2", "--query", "y"], "not allowed with argument"),
-        ([*documents, "--filter", "{}", "--no-filter"], "not allowed with argument"),
+        ([*documents, "--queries", "2", "--query", "y"], "--queries and --query do not go together"),
+        ([*documents, "--filter", "{}", "--no-filter"], "--filter and --no-filter do not go together"),
         ([*documents, "--llm", "none", "--strategy", "fusion"], "would fuse twice"),
         ([*documents, "--llm", "none", "--strategy", "standrad"], "did you mean standard?"),
         ([*documents, "--llm", "none", "--filter", '{"sauce": "x"}'], "filter: unknown field 'sauce'"),

@@ -542,7 +542,7 @@ def test_the_command_line_writes_the_report(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("files", "arguments", "says"),
     [
-        ({}, [], "one of the arguments --fields --documents is required"),
+        ({}, [], "no fields; give --fields FIELDS.json"),
         ({}, ["--fields", "fields.json"], "fields.json"),
         ({"fields.json": '{"day": {"type": "date"}}'}, ["--fields", "fields.json"], "query 'a': filter: unknown field"),
         (

@@ -28,7 +28,7 @@ def test_a_failed_write_keeps_the_old_file_and_names_the_wanted_one(tmp_path: Pa
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
     line = str(io.describe_os_error(caught.value))
-    assert line.startswith(f"cannot write {path}: ") and "raise the limit" in line and "\n" not in line
+    assert line.startswith(f"cannot write {path}: ") and "raise it (ulimit -f)" in line and "\n" not in line
 
 
 def test_json_without_a_value_for_nan_is_refused(tmp_path: Path) -> None:

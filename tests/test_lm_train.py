@@ -113,4 +113,6 @@ def test_texts_that_are_all_too_long_are_reported_in_one_line(tmp_path: Path) ->
     process = run("--output", str(tmp_path / "new"), "--max-tokens", "20")
     assert process.stderr is not None
     line = process.stderr.read().strip()
-    assert process.returncode == 2 and line.startswith("error: of 2") and "--max-tokens" in line and "\n" not in line
+    assert (
+        process.returncode == 2 and line.startswith("error: none of 2") and "--max-tokens" in line and "\n" not in line
+    )

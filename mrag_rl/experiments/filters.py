@@ -50,8 +50,7 @@ def _vocabulary(settings: FiltersSettings) -> FieldVocabulary:
     """The fields and their values, from their own file or from the corpus. Raises InputError if there are none."""
     if settings.fields is not None:
         return FieldVocabulary.from_file(settings.fields)
-    if settings.documents is None:
-        raise InputError("no fields; give --fields FIELDS.json or --documents DOCUMENTS.jsonl")
+    assert settings.documents is not None  # the settings have one of the two
     vocabulary = FieldVocabulary.from_documents(load_documents(settings.documents))
     if not vocabulary.fields:
         raise InputError(f"{settings.documents}: no document has metadata; add some, or give --fields")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from mrag_rl.errors import InputError
 from mrag_rl.settings import CheckedSettings, bounded
 
 
@@ -110,6 +111,11 @@ class FiltersSettings:
     llm: str | None = None
     """Language model that writes the filters: bundled (knows the bundled news), a folder or a hub name; null or none
     for the rules."""
+
+    def __post_init__(self) -> None:
+        if (self.fields is None) == (self.documents is None):
+            problem = "no fields" if self.fields is None else "--fields and --documents do not go together"
+            raise InputError(f"{problem}; give --fields FIELDS.json or --documents DOCUMENTS.jsonl")
 
 
 @dataclass(frozen=True)
@@ -215,3 +221,12 @@ class QuestionSettings(CheckedSettings):
     """Folder where the documents' embeddings are kept between runs; null computes them each time."""
     json: bool = False
     """Print JSON."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for first, second, together in (
+            ("--queries", "--query", self.queries is not None and self.query is not None),
+            ("--filter", "--no-filter", self.filter is not None and self.no_filter),
+        ):
+            if together:
+                raise InputError(f"{first} and {second} do not go together; give one of them")
