@@ -16,10 +16,16 @@ TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 help:  ## list these targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/make \1\t\2/' | expand -t 20
 
-quickstart: $(VENV)/.installed  ## train both agents on the bundled world; the table at the end shows what each part
-contributes @if [ -f runs/$(RUN)/results.json ]; then \ cat runs/$(RUN)/*.md; \ echo; \ echo "runs/$(RUN) is finished.
-To train another run: make quickstart RUN=another"; \ elif [ -f runs/$(RUN)/config.yaml ]; then \ $(BIN)/python train.py
---resume runs/$(RUN); \ else \ $(BIN)/python train.py --config configs/quickstart.yaml --name $(RUN); \ fi
+quickstart: $(VENV)/.installed  ## train both agents on the bundled world; the table at the end shows what each part contributes
+	@if [ -f runs/$(RUN)/results.json ]; then \
+		cat runs/$(RUN)/*.md; \
+		echo; \
+		echo "runs/$(RUN) is finished. To train another run: make quickstart RUN=another"; \
+	elif [ -f runs/$(RUN)/config.yaml ]; then \
+		$(BIN)/python train.py --resume runs/$(RUN); \
+	else \
+		$(BIN)/python train.py --config configs/quickstart.yaml --name $(RUN); \
+	fi
 
 check: $(VENV)/.installed-dev  ## check style, types, documentation and tests; what must pass before a merge
 	@for target in lint type docs test; do $(MAKE) --no-print-directory $$target || exit; done
