@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mrag_rl.choices import StateName
+from mrag_rl.choices import STANDARD_STATES, StateName
 from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.memory.database import MemoryDatabase
 from mrag_rl.selector import StateNormalizer
@@ -27,7 +27,7 @@ def embed_pairs(encoder: TextEncoder, state: StateName, sources: Sequence[str], 
 
 def state_size(database: MemoryDatabase, state: StateName) -> int:
     """Length of Agent-S's observation: M * H, or M where the state has one similarity per partition."""
-    return database.partitions * (1 if state in ("single", "equation_1") else database.heads)
+    return database.partitions * (1 if state in STANDARD_STATES else database.heads)
 
 
 def observe(

@@ -24,6 +24,9 @@ StateName = Literal["per_head", "single", "peeking", "equation_1"]
 - ``peeking``: (M, H), the same in every attention head.
 """
 
+STANDARD_STATES: tuple[StateName, ...] = ("single", "equation_1")
+"""States that compare standard embeddings: one similarity per partition, H = 1."""
+
 RewardName = Literal["equation_7", "fixed_baseline", "first_hypothesis"]
 """What Agent-S is rewarded for (``mrag_rl.envs.partition_selection``), as a difference of two sentence scores.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from mrag_rl.choices import StateName
+from mrag_rl.choices import STANDARD_STATES, StateName
 from mrag_rl.errors import InputError
 from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
 from mrag_rl.memory.store import RecordStore
@@ -60,7 +60,7 @@ class MemoryVectors:
 
     def states(self, queries: Embeddings, state: StateName) -> np.ndarray:
         """(B, M, H) float32 states of all partitions, H = 1 for two of them; see ``MemoryDatabase.states``."""
-        vectors = queries.standard[:, None, :] if state in ("single", "equation_1") else queries.heads
+        vectors = queries.standard[:, None, :] if state in STANDARD_STATES else queries.heads
         keys = self._load(_COMPARED[state])
         if keys.shape[::2] != vectors.shape[1:]:
             raise InputError(
