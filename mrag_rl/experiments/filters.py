@@ -31,13 +31,14 @@ def run(settings: FiltersSettings, *, llm: LLM | None = None) -> str:
     """
     output = Path(settings.output)
     name = "rules" if settings.llm in (None, "none") else settings.llm
-    if llm is None:
-        llm = load_question_llm(settings.llm)
     if output.is_dir():
         raise InputError(f"--output {output} is a folder; give a file to write")
     queries = load_queries(settings.queries)
     vocabulary = _vocabulary(settings)
     references = reference_filters(queries, vocabulary, settings.queries)
+    # Last: a mistake in the files should not wait for a large model to load.
+    if llm is None:
+        llm = load_question_llm(settings.llm)
     extractor: Extractor = RuleExtractor(vocabulary) if llm is None else LLMExtractor(llm, vocabulary)
     extractions = extractor.extract([query.text for query in queries])
     report = {"extractor": name, **_report(queries, references, extractions, vocabulary)}
