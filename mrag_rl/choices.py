@@ -37,11 +37,26 @@ RewardName = Literal["equation_7", "fixed_baseline", "first_hypothesis"]
 
 SystemName = Literal[
     "none",
+    "copy",
+    "copy_refined",
     "naive",
+    "naive_refined",
+    "naive_words",
+    "naive_words_refined",
+    "naive_hybrid",
+    "naive_hybrid_refined",
+    "naive_heads",
+    "naive_heads_refined",
     "random_partition",
     "nearest_partition",
+    "nearest_partition_refined",
+    "classifier",
+    "classifier_refined",
+    "supervised",
     "oracle_partition",
     "oracle_refined",
+    "oracle_samples",
+    "oracle_random",
     "m_rag",
     "m_rag_without_s",
     "m_rag_without_r",
@@ -49,12 +64,22 @@ SystemName = Literal[
 """The systems that ``evaluate.py`` compares on a run (``mrag_rl.systems``), from no retrieval to M-RAG:
 
 - ``none``: the language model without a memory.
-- ``naive``: the nearest memory of the whole database.
+- ``copy``: the target of the nearest memory of the whole database, without the language model.
+- ``naive``: the nearest memory of the whole database, by standard embedding. ``naive_words``: by BM25;
+  ``naive_hybrid``: by BM25 and standard embedding together; ``naive_heads``: by all heads, on average.
 - ``random_partition``, ``nearest_partition``: the nearest memory of a random partition, and of the partition whose
   nearest memories are most similar to the query on average over the heads.
+- ``classifier``: that of the partition that a logistic regression, fitted on the memories alone, assigns the query to.
+- ``supervised``: that of the partition with the highest expected score, by a regression that is told the score of
+  every partition on the training queries; on the refined database.
 - ``oracle_partition``: the partition whose answer scores best in hindsight; ``oracle_refined`` does so on the refined
   database.
+- ``oracle_samples``, ``oracle_random``: placebos of ``oracle_partition``, which show how much of it is luck: the best
+  of M sampled answers with the nearest memory, and the best of M random groups as large as the partitions.
 - ``m_rag``: Agent-S selects a partition of the database that Agent-R refined.
 - ``m_rag_without_s``: a single partition; Agent-R trained alone, with a refined database of its own.
 - ``m_rag_without_r``: Agent-S trained with the greedy candidate in Agent-R's place, with a refined database of its own.
+
+The baselines read the memories as they were before refinement. ``NAME_refined`` is the same baseline on the database
+that ``m_rag`` refined.
 """

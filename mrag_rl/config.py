@@ -150,7 +150,8 @@ class LLMConfig:
     stop: tuple[str, ...] = ()
     """Strings that end a text, in addition to the end-of-sequence token and, without a chat template, a newline."""
     cache: bool = True
-    """Cache every generation in the run folder, so that nothing is generated twice."""
+    """Cache every generation in the run folder, so that nothing is generated twice. Without it, only the texts of the
+    final evaluation are remembered, in memory, while it lasts."""
 
     @property
     def path(self) -> str:
@@ -234,7 +235,7 @@ class EvaluationConfig:
     bootstrap: int = bounded(2000, minimum=1)
     """Bootstrap resamples behind each 95% interval."""
     systems: tuple[SystemName, ...] = typing.get_args(SystemName)
-    """Systems to compare."""
+    """Systems to compare. supervised alone adds a generation for each training query and partition."""
     ablations: bool = True
     """Train m_rag_without_s and m_rag_without_r as well (the paper's Table 4); false leaves both out."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
@@ -101,11 +102,15 @@ def test_any_membership_is_searched_exactly(count: int, partitions: int, k: int,
     keys = np.ascontiguousarray(vectors[order.memories].transpose(1, 0, 2))
     states = best_in_partitions(queries, keys, order)
     np.testing.assert_allclose(states, states_by_double_loop(queries, vectors, rows), atol=1e-6)
-    for m in range(partitions):
-        indices, scores = nearest(queries[:, 0], keys[0], order.partition_positions(m), order.memories, k)
-        for b, query in enumerate(queries[:, 0]):
-            assert indices[b].tolist() == ranking_by_double_loop(query, vectors[:, 0], rows[m], k)
+    np.testing.assert_array_equal(order.membership(), dense)
+    for m, heads in itertools.product(range(partitions), (1, 2)):
+        indices, scores = nearest(queries[:, :heads], keys[:heads], order.partition_positions(m), order.memories, k)
+        joined = vectors[:, :heads].reshape(count, -1)  # its products are the sums over the heads
+        for b, query in enumerate(queries[:, :heads].reshape(len(queries), -1)):
+            assert indices[b].tolist() == ranking_by_double_loop(query, joined, rows[m], k)
             assert (scores[b, len(rows[m]) :] == -1.0).all()
+            hits = indices[b, : len(rows[m])]
+            np.testing.assert_allclose(scores[b, : len(hits)], joined[hits] @ query / heads, atol=1e-6)
 
 
 def test_search_is_exact_across_blocks() -> None:
@@ -120,7 +125,7 @@ def test_search_is_exact_across_blocks() -> None:
     sample = [0, 255, 256, 299]
     np.testing.assert_allclose(states[sample], states_by_double_loop(queries[sample], vectors, rows), atol=1e-6)
     for m in range(3):
-        indices, _ = nearest(queries[:, 0], keys[0], order.partition_positions(m), order.memories, 5)
+        indices, _ = nearest(queries[:, :1], keys[:1], order.partition_positions(m), order.memories, 5)
         for b in sample:
             assert indices[b].tolist() == ranking_by_double_loop(queries[b, 0], vectors[:, 0], rows[m], 5)
 

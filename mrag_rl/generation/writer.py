@@ -35,11 +35,30 @@ class Writer:
         M-RAG, Algorithm 1, lines 9 and 13: h <- LLM(x + (source, target) of the memory). Raises ValueError for more or
         fewer demonstrations than texts.
         """
-        prompts = [
-            Prompt(self.task, text, () if demonstration is None else (demonstration,))
-            for text, demonstration in zip(texts, demonstrations, strict=True)
-        ]
+        prompts = self._prompts(texts, demonstrations)
         return [samples[0] for samples in self.llm.generate(prompts, max_new_tokens=self.max_new_tokens)]
+
+    def samples(
+        self,
+        texts: Sequence[str],
+        demonstrations: Sequence[Demonstration | None],
+        count: int,
+        *,
+        temperature: float,
+        seeds: int | Sequence[int],
+    ) -> list[list[str]]:
+        """`count` sampled hypotheses for each of N texts, with demonstrations as for `answer`.
+
+        seeds: one for all texts or one for each. Raises ValueError for more or fewer demonstrations or seeds than
+        texts.
+        """
+        return self.llm.generate(
+            self._prompts(texts, demonstrations),
+            samples=count,
+            temperature=temperature,
+            seeds=seeds,
+            max_new_tokens=self.max_new_tokens,
+        )
 
     def candidates(
         self, sources: Sequence[str], count: int, *, temperature: float, seeds: Sequence[int]
@@ -49,10 +68,10 @@ class Writer:
         M-RAG, Section 3.3: the pool that Agent-R chooses from. seeds: one for each source. Raises ValueError for more
         or fewer seeds than sources.
         """
-        return self.llm.generate(
-            [Prompt(self.task, source) for source in sources],
-            samples=count,
-            temperature=temperature,
-            seeds=seeds,
-            max_new_tokens=self.max_new_tokens,
-        )
+        return self.samples(sources, [None] * len(sources), count, temperature=temperature, seeds=seeds)
+
+    def _prompts(self, texts: Sequence[str], demonstrations: Sequence[Demonstration | None]) -> list[Prompt]:
+        return [
+            Prompt(self.task, text, () if demonstration is None else (demonstration,))
+            for text, demonstration in zip(texts, demonstrations, strict=True)
+        ]

@@ -21,7 +21,7 @@ from mrag_rl.memory.access import check_partitions, memory_mask, partition_mask
 from mrag_rl.memory.records import Hits, Memory, Version
 from mrag_rl.memory.search import NOTHING, PartitionOrder
 from mrag_rl.memory.store import RecordStore, reported_writes
-from mrag_rl.memory.vectors import MemoryVectors
+from mrag_rl.memory.vectors import MemoryVectors, SourceVectors
 from mrag_rl.memory.versions import TargetVersions
 
 if TYPE_CHECKING:  # both are heavy to import, and needed only when a database is created
@@ -226,9 +226,16 @@ class MemoryDatabase:
 
     def count_in_partitions(self, allowed_memories: np.ndarray) -> np.ndarray:
         """(M,) int: the number of allowed memories, a mask (N,) boolean, in each partition."""
-        readable = self._readable_positions(allowed_memories)
-        counts = [readable[self._order.partition_positions(partition)].sum() for partition in range(self.partitions)]
-        return np.array(counts, dtype=int)
+        counts: np.ndarray = memory_mask(allowed_memories, len(self)) @ self.membership().astype(int)
+        return counts
+
+    def membership(self) -> np.ndarray:
+        """(N, M) boolean: which memory belongs to which partition."""
+        return self._order.membership()
+
+    def standard_embeddings(self) -> np.ndarray:
+        """(N, d) float32 standard embeddings of the sources."""
+        return self._vectors.standard()
 
     def counts_refined(self) -> int:
         """The number of memories whose current target differs from the original."""
@@ -266,20 +273,20 @@ class MemoryDatabase:
         partitions: np.ndarray | None,
         *,
         k: int = 1,
+        by: SourceVectors = "standard",
         allowed_partitions: Sequence[int] | np.ndarray | None = None,
         allowed_memories: np.ndarray | None = None,
     ) -> Hits:
-        """The k memories most similar to each query by standard embedding; the search is exact, the lower index first.
+        """The k memories most similar to each query; the search is exact, the lower index first.
 
-        ``partitions`` (B,): the partition to search for each query, -1 for none; None searches all partitions. For the
-        masks see ``memory.access``. Raises InputError for a k below 1, an unknown partition, or a mask of another
-        shape.
+        ``by``: compare standard embeddings, or heads (the mean of their cosine similarities). ``partitions`` (B,): the
+        partition to search for each query, -1 for none; None searches all partitions. For the masks see
+        ``memory.access``. Raises InputError for a k below 1, an unknown partition, or a mask of another shape.
         """
         if k < 1:
             raise InputError(f"retrieve: k is {k}; give 1 or more")
-        vectors = np.asarray(queries.standard, dtype=np.float32)
         allowed = partition_mask(allowed_partitions, self.partitions)
-        readable = self._readable_positions(allowed_memories)
+        readable = memory_mask(allowed_memories, len(self))[self._order.memories]  # by position
         searches: list[tuple[np.ndarray, np.ndarray]] = []  # (queries, positions to search) that belong together
         if partitions is None:
             in_allowed = np.zeros(len(self), dtype=bool)
@@ -296,7 +303,7 @@ class MemoryDatabase:
         indices = np.full((len(queries), k), -1, dtype=np.int64)
         scores = np.full((len(queries), k), NOTHING, dtype=np.float32)
         for rows, positions in searches:
-            indices[rows], scores[rows] = self._vectors.nearest(vectors[rows], positions, k)
+            indices[rows], scores[rows] = self._vectors.nearest(queries[rows], positions, k, by)
         return Hits(indices, scores)
 
     # -- writing ---------------------------------------------------------------------------------------------------
@@ -379,11 +386,6 @@ class MemoryDatabase:
         self._versions.append(indices, targets, pair_heads, step=step, note=note)
         if pair_heads is not None:
             self._vectors.replace_pairs(indices, pair_heads)
-
-    def _readable_positions(self, allowed_memories: np.ndarray | None) -> np.ndarray:
-        """(N,) boolean: whether the memory at each position of the partition order may be read."""
-        readable: np.ndarray = memory_mask(allowed_memories, len(self))[self._order.memories]
-        return readable
 
     def _checked(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
         array = np.asarray(indices, dtype=np.int64)

@@ -41,7 +41,8 @@ class Version:
 class Hits:
     """Retrieved memories, best first.
 
-    ``indices`` (B, k) int64, -1 where there is none; ``scores`` (B, k) float32 cosine similarity, then -1.0.
+    ``indices`` (B, k) int64, -1 where there is none; ``scores`` (B, k) float32, the higher the nearer: a cosine
+    similarity if the memories were found by embeddings, then -1.0 where there is none.
     """
 
     indices: np.ndarray

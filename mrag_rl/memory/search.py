@@ -51,6 +51,13 @@ class PartitionOrder:
         runs = [np.arange(self.starts[s], ends[s]) for s in self.segments[partition]]
         return np.concatenate(runs) if runs else np.empty(0, dtype=np.int64)
 
+    def membership(self) -> np.ndarray:
+        """(N, M) boolean: which memory belongs to which partition."""
+        members = np.zeros((len(self.memories), len(self.segments)), dtype=bool)
+        for partition in range(len(self.segments)):
+            members[self.memories[self.partition_positions(partition)], partition] = True
+        return members
+
 
 def best_in_partitions(queries: np.ndarray, keys: np.ndarray, order: PartitionOrder) -> np.ndarray:
     """The best cosine similarity in each partition, per head (M-RAG, Eq. 1, in each head's own space).
@@ -82,11 +89,11 @@ def best_in_partitions(queries: np.ndarray, keys: np.ndarray, order: PartitionOr
 def nearest(
     queries: np.ndarray, keys: np.ndarray, positions: np.ndarray, memories: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k most similar of the given keys: indices (B, k) int64 and cosine similarities (B, k) float32, best first.
+    """The k most similar of the given keys: indices (B, k) int64 and similarities (B, k) float32, best first.
 
-    ``queries`` (B, d) and ``keys`` (N, d) are unit vectors, ``positions`` (n,) ascending are the keys to compare,
-    ``memories`` (N,) is the memory at each position. Ties go to the lower memory index. If there are fewer than k keys,
-    the rows are padded with -1 and -1.0.
+    ``queries`` (B, H, d) and ``keys`` (H, N, d) are unit vectors; similarity is the cosine, averaged over the H heads.
+    ``positions`` (n,) ascending are the keys to compare, ``memories`` (N,) is the memory at each position. Ties go to
+    the lower memory index. If there are fewer than k keys, the rows are padded with -1 and -1.0.
 
     The batched product in float32 only shortlists, with a margin wider than its rounding error; the shortlist is scored
     again, one row at a time in float64. So the result does not depend on the other queries of the batch.
@@ -109,13 +116,18 @@ def nearest(
 
 def _shortlist(queries: np.ndarray, keys: np.ndarray, positions: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """(query, position) pairs that include each query's k best keys and everything that ties with them."""
-    margin = 2 * keys.shape[1] * np.finfo(np.float32).eps
+    heads, _, dimension = keys.shape
+    margin = 2 * (dimension + heads) * np.finfo(np.float32).eps
     threshold = np.full(len(queries), -np.inf, dtype=np.float32)
     candidates: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for start in range(0, len(positions), _BLOCK_ROWS):
         block = positions[start : start + _BLOCK_ROWS]
         consecutive = block[-1] - block[0] + 1 == len(block)  # then a slice avoids a copy
-        similarities = queries @ keys[slice(block[0], block[-1] + 1) if consecutive else block].T
+        rows = slice(block[0], block[-1] + 1) if consecutive else block
+        similarities = queries[:, 0] @ keys[0, rows].T
+        for head in range(1, heads):
+            similarities += queries[:, head] @ keys[head, rows].T
+        similarities /= heads
         if len(block) >= k:
             kth = similarities.max(axis=1) if k == 1 else np.partition(similarities, -k, axis=1)[:, -k]
             threshold = np.maximum(threshold, kth - margin)
@@ -129,9 +141,10 @@ def _shortlist(queries: np.ndarray, keys: np.ndarray, positions: np.ndarray, k: 
 
 
 def _rescore(queries: np.ndarray, keys: np.ndarray, query: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """Cosine similarities (n,) float64 of (query, position) pairs."""
+    """Cosine similarities (n,) float64 of (query, position) pairs, averaged over the heads."""
     scores = np.empty(len(query))
     for start in range(0, len(query), _BLOCK_ROWS):
         pair = slice(start, start + _BLOCK_ROWS)
-        scores[pair] = (queries[query[pair]].astype(np.float64) * keys[position[pair]]).sum(axis=1)
+        products = queries[query[pair]].astype(np.float64) * keys[:, position[pair]].transpose(1, 0, 2)
+        scores[pair] = products.reshape(len(products), -1).sum(axis=1) / len(keys)
     return scores

@@ -17,6 +17,7 @@ from mrag_rl.memory.store import RecordStore
 if TYPE_CHECKING:
     from mrag_rl.encoders import Embeddings
 
+SourceVectors = Literal["standard", "heads"]
 VectorSet = Literal["standard", "heads", "pair_heads"]
 
 _COMPARED: dict[StateName, VectorSet] = {
@@ -60,18 +61,24 @@ class MemoryVectors:
 
     def states(self, queries: Embeddings, state: StateName) -> np.ndarray:
         """(B, M, H) float32 states of all partitions, H = 1 for two of them; see ``MemoryDatabase.states``."""
-        vectors = queries.standard[:, None, :] if state in STANDARD_STATES else queries.heads
+        vectors = _vectors(queries, "standard" if state in STANDARD_STATES else "heads")
         keys = self._load(_COMPARED[state])
         if keys.shape[::2] != vectors.shape[1:]:
             raise InputError(
                 f"{self._folder}: its vectors have {keys.shape[0]} x {keys.shape[2]} numbers per memory, and the state "
                 f"{state} compares {vectors.shape[1]} x {vectors.shape[2]}; create the database for that state"
             )
-        return best_in_partitions(np.asarray(vectors, dtype=np.float32), keys, self._order)
+        return best_in_partitions(vectors, keys, self._order)
 
-    def nearest(self, queries: np.ndarray, positions: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def nearest(
+        self, queries: Embeddings, positions: np.ndarray, k: int, by: SourceVectors
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The k nearest memories at some positions of the partition order; see ``search.nearest``."""
-        return nearest(queries, self._load("standard")[0], positions, self._order.memories, k)
+        return nearest(_vectors(queries, by), self._load(by), positions, self._order.memories, k)
+
+    def standard(self) -> np.ndarray:
+        """(N, d) float32 standard embeddings of the sources, in the order of the memories."""
+        return np.asarray(self._originals["standard"], dtype=np.float32)
 
     def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
         """(H, d_h) pair vectors of a version of one memory, from its bytes in the record store; None: the original."""
@@ -114,3 +121,8 @@ class MemoryVectors:
         if len(vectors) != memories:
             raise InputError(f"{path}: {len(vectors)} vectors for {memories} memories; restore it from a copy")
         return vectors
+
+
+def _vectors(queries: Embeddings, by: SourceVectors) -> np.ndarray:
+    """(B, H, d_h) float32 vectors of queries, H = 1 for the standard embedding."""
+    return np.asarray(queries.heads if by == "heads" else queries.standard[:, None, :], dtype=np.float32)

@@ -2,7 +2,7 @@
 
 from mrag_rl.extras import require
 
-require("retrieve", "faiss", "torch", "tqdm", "transformers", by=__name__)
+require("retrieve", "bm25s", "faiss", "torch", "tqdm", "transformers", by=__name__)
 
 from mrag_rl.retrieval.encoded import EncodedQueries, Parts
 from mrag_rl.retrieval.filtered import FilteredRanking, FilteredRetriever
@@ -10,6 +10,7 @@ from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.retriever import MultiAspectRetriever
 from mrag_rl.retrieval.strategies import STRATEGIES
 from mrag_rl.retrieval.voting import Ranking
+from mrag_rl.retrieval.words import WordIndex
 
 __all__ = [
     "STRATEGIES",
@@ -20,4 +21,5 @@ __all__ = [
     "MultiAspectRetriever",
     "Parts",
     "Ranking",
+    "WordIndex",
 ]

@@ -14,10 +14,10 @@ from mrag_rl.filters.parsing import parse_filter
 from mrag_rl.filters.vocabulary import other_forms
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.runs.evaluate import trained_system
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.models import check_encoder, load_encoder, load_llm, with_cache
 from mrag_rl.runs.settings import AskSettings
+from mrag_rl.runs.systems import trained_system
 from mrag_rl.runs.trained import open_trained
 from mrag_rl.systems import PartitionAnswer
 

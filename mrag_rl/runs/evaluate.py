@@ -7,18 +7,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
+from mrag_rl.choices import SystemName
 from mrag_rl.config import Config, config_sha256
 from mrag_rl.data import TextPair, load_pairs
 from mrag_rl.encoders import Embeddings
-from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import score_systems
 from mrag_rl.evaluation.results import USAGE, results
 from mrag_rl.evaluation.tables import results_page
+from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.writer import Writer
 from mrag_rl.io import atomic_write_text, write_json, write_jsonl
@@ -28,18 +29,9 @@ from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.models import load_llm, with_cache
 from mrag_rl.runs.settings import SystemsSettings
 from mrag_rl.runs.stages import Stages
-from mrag_rl.runs.trained import TrainedSystem, open_trained
-from mrag_rl.systems import (
-    MemoryAnswer,
-    NoRetrieval,
-    OraclePartition,
-    PartitionSystem,
-    System,
-    WholeDatabase,
-    learned_partition,
-    nearest_partition,
-    random_partition,
-)
+from mrag_rl.runs.systems import RunSystems
+from mrag_rl.runs.trained import open_trained
+from mrag_rl.systems import MemoryAnswer
 
 ABLATION_OF = {"m_rag_without_s": "without_s", "m_rag_without_r": "without_r"}
 
@@ -76,8 +68,8 @@ def systems_of(config: Config) -> tuple[str, ...]:
 def evaluate_run(folder: RunFolder, config: Config, llm: LLM, names: Sequence[str]) -> Evaluation:
     """Answer the run's test pairs with each named system.
 
-    Baselines and `oracle_partition` read the database as it was before refinement; `m_rag`, its ablations and
-    `oracle_refined` read what their training refined.
+    Many systems show the language model the same memory for the same text. Each such text is generated once, also if
+    the run has no cache.
 
     Raises:
         InputError: the run is not complete, or a name is unknown.
@@ -88,13 +80,17 @@ def evaluate_run(folder: RunFolder, config: Config, llm: LLM, names: Sequence[st
     answers: dict[str, Sequence[MemoryAnswer]] = {}
     seconds = {"retrieve": 0.0, "generate": 0.0, "total": 0.0}
     with ExitStack() as stack:
+        if not isinstance(llm, CachedLLM):
+            llm = stack.enter_context(CachedLLM(llm, ":memory:"))
         trained = {"m_rag": stack.enter_context(open_trained(folder))}
         for name in names:
             if name in ABLATION_OF:
                 trained[name] = stack.enter_context(open_trained(folder.ablation(ABLATION_OF[name])))
+        writer = Writer(llm, config.prompt_task, config.llm.max_new_tokens)
+        systems = RunSystems(folder, trained, writer, get_metric(target_metric(config)), pairs, config.seed)
         for name in names:
             start, before = time.perf_counter(), llm.usage.seconds
-            answers[name] = _system(name, trained, config, llm, pairs).answer(texts, embeddings)
+            answers[name] = systems.make(name).answer(texts, embeddings)
             total, generate = time.perf_counter() - start, llm.usage.seconds - before
             seconds["generate"] += generate
             seconds["retrieve"] += total - generate
@@ -148,15 +144,17 @@ def write_results(
 def run(settings: SystemsSettings) -> str:
     """Evaluate a complete run once more, without training; writes to `output` (RUN/evaluation) and returns the page.
 
-    "seconds" and "llm" are those of this evaluation alone; the rest equals the run's own results.
+    Systems without a training of their own can be named even if the run's own evaluation left them out. "seconds" and
+    "llm" are those of this evaluation alone; the rest equals the run's own results.
 
     Raises:
         InputError: no complete run there, an unknown system, or the folder cannot be written.
     """
     folder = RunFolder(Path(settings.run))
     config = folder.load_config()
-    known = systems_of(config)
-    names = known if settings.systems is None else tuple(dict.fromkeys(settings.systems))
+    evaluated = systems_of(config)
+    known = [name for name in get_args(SystemName) if name in evaluated or name not in ABLATION_OF]
+    names = evaluated if settings.systems is None else tuple(dict.fromkeys(settings.systems))
     for name in names:
         if name not in known:
             raise InputError(f"unknown system {name!r}; this run has {', '.join(known)}")
@@ -178,57 +176,6 @@ def run(settings: SystemsSettings) -> str:
         usage={name: getattr(llm.usage, name) for name in USAGE},
     )
     return results_page(report, target=target_metric(config))
-
-
-def trained_system(
-    name: str,
-    trained: TrainedSystem,
-    writer: Writer,
-    *,
-    encoder: TextEncoder | None = None,
-    allowed_partitions: np.ndarray | None = None,
-    allowed_memories: np.ndarray | None = None,
-) -> WholeDatabase | PartitionSystem:
-    """M-RAG or an ablation, over the database that its training refined; with one partition there is nothing to select.
-
-    encoder: encodes texts that come without embeddings. allowed_partitions: (M,) bool, the partitions that may be read.
-    allowed_memories: (N,) bool, the memories that may be read. None is all.
-    """
-    database, selector = trained.database, trained.selector
-    if selector is None:
-        return WholeDatabase(
-            writer,
-            database,
-            name,
-            encoder=encoder,
-            allowed_partitions=allowed_partitions,
-            allowed_memories=allowed_memories,
-        )
-    choose = learned_partition(database, selector, allowed_partitions)
-    return PartitionSystem(name, writer, database, choose, allowed_memories, encoder=encoder)
-
-
-def _system(
-    name: str, trained: Mapping[str, TrainedSystem], config: Config, llm: LLM, pairs: Sequence[TextPair]
-) -> System[MemoryAnswer]:
-    """The system of that name; docs/formats.md says what each one is."""
-    writer = Writer(llm, config.prompt_task, config.llm.max_new_tokens)
-    database = trained["m_rag"].database
-    if name == "none":
-        return NoRetrieval(writer)
-    if name == "naive":
-        return WholeDatabase(writer, database, originals=True)
-    if name == "random_partition":
-        choose = random_partition(database.partitions, config.seed)
-        return PartitionSystem(name, writer, database, choose, originals=True)
-    if name == "nearest_partition":
-        return PartitionSystem(name, writer, database, nearest_partition(database), originals=True)
-    if name in ("oracle_partition", "oracle_refined"):
-        metric, references = get_metric(target_metric(config)), [pair.target for pair in pairs]
-        return OraclePartition(name, writer, database, metric, references, originals=name == "oracle_partition")
-    if name in trained:
-        return trained_system(name, trained[name], writer)
-    raise InputError(f"unknown system {name!r}; choose from those that the run's config.yaml lists")
 
 
 def _answer_rows(

@@ -2,9 +2,10 @@
 
 from mrag_rl.extras import require
 
-require("retrieve", "faiss", "scipy", "torch", "transformers", by=__name__)
+require("retrieve", "bm25s", "faiss", "scipy", "sklearn", "torch", "transformers", by=__name__)
 
 from mrag_rl.systems.base import Answer, MemoryAnswer, System
+from mrag_rl.systems.classifier import PartitionClassifier, classified_partition, classify_memories
 from mrag_rl.systems.multi_meta_rag import MultiMetaRAG
 from mrag_rl.systems.partitioned import (
     Choice,
@@ -17,27 +18,44 @@ from mrag_rl.systems.partitioned import (
     random_partition,
 )
 from mrag_rl.systems.passages import PassageAnswer, PassageReader, PassageRetriever
+from mrag_rl.systems.placebos import OracleSamples, random_groups
 from mrag_rl.systems.rag_fusion import FusionAnswer, RAGFusion
-from mrag_rl.systems.unpartitioned import NoRetrieval, WholeDatabase
+from mrag_rl.systems.searches import Search, by_heads, by_standard, by_words, by_words_and_standard
+from mrag_rl.systems.supervised import PartitionRegression, supervised_partition
+from mrag_rl.systems.unpartitioned import CopiedTarget, NearestMemory, NoRetrieval, WholeDatabase
 
 __all__ = [
     "Answer",
     "Choice",
+    "CopiedTarget",
     "FusionAnswer",
     "MemoryAnswer",
     "MultiMetaRAG",
+    "NearestMemory",
     "NoRetrieval",
     "OraclePartition",
+    "OracleSamples",
     "PartitionAnswer",
+    "PartitionClassifier",
+    "PartitionRegression",
     "PartitionSystem",
     "PassageAnswer",
     "PassageReader",
     "PassageRetriever",
     "RAGFusion",
+    "Search",
     "System",
     "WholeDatabase",
+    "by_heads",
+    "by_standard",
+    "by_words",
+    "by_words_and_standard",
+    "classified_partition",
+    "classify_memories",
     "learned_partition",
     "most_similar",
     "nearest_partition",
+    "random_groups",
     "random_partition",
+    "supervised_partition",
 ]

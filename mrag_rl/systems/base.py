@@ -29,8 +29,8 @@ class MemoryAnswer(Answer):
     Attributes:
         partition: the partition searched, -1 for the whole database or none.
         memory: index of the memory shown to the language model, -1 for none.
-        similarity: cosine similarity of text and memory, -1.0 without a memory. Answers are compared without it: its
-            last digit may depend on the batch.
+        similarity: how near the memory is to the text: their cosine similarity, or the score of a search by words;
+            -1.0 or 0.0 without a memory. Answers are compared without it: its last digit may depend on the batch.
     """
 
     partition: int = -1

@@ -141,6 +141,7 @@ class OraclePartition:
         metric: its scores of single answers decide; ties go to the first partition.
         references: those of the texts to answer, row by row, which no real system has.
         originals, encoder: as for `PartitionSystem`.
+        groups: (N, M) boolean, groups of the memories to try in place of the partitions; None for the partitions.
     """
 
     name: str
@@ -150,28 +151,34 @@ class OraclePartition:
     references: Sequence[str]
     originals: bool = False
     encoder: TextEncoder | None = None
+    groups: np.ndarray | None = None
 
-    def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[PartitionAnswer]:
+    def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
         """Answer N texts; every partition is tried. See `System.answer`."""
         candidates, scores = self.try_all(texts, embeddings)
         return [row[best] for row, best in zip(candidates, scores.argmax(axis=1).tolist(), strict=True)]
 
     def try_all(
         self, texts: Sequence[str], embeddings: Embeddings | None = None
-    ) -> tuple[list[list[PartitionAnswer]], np.ndarray]:
+    ) -> tuple[list[list[MemoryAnswer]], np.ndarray]:
         """Every partition's answer to every text, N lists of M, and their scores (N, M)."""
         queries = embedded(texts, embeddings, self.encoder)
-        count, partitions = len(texts), self.database.partitions
-        rows = np.repeat(np.arange(count), partitions)
-        fixed = PartitionSystem(
-            self.name, self.writer, self.database,
-            choose=lambda texts, queries: Choice(np.tile(np.arange(partitions), count)), originals=self.originals,
-        )  # fmt: skip
-        answers = fixed.answer([texts[row] for row in rows.tolist()], queries[rows])
-        references = [self.references[row] for row in rows.tolist()]
-        scores = self.metric.scores([answer.hypothesis for answer in answers], references)
-        grouped = [answers[start : start + partitions] for start in range(0, len(answers), partitions)]
-        return grouped, scores.reshape(count, partitions)
+        groups = self.database.membership() if self.groups is None else self.groups
+        count = groups.shape[1]
+        hits = [self.database.retrieve(queries, None, allowed_memories=group) for group in groups.T]
+        memories = np.stack([hit.indices[:, 0] for hit in hits], axis=1).ravel()
+        similarities = np.stack([hit.scores[:, 0] for hit in hits], axis=1).ravel()
+        hypotheses = self.writer.answer(
+            [text for text in texts for _ in range(count)],
+            self.database.demonstrations(memories, originals=self.originals),
+        )
+        references = [reference for reference in self.references[: len(texts)] for _ in range(count)]
+        scores = self.metric.scores(hypotheses, references)
+        partitions = np.tile(np.arange(count) if self.groups is None else np.full(count, -1), len(texts))
+        rows = zip(hypotheses, partitions.tolist(), memories.tolist(), similarities.tolist(), strict=True)
+        answers = [MemoryAnswer(*row) for row in rows]
+        grouped = [answers[start : start + count] for start in range(0, len(answers), count)]
+        return grouped, scores.reshape(len(texts), count)
 
 
 def _draw(text: str, seed: int) -> int:

@@ -1,4 +1,4 @@
-"""`none` and `naive`: no retrieval at all, and the nearest memory of the whole database."""
+"""Systems that know no partitions: no retrieval, the nearest memory of the whole database, and its target copied."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.systems.base import MemoryAnswer, embedded
+from mrag_rl.systems.searches import Search, by_standard
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,33 @@ class NoRetrieval:
     def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
         """Answer N texts without any memory; `embeddings` are not used."""
         return [MemoryAnswer(text) for text in self.writer.answer(texts, [None] * len(texts))]
+
+
+@dataclass(frozen=True)
+class NearestMemory:
+    """The memory of the whole database that a search finds nearest is shown to the language model.
+
+    Attributes:
+        search: what "nearest" means (`mrag_rl.systems.searches`). A text for which it finds nothing is answered without
+            a memory.
+        originals: show targets as they were first stored, not as refinement left them.
+        encoder: encodes texts that come without embeddings.
+    """
+
+    name: str
+    writer: Writer
+    database: MemoryDatabase
+    search: Search
+    originals: bool = False
+    encoder: TextEncoder | None = None
+
+    def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
+        """Answer N texts; see `System.answer`."""
+        hits = self.search(texts, embedded(texts, embeddings, self.encoder))
+        memories, scores = hits.indices[:, 0], hits.scores[:, 0]
+        hypotheses = self.writer.answer(texts, self.database.demonstrations(memories, originals=self.originals))
+        rows = zip(hypotheses, memories.tolist(), scores.tolist(), strict=True)
+        return [MemoryAnswer(hypothesis, -1, memory, score) for hypothesis, memory, score in rows]
 
 
 @dataclass(frozen=True)
@@ -48,11 +76,29 @@ class WholeDatabase:
 
     def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
         """Answer N texts; see `System.answer`."""
-        queries = embedded(texts, embeddings, self.encoder)
-        hits = self.database.retrieve(
-            queries, None, allowed_partitions=self.allowed_partitions, allowed_memories=self.allowed_memories
-        )
+        search = by_standard(self.database, self.allowed_partitions, self.allowed_memories)
+        nearest = NearestMemory(self.name, self.writer, self.database, search, self.originals, self.encoder)
+        return nearest.answer(texts, embeddings)
+
+
+@dataclass(frozen=True)
+class CopiedTarget:
+    """The target of the nearest memory is the answer, word for word: what retrieval alone is worth, without an LLM.
+
+    Attributes:
+        originals: copy targets as they were first stored, not as refinement left them.
+        encoder: encodes texts that come without embeddings.
+    """
+
+    database: MemoryDatabase
+    name: str = "copy"
+    originals: bool = False
+    encoder: TextEncoder | None = None
+
+    def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
+        """Answer N texts by standard embedding; see `System.answer`."""
+        hits = self.database.retrieve(embedded(texts, embeddings, self.encoder), None)
         memories, scores = hits.indices[:, 0], hits.scores[:, 0]
-        hypotheses = self.writer.answer(texts, self.database.demonstrations(memories, originals=self.originals))
-        rows = zip(hypotheses, memories.tolist(), scores.tolist(), strict=True)
-        return [MemoryAnswer(hypothesis, -1, memory, score) for hypothesis, memory, score in rows]
+        targets = self.database.original_targets(memories) if self.originals else self.database.targets(memories)
+        rows = zip(targets, memories.tolist(), scores.tolist(), strict=True)
+        return [MemoryAnswer(target, -1, memory, score) for target, memory, score in rows]

@@ -1,0 +1,46 @@
+"""BM25: texts ranked by the words that they share with a query."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import bm25s
+import numpy as np
+
+from mrag_rl.retrieval.voting import Ranking
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in any script: runs of Unicode letters, digits and underscores, in lower case, unstemmed."""
+    return re.findall(r"\w+", text.lower())
+
+
+class WordIndex:
+    """BM25 (k1 = 1.5, b = 0.75, with Lucene's document frequencies) over N texts."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        rows = [words(text) for text in texts]
+        self._size = len(rows)
+        self._known = frozenset(word for row in rows for word in row)
+        self._bm25 = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
+        if self._known:
+            self._bm25.index(rows, show_progress=False)
+
+    def rank(self, queries: Sequence[str], fetch: int) -> Ranking:
+        """The `fetch` best texts for each of B queries, ties by index; only texts that share a word with the query."""
+        indices, scores = np.full((len(queries), fetch), -1, np.int64), np.zeros((len(queries), fetch))
+        for row, query in enumerate(queries):
+            score = self._scores(query)
+            matching = np.flatnonzero(score)
+            if len(matching) > fetch:
+                matching = matching[score[matching] >= np.partition(score[matching], -fetch)[-fetch]]
+            best = matching[np.argsort(-score[matching], kind="stable")][:fetch]
+            indices[row, : len(best)], scores[row, : len(best)] = best, score[best]
+        return Ranking(indices, scores)
+
+    def _scores(self, query: str) -> np.ndarray:
+        """(N,) float32; bm25s refuses a query without a word that it knows."""
+        known = [word for word in words(query) if word in self._known]
+        scores: np.ndarray = self._bm25.get_scores(known) if known else np.zeros(self._size, np.float32)
+        return scores

@@ -1,0 +1,172 @@
+"""The systems of a run, by their names in `mrag_rl.choices.SystemName`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import get_args
+
+import numpy as np
+
+from mrag_rl.choices import SystemName
+from mrag_rl.data import TextPair, load_pairs
+from mrag_rl.encoders import Embeddings
+from mrag_rl.encoders.embeddings import TextEncoder
+from mrag_rl.errors import InputError
+from mrag_rl.generation.writer import Writer
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.metrics.text import Metric
+from mrag_rl.retrieval import WordIndex
+from mrag_rl.runs.folder import RunFolder
+from mrag_rl.runs.trained import TrainedSystem
+from mrag_rl.systems import (
+    CopiedTarget,
+    MemoryAnswer,
+    NearestMemory,
+    NoRetrieval,
+    OraclePartition,
+    OracleSamples,
+    PartitionClassifier,
+    PartitionSystem,
+    System,
+    WholeDatabase,
+    by_heads,
+    by_standard,
+    by_words,
+    by_words_and_standard,
+    classified_partition,
+    classify_memories,
+    learned_partition,
+    nearest_partition,
+    random_groups,
+    random_partition,
+    supervised_partition,
+)
+from mrag_rl.systems.partitioned import Chooser
+from mrag_rl.systems.searches import Search
+
+_REFINED = "_refined"
+
+
+@dataclass(frozen=True)
+class RunSystems:
+    """Makes the systems of a run. What two of them share, such as the index of words, is built once.
+
+    Attributes:
+        folder: the run, whose training queries `supervised` reads.
+        trained: by system name: `m_rag`, and the ablations that can be made.
+        metric, pairs: the target metric and the test pairs, by whose references the oracles choose.
+        seed: of everything random.
+    """
+
+    folder: RunFolder
+    trained: Mapping[str, TrainedSystem]
+    writer: Writer
+    metric: Metric
+    pairs: Sequence[TextPair]
+    seed: int
+
+    @property
+    def database(self) -> MemoryDatabase:
+        """The database that `m_rag` refined; it also has the original targets, which most baselines read."""
+        return self.trained["m_rag"].database
+
+    def make(self, name: str) -> System[MemoryAnswer]:
+        """The system of that name; docs/formats.md says what each one is. Raises InputError for an unknown one."""
+        if name not in get_args(SystemName):
+            raise InputError(f"unknown system {name!r}; choose from {', '.join(get_args(SystemName))}")
+        originals, kind = not name.endswith(_REFINED), name.removesuffix(_REFINED)
+        if name in self.trained:
+            return trained_system(name, self.trained[name], self.writer)
+        if name == "none":
+            return NoRetrieval(self.writer)
+        if kind == "copy":
+            return CopiedTarget(self.database, name, originals)
+        if name in ("oracle_partition", "oracle_refined", "oracle_random"):
+            groups = random_groups(self.database.membership(), self.seed) if name == "oracle_random" else None
+            return OraclePartition(
+                name, self.writer, self.database, self.metric, self._references, originals, groups=groups
+            )
+        if name == "oracle_samples":
+            samples = self.database.partitions
+            return OracleSamples(
+                self.writer, self.database, self.metric, self._references, samples, self.seed, originals=True
+            )
+        if (search := self._search(kind)) is not None:
+            return NearestMemory(name, self.writer, self.database, search, originals)
+        if (choose := self._chooser(kind)) is not None:
+            originals = originals and name != "supervised"
+            return PartitionSystem(name, self.writer, self.database, choose, originals=originals)
+        raise InputError(f"{name} is an ablation that this run has not trained; leave it out")
+
+    def _search(self, kind: str) -> Search | None:
+        """What the nearest memory of the whole database is for a system; None if it does not search all of it."""
+        match kind:
+            case "naive":
+                return by_standard(self.database)
+            case "naive_words":
+                return by_words(self._words)
+            case "naive_hybrid":
+                return by_words_and_standard(self._words, self.database)
+            case "naive_heads":
+                return by_heads(self.database)
+        return None
+
+    def _chooser(self, kind: str) -> Chooser | None:
+        """How a system chooses a partition; None if it does not."""
+        match kind:
+            case "random_partition":
+                return random_partition(self.database.partitions, self.seed)
+            case "nearest_partition":
+                return nearest_partition(self.database)
+            case "classifier":
+                return classified_partition(self._classifier)
+            case "supervised":
+                return self._supervised()
+        return None
+
+    def _supervised(self) -> Chooser:
+        train, queries = load_pairs(self.folder.pairs("train")), Embeddings.load(self.folder.embeddings("train"))
+        texts, references = [pair.source for pair in train], [pair.target for pair in train]
+        return supervised_partition(self.database, self.writer, self.metric, texts, references, queries)
+
+    @property
+    def _references(self) -> list[str]:
+        return [pair.target for pair in self.pairs]
+
+    @cached_property
+    def _words(self) -> WordIndex:
+        return WordIndex([memory.source for memory in self.database.records(np.arange(len(self.database)))])
+
+    @cached_property
+    def _classifier(self) -> PartitionClassifier:
+        return classify_memories(self.database)
+
+
+def trained_system(
+    name: str,
+    trained: TrainedSystem,
+    writer: Writer,
+    *,
+    encoder: TextEncoder | None = None,
+    allowed_partitions: np.ndarray | None = None,
+    allowed_memories: np.ndarray | None = None,
+) -> WholeDatabase | PartitionSystem:
+    """M-RAG or an ablation, over the database that its training refined; with one partition there is nothing to select.
+
+    encoder: encodes texts that come without embeddings. allowed_partitions: (M,) bool, the partitions that may be read.
+    allowed_memories: (N,) bool, the memories that may be read. None is all.
+    """
+    database, selector = trained.database, trained.selector
+    if selector is None:
+        return WholeDatabase(
+            writer,
+            database,
+            name,
+            encoder=encoder,
+            allowed_partitions=allowed_partitions,
+            allowed_memories=allowed_memories,
+        )
+    choose = learned_partition(database, selector, allowed_partitions)
+    return PartitionSystem(name, writer, database, choose, allowed_memories, encoder=encoder)

@@ -1,0 +1,104 @@
+"""`classifier`: logistic regression from a text to the partition of the memories that resemble it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, get_args
+
+import numpy as np
+import scipy.sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+
+from mrag_rl.encoders import Embeddings
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.retrieval.words import words
+from mrag_rl.systems.cross_validation import Features, Predict, held_out_worth
+from mrag_rl.systems.partitioned import Choice, Chooser
+
+TextFeatures = Literal["embedding", "words", "both"]
+
+_INVERSE_PENALTY = 10.0  # rows are unit vectors, for which scikit-learn's 1.0 penalises too much
+
+
+@dataclass(frozen=True)
+class PartitionClassifier:
+    """One logistic regression for each partition, from a memory's source to whether the memory belongs to it.
+
+    It is told the memories' sources and partitions alone: no queries, no references, no scores, no language model.
+
+    Attributes:
+        features: what it reads: the standard embedding, TF-IDF of words and pairs of words, or both.
+        accuracy: the share of held-out memories that the features put into one of their own partitions, by
+            cross-validation; the highest decides on `features`, the first of equals.
+    """
+
+    features: TextFeatures
+    accuracy: Mapping[TextFeatures, float]
+    _vectorizer: TfidfVectorizer
+    _predict: Predict
+
+    @classmethod
+    def fit(cls, texts: Sequence[str], standard: np.ndarray, membership: np.ndarray) -> PartitionClassifier:
+        """Fit on N memories: sources, their standard embeddings (N, d), and membership (N, M) boolean."""
+        vectorizer = TfidfVectorizer(analyzer=_words_and_pairs).fit(texts)  # weights of words: no partition is seen
+        features = {name: _features(name, vectorizer, texts, standard) for name in get_args(TextFeatures)}
+        accuracy = {name: held_out_worth(_fit, row, membership) for name, row in features.items()}
+        best = max(features, key=lambda name: accuracy[name])
+        return cls(best, accuracy, vectorizer, _fit(features[best], membership))
+
+    def probabilities(self, texts: Sequence[str], standard: np.ndarray) -> np.ndarray:
+        """(B, M): the probability that a memory with this text belongs to each partition. standard: (B, d)."""
+        return self._predict(_features(self.features, self._vectorizer, texts, standard))
+
+
+def classify_memories(database: MemoryDatabase) -> PartitionClassifier:
+    """The classifier of a database's partitions."""
+    sources = [memory.source for memory in database.records(np.arange(len(database)))]
+    return PartitionClassifier.fit(sources, database.standard_embeddings(), database.membership())
+
+
+def classified_partition(classifier: PartitionClassifier) -> Chooser:
+    """The partition that the query would most probably belong to if it were a memory."""
+
+    def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
+        if not texts:
+            return Choice(np.empty(0, dtype=np.int64))
+        probabilities = classifier.probabilities(texts, queries.standard)
+        return Choice(probabilities.argmax(axis=1), values=probabilities)
+
+    return choose
+
+
+def _words_and_pairs(text: str) -> list[str]:
+    row = words(text)
+    return [*row, *(f"{first} {second}" for first, second in pairwise(row))]
+
+
+def _features(name: TextFeatures, vectorizer: TfidfVectorizer, texts: Sequence[str], standard: np.ndarray) -> Features:
+    if name == "embedding":
+        return standard
+    counts = scipy.sparse.csr_array(vectorizer.transform(texts))
+    if name == "words":
+        return counts
+    return scipy.sparse.csr_array(scipy.sparse.hstack([scipy.sparse.csr_array(standard), counts]))
+
+
+def _fit(features: Features, membership: np.ndarray) -> Predict:
+    """A logistic regression for each partition; a partition of all these memories, or of none, needs no model."""
+    models = [
+        float(column[0]) if column.all() or not column.any()
+        else LogisticRegression(C=_INVERSE_PENALTY, max_iter=1000).fit(features, column)
+        for column in membership.T
+    ]  # fmt: skip
+
+    def predict(features: Features) -> np.ndarray:
+        columns = [
+            np.full(features.shape[0], model) if isinstance(model, float) else model.predict_proba(features)[:, 1]
+            for model in models
+        ]
+        return np.stack(columns, axis=1)
+
+    return predict

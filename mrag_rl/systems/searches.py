@@ -1,0 +1,68 @@
+"""What "the nearest memory of the whole database" can mean: by vectors, by words, or by both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from mrag_rl.encoders import Embeddings
+from mrag_rl.memory import Hits, MemoryDatabase
+from mrag_rl.retrieval.voting import RRF_K, reciprocal_rank_fusion
+from mrag_rl.retrieval.words import WordIndex
+
+Search = Callable[[Sequence[str], Embeddings], Hits]
+"""Texts and their embeddings (N rows) to the nearest memory of each, `Hits` (N, 1)."""
+
+FUSED_PLACES = 100
+"""How many places of each ranking `by_words_and_standard` fuses."""
+
+
+def by_standard(
+    database: MemoryDatabase,
+    allowed_partitions: np.ndarray | None = None,
+    allowed_memories: np.ndarray | None = None,
+) -> Search:
+    """The highest cosine similarity of the standard embeddings. The masks are those of `MemoryDatabase.retrieve`."""
+
+    def search(texts: Sequence[str], queries: Embeddings) -> Hits:
+        return database.retrieve(
+            queries, None, allowed_partitions=allowed_partitions, allowed_memories=allowed_memories
+        )
+
+    return search
+
+
+def by_heads(database: MemoryDatabase) -> Search:
+    """The highest cosine similarity on average over all heads."""
+
+    def search(texts: Sequence[str], queries: Embeddings) -> Hits:
+        return database.retrieve(queries, None, by="heads")
+
+    return search
+
+
+def by_words(index: WordIndex) -> Search:
+    """The highest BM25 score, from an index of the memories' sources; none for a text that shares no word with any."""
+
+    def search(texts: Sequence[str], queries: Embeddings) -> Hits:
+        ranking = index.rank(texts, 1)
+        return Hits(ranking.indices, ranking.scores.astype(np.float32))
+
+    return search
+
+
+def by_words_and_standard(index: WordIndex, database: MemoryDatabase) -> Search:
+    """The best of the BM25 ranking and the standard embeddings' ranking, by reciprocal rank fusion.
+
+    Cormack et al. 2009: a memory scores the sum of 1 / (60 + rank) over both rankings, ranks counted from 1. The first
+    `FUSED_PLACES` places of each are read. index: of the memories' sources.
+    """
+    places = min(FUSED_PLACES, len(database))
+
+    def search(texts: Sequence[str], queries: Embeddings) -> Hits:
+        rankings = [index.rank(texts, places).indices, database.retrieve(queries, None, k=places).indices]
+        fused = reciprocal_rank_fusion(np.stack(rankings, axis=1), 1, k=RRF_K, first_rank=1)
+        return Hits(fused.indices, fused.scores.astype(np.float32))
+
+    return search
