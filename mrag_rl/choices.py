@@ -58,3 +58,6 @@ SystemName = Literal[
 - ``m_rag_without_s``: a single partition; Agent-R trained alone, with a refined database of its own.
 - ``m_rag_without_r``: Agent-S trained with the greedy candidate in Agent-R's place, with a refined database of its own.
 """
+
+ABLATION_OF: dict[str, str] = {"m_rag_without_s": "without_s", "m_rag_without_r": "without_r"}
+"""The systems that need a training of their own, with the names of its folder."""
