@@ -17,6 +17,7 @@ import numpy as np
 
 from mrag_rl.agents.preparation import Preparation
 from mrag_rl.agents.training_stage import TrainingStage
+from mrag_rl.choices import ABLATION_OF
 from mrag_rl.config import Config, config_sha256, config_to_yaml
 from mrag_rl.data import load_pairs
 from mrag_rl.errors import InputError
@@ -27,11 +28,9 @@ from mrag_rl.io import atomic_directory, remove_leftovers
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.models.quantization import weight_bytes
 from mrag_rl.runs.evaluate import (
-    ABLATION_OF,
     Evaluation,
     evaluate_run,
     label_counts,
-    systems_of,
     target_metric,
     write_results,
 )
@@ -59,7 +58,7 @@ class RunPlan:
     @classmethod
     def of(cls, config: Config) -> RunPlan:
         """The plan of a configuration's run."""
-        systems, metric = systems_of(config), target_metric(config)
+        systems, metric = config.evaluation.compared, target_metric(config)
         ablations = [ablation for system, ablation in ABLATION_OF.items() if system in systems]
         return cls(
             config=config,

@@ -20,9 +20,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from mrag_rl.choices import ABLATION_OF
 from mrag_rl.io import file_sha256, read_json
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.runs.evaluate import ABLATION_OF
 from mrag_rl.runs.folder import RunFolder
 
 TRAIN = Path(__file__).resolve().parents[1] / "train.py"

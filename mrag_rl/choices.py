@@ -83,3 +83,6 @@ SystemName = Literal[
 The baselines read the memories as they were before refinement. ``NAME_refined`` is the same baseline on the database
 that ``m_rag`` refined.
 """
+
+ABLATION_OF: dict[str, str] = {"m_rag_without_s": "without_s", "m_rag_without_r": "without_r"}
+"""The systems that need a training of their own, with the names of its folder."""

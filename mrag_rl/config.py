@@ -22,8 +22,9 @@ require("train", "jsonargparse", "yaml", by=__name__)
 
 import yaml
 
-from mrag_rl.choices import MetricName, PartitioningMethod, RewardName, StateName, SystemName, Task
+from mrag_rl.choices import ABLATION_OF, MetricName, PartitioningMethod, RewardName, StateName, SystemName, Task
 from mrag_rl.command_line import SettingsReader
+from mrag_rl.contrasts import check_contrasts
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import translation
 from mrag_rl.io import StrPath
@@ -233,11 +234,20 @@ class EvaluationConfig:
     """The final evaluation on the test queries."""
 
     bootstrap: int = bounded(2000, minimum=1)
-    """Bootstrap resamples behind each 95% interval."""
+    """Bootstrap resamples behind each 95% interval and p-value."""
     systems: tuple[SystemName, ...] = typing.get_args(SystemName)
     """Systems to compare. supervised alone adds a generation for each training query and partition."""
     ablations: bool = True
     """Train m_rag_without_s and m_rag_without_r as well (the paper's Table 4); false leaves both out."""
+    contrasts: tuple[str, ...] | None = None
+    """Differences of two systems, such as "m_rag - naive", that are tested in the target metric, with Holm's correction
+    for their number; all others are exploratory. null is m_rag minus naive, nearest_partition and m_rag_without_r, as
+    far as these are compared."""
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The systems that are compared, without the ablations that are not trained."""
+        return tuple(name for name in self.systems if self.ablations or name not in ABLATION_OF)
 
 
 @dataclass(frozen=True)
@@ -350,6 +360,7 @@ def validate_config(config: Config) -> None:
         raise InputError("encoder.sha256 is not a SHA-256; give 64 hexadecimal digits (lower case), or null")
     if "" in config.llm.stop:
         raise InputError("llm.stop contains an empty string, which would end every text at once; remove it")
+    check_contrasts(config.evaluation.contrasts or (), config.evaluation.compared)
     _validate_data(config.data)
     _validate_languages(config)
 

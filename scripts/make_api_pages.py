@@ -30,7 +30,18 @@ PAGES = {
     "envs": ("envs",),
     "agents": ("agents",),
     "models": ("models",),
-    "support": ("commands", "subcommands", "config", "settings", "command_line", "errors", "extras", "choices", "io"),
+    "support": (
+        "commands",
+        "subcommands",
+        "config",
+        "settings",
+        "command_line",
+        "contrasts",
+        "errors",
+        "extras",
+        "choices",
+        "io",
+    ),
 }
 """Pages and the rooms that each shows."""
 

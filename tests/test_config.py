@@ -15,6 +15,7 @@ from mrag_rl.config import (
     config_to_yaml,
     load_config,
 )
+from mrag_rl.contrasts import DEFAULT_CONTRASTS, primary_contrasts
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.settings import MultihopSettings
 from mrag_rl.models.bundled import NEWSROOM_LLM
@@ -38,6 +39,17 @@ def test_the_file_fills_in_over_the_defaults_and_the_command_line_over_the_file(
     assert config.metric == "bleu"
     assert config.data.world
     assert config.llm.path == str(NEWSROOM_LLM)
+
+
+def test_contrasts_are_the_named_ones_or_the_default_ones_of_the_compared_systems(file: Path) -> None:
+    def contrasts(*options: str) -> tuple[str, ...]:
+        evaluation = load_config(file, options).evaluation
+        return primary_contrasts(evaluation.contrasts, evaluation.compared)
+
+    assert contrasts() == DEFAULT_CONTRASTS
+    assert contrasts("--evaluation.ablations", "false") == DEFAULT_CONTRASTS[:2]
+    assert contrasts("--evaluation.systems", "[none, naive]") == ()
+    assert contrasts("--evaluation.contrasts", "[m_rag_without_r - naive]") == ("m_rag_without_r - naive",)
 
 
 def test_the_written_form_reads_back_equal(file: Path, tmp_path: Path) -> None:
@@ -133,6 +145,14 @@ def test_a_new_run_and_a_resumed_one(file: Path, tmp_path: Path) -> None:
         ("name: c\nagent_r: {weight_decay: -1}", r"agent_r\.weight_decay is -1\.0; it must be 0 or more"),
         ("name: c\nagent_s: {learning_starts: 9, buffer_size: 8}", r"agent_s\.learning_starts is 9, more than the 8"),
         ("name: c\nevaluation: {systems: []}", r"evaluation\.systems is empty; name one"),
+        ("name: c\nevaluation: {contrasts: [m_rag]}", r"contrasts has 'm_rag'; write two different systems"),
+        ("name: c\nevaluation: {contrasts: [naive - naive]}", "write two different systems, such as 'm_rag - naive'"),
+        ("name: c\nevaluation: {contrasts: [m_rag - nave]}", "'nave' is not compared; choose from none, naive"),
+        (
+            "name: c\nevaluation: {ablations: false, contrasts: [m_rag_without_r - naive]}",
+            "'m_rag_without_r' is not compared; choose from none",
+        ),
+        ("name: c\nevaluation: {contrasts: [m_rag - none, m_rag - none]}", "'m_rag - none' twice; remove one"),
         ("name: ../c", "cannot name a folder"),
         ("name: c\nencoder: {sha256: abc}", r"encoder\.sha256 is not a SHA-256"),
         ("name: c\ndata: {pairs: a, files: {train: b}}", "both set"),

@@ -18,6 +18,7 @@ ROOMS = (
     "errors",
     "extras",
     "choices",
+    "contrasts",
     "io",
     "models",
     "encoders",

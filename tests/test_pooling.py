@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ import yaml
 
 import evaluate
 import train
-from mrag_rl.evaluation.bootstrap import resample_counts
+from mrag_rl.evaluation.bootstrap import Origin, hierarchical_resamples
 from mrag_rl.evaluation.results import SECONDS, USAGE
 from mrag_rl.metrics.text import get_metric
 
@@ -62,41 +61,82 @@ def variant(run: Path, folder: Path, **changes: object) -> Path:
     return folder
 
 
-def plain_interval(rows: Sequence[dict], system: str, minus: str | None = None) -> list[float]:
-    """ROUGE-1 of the answers and its 95% interval, drawing distinct test pairs with all answers to each."""
+def plain_interval(runs: list[Path], worlds: list[int], system: str, minus: str | None = None) -> list[float]:
+    """ROUGE-1 of the runs' answers, or a difference, and its 95% interval from resamples that are written out."""
     metric = get_metric("rouge1")
-    groups: dict[tuple[str, str], list[dict]] = {}
-    for row in rows:
-        groups.setdefault((row["id"], row["reference"]), []).append(row)
+    rows = [(index, row) for index, run in enumerate(runs) for row in answers(run)]
+    origins = [Origin(worlds[index], index, row["id"]) for index, row in rows]
 
-    def value(some: Sequence[dict], name: str) -> float:
-        return metric.corpus([row["answers"][name]["hypothesis"] for row in some], [row["reference"] for row in some])
+    def value(picks: np.ndarray) -> float:
+        def of(name: str) -> float:
+            some = [rows[pick][1] for pick in picks]
+            return metric.corpus([row["answers"][name]["hypothesis"] for row in some], [r["reference"] for r in some])
 
-    def both(some: Sequence[dict]) -> float:
-        return value(some, system) - (value(some, minus) if minus else 0.0)
+        return of(system) - (of(minus) if minus else 0.0)
 
-    draws = []
-    for counts in resample_counts(len(groups), resamples=RESAMPLES, seed=0):
-        drawn = [group for group, count in zip(groups.values(), counts, strict=True) for _ in range(count)]
-        draws.append(both([row for group in drawn for row in group]))
-    return [both(rows), *np.percentile(draws, [2.5, 97.5])]
+    resamples = hierarchical_resamples(origins, resamples=RESAMPLES, seed=0)
+    draws = np.array([value(np.repeat(np.arange(len(rows)), counts)) for counts in resamples.counts])
+    by_unit = np.array([value(np.flatnonzero(members)) for members in resamples.units])
+    ends = np.percentile(resamples.widened(draws, by_unit), [2.5, 97.5])
+    return [value(np.arange(len(rows))), *(ends if minus else np.clip(ends, 0, 100))]
 
 
-@pytest.mark.parametrize("fixtures", [("small", "same_pairs"), ("small", "same_pairs", "other_pairs")])
+@pytest.mark.parametrize(
+    ("fixtures", "worlds"),
+    [(("small", "same_pairs"), [0, 0]), (("small", "same_pairs", "other_pairs"), [0, 0, 2])],
+)
 def test_pooled_intervals_are_those_of_a_plain_computation(
-    fixtures: tuple[str, ...], request: pytest.FixtureRequest, tmp_path: Path
+    fixtures: tuple[str, ...], worlds: list[int], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     runs = [request.getfixturevalue(name) for name in fixtures]
     assert pool(tmp_path / "pooled", *runs) == 0
-    found, rows = read(tmp_path / "pooled"), [row for run in runs for row in answers(run)]
-    assert found["test_size"] == len(rows) == 12 * len(runs)
-    assert len({(row["id"], row["reference"]) for row in rows}) == 12 * (len(runs) - 1)
+    found = read(tmp_path / "pooled")
+    assert found["test_size"] == 12 * len(runs)
+    assert found["n"] == {"worlds": len(set(worlds)), "runs": len(runs), "pairs": 12 * len(set(worlds))}
     for system in ("naive", "m_rag"):
         row = found["systems"][system]["rouge1"]
-        assert [row["value"], row["low"], row["high"]] == pytest.approx(plain_interval(rows, system), abs=1e-3)
+        assert [row["value"], row["low"], row["high"]] == pytest.approx(plain_interval(runs, worlds, system), abs=1e-3)
     row = found["comparisons"]["m_rag - naive"]["rouge1"]
-    expected = plain_interval(rows, "m_rag", minus="naive")
+    expected = plain_interval(runs, worlds, "m_rag", minus="naive")
     assert [row["difference"], row["low"], row["high"]] == pytest.approx(expected, abs=1e-3)
+    tested = found["contrasts"]["m_rag - naive"]["rouge1"]
+    assert {key: tested[key] for key in row} == row and tested["p"] == tested["p_holm"]
+
+
+def test_every_pooled_run_has_a_row_with_its_own_scores(small: Path, other_pairs: Path, tmp_path: Path) -> None:
+    assert pool(tmp_path / "pooled", small, other_pairs) == 0
+    first, second = read(tmp_path / "pooled")["runs"]
+    assert (first["name"], first["seed"], first["world_seed"]) == ("small", 0, 0)
+    assert (second["name"], second["seed"], second["world_seed"]) == ("other_pairs", 2, 2)
+    for row, run in ((first, small), (second, other_pairs)):
+        for system, scores in read(run)["systems"].items():
+            assert row["systems"][system] == {metric: score["value"] for metric, score in scores.items()}
+    page = (tmp_path / "pooled" / "results.md").read_text()
+    assert "2 worlds, 2 runs, 24 test pairs" in page and "| other_pairs |     2 |    2 |" in page
+
+
+def test_test_sets_of_ones_own_are_one_world_whatever_its_seed(small: Path, same_pairs: Path, tmp_path: Path) -> None:
+    files = dict.fromkeys(("database", "train", "dev", "test"), "own.jsonl")
+    runs = [
+        variant(run, tmp_path / run.name, name=run.name, seed=seed, data={"files": files, "world_seed": seed})
+        for seed, run in enumerate((small, same_pairs))
+    ]
+    assert pool(tmp_path / "pooled", *runs) == 0
+    assert read(tmp_path / "pooled")["n"] == {"worlds": 1, "runs": 2, "pairs": 12}
+
+
+def test_runs_from_before_contrasts_were_named_can_be_pooled(small: Path, same_pairs: Path, tmp_path: Path) -> None:
+    old = []
+    for run in (small, same_pairs):
+        config = yaml.safe_load((run / "config.yaml").read_text())
+        del config["evaluation"]["contrasts"]
+        old.append(variant(run, tmp_path / run.name, evaluation=config["evaluation"]))
+        report = read(run)
+        for key in ("n", "contrasts", "oracle_luck"):
+            del report[key]
+        (old[-1] / "results.json").write_text(json.dumps(report))
+    assert pool(tmp_path / "old", *old) == 0 and pool(tmp_path / "new", small, same_pairs) == 0
+    assert read(tmp_path / "old") == read(tmp_path / "new")
 
 
 def test_answering_the_same_pairs_alike_once_more_tells_nothing_new(small: Path, tmp_path: Path) -> None:
@@ -106,17 +146,14 @@ def test_answering_the_same_pairs_alike_once_more_tells_nothing_new(small: Path,
     assert read(tmp_path / "pooled")["comparisons"] == read(small)["comparisons"]
 
 
-def test_costs_are_added_up_and_the_runs_named(small: Path, other_pairs: Path, tmp_path: Path) -> None:
+def test_costs_are_added_up(small: Path, other_pairs: Path, tmp_path: Path) -> None:
     assert pool(tmp_path / "pooled", small, other_pairs) == 0
     found, parts = read(tmp_path / "pooled"), [read(small), read(other_pairs)]
-    assert found["runs"] == [str(small), str(other_pairs)]
     assert found["seed"] == 0 and found["config_sha256"] == parts[0]["config_sha256"]
     for name in SECONDS:
         assert found["seconds"][name] == pytest.approx(sum(part["seconds"][name] for part in parts), abs=2e-3)
     for name in USAGE:
         assert found["llm"][name] == sum(part["llm"][name] for part in parts)
-    page = (tmp_path / "pooled" / "results.md").read_text()
-    assert "24 test pairs" in page and "**m_rag**" in page
 
 
 def refused(capsys: pytest.CaptureFixture[str], output: Path, *runs: Path) -> str:

@@ -17,6 +17,10 @@ LABELS = {
 }
 
 
+MANY_SYSTEMS = 8
+"""With more, the table of the runs starts with `m_rag` and the systems of the primary contrasts."""
+
+
 def results_table(results: Mapping[str, Any], *, target: str) -> str:
     """Systems by metrics with 95% intervals, and `m_rag`'s gain over each in the target metric; Markdown.
 
@@ -25,49 +29,120 @@ def results_table(results: Mapping[str, Any], *, target: str) -> str:
     """
     systems = results["systems"]
     metrics = list(next(iter(systems.values())))
-    header = [
-        "System",
-        *(LABELS.get(metric, metric) for metric in metrics),
-        f"m_rag gains ({LABELS.get(target, target)})",
-    ]
-    rows = [header, ["---", *["---:"] * (len(metrics) + 1)]]
+    rows = [["System", *map(_label, metrics), f"m_rag gains ({_label(target)})"]]
     for name, row in systems.items():
         cells = [f"{row[m]['value']:.2f} [{row[m]['low']:.2f}, {row[m]['high']:.2f}]" for m in metrics]
         difference = results["comparisons"].get(f"m_rag - {name}", {}).get(target)
-        gain = ""
-        if difference is not None:
-            gain = f"{difference['difference']:+.2f} [{difference['low']:+.2f}, {difference['high']:+.2f}]"
-        rows.append([f"**{name}**" if name == "m_rag" else name, *cells, gain])
+        rows.append([_bold(name), *cells, "" if difference is None else _difference(difference)])
+    return _aligned(rows)
+
+
+def contrasts_table(results: Mapping[str, Any], *, target: str) -> str:
+    """The primary contrasts with 95% intervals and p-values; Markdown."""
+    rows = [["Contrast", _label(target), "p", "p (Holm)"]]
+    for name, row in results["contrasts"].items():
+        found = row[target]
+        rows.append([name, _difference(found), f"{found['p']:.4f}", f"{found['p_holm']:.4f}"])
+    return _aligned(rows)
+
+
+def runs_table(results: Mapping[str, Any], *, target: str) -> str:
+    """The pooled runs by systems, each run's own score in the target metric; Markdown."""
+    systems = list(results["systems"])
+    if len(systems) > MANY_SYSTEMS:
+        primary = [name for contrast in results["contrasts"] for name in contrast.split(" - ")]
+        systems = [name for name in dict.fromkeys(["m_rag", *primary, *systems]) if name in systems]
+    rows = [["Run", "World", "Seed", *map(_bold, systems)]]
+    for run in results["runs"]:
+        scores = [f"{run['systems'][name][target]:.2f}" for name in systems]
+        rows.append([run["name"], str(run["world_seed"]), str(run["seed"]), *scores])
     return _aligned(rows)
 
 
 def results_page(results: Mapping[str, Any], *, target: str) -> str:
-    """The contents of `results.md`: the table, the share of the gap captured, and the run's cost."""
-    lines = [
-        f"# {results['task'].capitalize()}: {results['test_size']} test pairs, seed {results['seed']}",
-        "",
-        results_table(results, target=target),
-        "",
-        "Values are 0 to 100 with 95% bootstrap intervals; gains are paired, on the same resamples.",
-    ]
+    """The contents of `results.md`: the primary contrasts, all systems, every run, the gap captured, and the cost."""
+    n = results["n"]
+    what = f"{n['pairs']} test pairs, seed {results['seed']}"
+    if n["runs"] > 1:
+        what = f"{_count(n['worlds'], 'world')}, {n['runs']} runs, {n['pairs']} test pairs"
+    lines = [f"# {results['task'].capitalize()}: {what}", ""]
+    if results["contrasts"]:
+        lines += [
+            "Primary contrasts (named in the configuration, Holm-corrected):",
+            "",
+            contrasts_table(results, target=target),
+            "",
+            "All systems:",
+            "",
+        ]
+    lines += [results_table(results, target=target), "", _reading(n), ""]
+    if "runs" in results:
+        lines += [f"Every run's own {_label(target)}:", "", runs_table(results, target=target), ""]
     systems = results["systems"]
     if {"m_rag", "naive"} <= systems.keys() and systems["naive"][target]["value"] > 0:
         relative = systems["m_rag"][target]["value"] / systems["naive"][target]["value"] - 1
-        lines += ["", f"`m_rag` over `naive` in {LABELS.get(target, target)}: {100 * relative:+.1f}%."]
-    share = results["oracle_gap_captured"].get(target)
-    if share is not None:
-        lines += [
-            f"Share of the gap between `naive` and `oracle_partition` (the best partition in hindsight) that is "
-            f"captured: {100 * share:.0f}%."
-        ]
+        lines += [f"`m_rag` over `naive` in {_label(target)}: {100 * relative:+.1f}%.", ""]
+    if results["oracle_gap_captured"].get(target) is not None:
+        lines += [_oracle_gap(results, target), ""]
     seconds, usage = results["seconds"], results["llm"]
     lines += [
-        "",
         f"Took {seconds['total']:.0f} s, of which {seconds['generate']:.0f} s generating and {seconds['pool']:.0f} s "
         f"writing candidates; {usage['prompts']} prompts, {usage['generated_tokens']} generated tokens, "
         f"{usage['cache_hits']} answered from the cache.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _reading(n: Mapping[str, int]) -> str:
+    """What the intervals count, and what they do not."""
+    if n["runs"] == 1:
+        counts = (
+            "over the test pairs of this one run. They do not count what another seed or another world would change"
+        )
+    elif n["worlds"] == 1:
+        counts = "over runs and test pairs together. They do not count what another world would change"
+    elif n["runs"] == n["worlds"]:
+        counts = "over worlds (one run in each, so its seed changes with it) and test pairs together"
+    else:
+        counts = "over worlds, runs and test pairs together"
+    return (
+        f"Values are 0 to 100 with 95% bootstrap intervals {counts}. Gains are paired, on the same resamples. "
+        "Whatever is not a primary contrast is exploratory: not named in advance and not corrected for their number."
+    )
+
+
+def _oracle_gap(results: Mapping[str, Any], target: str) -> str:
+    """The share of the gap that is captured, and what was divided by what."""
+    value = {name: row[target]["value"] for name, row in results["systems"].items()}
+    luck = results["oracle_luck"][target]
+    gap = f"`oracle_refined` {value['oracle_refined']:.2f} - `naive` {value['naive']:.2f}"
+    if luck is None:
+        note = "The gap includes the luck of choosing in hindsight, because `oracle_samples` was not evaluated."
+    else:
+        gap += f" - luck {luck:.2f}"
+        note = (
+            "Luck is `oracle_samples` - `naive`, at least 0: what a choice in hindsight gains without any information."
+        )
+    return (
+        f"Share of the gap captured: {100 * results['oracle_gap_captured'][target]:.0f}% = "
+        f"(`m_rag` {value['m_rag']:.2f} - `naive` {value['naive']:.2f}) / ({gap}). {note}"
+    )
+
+
+def _label(metric: str) -> str:
+    return LABELS.get(metric, metric)
+
+
+def _bold(system: str) -> str:
+    return f"**{system}**" if system == "m_rag" else system
+
+
+def _difference(found: Mapping[str, float]) -> str:
+    return f"{found['difference']:+.2f} [{found['low']:+.2f}, {found['high']:+.2f}]"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def markdown_head(cells: Sequence[str]) -> list[str]:
@@ -81,14 +156,8 @@ def markdown_row(cells: Sequence[str]) -> str:
 
 
 def _aligned(rows: list[list[str]]) -> str:
-    """A Markdown table whose columns line up as plain text, too."""
-    widths = [max(len(row[column]) for row in rows if row[column][:3] != "---") for column in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = []
-        for column, cell in enumerate(row):
-            if cell.startswith("---"):
-                cell = "-" * (widths[column] - 1) + (":" if cell.endswith(":") else "-")
-            cells.append(cell.ljust(widths[column]) if column == 0 else cell.rjust(widths[column]))
-        lines.append(markdown_row(cells))
-    return "\n".join(lines)
+    """A Markdown table, its header first, whose columns line up as plain text, too; all but the first are numbers."""
+    widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    cells = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows]
+    return "\n".join(markdown_row(row) for row in [cells[0], rule, *cells[1:]])

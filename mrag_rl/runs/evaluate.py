@@ -11,8 +11,9 @@ from typing import Any, get_args
 
 import numpy as np
 
-from mrag_rl.choices import SystemName
+from mrag_rl.choices import ABLATION_OF, SystemName
 from mrag_rl.config import Config, config_sha256
+from mrag_rl.contrasts import primary_contrasts
 from mrag_rl.data import TextPair, load_pairs
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
@@ -32,8 +33,6 @@ from mrag_rl.runs.stages import Stages
 from mrag_rl.runs.systems import RunSystems
 from mrag_rl.runs.trained import open_trained
 from mrag_rl.systems import MemoryAnswer
-
-ABLATION_OF = {"m_rag_without_s": "without_s", "m_rag_without_r": "without_r"}
 
 
 @dataclass(frozen=True)
@@ -57,12 +56,6 @@ def target_metric(config: Config) -> str:
 def reported_metrics(config: Config) -> tuple[str, ...]:
     """The metrics of the task's tables, and the target metric if it is not one of them."""
     return tuple(dict.fromkeys((*REPORTED[config.task], target_metric(config))))
-
-
-def systems_of(config: Config) -> tuple[str, ...]:
-    """The systems that a run compares, without the ablations that it does not train."""
-    names = config.evaluation.systems
-    return tuple(name for name in names if config.evaluation.ablations or name not in ABLATION_OF)
 
 
 def evaluate_run(folder: RunFolder, config: Config, llm: LLM, names: Sequence[str]) -> Evaluation:
@@ -130,6 +123,9 @@ def write_results(
         test_size=len(pairs),
         seed=config.seed,
         config_sha256=config_sha256,
+        target=target_metric(config),
+        contrasts=primary_contrasts(config.evaluation.contrasts, list(evaluation.answers)),
+        n={"worlds": 1, "runs": 1, "pairs": len(pairs)},
         scores=scores,
         seconds=seconds,
         llm={name: int(value) for name, value in usage.items()},
@@ -152,7 +148,7 @@ def run(settings: SystemsSettings) -> str:
     """
     folder = RunFolder(Path(settings.run))
     config = folder.load_config()
-    evaluated = systems_of(config)
+    evaluated = config.evaluation.compared
     known = [name for name in get_args(SystemName) if name in evaluated or name not in ABLATION_OF]
     names = evaluated if settings.systems is None else tuple(dict.fromkeys(settings.systems))
     for name in names:

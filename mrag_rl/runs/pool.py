@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from mrag_rl.config import Config, config_to_dict
+from mrag_rl.contrasts import primary_contrasts
 from mrag_rl.errors import InputError
-from mrag_rl.evaluation.bootstrap import score_systems
+from mrag_rl.evaluation.bootstrap import Origin, score_systems
 from mrag_rl.evaluation.results import SECONDS, USAGE, results
 from mrag_rl.evaluation.tables import results_page
 from mrag_rl.io import atomic_write_text, read_json, read_jsonl, write_json
@@ -22,8 +23,10 @@ _MAY_DIFFER = ("name", "seed", "data.world_seed")
 def run(settings: PoolSettings) -> str:
     """Score the answers of several runs together; writes OUTPUT/results.json and results.md, returns the page.
 
-    The bootstrap resamples test pairs. Where runs share a pair (the same id and reference), all their answers to it are
-    drawn together: answers to the same pair are not independent. Runs with different `data.world_seed` share none.
+    The bootstrap resamples worlds (`data.world_seed`), in each world its runs, and its test pairs: all runs of a world
+    answer the same pairs, so a drawn pair counts for each of them. Test sets in `data.files` are the same whatever the
+    world's seed, and count as one world. Splits of one `data.pairs` count as separate worlds, although their test sets
+    overlap a little.
 
     Raises:
         InputError: a run is not complete, is given twice, or its settings differ in more than name, seed and
@@ -36,37 +39,50 @@ def run(settings: PoolSettings) -> str:
             raise InputError(f"{folder}: given twice; give each run once")
         _check_settings(folder, config, runs[0], configs[0])
     rows: list[dict[str, Any]] = []
+    origins: list[Origin] = []
     cost: dict[str, dict[str, float]] = {"seconds": dict.fromkeys(SECONDS, 0.0), "llm": dict.fromkeys(USAGE, 0)}
-    for folder in runs:
+    for run, (folder, config) in enumerate(zip(runs, configs, strict=True)):
         if not (folder / "results.json").exists():
             raise InputError(f"{folder}: the run is not complete; resume it with: python train.py --resume {folder}")
-        rows += [row for _, row in read_jsonl(folder / "answers.jsonl")]
+        answers = [row for _, row in read_jsonl(folder / "answers.jsonl")]
+        rows += answers
+        world = None if config.data.files.given() else config.data.world_seed
+        origins += [Origin(world, run, (row["id"], row["reference"])) for row in answers]
         report = read_json(folder / "results.json")
         for part, totals in cost.items():
             for name in totals:
                 totals[name] += report[part][name]
     systems = list(rows[0]["answers"])
+    first = configs[0]
     scores = score_systems(
         {system: [row["answers"][system]["hypothesis"] for row in rows] for system in systems},
         [row["reference"] for row in rows],
-        reported_metrics(configs[0]),
-        clusters=[(row["id"], row["reference"]) for row in rows],
-        resamples=configs[0].evaluation.bootstrap,
-        seed=configs[0].seed,
+        reported_metrics(first),
+        origins=origins,
+        resamples=first.evaluation.bootstrap,
+        seed=first.seed,
     )
     pooled = results(
-        task=configs[0].task,
+        task=first.task,
         test_size=len(rows),
-        seed=configs[0].seed,
+        n={
+            "worlds": len({origin.world for origin in origins}),
+            "runs": len(runs),
+            "pairs": len({(origin.world, origin.pair) for origin in origins}),
+        },
+        seed=first.seed,
         config_sha256=read_json(runs[0] / "results.json")["config_sha256"],
+        target=target_metric(first),
+        contrasts=primary_contrasts(first.evaluation.contrasts, systems),
         scores=scores,
         seconds=cost["seconds"],
         llm={name: int(value) for name, value in cost["llm"].items()},
+        runs=[{"name": config.name, "seed": config.seed, "world_seed": config.data.world_seed} for config in configs],
     )
-    page = results_page(pooled, target=target_metric(configs[0]))
+    page = results_page(pooled, target=target_metric(first))
     output.mkdir(parents=True, exist_ok=True)
     atomic_write_text(output / "results.md", page)
-    write_json(output / "results.json", pooled | {"runs": [str(folder) for folder in runs]})
+    write_json(output / "results.json", pooled)
     return page
 
 

@@ -87,8 +87,9 @@ class SystemsSettings:
 class PoolSettings:
     """Score the answers of several finished runs together, such as runs of one configuration with several seeds.
 
-    The runs' settings must agree except for name, seed and data.world_seed. Give each run a test set of its own
-    (--data.world_seed): answers of several runs to the same test pair count as one draw in the intervals.
+    The runs' settings must agree except for name, seed and data.world_seed. The intervals count worlds, runs and test
+    pairs together, so give each run a world of its own (--data.world_seed), best five or more: with two or three worlds
+    the intervals are honest but wide.
 
     examples:
       for s in 0 1 2; do

@@ -1,0 +1,34 @@
+"""Contrasts: the differences of two systems that an evaluation tests, named before the run, such as "m_rag - naive"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mrag_rl.errors import InputError
+
+DEFAULT_CONTRASTS = ("m_rag - naive", "m_rag - nearest_partition", "m_rag - m_rag_without_r")
+"""What the whole method, Agent-S and Agent-R add."""
+
+
+def primary_contrasts(named: Sequence[str] | None, compared: Sequence[str]) -> tuple[str, ...]:
+    """The contrasts to test: the named ones or, if that is None, the default ones, between `compared` systems alone."""
+    contrasts = DEFAULT_CONTRASTS if named is None else named
+    return tuple(contrast for contrast in contrasts if set(contrast.split(" - ")) <= set(compared))
+
+
+def check_contrasts(contrasts: Sequence[str], compared: Sequence[str]) -> None:
+    """Raises InputError if a contrast does not name two `compared` systems, or is there twice."""
+    for index, contrast in enumerate(contrasts):
+        systems = contrast.split(" - ")
+        if len(systems) != 2 or systems[0] == systems[1]:
+            raise InputError(
+                f"evaluation.contrasts has {contrast!r}; write two different systems, such as 'm_rag - naive'"
+            )
+        for name in systems:
+            if name not in compared:
+                raise InputError(
+                    f"evaluation.contrasts has {contrast!r}, but {name!r} is not compared; choose from "
+                    f"{', '.join(compared)}, or change evaluation.systems"
+                )
+        if contrast in contrasts[:index]:
+            raise InputError(f"evaluation.contrasts has {contrast!r} twice; remove one")
