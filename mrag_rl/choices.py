@@ -14,8 +14,14 @@ PartitioningMethod = Literal["lsh", "kmeans", "hnsw_spectral", "category", "none
 """How memories are partitioned (M-RAG, Section 3.1; ``mrag_rl.partitioning``): random hyperplanes, k-means, spectral
 clustering of an HNSW graph, one partition per label, or one partition for everything."""
 
-StateName = Literal["per_head", "single", "peeking", "equation_1"]
-"""What Agent-S observes (``MemoryDatabase.states``), by the best cosine similarity in each of M partitions.
+StateName = Literal["evidence", "per_head", "single", "peeking", "equation_1"]
+"""What Agent-S observes of each of M partitions.
+
+- ``evidence``: (M, F), what every head, the standard embedding, words and earlier scores say of the partition
+  (``mrag_rl.states``). The only state whose network is the same for every partition, so that a selector also works on a
+  database that it was not trained on.
+
+The other four are the best cosine similarity to a memory of the partition (``MemoryDatabase.states``):
 
 - ``per_head``: (M, H), one similarity per attention head, against the memories' sources.
 - ``single``: (M, 1), the similarity of the standard embeddings of the sources.

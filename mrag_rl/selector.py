@@ -21,7 +21,8 @@ from mrag_rl.io import file_sha256, read_json
 if TYPE_CHECKING:
     from mrag_rl.encoders import TransformerEncoder
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_FORMATS = (1, FORMAT_VERSION)
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
 ONNX_FILE = "model.onnx"
@@ -33,15 +34,16 @@ _PICKLE_ENDINGS = {".pkl", ".pickle", ".pt", ".pth", ".bin", ".zip", ".joblib", 
 
 @dataclass(frozen=True)
 class StateNormalizer:
-    """Standardises raw similarity states (M partitions, H heads) for the Q-network.
+    """Standardises raw states (M partitions, F features) for the Q-network.
 
-    With `center`, the mean over partitions of each (query, head) is subtracted first, because the similarity of a query
-    to the whole database says nothing about which partition is best. Then every entry is standardised by the mean and
-    standard deviation of the training states.
+    With `center`, the mean over partitions of each (query, feature) is subtracted first, because the similarity of a
+    query to the whole database says nothing about which partition is best. Then every entry is standardised by the mean
+    and standard deviation of the training states: partition by partition, or, if the partitions share a row, feature by
+    feature, so that their number may be any.
 
     Attributes:
-        mean: (M, H) float32, mean of the (centred) training states.
-        scale: (M, H) float32, their standard deviation, replaced by 1 where it is almost zero.
+        mean: (M, F) or (1, F) float32, mean of the (centred) training states.
+        scale: (M, F) or (1, F) float32, their standard deviation, replaced by 1 where it is almost zero.
         center: whether the mean over partitions is subtracted first.
     """
 
@@ -50,37 +52,55 @@ class StateNormalizer:
     center: bool = True
 
     @classmethod
-    def fit(cls, states: np.ndarray, *, center: bool = True) -> StateNormalizer:
-        """The normaliser of training states (B, M, H)."""
+    def fit(cls, states: np.ndarray, *, center: bool = True, shared: bool = False) -> StateNormalizer:
+        """The normaliser of training states (B, M, F); shared: with one row for all partitions."""
         values = _as_states(states).astype(np.float64)
         if center:
             values = values - values.mean(axis=1, keepdims=True)
+        if shared:
+            values = values.reshape(-1, 1, values.shape[2])
         scale = values.std(axis=0)
         scale[scale < 1e-6] = 1.0
         return cls(values.mean(axis=0).astype(np.float32), scale.astype(np.float32), center)
 
     @property
-    def dimension(self) -> int:
-        """M * H, the width of a normalised state."""
-        return int(self.mean.size)
+    def shared(self) -> bool:
+        """Whether all partitions are standardised alike."""
+        return len(self.mean) == 1
 
-    def __call__(self, states: np.ndarray) -> np.ndarray:
-        """Normalise raw states (B, M, H) to (B, M*H) float32.
+    def __call__(self, states: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
+        """Normalise raw states (B, M, F) to (B, M*F) float32.
+
+        allowed: (B, M) bool, the partitions that the mean is taken over, so that one that may not be read cannot change
+        what is selected; None for all.
 
         Raises:
-            InputError: the states are not (B, M, H) with this normaliser's M and H.
+            InputError: the states are not (B, M, F) with this normaliser's M and F.
         """
         values = _as_states(states)
-        if values.shape[1:] != self.mean.shape:
-            partitions, heads = self.mean.shape
-            raise InputError(
-                f"states of shape {tuple(values.shape)} do not fit (B, {partitions}, {heads}): "
-                "pass one entry per query, partition and head"
-            )
+        self.check(values)
         if self.center:
-            values = values - values.mean(axis=1, keepdims=True)
+            values = values - _mean_over_partitions(values, allowed)
         normalised: np.ndarray = ((values - self.mean) / self.scale).reshape(len(values), -1)
         return normalised
+
+    def check(self, states: np.ndarray) -> None:
+        """Raises InputError for states of another M or F."""
+        partitions, features = self.mean.shape
+        if states.shape[2] != features or (not self.shared and states.shape[1] != partitions):
+            raise InputError(
+                f"states of shape {tuple(states.shape)} do not fit (B, {'M' if self.shared else partitions}, "
+                f"{features}): pass one entry per query, partition and head"
+            )
+
+
+def _mean_over_partitions(values: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
+    """The mean (B, 1, F) of values (B, M, F) over the partitions `allowed` (B, M), 0 where there is none; None: all."""
+    if allowed is None:
+        mean: np.ndarray = values.mean(axis=1, keepdims=True)
+        return mean
+    weights = allowed / np.maximum(allowed.sum(axis=1, keepdims=True), 1)
+    return np.einsum("bm,bmf->bf", weights, values, dtype=np.float32)[:, None]
 
 
 @dataclass(frozen=True)
@@ -88,7 +108,8 @@ class SelectorInfo:
     """What a selector was trained on and for; stored in its `config.json`.
 
     Attributes:
-        state: what it selects by (`mrag_rl.choices.StateName`).
+        state: what it selects by (`mrag_rl.choices.StateName`). With "evidence", one network serves every partition.
+        features: F names, of the numbers that a state has for each partition; empty in format 1.
         partition_names: M names, in the order of the selector's outputs.
         task: "summarization", "translation" or "dialogue".
         metric: the metric of the reward, e.g. "rouge1".
@@ -108,14 +129,19 @@ class SelectorInfo:
     encoder_layer: int = -1
     encoder_pooling: Literal["first", "last", "mean"] | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)
 class Selector:
     """Agent-S's greedy policy: q = W2 tanh(W1 z + b1) + b2 over normalised states z.
 
+    With the state "evidence", z is one partition's (F numbers) and q its value: the same small network reads every
+    partition, so their order cannot matter, and their number may be any. Otherwise z is the whole state (M * F
+    numbers), and q has M entries.
+
     Attributes:
-        w1: (hidden, M*H) float32. b1: (hidden,). w2: (M, hidden). b2: (M,).
+        w1: (hidden, F) or (hidden, M*F) float32. b1: (hidden,). w2: (1, hidden) or (M, hidden). b2: (1,) or (M,).
         normalizer: the state normalisation of its training.
         info: what it was trained on and for.
     """
@@ -134,62 +160,86 @@ class Selector:
         )
 
     @property
+    def shared(self) -> bool:
+        """Whether one network reads every partition, so that there may be any number of them."""
+        return self.info.state == "evidence"
+
+    @property
     def partitions(self) -> int:
-        """M, the number of partitions to choose from."""
-        return int(self.w2.shape[0])
+        """M, the number of partitions that it was trained on."""
+        return len(self.info.partition_names)
 
     @property
     def heads(self) -> int:
-        """H, the number of similarities per partition in a state."""
+        """F, the number of entries per partition in a state; H where there is one for each head."""
         return int(self.normalizer.mean.shape[1])
 
     @property
     def head_weights(self) -> np.ndarray:
-        """(H,) float: mean absolute first-layer weight per head, as a measure of the head's influence on the choice."""
-        hidden = len(self.b1)
-        weights: np.ndarray = np.abs(self.w1).reshape(hidden, self.partitions, self.heads).mean(axis=(0, 1))
+        """(F,) float: mean absolute first-layer weight per entry, as a measure of its influence on the choice."""
+        weights: np.ndarray = np.abs(self.w1).reshape(len(self.b1), -1, self.heads).mean(axis=(0, 1))
         return weights
 
-    def q_values(self, states: np.ndarray) -> np.ndarray:
-        """Expected reward of each partition, (B, M) float32, from raw similarities (B, M, H).
+    def q_values(self, states: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
+        """Expected reward of each partition, (B, M) float32, from raw states (B, M, F).
+
+        allowed: as for `select`; a partition that may not be read changes no other's value.
 
         Raises:
             InputError: wrong shape, or a value that is not a finite number.
         """
         values = _as_states(states)
-        q_values = np.empty((len(values), self.partitions), dtype=np.float32)
+        self.normalizer.check(values)
+        mask = None if allowed is None else self._mask(values, allowed)
+        q_values = np.empty(values.shape[:2], dtype=np.float32)
         for start in range(0, len(values), _BLOCK):
-            hidden = self.normalizer(values[start : start + _BLOCK]) @ self.w1.T
-            hidden += self.b1
-            np.tanh(hidden, out=hidden)
-            q_values[start : start + _BLOCK] = hidden @ self.w2.T
-        q_values += self.b2
+            block = slice(start, start + _BLOCK)
+            q_values[block] = self._values(values[block], None if mask is None else mask[block])
         if not np.isfinite(q_values).all():
             raise InputError("states have values that are not finite numbers: pass cosine similarities in -1..1")
         return q_values
 
+    def _values(self, states: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
+        if not self.shared:
+            hidden = self.normalizer(states, allowed) @ self.w1.T
+            hidden += self.b1
+            values: np.ndarray = np.tanh(hidden, out=hidden) @ self.w2.T + self.b2
+            return values
+        # Centring commutes with the first layer, whose outputs are fewer than the features.
+        weights = (self.w1 / self.normalizer.scale).T
+        hidden = (states.reshape(-1, self.heads) @ weights).reshape(*states.shape[:2], -1)
+        hidden -= _mean_over_partitions(hidden, allowed) if self.normalizer.center else 0.0
+        hidden += self.b1 - self.normalizer.mean[0] @ weights
+        shared: np.ndarray = (np.tanh(hidden, out=hidden) @ self.w2[0]) + self.b2
+        return shared
+
+    def _mask(self, states: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+        """`allowed` as (B, M). Raises InputError for another shape or type."""
+        mask = np.asarray(allowed)
+        shape = states.shape[:2]
+        if mask.dtype != np.bool_ or mask.shape not in {shape, shape[1:]}:
+            raise InputError(
+                f"allowed has shape {mask.shape} and type {mask.dtype}: pass booleans of shape "
+                f"({shape[1]},) or ({shape[0]}, {shape[1]})"
+            )
+        return np.broadcast_to(mask, shape)
+
     def select(self, states: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
-        """The best partition per query, (B,) int64, from raw similarities (B, M, H).
+        """The best partition per query, (B,) int64, from raw states (B, M, F).
 
         Args:
-            states: (B, M, H) best cosine similarity in each partition, per head.
+            states: (B, M, F), what `mrag_rl.states.StateReader` reads, with the state that it was trained on.
             allowed: (M,) or (B, M) bool, the partitions that may be read; None allows all. A query without any allowed
                 partition gets -1.
 
         Raises:
             InputError: wrong shape of `states` or `allowed`.
         """
-        values = self.q_values(states)
+        values = self.q_values(states, allowed)
         if allowed is None:
             best: np.ndarray = values.argmax(axis=1)
             return best
-        mask = np.asarray(allowed)
-        if mask.dtype != np.bool_ or mask.shape not in {values.shape, values.shape[1:]}:
-            raise InputError(
-                f"allowed has shape {mask.shape} and type {mask.dtype}: pass booleans of shape "
-                f"({self.partitions},) or ({len(values)}, {self.partitions})"
-            )
-        mask = np.broadcast_to(mask, values.shape)
+        mask = self._mask(values, allowed)
         return np.where(mask.any(axis=1), np.where(mask, values, -np.inf).argmax(axis=1), -1)
 
     def load_encoder(self, name_or_path: str | None = None, *, device: str = "cpu") -> TransformerEncoder:
@@ -228,11 +278,11 @@ class Selector:
         path = Path(folder)
         _refuse_pickles(path)
         config = read_json(path / CONFIG_FILE)
-        if not isinstance(config, dict) or config.get("format_version") != FORMAT_VERSION:
+        if not isinstance(config, dict) or config.get("format_version") not in _FORMATS:
             version = config.get("format_version") if isinstance(config, dict) else None
             raise InputError(
-                f"{path / CONFIG_FILE}: selector format version {version}, but this library reads {FORMAT_VERSION}: "
-                "export the selector again with this version"
+                f"{path / CONFIG_FILE}: selector format version {version}, but this library reads "
+                f"{' and '.join(map(str, _FORMATS))}: export the selector again with this version"
             )
         hashes = _field(config, "sha256", dict, path)
         _same_names(path / CONFIG_FILE, "sha256", hashes, _HASHED)
@@ -253,6 +303,7 @@ class Selector:
         info = SelectorInfo(
             **{name: _field(config, name, types, path) for name, types in _INFO_TYPES.items()}
             | {"partition_names": tuple(_field(config, "partition_names", list, path))}
+            | {"features": () if config["format_version"] == 1 else tuple(_field(config, "features", list, path))}
         )
         normalizer = StateNormalizer(tensors["mean"], tensors["scale"], _field(config, "center", bool, path))
         selector = cls(tensors["w1"], tensors["b1"], tensors["w2"], tensors["b2"], normalizer, info)
@@ -308,7 +359,7 @@ def _same_names(file: Path, what: str, names: Collection[str], expected: Sequenc
 
 def _check_shapes(selector: Selector, path: Path) -> None:
     """Raises InputError for a tensor whose shape or type does not fit the partition names and the other tensors."""
-    hidden, partitions = selector.b1.size, len(selector.info.partition_names)
+    hidden, partitions = selector.b1.size, 1 if selector.shared else len(selector.info.partition_names)
     heads = selector.normalizer.mean.size // max(1, partitions)
     shapes = {
         "w1": (selector.w1, (hidden, partitions * heads)),

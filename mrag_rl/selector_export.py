@@ -12,6 +12,7 @@ from mrag_rl.io import atomic_directory, file_sha256
 from mrag_rl.selector import CONFIG_FILE, ONNX_FILE, WEIGHTS_FILE, Selector, SelectorInfo, StateNormalizer, config_of
 
 _OPSET = 17
+_LISTED = 12  # entries of the state that the card names
 _IR_VERSION = 8  # the version of opset 17's release, so that older ONNX runtimes read the file too
 
 
@@ -22,7 +23,7 @@ def export_selector(
 
     Args:
         folder: where to write; it must not exist.
-        weights: "w1" (hidden, M*H), "b1" (hidden,), "w2" (M, hidden), "b2" (M,).
+        weights: "w1", "b1", "w2", "b2", with the shapes that `Selector` names.
         normalizer: the state normalisation of its training.
         info: what it was trained on and for.
     """
@@ -43,7 +44,9 @@ def export_selector(
 
 
 def onnx_bytes(selector: Selector) -> bytes:
-    """The selector as an ONNX graph: "states" (B, M, H) float32 raw similarities to "q_values" (B, M).
+    """The selector as an ONNX graph: "states" (B, M, F) float32, raw, to "q_values" (B, M).
+
+    M is free if the partitions share their network.
 
     Raises MissingExtra: the package onnx is not installed.
     """
@@ -51,15 +54,18 @@ def onnx_bytes(selector: Selector) -> bytes:
     from onnx import TensorProto, checker, helper, numpy_helper
 
     normalizer = selector.normalizer
-    shape: list[str | int | None] = ["batch", selector.partitions, selector.heads]
+    partitions: str | int = "partitions" if selector.shared else selector.partitions
+    shape: list[str | int | None] = ["batch", partitions, selector.heads]
     constants = {
         "mean": normalizer.mean[None],
         "scale": normalizer.scale[None],
-        "w1": selector.w1,
         "b1": selector.b1,
-        "w2": selector.w2,
         "b2": selector.b2,
     }
+    if selector.shared:
+        constants |= {"w1": selector.w1.T, "w2": selector.w2.T, "last": np.array([2], np.int64)}
+    else:
+        constants |= {"w1": selector.w1, "w2": selector.w2}
     nodes = []
     current = "states"
     if normalizer.center:
@@ -69,16 +75,28 @@ def onnx_bytes(selector: Selector) -> bytes:
     nodes += [
         helper.make_node("Sub", [current, "mean"], ["shifted"]),
         helper.make_node("Div", ["shifted", "scale"], ["scaled"]),
-        helper.make_node("Flatten", ["scaled"], ["z"], axis=1),
-        helper.make_node("Gemm", ["z", "w1", "b1"], ["hidden"], transB=1),
-        helper.make_node("Tanh", ["hidden"], ["activation"]),
-        helper.make_node("Gemm", ["activation", "w2", "b2"], ["q_values"], transB=1),
     ]
+    if selector.shared:
+        nodes += [
+            helper.make_node("MatMul", ["scaled", "w1"], ["product"]),
+            helper.make_node("Add", ["product", "b1"], ["hidden"]),
+            helper.make_node("Tanh", ["hidden"], ["activation"]),
+            helper.make_node("MatMul", ["activation", "w2"], ["value"]),
+            helper.make_node("Add", ["value", "b2"], ["column"]),
+            helper.make_node("Squeeze", ["column", "last"], ["q_values"]),
+        ]
+    else:
+        nodes += [
+            helper.make_node("Flatten", ["scaled"], ["z"], axis=1),
+            helper.make_node("Gemm", ["z", "w1", "b1"], ["hidden"], transB=1),
+            helper.make_node("Tanh", ["hidden"], ["activation"]),
+            helper.make_node("Gemm", ["activation", "w2", "b2"], ["q_values"], transB=1),
+        ]
     graph = helper.make_graph(
         nodes,
         "selector",
         [helper.make_tensor_value_info("states", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("q_values", TensorProto.FLOAT, ["batch", selector.partitions])],
+        [helper.make_tensor_value_info("q_values", TensorProto.FLOAT, ["batch", partitions])],
         [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in constants.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], producer_name="mrag_rl")
@@ -91,7 +109,19 @@ def onnx_bytes(selector: Selector) -> bytes:
 def card(selector: Selector) -> str:
     """The README card of an exported selector, in Markdown."""
     info = selector.info
-    heads = ", ".join(f"{index}: {weight:.3f}" for index, weight in enumerate(selector.head_weights))
+    labels = info.features or [f"head {index}" for index in range(selector.heads)]
+    heaviest = sorted(zip(labels, selector.head_weights, strict=True), key=lambda row: -row[1])[:_LISTED]
+    heads = ", ".join(f"{label} {weight:.3f}" for label, weight in heaviest)
+    network = f"{selector.w1.shape[1]} inputs, {len(selector.b1)} tanh units, {len(selector.b2)} outputs"
+    fitted = (
+        "It is fitted to one database, one encoder and one language model: with another of any of these, train again."
+    )
+    if selector.shared:
+        network += ", the same for every partition: their number is free"
+        fitted = (
+            "It is fitted to one encoder and one language model. It can select from another database's partitions, "
+            "whose scores it learns from as its ledger fills (`mrag_rl.states.Ledger`)."
+        )
     names = ", ".join(f"`{name}`" for name in info.partition_names)
     return f"""# Partition selector
 
@@ -101,10 +131,10 @@ M-RAG's Agent-S on rewards measured in `{info.metric}`.
 | | |
 |---|---|
 | Partitions | {names} |
-| State | `{info.state}`: (B, {selector.partitions}, {selector.heads}), best cosine similarity per partition and head |
+| State | `{info.state}`: (B, {selector.partitions}, {selector.heads}); `config.json` names the entries |
 | Encoder | `{info.encoder}`, layer {info.encoder_layer}, fingerprint `{info.encoder_fingerprint[:16]}` |
-| Network | {selector.w1.shape[1]} inputs, {len(selector.b1)} tanh units, {selector.partitions} outputs |
-| Mean absolute weight per head | {heads} |
+| Network | {network} |
+| Greatest mean absolute weights | {heads} |
 
 ```python
 from mrag_rl import Selector
@@ -116,5 +146,5 @@ partitions = selector.select(states, allowed)  # allowed: (M,) or (B, M) bool; -
 
 `model.onnx` maps `states` to `q_values`, normalisation included; the greatest value is the choice.
 
-It is fitted to one database, one encoder and one language model: with another of any of these, train again.
+{fitted}
 """

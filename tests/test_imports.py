@@ -34,6 +34,7 @@ ROOMS = (
     "filters",
     "memory",
     "retrieval",
+    "states",
     "evaluation",
     "systems",
     "experiments",

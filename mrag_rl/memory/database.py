@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # both are heavy to import, and needed only when a database i
 
 _RECORDS = "memories.sqlite"
 _PARTITIONING = "partitioning"
+LEDGER = "ledger.npz"
+"""The file of the gains that were paid for, if there are any; see ``mrag_rl.states.Ledger``."""
 
 
 class MemoryDatabase:
@@ -233,9 +235,13 @@ class MemoryDatabase:
         """(N, M) boolean: which memory belongs to which partition."""
         return self._order.membership()
 
-    def standard_embeddings(self) -> np.ndarray:
-        """(N, d) float32 standard embeddings of the sources."""
-        return self._vectors.standard()
+    def source_embeddings(self) -> Embeddings:
+        """The embeddings of the N memories' sources."""
+        return self._vectors.sources()
+
+    def sources(self) -> list[str]:
+        """The N memories' sources."""
+        return [memory.source for memory in self.records(np.arange(len(self)))]
 
     def counts_refined(self) -> int:
         """The number of memories whose current target differs from the original."""
@@ -260,8 +266,9 @@ class MemoryDatabase:
         ``equation_1``: (B, M, 1), the same against the embeddings of source and current target together, which is
         Eq. 1; ``peeking``: (B, M, H), the same per attention head. For these two the query must be the embedding of its
         source + newline + target, and the database created with ``pair_embeddings`` for that state. float32; -1.0 for
-        an empty partition and for one that is not in ``allowed_partitions``. Raises InputError for a state that the
-        database was not created for, and for an unknown partition or a mask of another shape.
+        an empty partition and for one that is not in ``allowed_partitions``. The state ``evidence`` is read by
+        ``mrag_rl.states.StateReader``. Raises InputError for a state that the database was not created for, and for an
+        unknown partition or a mask of another shape.
         """
         states = self._vectors.states(queries, state)
         states[:, ~partition_mask(allowed_partitions, self.partitions)] = NOTHING
@@ -375,6 +382,8 @@ class MemoryDatabase:
             raise InputError(f"{folder}: exists and is not another memory database; choose another folder")
         with reported_writes(folder), atomic_directory(folder) as temporary:
             self._vectors.copy_to(temporary)
+            if (self.folder / LEDGER).is_file():
+                shutil.copy(self.folder / LEDGER, temporary)
             shutil.copytree(self.folder / _PARTITIONING, temporary / _PARTITIONING)
             self._store.backup(temporary / _RECORDS)
 

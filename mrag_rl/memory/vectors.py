@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SourceVectors = Literal["standard", "heads"]
 VectorSet = Literal["standard", "heads", "pair_heads"]
 
-_COMPARED: dict[StateName, VectorSet] = {
+_COMPARED: dict[StateName, VectorSet] = {  # "evidence" compares more: see mrag_rl.states
     "single": "standard",
     "per_head": "heads",
     "peeking": "pair_heads",
@@ -76,9 +76,12 @@ class MemoryVectors:
         """The k nearest memories at some positions of the partition order; see ``search.nearest``."""
         return nearest(_vectors(queries, by), self._load(by), positions, self._order.memories, k)
 
-    def standard(self) -> np.ndarray:
-        """(N, d) float32 standard embeddings of the sources, in the order of the memories."""
-        return np.asarray(self._originals["standard"], dtype=np.float32)
+    def sources(self) -> Embeddings:
+        """The embeddings of the N memories' sources, in the memories' order."""
+        from mrag_rl.encoders.embeddings import Embeddings  # the module needs no encoder, but its room does
+
+        vectors = [np.asarray(self._originals[name], dtype=np.float32) for name in ("standard", "heads")]
+        return Embeddings(*vectors)
 
     def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
         """(H, d_h) pair vectors of a version of one memory, from its bytes in the record store; None: the original."""

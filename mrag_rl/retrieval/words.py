@@ -39,6 +39,11 @@ class WordIndex:
             indices[row, : len(best)], scores[row, : len(best)] = best, score[best]
         return Ranking(indices, scores)
 
+    def scores(self, queries: Sequence[str]) -> np.ndarray:
+        """The scores (B, N) float32 of all texts for each of B queries; 0 for a text that shares no word with it."""
+        rows = [self._scores(query) for query in queries]
+        return np.stack(rows) if rows else np.empty((0, self._size), np.float32)
+
     def _scores(self, query: str) -> np.ndarray:
         """(N,) float32; bm25s refuses a query without a word that it knows."""
         known = [word for word in words(query) if word in self._known]

@@ -137,7 +137,7 @@ class RunSystems:
 
     @cached_property
     def _words(self) -> WordIndex:
-        return WordIndex([memory.source for memory in self.database.records(np.arange(len(self.database)))])
+        return WordIndex(self.database.sources())
 
     @cached_property
     def _classifier(self) -> PartitionClassifier:

@@ -56,8 +56,8 @@ class PartitionClassifier:
 
 def classify_memories(database: MemoryDatabase) -> PartitionClassifier:
     """The classifier of a database's partitions."""
-    sources = [memory.source for memory in database.records(np.arange(len(database)))]
-    return PartitionClassifier.fit(sources, database.standard_embeddings(), database.membership())
+    sources = database.sources()
+    return PartitionClassifier.fit(sources, database.source_embeddings().standard, database.membership())
 
 
 def classified_partition(classifier: PartitionClassifier) -> Chooser:

@@ -1,0 +1,11 @@
+"""Agent-S's states: what is known of each partition when one has to be chosen."""
+
+from mrag_rl.extras import require
+
+require("retrieve", "bm25s", "scipy", by=__name__)
+
+from mrag_rl.states.evidence import PartitionEvidence, asked_by_memories
+from mrag_rl.states.ledger import Ledger
+from mrag_rl.states.reader import StateReader, feature_names
+
+__all__ = ["Ledger", "PartitionEvidence", "StateReader", "asked_by_memories", "feature_names"]

@@ -1,0 +1,172 @@
+"""What earlier answers have scored: the gains that were paid for, and what they say about a new query.
+
+An episodic memory in the sense of Neural Episodic Control (Pritzel et al., 2017, arXiv:1703.01988): the value of an
+action is read off the gains that it brought in similar situations. Here the situation is a query's embedding, the
+action a partition, and what is read is one more part of Agent-S's state. A new database has an empty ledger, and a few
+dozen scored queries fill one: nothing is trained for that.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.errors import InputError
+from mrag_rl.io import atomic_write_bytes
+from mrag_rl.states.ridge import Ridge
+
+NEIGHBOURS = 128
+"""The nearest scored queries whose gains are read."""
+TEMPERATURES = (0.02, 0.05, 0.1)
+"""The widths tried for the kernel exp(similarity / temperature)."""
+PRIOR = 0.5
+"""The weight of a partition's mean gain beside its neighbours' gains, of which the nearest query's weighs 1."""
+FEWEST = 8
+"""Gains that a partition must have for a regression on them."""
+
+LEDGER_NAMES = ("standard: earned", "heads: earned", "linear: earned", "earned on average", "scores nearby")
+"""What each of the L numbers of a partition is, in order."""
+LINEAR, MEAN, NEARBY = 2, 3, 4
+
+_BLOCK = 1024
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The gains of P queries in M partitions.
+
+    Attributes:
+        queries: their embeddings.
+        gains: (P, M) float64, the latest gain of each query in each partition, in the metric's 0..1; NaN where none
+            was paid for, or where it is out of date. Written in place.
+    """
+
+    queries: Embeddings
+    gains: np.ndarray
+
+    @classmethod
+    def empty(cls, queries: Embeddings, partitions: int) -> Ledger:
+        """A ledger of queries that have no gains yet."""
+        return cls(queries, np.full((len(queries), partitions), np.nan))
+
+    @property
+    def known(self) -> np.ndarray:
+        """(P, M) bool: where there is a gain."""
+        known: np.ndarray = np.isfinite(self.gains)
+        return known
+
+    def earned(self, queries: Embeddings) -> np.ndarray:
+        """What the gains say of each partition for B other queries: (B, M, L) float32, see `LEDGER_NAMES`."""
+        neighbours = [_nearest(own, other) for own, other in zip(_spaces(queries), self._spaces, strict=True)]
+        earned = self._by_neighbours(neighbours)
+        for partition, ridge in self._ridges():
+            earned[:, partition, LINEAR] = ridge(queries.standard)[:, 0]
+        return earned
+
+    def earned_left_out(self) -> np.ndarray:
+        """The same for the ledger's own queries (P, M, L): each reads the gains of the others alone."""
+        earned = self._by_neighbours(self._own_neighbours)
+        for partition, ridge in self._ridges():
+            rows = self.known[:, partition]
+            earned[:, partition, LINEAR] = ridge(self.queries.standard)[:, 0]
+            earned[rows, partition, LINEAR] = ridge.left_out[:, 0]
+        return earned
+
+    def copy(self) -> Ledger:
+        """The same queries with gains of their own, written independently."""
+        return Ledger(self.queries, self.gains.copy())
+
+    def save(self, path: Path) -> None:
+        """Write the queries that have a gain to one npz file (no pickle), atomically. Raises OSError."""
+        rows = self.known.any(axis=1)
+        kept, buffer = self.queries[np.flatnonzero(rows)], io.BytesIO()
+        np.savez(buffer, standard=kept.standard, heads=kept.heads, norms=kept.norms, gains=self.gains[rows])
+        atomic_write_bytes(path, buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: Path) -> Ledger:
+        """Read what `save` wrote. Raises InputError if it cannot be read."""
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                return cls(Embeddings(arrays["standard"], arrays["heads"], arrays["norms"]), arrays["gains"])
+        except Exception as error:  # NumPy raises many types for a damaged archive
+            raise InputError(f"{path}: not a ledger of gains ({error}); restore it from a copy") from error
+
+    @cached_property
+    def _spaces(self) -> tuple[np.ndarray, np.ndarray]:
+        return _spaces(self.queries)
+
+    @cached_property
+    def _own_neighbours(self) -> list[Neighbours]:
+        return [_nearest(vectors, vectors, leave_out=True) for vectors in self._spaces]
+
+    def _by_neighbours(self, neighbours: Sequence[Neighbours]) -> np.ndarray:
+        """(B, M, L) from the neighbours of B queries in each space; the linear column is left 0."""
+        known, gains = self.known, np.nan_to_num(self.gains)
+        counts = known.sum(axis=0)
+        means = np.divide(gains.sum(axis=0), counts, out=np.zeros(len(counts)), where=counts > 0)
+        earned = np.zeros((len(neighbours[0][0]), len(counts), len(LEDGER_NAMES)), np.float32)
+        for space, (near, own) in enumerate(zip(neighbours, self._own_neighbours, strict=True)):
+
+            def error(temperature: float, own: Neighbours = own) -> float:
+                predicted, _ = _kernel(own, known, gains, means, temperature)
+                return float((((predicted - gains) ** 2)[known]).sum())
+
+            temperature = min(TEMPERATURES, key=error)
+            earned[:, :, space], weights = _kernel(near, known, gains, means, temperature)
+        earned[:, :, MEAN], earned[:, :, NEARBY] = means, np.log1p(weights)
+        return earned
+
+    def _ridges(self) -> Iterator[tuple[int, Ridge]]:
+        """A regression of the gains on the standard embedding for each partition with `FEWEST` gains or more."""
+        known = self.known
+        for partition in np.flatnonzero(known.sum(axis=0) >= FEWEST).tolist():
+            rows = known[:, partition]
+            yield partition, Ridge.fit(self.queries.standard[rows], self.gains[rows, partition, None])
+
+
+Neighbours = tuple[np.ndarray, np.ndarray]
+"""The nearest keys (B, K) of B queries, and their similarities; -inf where there are fewer."""
+
+
+def _spaces(queries: Embeddings) -> tuple[np.ndarray, np.ndarray]:
+    """The standard vectors (B, d), and the heads' in one vector of length 1 (B, H * d_h)."""
+    count, heads, _ = queries.heads.shape
+    return queries.standard, queries.heads.reshape(count, -1) / np.sqrt(heads)
+
+
+def _nearest(queries: np.ndarray, keys: np.ndarray, *, leave_out: bool = False) -> Neighbours:
+    """The `NEIGHBOURS` nearest keys of each query; leave_out: the queries are the keys, and none is its own."""
+    count = max(0, min(NEIGHBOURS, len(keys) - leave_out))
+    indices = np.empty((len(queries), count), np.int64)
+    similarities = np.empty((len(queries), count), np.float32)
+    for start in range(0, len(queries), _BLOCK):
+        block = queries[start : start + _BLOCK] @ keys.T
+        if leave_out:
+            block[np.arange(len(block)), np.arange(start, start + len(block))] = -np.inf
+        part = np.argpartition(-block, count - 1, axis=1)[:, :count] if count else np.empty((len(block), 0), np.int64)
+        indices[start : start + _BLOCK] = part
+        similarities[start : start + _BLOCK] = np.take_along_axis(block, part, axis=1)
+    return indices, similarities
+
+
+def _kernel(
+    neighbours: Neighbours, known: np.ndarray, gains: np.ndarray, means: np.ndarray, temperature: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The weighted mean gain of the neighbours in each partition (B, M), and the neighbours' total weight (B, M).
+
+    The nearest neighbour weighs 1, the partition's mean gain `PRIOR`.
+    """
+    indices, similarities = neighbours
+    if not indices.shape[1]:
+        return np.broadcast_to(means, (len(indices), len(means))), np.zeros((len(indices), len(means)))
+    weights = np.exp((similarities - similarities.max(axis=1, keepdims=True)) / temperature)
+    totals = np.einsum("bk,bkm->bm", weights, known[indices].astype(np.float32))
+    sums = np.einsum("bk,bkm->bm", weights, (gains * known)[indices].astype(np.float32))
+    return (sums + PRIOR * means) / (totals + PRIOR), totals

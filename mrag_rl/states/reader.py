@@ -1,0 +1,75 @@
+"""Agent-S's state of texts, whichever it is: what a selector reads at inference, and an environment in training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from mrag_rl.choices import STANDARD_STATES, StateName
+from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory.database import LEDGER
+from mrag_rl.retrieval.words import WordIndex
+from mrag_rl.states.evidence import PartitionEvidence, evidence_names
+from mrag_rl.states.ledger import LEDGER_NAMES, Ledger
+
+
+def feature_names(state: StateName, heads: int) -> tuple[str, ...]:
+    """What the F numbers of each partition are in a state, for an encoder with that many heads."""
+    if state == "evidence":
+        return (*evidence_names(heads), *LEDGER_NAMES)
+    return ("standard: best",) if state in STANDARD_STATES else tuple(f"head {head}: best" for head in range(heads))
+
+
+def ledger_file(database: MemoryDatabase) -> Path:
+    """Where a database keeps the gains that were paid for."""
+    return database.folder / LEDGER
+
+
+@dataclass(frozen=True)
+class StateReader:
+    """Reads one of Agent-S's states off a database.
+
+    Attributes:
+        database: its partitions are what is chosen from.
+        state: see `mrag_rl.choices.StateName`.
+    """
+
+    database: MemoryDatabase
+    state: StateName
+
+    def __call__(self, texts: Sequence[str], queries: Embeddings) -> np.ndarray:
+        """The states (B, M, F) float32 of B texts with their embeddings.
+
+        The states that compare source and target together need the embeddings of both, in training; see
+        `MemoryDatabase.states`. Raises InputError for a state that the database was not created for.
+        """
+        if self.state != "evidence":
+            return self.database.states(queries, self.state)
+        evidence = self.evidence(texts, queries)
+        earned = np.zeros((*evidence.shape[:2], len(LEDGER_NAMES)), np.float32)
+        if self.ledger is not None and len(queries):
+            earned = self.ledger.earned(queries)
+        return np.concatenate([evidence, earned], axis=2)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the F numbers of each partition are."""
+        return feature_names(self.state, self.database.heads)
+
+    @cached_property
+    def evidence(self) -> PartitionEvidence:
+        """What the database alone says."""
+        database = self.database
+        words = WordIndex(database.sources())
+        return PartitionEvidence(database.source_embeddings(), words, database.membership())
+
+    @cached_property
+    def ledger(self) -> Ledger | None:
+        """The gains that were paid for, None if there are none. Raises InputError if they cannot be read."""
+        path = ledger_file(self.database)
+        return Ledger.load(path) if path.is_file() else None
