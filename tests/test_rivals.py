@@ -102,7 +102,7 @@ def test_words_rank_by_bm25_ties_by_index_and_only_texts_that_share_a_word(
     ranking = WordIndex(texts).rank(queries, fetch)
     for query, indices, scores in zip(queries, ranking.indices, ranking.scores, strict=True):
         expected = np.array(bm25(texts, query))
-        order = sorted(np.flatnonzero(expected), key=lambda i: (-round(expected[i], 5), i))[:fetch]
+        order = sorted(np.flatnonzero(expected), key=lambda i: (-round(float(expected[i]), 5), i))[:fetch]
         assert indices.tolist() == [*order, *[-1] * (fetch - len(order))]
         np.testing.assert_allclose(scores[: len(order)], expected[order], rtol=1e-5)
 
