@@ -15,7 +15,7 @@ from mrag_rl.agents.agent import Transitions
 from mrag_rl.agents.context import JointContext
 from mrag_rl.envs.memory_refinement import CENTER, SCALE, pool_seed
 from mrag_rl.envs.states import PAIR_STATES
-from mrag_rl.selector import StateNormalizer
+from mrag_rl.normalizer import StateNormalizer
 
 
 def algorithm_1(context: JointContext) -> None:

@@ -16,7 +16,7 @@ from mrag_rl.envs.states import PAIR_STATES, embed_pairs
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import Metric
-from mrag_rl.selector import StateNormalizer
+from mrag_rl.normalizer import StateNormalizer
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ from mrag_rl.evaluation.results import versions
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
+from mrag_rl.normalizer import StateNormalizer
 from mrag_rl.runs.folder import RunFolder
-from mrag_rl.selector import SelectorInfo, StateNormalizer
+from mrag_rl.selector import SelectorInfo
 from mrag_rl.selector_export import export_selector
 
 

@@ -15,7 +15,7 @@ from mrag_rl.agents.context import JointContext
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.envs.partition_selection import naive_scores
 from mrag_rl.envs.stopwatch import Stopwatch
-from mrag_rl.selector import StateNormalizer
+from mrag_rl.normalizer import StateNormalizer
 
 
 @dataclass

@@ -27,10 +27,10 @@ from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
+from mrag_rl.normalizer import StateNormalizer
 from mrag_rl.runs.evaluate import target_metric
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.models import load_llm, with_cache
-from mrag_rl.selector import StateNormalizer
 from mrag_rl.systems.partitioned import most_similar, random_partition
 
 
@@ -86,8 +86,8 @@ def main() -> None:
     rewards = scores["train"] - naive["train"][:, None]
 
     learners: dict[str, Callable[[int], Agent]] = {
-        "LinUCB": lambda seed: LinUCB(normalizer.dimension, partitions),
-        "DQN": lambda seed: DQNAgent(normalizer.dimension, partitions, config.agent_s, seed),
+        "LinUCB": lambda seed: LinUCB(normalizer.mean.size, partitions),
+        "DQN": lambda seed: DQNAgent(normalizer.mean.size, partitions, config.agent_s, seed),
     }
 
     def mean(actions: np.ndarray) -> float:

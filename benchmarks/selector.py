@@ -17,7 +17,8 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import numpy as np
 
-from mrag_rl.selector import Selector, SelectorInfo, StateNormalizer
+from mrag_rl.normalizer import StateNormalizer
+from mrag_rl.selector import Selector, SelectorInfo
 from mrag_rl.selector_export import export_selector
 
 HIDDEN = 25

@@ -18,7 +18,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory.database import MemoryDatabase
 from mrag_rl.metrics.text import Metric
-from mrag_rl.selector import StateNormalizer
+from mrag_rl.normalizer import StateNormalizer
 
 Refine = Callable[[list[RefinementEpisode]], np.ndarray]
 """B episodes to the scores (B,) of their final hypotheses h_N."""

@@ -9,7 +9,7 @@ import numpy as np
 from mrag_rl.choices import STANDARD_STATES, StateName
 from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.memory.database import MemoryDatabase
-from mrag_rl.selector import StateNormalizer
+from mrag_rl.normalizer import StateNormalizer
 
 PAIR_STATES: tuple[StateName, ...] = ("peeking", "equation_1")
 """States that compare source and target together; the database must be made with `pair_embeddings`."""

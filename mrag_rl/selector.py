@@ -17,6 +17,7 @@ import numpy as np
 from mrag_rl.choices import StateName
 from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256, read_json
+from mrag_rl.normalizer import StateNormalizer, as_states, mean_over_partitions
 
 if TYPE_CHECKING:
     from mrag_rl.encoders import TransformerEncoder
@@ -30,77 +31,6 @@ _BLOCK = 4096  # states per block, so that the normalised block and the hidden l
 _HASHED = (WEIGHTS_FILE, ONNX_FILE)
 _TENSORS = ("w1", "b1", "w2", "b2", "mean", "scale")
 _PICKLE_ENDINGS = {".pkl", ".pickle", ".pt", ".pth", ".bin", ".zip", ".joblib", ".ckpt"}
-
-
-@dataclass(frozen=True)
-class StateNormalizer:
-    """Standardises raw states (M partitions, F features) for the Q-network.
-
-    With `center`, the mean over partitions of each (query, feature) is subtracted first, because the similarity of a
-    query to the whole database says nothing about which partition is best. Then every entry is standardised by the mean
-    and standard deviation of the training states: partition by partition, or, if the partitions share a row, feature by
-    feature, so that their number may be any.
-
-    Attributes:
-        mean: (M, F) or (1, F) float32, mean of the (centred) training states.
-        scale: (M, F) or (1, F) float32, their standard deviation, replaced by 1 where it is almost zero.
-        center: whether the mean over partitions is subtracted first.
-    """
-
-    mean: np.ndarray
-    scale: np.ndarray
-    center: bool = True
-
-    @classmethod
-    def fit(cls, states: np.ndarray, *, center: bool = True, shared: bool = False) -> StateNormalizer:
-        """The normaliser of training states (B, M, F); shared: with one row for all partitions."""
-        values = _as_states(states).astype(np.float64)
-        if center:
-            values = values - values.mean(axis=1, keepdims=True)
-        if shared:
-            values = values.reshape(-1, 1, values.shape[2])
-        scale = values.std(axis=0)
-        scale[scale < 1e-6] = 1.0
-        return cls(values.mean(axis=0).astype(np.float32), scale.astype(np.float32), center)
-
-    @property
-    def shared(self) -> bool:
-        """Whether all partitions are standardised alike."""
-        return len(self.mean) == 1
-
-    def __call__(self, states: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
-        """Normalise raw states (B, M, F) to (B, M*F) float32.
-
-        allowed: (B, M) bool, the partitions that the mean is taken over, so that one that may not be read cannot change
-        what is selected; None for all.
-
-        Raises:
-            InputError: the states are not (B, M, F) with this normaliser's M and F.
-        """
-        values = _as_states(states)
-        self.check(values)
-        if self.center:
-            values = values - _mean_over_partitions(values, allowed)
-        normalised: np.ndarray = ((values - self.mean) / self.scale).reshape(len(values), -1)
-        return normalised
-
-    def check(self, states: np.ndarray) -> None:
-        """Raises InputError for states of another M or F."""
-        partitions, features = self.mean.shape
-        if states.shape[2] != features or (not self.shared and states.shape[1] != partitions):
-            raise InputError(
-                f"states of shape {tuple(states.shape)} do not fit (B, {'M' if self.shared else partitions}, "
-                f"{features}): pass one entry per query, partition and head"
-            )
-
-
-def _mean_over_partitions(values: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
-    """The mean (B, 1, F) of values (B, M, F) over the partitions `allowed` (B, M), 0 where there is none; None: all."""
-    if allowed is None:
-        mean: np.ndarray = values.mean(axis=1, keepdims=True)
-        return mean
-    weights = allowed / np.maximum(allowed.sum(axis=1, keepdims=True), 1)
-    return np.einsum("bm,bmf->bf", weights, values, dtype=np.float32)[:, None]
 
 
 @dataclass(frozen=True)
@@ -183,12 +113,13 @@ class Selector:
     def q_values(self, states: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
         """Expected reward of each partition, (B, M) float32, from raw states (B, M, F).
 
-        allowed: as for `select`; a partition that may not be read changes no other's value.
+        allowed: as for `select`. If one network serves every partition, those that may not be read then change no
+        value, although states are compared with their mean over the partitions.
 
         Raises:
             InputError: wrong shape, or a value that is not a finite number.
         """
-        values = _as_states(states)
+        values = as_states(states)
         self.normalizer.check(values)
         mask = None if allowed is None else self._mask(values, allowed)
         q_values = np.empty(values.shape[:2], dtype=np.float32)
@@ -201,14 +132,14 @@ class Selector:
 
     def _values(self, states: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
         if not self.shared:
-            hidden = self.normalizer(states, allowed) @ self.w1.T
+            hidden = self.normalizer(states) @ self.w1.T
             hidden += self.b1
             values: np.ndarray = np.tanh(hidden, out=hidden) @ self.w2.T + self.b2
             return values
         # Centring commutes with the first layer, whose outputs are fewer than the features.
         weights = (self.w1 / self.normalizer.scale).T
         hidden = (states.reshape(-1, self.heads) @ weights).reshape(*states.shape[:2], -1)
-        hidden -= _mean_over_partitions(hidden, allowed) if self.normalizer.center else 0.0
+        hidden -= mean_over_partitions(hidden, allowed) if self.normalizer.center else 0.0
         hidden += self.b1 - self.normalizer.mean[0] @ weights
         shared: np.ndarray = (np.tanh(hidden, out=hidden) @ self.w2[0]) + self.b2
         return shared
@@ -375,13 +306,6 @@ def _check_shapes(selector: Selector, path: Path) -> None:
                 f"{path / WEIGHTS_FILE}: {name} is {tensor.dtype} of shape {tensor.shape}, not float32 of {shape}: "
                 "export the selector again"
             )
-
-
-def _as_states(states: np.ndarray) -> np.ndarray:
-    values = np.asarray(states, dtype=np.float32)
-    if values.ndim != 3:
-        raise InputError(f"states have shape {values.shape}: pass (B, M, H), one entry per query, partition and head")
-    return values
 
 
 def _refuse_pickles(path: Path) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 
 from mrag_rl.extras import require
 from mrag_rl.io import atomic_directory, file_sha256
-from mrag_rl.selector import CONFIG_FILE, ONNX_FILE, WEIGHTS_FILE, Selector, SelectorInfo, StateNormalizer, config_of
+from mrag_rl.normalizer import StateNormalizer
+from mrag_rl.selector import CONFIG_FILE, ONNX_FILE, WEIGHTS_FILE, Selector, SelectorInfo, config_of
 
 _OPSET = 17
 _LISTED = 12  # entries of the state that the card names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,12 +12,15 @@ import pytest
 import evaluate
 import train
 from mrag_rl import Selector
+from mrag_rl.choices import SystemName
 from mrag_rl.config import load_config
 from mrag_rl.data import load_pairs
 from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.memory import MemoryDatabase
+from mrag_rl.runs.evaluate import evaluate_run
 from mrag_rl.runs.folder import RunFolder, locked
-from tests.tiny import outcome
+from mrag_rl.runs.models import load_llm
+from tests.tiny import Listening, outcome
 
 
 def test_a_run_leaves_everything_behind(finished: Path) -> None:
@@ -31,7 +35,7 @@ def test_a_run_leaves_everything_behind(finished: Path) -> None:
 
 def test_results_name_every_system_and_add_up(finished: Path) -> None:
     results = json.loads((finished / "results.json").read_text())
-    assert set(results["systems"]) == set(load_config(finished / "config.yaml").evaluation.systems)
+    assert tuple(results["systems"]) == get_args(SystemName) == load_config(finished / "config.yaml").evaluation.systems
     assert results["test_size"] == 12 and results["llm"]["prompts"] > 0 and results["seconds"]["total"] > 0
     best = {name: row["rouge1"]["value"] for name, row in results["systems"].items()}
     assert best["oracle_partition"] >= max(best["naive"], best["random_partition"], best["nearest_partition"])
@@ -83,6 +87,31 @@ def test_evaluating_some_systems_elsewhere(finished: Path, tmp_path: Path) -> No
     assert evaluate.main(arguments) == 0
     results = json.loads((tmp_path / "two" / "results.json").read_text())
     assert list(results["systems"]) == ["naive", "m_rag"] and list(results["comparisons"]) == ["m_rag - naive"]
+
+
+def test_systems_that_a_run_left_out_are_evaluated_afterwards_but_for_its_ablations(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ablations = {"m_rag_without_s", "m_rag_without_r"}
+    names = [name for name in get_args(SystemName) if name not in ablations]
+    command = ["systems", "--run", str(small), "--output", str(tmp_path / "all"), "--systems"]
+    assert evaluate.main([*command, *names]) == 0
+    results = json.loads((tmp_path / "all" / "results.json").read_text())["systems"]
+    assert list(results) == names
+    before = json.loads((small / "results.json").read_text())["systems"]
+    assert {name: results[name] for name in before} == before
+    for name in ("m_rag_without_s", "magic"):
+        assert evaluate.main([*command, "naive", name]) == 2
+        assert f"unknown system '{name}'" in capsys.readouterr().err
+
+
+def test_without_a_cache_an_evaluation_still_generates_no_text_twice(small: Path) -> None:
+    config = load_config(small / "config.yaml", ["--llm.cache", "false"])
+    llm = Listening(load_llm(config.llm))
+    names = ("naive", "naive_words", "random_partition", "nearest_partition", "oracle_partition")
+    answers = evaluate_run(RunFolder(small), config, llm, names).answers
+    shown = {(row, answer.memory) for column in answers.values() for row, answer in enumerate(column)}
+    assert len(shown) <= len(llm.prompts) == len(set(llm.prompts)) < llm.usage.prompts
 
 
 def test_asking_gives_the_answer_of_the_evaluation(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from mrag_rl.envs.states import embed_pairs, observe, state_size
 from mrag_rl.errors import InputError
 from mrag_rl.generation.writer import Writer
 from mrag_rl.metrics.text import get_metric
-from mrag_rl.selector import StateNormalizer
+from mrag_rl.normalizer import StateNormalizer
 from tests.tiny import ScriptedLLM, remembering_encoder, tiny_llm, tiny_world
 
 WORLD, METRIC = tiny_world(), get_metric("rouge1")

@@ -18,7 +18,8 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 
-from mrag_rl.selector import SelectorInfo, StateNormalizer
+from mrag_rl.normalizer import StateNormalizer
+from mrag_rl.selector import SelectorInfo
 from mrag_rl.selector_export import export_selector
 
 ROOT = Path(__file__).parents[1]

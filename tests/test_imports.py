@@ -22,6 +22,7 @@ ROOMS = (
     "io",
     "models",
     "encoders",
+    "normalizer",
     "selector",
     "selector_export",
     "settings",

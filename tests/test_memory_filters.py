@@ -22,8 +22,9 @@ from mrag_rl.generation.prompts import Prompt
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.memory.records import memory_metadata
+from mrag_rl.normalizer import StateNormalizer
 from mrag_rl.partitioning import fit_partitioning
-from mrag_rl.selector import Selector, SelectorInfo, StateNormalizer
+from mrag_rl.selector import Selector, SelectorInfo
 from mrag_rl.systems import PartitionSystem, learned_partition
 
 DESKS = ("court", "farm", "sport")

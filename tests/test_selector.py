@@ -16,7 +16,8 @@ import pytest
 
 from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256
-from mrag_rl.selector import Selector, SelectorInfo, StateNormalizer
+from mrag_rl.normalizer import StateNormalizer
+from mrag_rl.selector import Selector, SelectorInfo
 from mrag_rl.selector_export import export_selector
 
 M, H, HIDDEN = 4, 12, 25

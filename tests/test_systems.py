@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,13 +14,12 @@ from mrag_rl.data.records import Document, TextPair
 from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.errors import InputError
-from mrag_rl.generation.llm import Usage
-from mrag_rl.generation.prompts import Prompt
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
+from mrag_rl.normalizer import StateNormalizer
 from mrag_rl.partitioning import fit_partitioning
-from mrag_rl.selector import Selector, SelectorInfo, StateNormalizer
+from mrag_rl.selector import Selector, SelectorInfo
 from mrag_rl.systems import (
     Answer,
     Choice,
@@ -40,30 +38,10 @@ from mrag_rl.systems import (
     nearest_partition,
     random_partition,
 )
+from tests.tiny import Copier
 
 WORLD = make_newsroom("summarization", seed=1, database=80, train=40, dev=4, test=24)
 TEXTS = [pair.source for pair in WORLD.test]
-
-
-class Copier:
-    """A language model with a known answer: the demonstration's target, or the text's first words without one.
-
-    It makes visible what a system showed it, which no trained model would.
-    """
-
-    fingerprint = "copier"
-
-    def __init__(self) -> None:
-        self.usage = Usage()
-        self.calls = 0
-
-    def render(self, prompt: Prompt) -> str:
-        return prompt.query
-
-    def generate(self, prompts: Sequence[Prompt], *, samples: int = 1, **settings: Any) -> list[list[str]]:
-        self.calls += 1
-        shown = [p.demonstrations[0][1] if p.demonstrations else " ".join(p.query.split()[:8]) for p in prompts]
-        return [[text] * samples for text in shown]
 
 
 @pytest.fixture(scope="module")

@@ -142,6 +142,27 @@ class ScriptedLLM:
         return " ".join(words)
 
 
+class Copier:
+    """A language model with a known answer: the demonstration's target, or the text's first words without one.
+
+    It makes visible what a system showed it, which no trained model would.
+    """
+
+    fingerprint = "copier"
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        self.calls = 0
+
+    def render(self, prompt: Prompt) -> str:
+        return prompt.query
+
+    def generate(self, prompts: Sequence[Prompt], *, samples: int = 1, **settings: Any) -> list[list[str]]:
+        self.calls += 1
+        shown = [p.demonstrations[0][1] if p.demonstrations else " ".join(p.query.split()[:8]) for p in prompts]
+        return [[text] * samples for text in shown]
+
+
 class RememberingEncoder:
     """The real MiniLM, embedding every text once in a test session: the same few texts come back again and again."""
 
@@ -211,7 +232,7 @@ class Listening:
         self.prompts: list[Prompt] = []
 
     def render(self, prompt: Prompt) -> str:
-        return prompt.query
+        return self.llm.render(prompt)
 
     def generate(self, prompts: Sequence[Prompt], **settings: Any) -> list[list[str]]:
         self.prompts += prompts

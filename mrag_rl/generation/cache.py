@@ -31,7 +31,7 @@ class CachedLLM:
     """
 
     def __init__(self, llm: LLM, path: str | Path) -> None:
-        """Open or create the cache file.
+        """Open or create the cache file; ":memory:" is a cache in memory, which lasts until it is closed.
 
         Raises:
             InputError: The file cannot be used as a cache.

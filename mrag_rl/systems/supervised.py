@@ -70,7 +70,8 @@ def supervised_partition(
 
     A learner by trial and error sees the score of the one partition that it selects. This one answers each of the N
     training queries with the nearest memory of each of the M partitions (M calls of the language model per query) and
-    is told the M scores against the reference. What it misses, no learner on the same features is likely to find.
+    is told the M scores against the reference. A learner on the same features that sees only its own selections should
+    not be expected to do better.
 
     texts, references, queries: the N training queries, their references and embeddings.
     """

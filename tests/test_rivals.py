@@ -1,0 +1,314 @@
+"""The simple rivals of M-RAG: each rule where the right answer is known, and all of them as a run makes them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mrag_rl.choices import SystemName
+from mrag_rl.data.records import TextPair
+from mrag_rl.encoders import Embeddings
+from mrag_rl.errors import InputError
+from mrag_rl.generation.llm import LLM
+from mrag_rl.generation.prompts import Prompt
+from mrag_rl.generation.writer import Writer
+from mrag_rl.io import write_jsonl
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.metrics.text import get_metric
+from mrag_rl.partitioning import fit_partitioning
+from mrag_rl.retrieval import WordIndex
+from mrag_rl.runs.folder import RunFolder
+from mrag_rl.runs.systems import RunSystems
+from mrag_rl.runs.trained import TrainedSystem
+from mrag_rl.systems import (
+    Choice,
+    PartitionClassifier,
+    PartitionRegression,
+    PartitionSystem,
+    by_heads,
+    by_standard,
+    by_words,
+    by_words_and_standard,
+    random_groups,
+    supervised_partition,
+)
+from tests.test_systems import make_selector
+from tests.tiny import Copier, ScriptedLLM
+
+WORDS = ("harbour", "council", "storm", "goal", "vote", "market", "bridge", "school", "river", "train")
+PARTITIONS = ("arts", "money", "sport")
+MEMORIES, HEADS = 60, 2
+ROUGE = get_metric("rouge1")
+
+
+def units(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    vectors = rng.standard_normal(shape).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def random_embeddings(seed: int, count: int) -> Embeddings:
+    rng = np.random.default_rng(seed)
+    return Embeddings(units(rng, count, 8), units(rng, count, HEADS, 4))
+
+
+def sentences(seed: int, count: int) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, 6)) for _ in range(count)]
+
+
+def make_database(folder: Path, sources: Sequence[str], embeddings: Embeddings) -> MemoryDatabase:
+    """Memories with the targets "target 0", "target 1", ... in three partitions; every seventh belongs to two."""
+    labels = [(PARTITIONS[i % 3], *([PARTITIONS[(i + 1) % 3]] if i % 7 == 0 else [])) for i in range(len(sources))]
+    pairs = [TextPair(f"id{i}", text, f"target {i}", labels[i]) for i, text in enumerate(sources)]
+    partitioning = fit_partitioning("category", embeddings.standard, labels=labels, seed=0)
+    return MemoryDatabase.create(folder, pairs, embeddings, partitioning, encoder_fingerprint="abc")
+
+
+# -- searches ----------------------------------------------------------------------------------------------------------
+
+
+def bm25(texts: Sequence[str], query: str) -> list[float]:
+    """Robertson and Zaragoza's formula with Lucene's inverse document frequency, one word at a time."""
+    rows = [Counter(re.findall(r"\w+", text.lower())) for text in texts]
+    mean = sum(row.total() for row in rows) / len(rows)
+    scores = []
+    for row in rows:
+        score = 0.0
+        for word in re.findall(r"\w+", query.lower()):
+            df = sum(word in other for other in rows)
+            idf = math.log(1 + (len(rows) - df + 0.5) / (df + 0.5))
+            score += idf * row[word] / (1.5 * (0.25 + 0.75 * row.total() / mean) + row[word]) if row[word] else 0.0
+        scores.append(score)
+    return scores
+
+
+texts_of_words = st.lists(st.sampled_from(["Ä", "ä", "b,", "b", "c.c", "?", "数"]), max_size=6).map(" ".join)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(texts_of_words, min_size=1, max_size=8), st.lists(texts_of_words, max_size=4), st.integers(1, 10))
+def test_words_rank_by_bm25_ties_by_index_and_only_texts_that_share_a_word(
+    texts: list[str], queries: list[str], fetch: int
+) -> None:
+    ranking = WordIndex(texts).rank(queries, fetch)
+    for query, indices, scores in zip(queries, ranking.indices, ranking.scores, strict=True):
+        expected = np.array(bm25(texts, query))
+        order = sorted(np.flatnonzero(expected), key=lambda i: (-round(float(expected[i]), 5), i))[:fetch]
+        assert indices.tolist() == [*order, *[-1] * (fetch - len(order))]
+        np.testing.assert_allclose(scores[: len(order)], expected[order], rtol=1e-5)
+
+
+def test_each_search_finds_what_it_calls_the_nearest(tmp_path: Path) -> None:
+    """Memory 0 is nearest by standard embedding, 1 by words, 2 by both together, 3 by the heads, 4 by one head only."""
+    sources = ["market", "storm goal river", "storm goal train", "market", "market bridge"]
+    cosines = np.array([0.9, 0.1, 0.8, 0.2, 0.3])
+    by_head = np.array([[0.1, 0.1], [0.2, 0.2], [0.3, 0.3], [0.7, 0.7], [1.0, 0.0]])
+
+    def at(cosine: np.ndarray) -> np.ndarray:
+        return np.stack([cosine, np.sqrt(1 - cosine**2)], axis=-1).astype(np.float32)
+
+    query = Embeddings(at(np.ones(1)), at(np.ones((1, 2))))
+    with make_database(tmp_path / "db", sources, Embeddings(at(cosines), at(by_head))) as database:
+        index = WordIndex(sources)
+        searches = (
+            by_standard(database), by_words(index), by_words_and_standard(index, database), by_heads(database),
+        )  # fmt: skip
+        found = [search(["storm goal river storm"], query) for search in searches]
+        assert [int(hits.indices[0, 0]) for hits in found] == [0, 1, 2, 3]
+        # places of memory 2: second by words and second by standard embedding
+        assert found[2].scores[0, 0] == pytest.approx(1 / 62 + 1 / 62)
+        assert found[3].scores[0, 0] == pytest.approx(0.7)
+        assert by_words(index)(["zebra"], query).indices.tolist() == [[-1]]
+        assert by_words_and_standard(index, database)(["zebra"], query).indices.tolist() == [[0]]
+
+
+# -- the classifier ----------------------------------------------------------------------------------------------------
+
+
+def test_the_classifier_reads_the_features_that_tell_the_partitions_apart() -> None:
+    rng = np.random.default_rng(0)
+    partition = rng.integers(3, size=120)
+    told = np.eye(3, 8)[partition] + 0.1 * rng.standard_normal((120, 8))
+    told_nothing = rng.standard_normal((120, 8))
+    plain = sentences(1, 120)
+    marked = [f"{text} {PARTITIONS[p]}" for text, p in zip(plain, partition, strict=True)]
+    members = np.eye(3, dtype=bool)[partition]
+    for texts, vectors, features in ((plain, told, "embedding"), (marked, told_nothing, "words")):
+        classifier = PartitionClassifier.fit(texts[:80], vectors[:80], members[:80])
+        other = {"embedding": "words", "words": "embedding"}[features]
+        assert classifier.features == features
+        assert classifier.accuracy[features] > 0.95 > 0.6 > classifier.accuracy[other]  # type: ignore[index]
+        chosen = classifier.probabilities(texts[80:], vectors[80:]).argmax(axis=1)
+        assert (chosen == partition[80:]).mean() > 0.9
+
+
+def test_a_memory_of_two_partitions_counts_for_both_and_an_empty_partition_is_never_chosen() -> None:
+    texts = ["goal", "storm", "goal storm", "train"] * 10
+    members = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0]] * 10, dtype=bool)
+    classifier = PartitionClassifier.fit(texts, np.zeros((40, 8), np.float32), members)
+    probabilities = classifier.probabilities(["goal", "storm", "goal storm", "train"], np.zeros((4, 8), np.float32))
+    np.testing.assert_array_equal(probabilities > 0.5, members[:4])
+    assert classifier.accuracy["words"] == 1 and (probabilities[:, 3] == 0).all()
+
+
+# -- the supervised rival ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("planted", ["embedding", "state"])
+def test_the_regression_finds_the_features_that_the_scores_follow(planted: str) -> None:
+    rng = np.random.default_rng(1)
+    vectors, states = rng.standard_normal((300, 8)), rng.standard_normal((300, 3, HEADS))
+    features = vectors if planted == "embedding" else states.reshape(300, -1)
+    worth = features @ rng.standard_normal((features.shape[1], 3)) + 0.2 * rng.standard_normal((300, 3))
+    regression = PartitionRegression.fit(vectors[:200], states[:200], worth[:200])
+    assert regression.features in (planted, "both")
+    chosen = regression.predict(vectors[200:], states[200:]).argmax(axis=1)
+    best = worth.max(axis=1)
+    assert worth[200:][np.arange(100), chosen].mean() > 0.95 * best[200:].mean()
+    assert 0.95 * best[:200].mean() < regression.held_out_score <= best[:200].mean()
+
+
+def test_the_supervised_rival_asks_for_every_partition_once_and_learns_where_good_answers_are(tmp_path: Path) -> None:
+    """A query's first number says which partition has its answer; nothing else about it does."""
+    memories, queries = random_embeddings(2, MEMORIES), random_embeddings(3, 200)
+    home = np.where(queries.standard[:, 0] > 0, 1, 2)
+    with make_database(tmp_path / "db", sentences(4, MEMORIES), memories) as database:
+        members = [np.flatnonzero(column) for column in database.membership().T]
+        for partition, name in enumerate(PARTITIONS):  # every memory's target names one of its partitions
+            database.refine(members[partition], [name] * len(members[partition]), step=partition)
+        llm = Copier()
+        texts, references = sentences(5, 200), [PARTITIONS[partition] for partition in home]
+        choose = supervised_partition(
+            database, Writer(llm, "summarization"), ROUGE, texts[:150], references[:150], queries[:150]
+        )
+        assert llm.calls == 1  # of 150 x 3 prompts
+        choice = choose(texts[150:], queries[150:])
+        assert (choice.partitions == home[150:]).mean() > 0.85
+        assert choice.values is not None and choice.values.shape == (50, 3)
+
+
+# -- placebos ----------------------------------------------------------------------------------------------------------
+
+
+def test_random_groups_are_as_large_as_the_partitions_and_drawn_by_the_seed() -> None:
+    membership = np.random.default_rng(0).random((90, 4)) < 0.4
+    groups = random_groups(membership, 3)
+    assert Counter(map(tuple, groups.tolist())) == Counter(map(tuple, membership.tolist()))
+    assert (groups != membership).any()
+    np.testing.assert_array_equal(groups, random_groups(membership, 3))
+    assert (groups != random_groups(membership, 4)).any()
+
+
+# -- as a run makes them -----------------------------------------------------------------------------------------------
+
+TEXTS, QUERIES = sentences(6, 20), random_embeddings(7, 20)
+TEST = [TextPair(f"t{i}", text, " ".join(text.split()[:4])) for i, text in enumerate(TEXTS)]
+ORACLES = ("oracle_partition", "oracle_refined", "oracle_samples", "oracle_random")
+UNTRAINED = [name for name in get_args(SystemName) if not name.startswith("m_rag_without")]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunFolder, TrainedSystem]]:
+    """A run with 30 training queries, whose memories' targets were all refined."""
+    folder = RunFolder(tmp_path_factory.mktemp("run"))
+    sources = sorted(set(sentences(9, 30)))
+    for path in (folder.pairs("train"), folder.embeddings("train")):
+        path.parent.mkdir()
+    write_jsonl(
+        folder.pairs("train"), [{"id": text, "source": text, "target": text} for text in dict.fromkeys(sources)]
+    )
+    random_embeddings(10, len(sources)).save(folder.embeddings("train"))
+    with make_database(folder.database, sentences(8, MEMORIES), random_embeddings(11, MEMORIES)) as database:
+        database.refine(range(MEMORIES), [f"refined {i}" for i in range(MEMORIES)], step=0)
+        yield folder, TrainedSystem(database, make_selector(database))
+
+
+def systems_of(
+    run: tuple[RunFolder, TrainedSystem], llm: LLM, pairs: Sequence[TextPair] = TEST, seed: int = 0
+) -> RunSystems:
+    return RunSystems(run[0], {"m_rag": run[1]}, Writer(llm, "summarization"), ROUGE, pairs, seed)
+
+
+@pytest.mark.parametrize("name", UNTRAINED)
+def test_an_answer_depends_on_its_text_and_the_seed_alone(run: tuple[RunFolder, TrainedSystem], name: str) -> None:
+    system = systems_of(run, ScriptedLLM()).make(name)
+    assert system.name == name
+    together = list(system.answer(TEXTS, QUERIES))
+    assert list(systems_of(run, ScriptedLLM()).make(name).answer(TEXTS, QUERIES)) == together
+    for row, text in enumerate(TEXTS):
+        if name in ORACLES:  # they know their texts' references, row by row
+            system = systems_of(run, ScriptedLLM(), TEST[row : row + 1]).make(name)
+        assert list(system.answer([text], QUERIES[[row]])) == [together[row]]
+    assert list(system.answer([], QUERIES[:0])) == []
+
+
+@pytest.mark.parametrize("name", UNTRAINED)
+def test_refined_systems_read_refined_targets_and_the_others_the_originals(
+    run: tuple[RunFolder, TrainedSystem], name: str
+) -> None:
+    systems = systems_of(run, Copier())
+    refined = name.endswith("_refined") or name in ("supervised", "m_rag")
+    answers = systems.make(name).answer(TEXTS, QUERIES)
+    if name == "none":
+        assert all(answer.memory == -1 for answer in answers)
+        return
+    for answer in answers:
+        assert answer.hypothesis == f"{'refined' if refined else 'target'} {answer.memory}"
+    if name.endswith("_refined") and name != "oracle_refined":
+        plain = systems.make(name.removesuffix("_refined")).answer(TEXTS, QUERIES)
+        assert [answer.memory for answer in plain] == [answer.memory for answer in answers]
+
+
+def test_an_ablation_without_a_training_and_an_unknown_system_are_refused(
+    run: tuple[RunFolder, TrainedSystem],
+) -> None:
+    for name, message in (("m_rag_without_s", "not trained"), ("random_partition_refined", "unknown system")):
+        with pytest.raises(InputError, match=message):
+            systems_of(run, Copier()).make(name)
+
+
+def test_the_placebos_take_the_best_of_as_many_answers_as_there_are_partitions(
+    run: tuple[RunFolder, TrainedSystem],
+) -> None:
+    llm, database = ScriptedLLM(), run[1].database
+    references = [pair.target for pair in TEST]
+    memories = database.retrieve(QUERIES, None).indices[:, 0]
+    demonstrations = database.demonstrations(memories, originals=True)
+    prompts = [Prompt("summarization", text, (d,)) for text, d in zip(TEXTS, demonstrations, strict=True) if d]
+    samples = llm.generate(prompts, samples=3, temperature=1.0, seeds=0)
+    columns = [[row[sample] for row in samples] for sample in range(3)]
+    best = np.max([ROUGE.scores(column, references) for column in columns], axis=0)
+    answers = systems_of(run, llm).make("oracle_samples").answer(TEXTS, QUERIES)
+    np.testing.assert_array_equal(ROUGE.scores([answer.hypothesis for answer in answers], references), best)
+    assert [answer.memory for answer in answers] == memories.tolist()
+    assert answers != systems_of(run, llm, seed=1).make("oracle_samples").answer(TEXTS, QUERIES)
+
+    groups, writer = random_groups(database.membership(), 0), Writer(llm, "summarization")
+    scores = []
+    for group in groups.T:
+        nearest = database.retrieve(QUERIES, None, allowed_memories=group).indices[:, 0]
+        texts = writer.answer(TEXTS, database.demonstrations(nearest, originals=True))
+        scores.append(ROUGE.scores(texts, references))
+    answers = systems_of(run, llm).make("oracle_random").answer(TEXTS, QUERIES)
+    hypotheses = [answer.hypothesis for answer in answers]
+    np.testing.assert_array_equal(ROUGE.scores(hypotheses, references), np.max(scores, axis=0))
+    assert all(answer.partition == -1 and groups[answer.memory].any() for answer in answers)
+
+
+def test_the_classifier_searches_the_partition_that_it_chose(run: tuple[RunFolder, TrainedSystem]) -> None:
+    database = run[1].database
+    answers = systems_of(run, Copier()).make("classifier").answer(TEXTS, QUERIES)
+    chosen = np.array([answer.partition for answer in answers])
+    fixed = PartitionSystem(
+        "fixed", Writer(Copier(), "summarization"), database, lambda texts, queries: Choice(chosen), originals=True
+    )
+    assert list(answers) == fixed.answer(TEXTS, QUERIES) and len(set(chosen.tolist())) > 1
