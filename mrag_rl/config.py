@@ -22,7 +22,7 @@ require("train", "jsonargparse", "yaml", by=__name__)
 
 import yaml
 
-from mrag_rl.choices import MetricName, PartitioningMethod, RewardName, StateName, SystemName, Task
+from mrag_rl.choices import MetricName, NewsroomName, PartitioningMethod, RewardName, StateName, SystemName, Task
 from mrag_rl.command_line import SettingsReader
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import translation
@@ -88,6 +88,9 @@ class DataConfig:
     """Shares of ``pairs``."""
     files: SplitFiles = field(default_factory=SplitFiles)
     """Your own pairs, if they are already split."""
+    newsroom: NewsroomName = "desks"
+    """The bundled world: desks, in which the text hints at the desk whose style the answer needs, or sources, in which
+    all answers need the same style and each source keeps to it on two of the four topics."""
     sizes: WorldSizes = field(default_factory=WorldSizes)
     """Sizes of the bundled world."""
     languages: tuple[str, str] = ("English", "German")
