@@ -365,6 +365,10 @@ def _validate_data(data: DataConfig) -> None:
         raise InputError(f"data.files.{missing[0]} is missing; give database, train, dev and test")
     if data.group is not None and data.pairs is None:
         raise InputError("data.group is set without data.pairs, the file that it applies to; set both or neither")
+    if data.newsroom != DataConfig.newsroom and not data.world:
+        raise InputError(
+            "data.newsroom is set, but the pairs are your own; set data.newsroom, or data.pairs or data.files"
+        )
     if sum(dataclasses.asdict(data.fractions).values()) >= 1:
         raise InputError("data.fractions leaves no pairs for the database; make train, dev and test sum to less than 1")
 

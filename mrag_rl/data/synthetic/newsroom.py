@@ -25,7 +25,7 @@ from mrag_rl.data.synthetic.source_world import SourceWorld
 from mrag_rl.errors import InputError
 
 TASKS = get_args(Task)
-WORLDS = {"desks": DeskWorld, "sources": SourceWorld}
+WORLDS: dict[str, type[DeskWorld] | type[SourceWorld]] = {"desks": DeskWorld, "sources": SourceWorld}
 
 
 def make_newsroom(
