@@ -40,7 +40,7 @@ class Preparation:
         """The memories and queries. Raises InputError naming the file and line at fault."""
         data = self.data
         if data.world:
-            return make_newsroom(self.task, seed=data.world_seed, **asdict(data.sizes))
+            return make_newsroom(self.task, seed=data.world_seed, newsroom=data.newsroom, **asdict(data.sizes))
         if data.pairs is not None:
             return split_pairs(load_pairs(data.pairs), **asdict(data.fractions), group=data.group, seed=data.world_seed)
         return load_splits(**asdict(data.files))

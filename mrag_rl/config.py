@@ -22,7 +22,16 @@ require("train", "jsonargparse", "yaml", by=__name__)
 
 import yaml
 
-from mrag_rl.choices import ABLATION_OF, MetricName, PartitioningMethod, RewardName, StateName, SystemName, Task
+from mrag_rl.choices import (
+    ABLATION_OF,
+    MetricName,
+    NewsroomName,
+    PartitioningMethod,
+    RewardName,
+    StateName,
+    SystemName,
+    Task,
+)
 from mrag_rl.command_line import SettingsReader
 from mrag_rl.contrasts import check_contrasts
 from mrag_rl.errors import InputError
@@ -89,6 +98,9 @@ class DataConfig:
     """Shares of ``pairs``."""
     files: SplitFiles = field(default_factory=SplitFiles)
     """Your own pairs, if they are already split."""
+    newsroom: NewsroomName = "desks"
+    """The bundled world: desks, in which the text hints at the desk whose style the answer needs, or sources, in which
+    all answers need the same style and each source keeps to it on two of the four topics."""
     sizes: WorldSizes = field(default_factory=WorldSizes)
     """Sizes of the bundled world."""
     languages: tuple[str, str] = ("English", "German")
@@ -374,6 +386,10 @@ def _validate_data(data: DataConfig) -> None:
         raise InputError(f"data.files.{missing[0]} is missing; give database, train, dev and test")
     if data.group is not None and data.pairs is None:
         raise InputError("data.group is set without data.pairs, the file that it applies to; set both or neither")
+    if data.newsroom != DataConfig.newsroom and not data.world:
+        raise InputError(
+            "data.newsroom is set, but the pairs are your own; set data.newsroom, or data.pairs or data.files"
+        )
     if sum(dataclasses.asdict(data.fractions).values()) >= 1:
         raise InputError("data.fractions leaves no pairs for the database; make train, dev and test sum to less than 1")
 

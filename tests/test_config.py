@@ -138,6 +138,8 @@ def test_a_new_run_and_a_resumed_one(file: Path, tmp_path: Path) -> None:
         ("name: c\ndata: {pairs: p, languages: [German, English]}", "the task is summarization"),
         ("name: c\ntask: translation\ndata: {pairs: p, languages: [A to B, C]}", "data.languages has 'A to B'"),
         ("name: c\ntask: translation\ndata: {pairs: p, languages: [German]}", r"data\.languages"),
+        ("name: c\ndata: {newsroom: rooms}", r"data\.newsroom is rooms; it must be one of desks, sources"),
+        ("name: c\ndata: {newsroom: sources, pairs: p}", "data.newsroom is set, but the pairs are your own"),
         ("name: c\nrefinement: {candidates: 0}", r"refinement\.candidates is 0"),
         ("name: c\nrefinement: {temperature: .nan}", r"refinement\.temperature is nan"),
         ("name: c\nagent_s: {gamma: 2}", r"agent_s\.gamma is 2\.0; it must lie between 0 and 1"),

@@ -1,6 +1,6 @@
 """The bundled synthetic worlds: texts for the three tasks and the two retrieval settings, written from word lists.
 
-- `make_newsroom`: pairs for summarization, translation and dialogue, whose style depends on a hidden desk.
+- `make_newsroom`: pairs for summarization, translation and dialogue, whose style depends on a desk or a source.
 - `make_articles`: articles in 25 categories, and stories about several of them.
 - `make_news`: news articles, and questions that need one or more of them.
 

@@ -38,7 +38,7 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class DeskHints:
-    """Two halves of the sentences that only one desk writes, each as (English, German)."""
+    """One wording of the sentences that only one desk writes: their two halves, each as (English, German)."""
 
     observations: tuple[tuple[str, str], ...]
     locations: tuple[tuple[str, str], ...]
@@ -46,7 +46,7 @@ class DeskHints:
 
 @dataclass(frozen=True, slots=True)
 class MoodRemarks:
-    """Two halves of the remarks that only a speaker in one mood makes."""
+    """One wording of the remarks that only a speaker in one mood makes: their two halves."""
 
     statements: tuple[str, ...]
     endings: tuple[str, ...]
@@ -76,7 +76,7 @@ class Glossary:
 
 @dataclass(frozen=True, slots=True)
 class NewsroomWords:
-    """The lists of `newsroom.json`; hints are by desk, remarks by mood."""
+    """The lists of `newsroom.json`; hints are by desk and wording, remarks by mood and wording (`hints.WORDINGS`)."""
 
     actors: tuple[str, ...]
     verbs: tuple[Verb, ...]
@@ -84,8 +84,8 @@ class NewsroomWords:
     things: tuple[Thing, ...]
     causes: tuple[str, ...]
     opinions: tuple[str, ...]
-    desk_hints: dict[str, DeskHints]
-    mood_remarks: dict[str, MoodRemarks]
+    desk_hints: dict[str, dict[str, DeskHints]]
+    mood_remarks: dict[str, dict[str, MoodRemarks]]
     glossary: Glossary
 
 
@@ -149,8 +149,10 @@ def split_of(event: Event) -> str:
     return split_by_hash(repr(astuple(event)), SPLIT_SHARES)
 
 
-def draw_event(rng: np.random.Generator, split: str, like: Event | None = None, keep: float = 0.0) -> Event:
-    """Draw an event of `split`; each field is taken from `like` with probability `keep`."""
+def draw_event(
+    rng: np.random.Generator, split: str, like: Event | None = None, keep: float = 0.0, topic: str | None = None
+) -> Event:
+    """Draw an event of `split`, on `topic` if given; each field is taken from `like` with probability `keep`."""
     sizes = [len(choices) for choices in _choices()]
     while True:
         indices = [int(rng.integers(size)) for size in sizes] + [int(rng.integers(2, 100))]
@@ -158,7 +160,7 @@ def draw_event(rng: np.random.Generator, split: str, like: Event | None = None, 
             copied = rng.random(len(indices)) < keep
             indices = [old if copy else new for old, new, copy in zip(astuple(like), indices, copied, strict=True)]
         event = Event(*indices)
-        if split_of(event) == split:
+        if topic in {None, words().things[event.thing].topic} and split_of(event) == split:
             return event
 
 
