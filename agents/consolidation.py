@@ -24,7 +24,7 @@ Proposal = tuple[int, str]
 
 def consolidate(
     context: JointContext, proposals: list[Proposal], partitions: np.ndarray, *, step: int, stopwatch: Stopwatch
-) -> dict[str, int]:
+) -> tuple[dict[str, int], np.ndarray]:
     """Choose the target of each memory that has a proposal or an earlier version; changes are stored under `step`.
 
     Every distinct version and proposal of a memory is shown with the `evidence` training queries nearest to the memory,
@@ -37,7 +37,7 @@ def consolidate(
         partitions: (P,) the partition that the greedy Agent-S selects for each training query.
 
     Returns:
-        The memories "consolidated", those "changed", and the "trials" it took.
+        The numbers of memories "consolidated", of those "changed", and of the "trials" it took; the memories changed.
     """
     database, queries = context.database, context.train
     evidence = _evidence(context, partitions, stopwatch)
@@ -66,7 +66,8 @@ def consolidate(
         if best != memory.target:
             changes.append((memory, best, targets[memory.index][best]))
     _store(context, changes, step, stopwatch)
-    return {"consolidated": len(memories), "changed": len(changes), "trials": len(trials)}
+    counts = {"consolidated": len(memories), "changed": len(changes), "trials": len(trials)}
+    return counts, np.array([memory.index for memory, *_ in changes], np.int64)
 
 
 def _evidence(context: JointContext, partitions: np.ndarray, stopwatch: Stopwatch) -> dict[int, list[int]]:

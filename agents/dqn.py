@@ -30,13 +30,16 @@ class DQNAgent(Agent):
         actions: number of actions.
         hyper: hyperparameters.
         seed: for the initial weights, the exploration and the replay; global generators are left as they were.
+        groups: (F,) for actions that share one scorer, see `mrag_rl.agents.evidence_agent`.
 
     Attributes:
         model: the stable-baselines3 DQN, ready for whatever else that library offers.
         updates: gradient steps taken.
     """
 
-    def __init__(self, observation_dim: int, actions: int, hyper: AgentConfig, seed: int) -> None:
+    def __init__(
+        self, observation_dim: int, actions: int, hyper: AgentConfig, seed: int, *, groups: np.ndarray | None = None
+    ) -> None:
         exploration, replay, weights = np.random.SeedSequence(seed).spawn(3)
         self.hyper = hyper
         self._exploration = np.random.default_rng(exploration)
@@ -46,6 +49,7 @@ class DQNAgent(Agent):
             hyper,
             weights_seed=int(weights.generate_state(1)[0]),
             replay=np.random.default_rng(replay),
+            groups=groups,
         )
         self.updates = 0
 
@@ -92,7 +96,7 @@ class DQNAgent(Agent):
         remaining, losses = queries * hyper.gradient_steps, []
         while remaining > 0:
             steps = min(remaining, interval - self.updates % interval)
-            with _one_thread():
+            with one_thread():
                 self.model.train(gradient_steps=steps, batch_size=hyper.batch_size)
             losses.append((steps, last_loss(self.model)))
             self.updates += steps
@@ -102,7 +106,10 @@ class DQNAgent(Agent):
         return sum(steps * loss for steps, loss in losses) / sum(steps for steps, _ in losses)
 
     def weights(self) -> Arrays:
-        """The network as q = w2 tanh(w1 z + b1) + b2: w1 (hidden, dim), b1, w2 (actions, hidden), b2; float32."""
+        """The network as q = w2 tanh(w1 z + b1) + b2: w1 (hidden, dim), b1, w2 (actions, hidden), b2; float32.
+
+        If the actions share it, z is one action's features, and w2 has one row.
+        """
         return network_weights(self.model)
 
     def state_dict(self) -> Arrays:
@@ -122,7 +129,7 @@ class DQNAgent(Agent):
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Networks this small gain nothing from a second core, and lose tenfold while another program holds it."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -29,16 +29,16 @@ from pathlib import Path
 
 import numpy as np
 
-from mrag_rl.agents.agent import Transitions
+from mrag_rl.agents.agent import Arrays, Transitions
 from mrag_rl.agents.checkpoint import latest_checkpoint, save_checkpoint
 from mrag_rl.agents.consolidation import consolidate
 from mrag_rl.agents.context import JointContext, JointResult
+from mrag_rl.agents.evidence_agent import EvidenceAgent
 from mrag_rl.agents.journal import BatchNotes, Journal
+from mrag_rl.agents.observer import make_observer
 from mrag_rl.agents.training_state import TrainingState
-from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.envs.memory_refinement import MemoryRefinementVectorEnv, RefinementEpisode
 from mrag_rl.envs.partition_selection import PartitionSelectionVectorEnv
-from mrag_rl.envs.states import observe
 from mrag_rl.envs.stopwatch import Stopwatch
 
 
@@ -63,12 +63,12 @@ class _JointTrainer:
         self.stopwatch, self.started = Stopwatch(), time.perf_counter()
         folder.mkdir(parents=True, exist_ok=True)
         with self.stopwatch("encode"):
-            self.state_embeddings = context.state_embeddings()
+            self.observer = make_observer(context)
         checkpoint = latest_checkpoint(self.checkpoints)
         if checkpoint is None:
-            self.state = TrainingState.begin(context, self.state_embeddings, self.stopwatch)
+            self.state = TrainingState.begin(context, self.observer, self.stopwatch)
         else:
-            self.state = TrainingState.restore(context, checkpoint)
+            self.state = TrainingState.restore(context, self.observer, checkpoint)
         self.seconds_before = self.state.progress.seconds
         self.refinement = MemoryRefinementVectorEnv(
             context.database, context.candidate_encoder, context.writer, context.metric,
@@ -83,7 +83,7 @@ class _JointTrainer:
             context.database, context.train.pairs, context.train.embeddings, context.writer, context.metric,
             num_envs=context.training.slots, refine=self._refine, state=context.state, reward=context.reward,
             baseline_scores=self.state.baseline, selection_steps=context.training.selection_steps,
-            normalizer=self.state.normalizer, state_embeddings=self.state_embeddings, stopwatch=self.stopwatch,
+            observe=self.observer.train, stopwatch=self.stopwatch,
         )  # fmt: skip
         self.journal = Journal(
             folder, context.database.names, log_bytes=self.state.progress.log_bytes, step=self.state.progress.step,
@@ -115,6 +115,7 @@ class _JointTrainer:
             actions = agent_s.act(states, self.notes.epsilon_s)  # line 7
             next_states, rewards, terminated, _, infos = self.selection.step(actions)  # lines 8-21; 10-20 are _refine
             agent_s.remember(Transitions(states, actions, rewards, next_states, terminated))
+            self.observer.record(rows, actions, rewards)
             self.notes.selection(actions, rewards, infos["first_scores"], infos["final_scores"])
             states = next_states
         with self.stopwatch("train"):
@@ -139,6 +140,8 @@ class _JointTrainer:
                 better = infos["accepted"]
                 memories, targets = infos["memories"][better].tolist(), infos["candidates"][better]
                 self.state.proposals += zip(memories, targets, strict=True)
+            else:
+                self.observer.forget(infos["memories"][infos["accepted"]])
             states = next_states
         scores: np.ndarray = infos["scores"]
         return scores  # line 20: the sum of the rewards is what these exceed the first scores by
@@ -168,15 +171,17 @@ class _JointTrainer:
         context, state, progress = self.context, self.state, self.state.progress
         progress.step += 1
         progress.round, progress.batch = progress.round + 1, 0
-        counts = {}
+        counts: dict[str, int] = {}
         if context.refinement.consolidate:
-            partitions = self._greedy_partitions(self.state_embeddings)
-            counts = consolidate(context, state.proposals, partitions, step=progress.step, stopwatch=self.stopwatch)
+            partitions = self._greedy(self.observer.train(np.arange(len(context.train.pairs))))
+            counts, changed = consolidate(
+                context, state.proposals, partitions, step=progress.step, stopwatch=self.stopwatch
+            )
+            counts["scored_again"] = self._score_again(changed)
             state.proposals = []
         score, partitions = self._validate()
-        if score > progress.best_dev:
-            progress.best_dev, progress.best_round, progress.best_step = score, progress.round, progress.step
-            state.best = {"best_agent_s": context.agent_s.state_dict(), "best_agent_r": context.agent_r.state_dict()}
+        self._keep_if_best(score, context.agent_s.state_dict())
+        start = self._validate_start()
         shares = np.bincount(partitions, minlength=context.database.partitions) / len(partitions)
         self.journal.round(
             {
@@ -185,16 +190,58 @@ class _JointTrainer:
                 "step": progress.step,
                 **counts,
                 "dev": score,
+                **({} if start is None else {"dev_start": start}),
                 "best_round": progress.best_round,
                 "dev_partition_shares": shares.tolist(),
                 "refined_memories": context.database.counts_refined(),
             }
         )
 
+    def _keep_if_best(self, score: float, agent_s: Arrays) -> None:
+        """Keep the database, Agent-R and this Agent-S if the development score is the best so far."""
+        progress = self.state.progress
+        if score > progress.best_dev:
+            progress.best_dev, progress.best_round, progress.best_step = score, progress.round, progress.step
+            self.state.best = {
+                "best_agent_s": agent_s,
+                "best_agent_r": self.context.agent_r.state_dict(),
+                "best_ledger": {"gains": self.observer.gains()},
+            }
+
+    def _validate_start(self) -> float | None:
+        """The development score with Agent-S as it was before the first batch, kept if it is the best; None without."""
+        agent_s = self.context.agent_s
+        if not isinstance(agent_s, EvidenceAgent):
+            return None
+        trained = agent_s.state_dict()
+        agent_s.load_state_dict(self.state.start)
+        score, _ = self._validate()
+        agent_s.load_state_dict(trained)
+        self._keep_if_best(score, self.state.start)
+        return score
+
+    def _score_again(self, changed: np.ndarray) -> int:
+        """Answer training queries again whose rewards came of memories that have changed; returns how many."""
+        rows, partitions, memories = self.observer.out_of_date(changed)
+        if self.context.reward != "first_hypothesis":  # the others also depend on what refinement found
+            self.observer.forget(changed)
+            return 0
+        if len(rows):
+            queries = [self.context.train.pairs[row] for row in rows.tolist()]
+            with self.stopwatch("generate"):
+                demonstrations = self.context.database.demonstrations(memories)
+                hypotheses = self.context.writer.answer([query.source for query in queries], demonstrations)
+            scores = self.context.metric.scores(hypotheses, [query.target for query in queries])
+            self.observer.record(rows, partitions, scores - self.state.baseline[rows])
+        return len(rows)
+
     def _validate(self) -> tuple[float, np.ndarray]:
-        """The development score (0-100) of the greedy policy on the database as it is, and the partitions selected."""
+        """The development score (0-100) of the greedy policy on the database as it is, and the partitions selected.
+
+        Development queries are observed as at inference, as their sources alone.
+        """
         database, dev = self.context.database, self.context.dev
-        partitions = self._greedy_partitions(dev.embeddings)
+        partitions = self._greedy(self.observer.dev())
         with self.stopwatch("retrieve"):
             memories = database.retrieve(dev.embeddings, partitions, k=1).indices[:, 0]
             demonstrations = database.demonstrations(memories)
@@ -202,15 +249,10 @@ class _JointTrainer:
             hypotheses = self.context.writer.answer(dev.sources(), demonstrations)
         return 100.0 * float(self.context.metric.scores(hypotheses, dev.references()).mean()), partitions
 
-    def _greedy_partitions(self, embeddings: Embeddings) -> np.ndarray:
-        """The partitions (B,) that Agent-S selects without exploring.
-
-        For the states that compare source and target together, development queries come as their source alone, as at
-        inference, and training queries (in consolidation) with their reference.
-        """
+    def _greedy(self, observations: np.ndarray) -> np.ndarray:
+        """The partitions (B,) that Agent-S selects without exploring."""
         with self.stopwatch("retrieve"):
-            states = observe(self.context.database, embeddings, self.context.state, self.state.normalizer)
-            return self.context.agent_s.act(states)
+            return self.context.agent_s.act(observations)
 
     # -- stopping and resuming -------------------------------------------------------------------------------------
 
@@ -220,7 +262,9 @@ class _JointTrainer:
         progress.log_bytes = self.journal.flush()
         self.context.database.sync()
         progress.seconds = self._seconds()
-        save_checkpoint(self.checkpoints, self.state.checkpoint(self.context, self.refinement.state_dict()))
+        save_checkpoint(
+            self.checkpoints, self.state.checkpoint(self.context, self.refinement.state_dict(), self.observer.gains())
+        )
 
     def _finish(self) -> JointResult:
         """Put the best round's agents and database back."""
@@ -228,6 +272,7 @@ class _JointTrainer:
         self.context.database.rollback(progress.best_step)
         self.context.agent_s.load_state_dict(best["best_agent_s"])
         self.context.agent_r.load_state_dict(best["best_agent_r"])
+        self.observer.keep(best["best_ledger"]["gains"])
         return JointResult(
             self.state.normalizer, progress.best_round, progress.best_dev, self.journal.history(), self._seconds()
         )

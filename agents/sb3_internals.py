@@ -21,10 +21,12 @@ from torch.nn.functional import smooth_l1_loss
 from torch.nn.utils import clip_grad_norm_
 
 from mrag_rl.agents.agent import Arrays
+from mrag_rl.agents.networks import SharedScorer, SharedScorerPolicy
 from mrag_rl.config import AgentConfig
 
 REPLAY_COLUMNS = ("observations", "actions", "rewards", "next_observations", "dones")
 _LAYERS = {"w1": "0.weight", "b1": "0.bias", "w2": "2.weight", "b2": "2.bias"}
+_SHARED_LAYERS = {"w1": "first.weight", "b1": "first.bias", "w2": "last.weight", "b2": "last.bias"}
 
 
 class SeededReplayBuffer(ReplayBuffer):
@@ -45,6 +47,48 @@ class SeededReplayBuffer(ReplayBuffer):
             self.rewards[rows],
         )
         return ReplayBufferSamples(*map(torch.from_numpy, data))
+
+
+class LedgerReplay(SeededReplayBuffer):
+    """Replays every gain of a ledger, observed as it is now, in place of the transitions of the past.
+
+    An episode is one choice: what follows it is not looked at. Groups of features are hidden at random, each from
+    `HIDDEN` of the observations, so that no network relies on one of them alone: a new database has no gains yet, and
+    its queries may share no word with it.
+    """
+
+    HIDDEN = 0.2
+
+    def __init__(self, *args: Any, groups: np.ndarray, **kwargs: Any) -> None:
+        """groups: (F,) the group of each feature, 0 to G - 1."""
+        super().__init__(*args, **kwargs)
+        self.groups = groups
+        self.show(np.empty((0, self.observations.shape[-1]), np.float32), np.empty((0, 1)))
+
+    def show(self, observations: np.ndarray, gains: np.ndarray) -> None:
+        """Replay from now on these gains (P, M), NaN where there is none, at observations (P, M * F)."""
+        self._now, self._gains = observations, gains
+        self._rows, self._partitions = np.nonzero(np.isfinite(gains))
+
+    def size(self) -> int:
+        """The number of gains."""
+        return len(self._rows)
+
+    def sample(self, batch_size: int, env: VecNormalize | None = None) -> ReplayBufferSamples:
+        """`batch_size` gains, with replacement."""
+        drawn = self.generator.integers(0, self.size(), size=batch_size)
+        rows, partitions = self._rows[drawn], self._partitions[drawn]
+        observations = torch.from_numpy(self.hide(self._now[rows]))
+        gains = torch.from_numpy(self._gains[rows, partitions].astype(np.float32))[:, None]
+        actions, done = torch.from_numpy(partitions)[:, None], torch.ones_like(gains)
+        return ReplayBufferSamples(observations, actions, observations, done, gains)
+
+    def hide(self, observations: np.ndarray) -> np.ndarray:
+        """Observations (B, M * F) with groups of features hidden: 0, which is the mean over the partitions."""
+        shown = self.generator.random((len(observations), int(self.groups.max()) + 1)) >= self.HIDDEN
+        by_partition = observations.reshape(len(observations), -1, len(self.groups))
+        hidden: np.ndarray = (by_partition * shown[:, None, self.groups]).reshape(observations.shape)
+        return hidden
 
 
 class LeanDQN(DQN):
@@ -81,19 +125,31 @@ class LeanDQN(DQN):
 
 
 def make_dqn(
-    observation_dim: int, actions: int, hyper: AgentConfig, *, weights_seed: int, replay: np.random.Generator
+    observation_dim: int,
+    actions: int,
+    hyper: AgentConfig,
+    *,
+    weights_seed: int,
+    replay: np.random.Generator,
+    groups: np.ndarray | None = None,
 ) -> LeanDQN:
-    """A DQN without an environment: one hidden layer of tanh units, minibatches drawn from `replay`."""
+    """A DQN without an environment: one hidden layer of tanh units, minibatches drawn from `replay`.
+
+    groups: (F,) the group of each feature of an action, if the actions share one scorer (`SharedScorer`) that learns
+    from a ledger (`LedgerReplay`).
+    """
+    shared = groups is not None
     model = LeanDQN(
-        "MlpPolicy",
+        SharedScorerPolicy if shared else "MlpPolicy",
         None,  # type: ignore[arg-type]  # the library wants an environment to step, or None with its spaces set below
         learning_rate=hyper.learning_rate,
-        buffer_size=hyper.buffer_size,
+        buffer_size=1 if shared else hyper.buffer_size,
         batch_size=hyper.batch_size,
         gamma=hyper.gamma,
-        replay_buffer_class=SeededReplayBuffer,
-        replay_buffer_kwargs={"generator": replay},
+        replay_buffer_class=LedgerReplay if shared else SeededReplayBuffer,
+        replay_buffer_kwargs={"generator": replay} | ({"groups": groups} if shared else {}),
         policy_kwargs={
+            **({"features": len(groups)} if groups is not None else {}),
             "net_arch": [hyper.hidden],
             "activation_fn": torch.nn.Tanh,
             "optimizer_kwargs": {"fused": True, "weight_decay": hyper.weight_decay},
@@ -123,9 +179,13 @@ def last_loss(model: DQN) -> float:
 
 
 def network_weights(model: DQN) -> Arrays:
-    """The Q-network as "w1" (hidden, dim), "b1", "w2" (actions, hidden), "b2"; float32 copies."""
-    layers = model.q_net.q_net.state_dict()
-    return {name: layers[layer].numpy().copy() for name, layer in _LAYERS.items()}
+    """The Q-network as "w1" (hidden, dim), "b1", "w2" (actions, hidden), "b2"; float32 copies.
+
+    If the actions share it, dim is F, and w2 has one row.
+    """
+    network = model.q_net.q_net
+    layers, names = network.state_dict(), _SHARED_LAYERS if isinstance(network, SharedScorer) else _LAYERS
+    return {name: layers[layer].numpy().copy() for name, layer in names.items()}
 
 
 def training_state(model: DQN) -> Arrays:
@@ -135,6 +195,8 @@ def training_state(model: DQN) -> Arrays:
         for name, tensor in moments.items():
             arrays[f"optimizer.{index}.{name}"] = tensor.numpy().copy()
     buffer = replay_buffer(model)
+    if isinstance(buffer, LedgerReplay):  # what it replays is its owner's to keep
+        return arrays
     for name in REPLAY_COLUMNS:
         arrays[f"replay.{name}"] = getattr(buffer, name)[: buffer.size()].copy()
     arrays["replay.position"] = np.array([buffer.pos, int(buffer.full)], np.int64)
@@ -150,13 +212,15 @@ def load_training_state(model: DQN, arrays: Arrays, *, updates: int) -> None:
         index, moment = name.split(".")
         moments.setdefault(int(index), {})[moment] = torch.tensor(array)
     policy.optimizer.load_state_dict({**policy.optimizer.state_dict(), "state": moments})
+    model._n_updates = updates
     buffer = replay_buffer(model)
+    if isinstance(buffer, LedgerReplay):
+        return
     for name in REPLAY_COLUMNS:
         column = arrays[f"replay.{name}"]
         getattr(buffer, name)[: len(column)] = column
     position, full = arrays["replay.position"]
     buffer.pos, buffer.full = int(position), bool(full)
-    model._n_updates = updates
 
 
 def _below(arrays: Arrays, prefix: str) -> Arrays:

@@ -9,6 +9,7 @@ import numpy as np
 from mrag_rl.agents.agent import Agent
 from mrag_rl.agents.context import JointContext, Queries
 from mrag_rl.agents.dqn import DQNAgent
+from mrag_rl.agents.evidence_agent import EvidenceAgent
 from mrag_rl.agents.heuristics import GreedyCandidate, OnlyPartition
 from mrag_rl.agents.joint import train_jointly
 from mrag_rl.choices import RewardName, StateName, Task
@@ -24,6 +25,7 @@ from mrag_rl.normalizer import StateNormalizer
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.selector import SelectorInfo
 from mrag_rl.selector_export import export_selector
+from mrag_rl.states import feature_groups, feature_names
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ class TrainingStage:
                 metric=get_metric(self.metric),
                 agent_s=agent_s,
                 agent_r=agent_r,
-                state=self.state,
+                # With one partition there is nothing to observe, and the cheapest state will do.
+                state="single" if self.state == "evidence" and database.partitions == 1 else self.state,
                 reward=self.reward,
                 refinement=self.refinement,
                 training=self.training,
@@ -99,8 +102,11 @@ class TrainingStage:
         agent_s: Agent = OnlyPartition()
         agent_r: Agent = GreedyCandidate()
         if self.ablation != "without_s":
-            size = state_size(database, self.state)
-            agent_s = DQNAgent(size, database.partitions, self.agent_s, _agent_seed(self.seed, "s"))
+            seed = _agent_seed(self.seed, "s")
+            if self.state == "evidence":
+                agent_s = EvidenceAgent(feature_groups(database.heads), database.partitions, self.agent_s, seed)
+            else:
+                agent_s = DQNAgent(state_size(database, self.state), database.partitions, self.agent_s, seed)
         if self.ablation != "without_r":
             candidates = self.refinement.candidates
             agent_r = DQNAgent(candidates, candidates, self.agent_r, _agent_seed(self.seed, "r"))
@@ -124,6 +130,7 @@ class TrainingStage:
             encoder_layer=self.encoder.layer,
             encoder_pooling=self.encoder.pooling,
             versions=versions(),
+            features=feature_names(self.state, database.heads),
         )
         export_selector(folder.selector, weights=agent_s.weights(), normalizer=normalizer, info=info)
 

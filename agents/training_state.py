@@ -12,7 +12,7 @@ from mrag_rl.agents.agent import Arrays
 from mrag_rl.agents.checkpoint import Checkpoint
 from mrag_rl.agents.consolidation import Proposal
 from mrag_rl.agents.context import JointContext
-from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.agents.observer import Observer
 from mrag_rl.envs.partition_selection import naive_scores
 from mrag_rl.envs.stopwatch import Stopwatch
 from mrag_rl.normalizer import StateNormalizer
@@ -50,7 +50,8 @@ class TrainingState:
             if the reward does not need them.
         progress: counters.
         proposals: this round's, in the order they were found.
-        best: "best_agent_s" and "best_agent_r", the agents of the best round.
+        best: "best_agent_s" and "best_agent_r", the agents of the best round, and "best_ledger", its gains.
+        start: Agent-S before the first batch.
     """
 
     normalizer: StateNormalizer
@@ -58,13 +59,14 @@ class TrainingState:
     progress: Progress = field(default_factory=Progress)
     proposals: list[Proposal] = field(default_factory=list)
     best: dict[str, Arrays] = field(default_factory=dict)
+    start: Arrays = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, context: JointContext, state_embeddings: Embeddings, stopwatch: Stopwatch) -> TrainingState:
-        """The state before the first batch; all refinements are rolled back."""
+    def begin(cls, context: JointContext, observer: Observer, stopwatch: Stopwatch) -> TrainingState:
+        """The state before the first batch; all refinements are rolled back, and Agent-S has had its start."""
         context.database.rollback(0)
-        similarities = context.database.states(state_embeddings, context.state)
-        normalizer = StateNormalizer.fit(similarities, center=context.training.center)
+        normalizer = observer.fit()
+        observer.start()
         baseline = np.zeros(len(context.train.pairs))
         if context.reward != "equation_7":
             with stopwatch("generate"):
@@ -72,11 +74,11 @@ class TrainingState:
                 baseline = naive_scores(
                     context.database, queries.pairs, queries.embeddings, context.writer, context.metric
                 )
-        return cls(normalizer, baseline)
+        return cls(normalizer, baseline, start=context.agent_s.state_dict())
 
     @classmethod
-    def restore(cls, context: JointContext, checkpoint: Checkpoint) -> TrainingState:
-        """The state at a checkpoint; the agents are put back too, and later refinements rolled back."""
+    def restore(cls, context: JointContext, observer: Observer, checkpoint: Checkpoint) -> TrainingState:
+        """The state at a checkpoint; agents and observer are put back too, and later refinements rolled back."""
         context.database.rollback(checkpoint.step)
         arrays, progress = checkpoint.arrays, Progress(**checkpoint.progress)
         context.agent_s.load_state_dict(arrays["agent_s"])
@@ -84,16 +86,19 @@ class TrainingState:
         proposals = [(index, target) for index, target in json.loads(arrays["proposals"]["json"].tobytes())]
         best = {name: group for name, group in arrays.items() if name.startswith("best_")}
         fixed = arrays["given"]
-        normalizer = StateNormalizer(fixed["mean"], fixed["scale"], context.training.center)
-        return cls(normalizer, fixed["baseline"], progress, proposals, best)
+        normalizer = StateNormalizer(fixed["mean"], fixed["scale"], observer.center)
+        observer.restore(normalizer, arrays["ledger"]["gains"])
+        return cls(normalizer, fixed["baseline"], progress, proposals, best, arrays["start"])
 
-    def checkpoint(self, context: JointContext, refinement: Mapping[str, np.ndarray]) -> Checkpoint:
+    def checkpoint(self, context: JointContext, refinement: Mapping[str, np.ndarray], gains: np.ndarray) -> Checkpoint:
         """All that `restore` needs, with the state of Agent-R's environment as the group "refinement"."""
         arrays = {
             "agent_s": context.agent_s.state_dict(),
             "agent_r": context.agent_r.state_dict(),
             "refinement": dict(refinement),
             "proposals": {"json": np.frombuffer(json.dumps(self.proposals).encode(), np.uint8)},
+            "ledger": {"gains": gains},
+            "start": self.start,
             "given": {"mean": self.normalizer.mean, "scale": self.normalizer.scale, "baseline": self.baseline},
         }
         return Checkpoint(self.progress.step, arrays | self.best, vars(self.progress).copy())

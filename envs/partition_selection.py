@@ -10,15 +10,16 @@ import numpy as np
 from mrag_rl.choices import RewardName, StateName
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.envs import states
 from mrag_rl.envs.batched import BatchedEnv, Infos, SingleEnv
 from mrag_rl.envs.memory_refinement import RefinementEpisode
-from mrag_rl.envs.states import observe, state_size
 from mrag_rl.envs.stopwatch import Stopwatch
 from mrag_rl.errors import InputError
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory.database import MemoryDatabase
 from mrag_rl.metrics.text import Metric
 from mrag_rl.normalizer import StateNormalizer
+from mrag_rl.states import StateReader
 
 Refine = Callable[[list[RefinementEpisode]], np.ndarray]
 """B episodes to the scores (B,) of their final hypotheses h_N."""
@@ -37,12 +38,13 @@ class PartitionSelectionVectorEnv(BatchedEnv):
     `Discrete(M)`: the partition (Equation 2).
 
     ## Observation Space
-    `Box(-inf, inf, (M * H,), float32)`, partition by partition; H = 1 for the states "single" and "equation_1". Each
-    entry is the best cosine similarity of the query to a memory of that partition in one attention head, or by the
-    standard embedding, standardised by `normalizer` (raw, in -1..1, without one).
+    `Box(-inf, inf, (M * F,), float32)`, partition by partition, standardised by `normalizer` (raw without one). For
+    "evidence", the F numbers are those of `mrag_rl.states`. For the others each entry is the best cosine similarity of
+    the query to a memory of that partition: in one attention head (F = H), or by the standard embedding (F = 1).
 
     | State        | Compared                                         | Source                                         |
     |--------------|--------------------------------------------------|------------------------------------------------|
+    | `evidence`   | query and memory sources in every space, gains   | ours: known at inference too                   |
     | `per_head`   | query and memory sources, head by head           | ours: known at inference too                   |
     | `single`     | query and memory sources, standard embedding     | ours: known at inference too                   |
     | `peeking`    | source and target together, head by head         | Equation 1, per head: needs the reference      |
@@ -80,6 +82,8 @@ class PartitionSelectionVectorEnv(BatchedEnv):
     - `state_embeddings`: what the state is computed from; for "peeking" and "equation_1" those of the pairs' source and
       target together (`mrag_rl.envs.states.embed_pairs`); `query_embeddings` where None. Retrieval always uses
       `query_embeddings`.
+    - `observe`: training queries' rows (B,) to their observations, where they are computed elsewhere; None reads the
+      state off the database.
     - `baseline_scores`: score(h_naive) of every pair (P,), for the two rewards that need it (`naive_scores`).
     - `seed`: of the shuffle. `stopwatch`: accounts for the seconds.
 
@@ -103,12 +107,13 @@ class PartitionSelectionVectorEnv(BatchedEnv):
         selection_steps: int = 1,
         normalizer: StateNormalizer | None = None,
         state_embeddings: Embeddings | None = None,
+        observe: Callable[[np.ndarray], np.ndarray] | None = None,
         seed: int = 0,
         stopwatch: Stopwatch | None = None,
     ) -> None:
         super().__init__(
-            num_envs=num_envs, low=-np.inf, high=np.inf, width=state_size(database, state), actions=database.partitions,
-            seed=seed, selection_steps=selection_steps, pairs=len(pairs),
+            num_envs=num_envs, low=-np.inf, high=np.inf, width=states.state_size(database, state),
+            actions=database.partitions, seed=seed, selection_steps=selection_steps, pairs=len(pairs),
         )  # fmt: skip
         for name, value, kinds in (("state", state, StateName), ("reward", reward, RewardName)):
             if value not in get_args(kinds):
@@ -120,10 +125,12 @@ class PartitionSelectionVectorEnv(BatchedEnv):
         self.state, self.reward, self.baseline_scores = state, reward, baseline_scores
         self.selection_steps, self.normalizer = selection_steps, normalizer
         self.state_embeddings = query_embeddings if state_embeddings is None else state_embeddings
+        self._observe_rows = observe or self._read_states
+        self._reader = StateReader(database, state)
         self.stopwatch = stopwatch or Stopwatch()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, Infos]:
-        """Put queries in the slots: observations (B, M * H) and infos {"indices"}."""
+        """Put queries in the slots: observations (B, M * F) and infos {"indices"}."""
         self._reseed(seed)
         indices = (options or {}).get("indices")
         self._rows = self._next_queries(len(self.pairs)) if indices is None else np.asarray(indices, np.int64)
@@ -167,13 +174,17 @@ class PartitionSelectionVectorEnv(BatchedEnv):
 
     def _observe(self) -> np.ndarray:
         with self.stopwatch("retrieve"):
-            return observe(self.database, self.state_embeddings[self._rows], self.state, self.normalizer)
+            return self._observe_rows(self._rows)
+
+    def _read_states(self, rows: np.ndarray) -> np.ndarray:
+        texts = [self.pairs[row].source for row in rows.tolist()]
+        return states.observe(self._reader, texts, self.state_embeddings[rows], self.normalizer)
 
 
 class PartitionSelectionEnv(SingleEnv):
     """Agent-S's environment for one query at a time: `PartitionSelectionVectorEnv`, whose documentation applies.
 
-    Arguments are the same, except `num_envs`. Observations (M * H,), rewards float, infos without the slots' axis.
+    Arguments are the same, except `num_envs`. Observations (M * F,), rewards float, infos without the slots' axis.
     """
 
     batched_form = PartitionSelectionVectorEnv

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mrag_rl.choices import STANDARD_STATES, StateName
+from mrag_rl.choices import StateName
 from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.memory.database import MemoryDatabase
 from mrag_rl.normalizer import StateNormalizer
+from mrag_rl.states import StateReader, feature_names
 
 PAIR_STATES: tuple[StateName, ...] = ("peeking", "equation_1")
 """States that compare source and target together; the database must be made with `pair_embeddings`."""
@@ -26,13 +27,16 @@ def embed_pairs(encoder: TextEncoder, state: StateName, sources: Sequence[str], 
 
 
 def state_size(database: MemoryDatabase, state: StateName) -> int:
-    """Length of Agent-S's observation: M * H, or M where the state has one similarity per partition."""
-    return database.partitions * (1 if state in STANDARD_STATES else database.heads)
+    """Length of Agent-S's observation: M * F, with F numbers for each partition."""
+    return database.partitions * len(feature_names(state, database.heads))
 
 
 def observe(
-    database: MemoryDatabase, queries: Embeddings, state: StateName, normalizer: StateNormalizer | None
+    reader: StateReader, texts: Sequence[str], queries: Embeddings, normalizer: StateNormalizer | None
 ) -> np.ndarray:
-    """Agent-S's observations (B, M * H) float32: its state, standardised by `normalizer` if one is given."""
-    states = database.states(queries, state)
+    """Agent-S's observations (B, M * F) float32 of B texts: their states, standardised by `normalizer` if one is given.
+
+    queries: the embeddings that the state compares; see `StateReader`.
+    """
+    states = reader(texts, queries)
     return states.reshape(len(states), -1).astype(np.float32) if normalizer is None else normalizer(states)

@@ -19,6 +19,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation.writer import Writer
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.normalizer import StateNormalizer
+from mrag_rl.states import StateReader
 from tests.tiny import ScriptedLLM, remembering_encoder, tiny_llm, tiny_world
 
 WORLD, METRIC = tiny_world(), get_metric("rouge1")
@@ -147,16 +148,16 @@ def test_equation_1_is_the_papers_formula(tmp_path) -> None:
 
         sources, targets = [pair.source for pair in queries], [pair.target for pair in queries]
         with_reference = embed_pairs(remembering_encoder(), "equation_1", sources, targets)
-        observed = observe(database, with_reference, "equation_1", None)
+        observed = observe(StateReader(database, "equation_1"), [], with_reference, None)
         np.testing.assert_allclose(observed, by_hand(both["queries"]), atol=1e-5)
         # At inference there is no reference: the source stands alone.
-        observed = observe(database, WORLD.train[:5], "equation_1", None)
+        observed = observe(StateReader(database, "equation_1"), [], WORLD.train[:5], None)
         np.testing.assert_allclose(observed, by_hand(WORLD.train.standard[:5]), atol=1e-5)
         # A refinement moves it.
         changed = embed_pairs(remembering_encoder(), "equation_1", [pairs[0].source], ["Rain."])
         database.refine([0], ["Rain."], step=0, pair_embeddings=changed)
         both["memories"][0] = embed([f"{pairs[0].source}\nRain."])[0]
-        observed = observe(database, with_reference, "equation_1", None)
+        observed = observe(StateReader(database, "equation_1"), [], with_reference, None)
         np.testing.assert_allclose(observed, by_hand(both["queries"]), atol=1e-5)
         with pytest.raises(InputError, match="the state peeking compares 12 x 32"):
             database.states(WORLD.train, "peeking")
@@ -265,7 +266,7 @@ def test_one_call_to_the_llm_for_all_slots(database) -> None:
     ("changes", "words"),
     [
         ({"reward": "best"}, "unknown reward 'best': choose one of equation_7"),
-        ({"state": "all"}, "unknown state 'all': choose one of per_head"),
+        ({"state": "all"}, "unknown state 'all': choose one of evidence, per_head"),
         ({"reward": "fixed_baseline"}, "needs baseline_scores"),
         ({"num_envs": 0}, "num_envs is 0"),
     ],

@@ -30,8 +30,7 @@ if TYPE_CHECKING:  # both are heavy to import, and needed only when a database i
 
 _RECORDS = "memories.sqlite"
 _PARTITIONING = "partitioning"
-LEDGER = "ledger.npz"
-"""The file of the gains that were paid for, if there are any; see ``mrag_rl.states.Ledger``."""
+LEDGER = "ledger.npz"  # of the gains that were paid for, if there are any; see ``mrag_rl.states.Ledger``
 
 
 class MemoryDatabase:
@@ -220,9 +219,8 @@ class MemoryDatabase:
     def allowed_partitions(self, filter_: Filter) -> np.ndarray:
         """(M,) boolean mask for ``Selector.select``: the partitions with at least one memory that passes a filter.
 
-        If partitions are categories and memories have one label each, a filter on ``labels`` allows exactly the
-        categories that it names. A memory with several labels also allows its other categories; ``allowed_memories``
-        keeps a search in them to the memories that pass.
+        A memory with several labels also allows its other categories; ``allowed_memories`` keeps a search in them to
+        the memories that pass.
         """
         return self.count_in_partitions(self.allowed_memories(filter_)) > 0
 

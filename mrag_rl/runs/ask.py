@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mrag_rl.choices import StateName
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import to_json
 from mrag_rl.filters.parsing import parse_filter
@@ -66,11 +67,12 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
                 "m_rag", trained, writer, encoder=encoder, allowed_partitions=mask, allowed_memories=allowed_memories
             )
             (answer,) = system.answer([text])
-        if isinstance(answer, PartitionAnswer) and answer.states is not None and answer.values is not None:
-            partition, states, values = answer.partition, answer.states, answer.values
+        if isinstance(answer, PartitionAnswer) and answer.values is not None:
+            partition, values = answer.partition, answer.values
         else:  # One partition: it is searched if it may be read, and there are no q-values
-            partition = 0 if mask.any() else -1
-            states, values = database.states(encoder.encode([text]), config.state)[0], np.zeros(len(names))
+            partition, values = 0 if mask.any() else -1, np.zeros(len(names))
+        shown: StateName = "per_head" if config.state == "evidence" else config.state
+        states = database.states(encoder.encode([text]), shown)[0]
         record = database.records([answer.memory])[0] if answer.memory >= 0 else None
     return {
         "text": text,

@@ -6,6 +6,14 @@ require("retrieve", "bm25s", "scipy", by=__name__)
 
 from mrag_rl.states.evidence import PartitionEvidence, asked_by_memories
 from mrag_rl.states.ledger import Ledger
-from mrag_rl.states.reader import StateReader, feature_names
+from mrag_rl.states.reader import StateReader, feature_groups, feature_names, ledger_file
 
-__all__ = ["Ledger", "PartitionEvidence", "StateReader", "asked_by_memories", "feature_names"]
+__all__ = [
+    "Ledger",
+    "PartitionEvidence",
+    "StateReader",
+    "asked_by_memories",
+    "feature_groups",
+    "feature_names",
+    "ledger_file",
+]

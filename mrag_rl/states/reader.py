@@ -14,7 +14,7 @@ from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.memory.database import LEDGER
 from mrag_rl.retrieval.words import WordIndex
-from mrag_rl.states.evidence import PartitionEvidence, evidence_names
+from mrag_rl.states.evidence import MEASURES, PartitionEvidence, evidence_names
 from mrag_rl.states.ledger import LEDGER_NAMES, Ledger
 
 
@@ -23,6 +23,13 @@ def feature_names(state: StateName, heads: int) -> tuple[str, ...]:
     if state == "evidence":
         return (*evidence_names(heads), *LEDGER_NAMES)
     return ("standard: best",) if state in STANDARD_STATES else tuple(f"head {head}: best" for head in range(heads))
+
+
+def feature_groups(heads: int) -> np.ndarray:
+    """(F,) the group of each number of the state "evidence": a space's measures, one regression, the gains."""
+    measured = np.repeat(np.arange(heads + 2), len(MEASURES))
+    single = heads + 2 + np.arange(len(evidence_names(heads)) - len(measured))
+    return np.concatenate([measured, single, np.full(len(LEDGER_NAMES), single[-1] + 1)])
 
 
 def ledger_file(database: MemoryDatabase) -> Path:

@@ -14,6 +14,7 @@ from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import Metric
 from mrag_rl.selector import Selector
+from mrag_rl.states import StateReader
 from mrag_rl.systems.base import MemoryAnswer, embedded
 
 
@@ -23,7 +24,7 @@ class Choice:
 
     Attributes:
         partitions: (N,) ids, -1 for none.
-        states: (N, M, H), see `MemoryDatabase.states`.
+        states: (N, M, F), see `mrag_rl.states.StateReader`.
         values: (N, M), what each partition was expected to be worth; the highest allowed one was chosen.
     """
 
@@ -41,7 +42,7 @@ class PartitionAnswer(MemoryAnswer):
     """An answer with the choice of its partition.
 
     Attributes:
-        states: (M, H), the best similarity in each partition by head; None if the choice did not depend on it.
+        states: (M, F), what the choice was based on; None if it was not based on a state.
         values: (M,), the expected worth of each partition; None if none was computed.
     """
 
@@ -93,10 +94,13 @@ def learned_partition(
 
     allowed_partitions: (M,) bool, those that it may choose, None for all; it chooses -1 if there are none.
     """
+    read = StateReader(database, selector.info.state)
 
     def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
-        states = database.states(queries, selector.info.state)
-        return Choice(selector.select(states, allowed_partitions), states, selector.q_values(states))
+        states = read(texts, queries)
+        return Choice(
+            selector.select(states, allowed_partitions), states, selector.q_values(states, allowed_partitions)
+        )
 
     return choose
 

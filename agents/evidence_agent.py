@@ -1,0 +1,71 @@
+"""Agent-S over evidence: a DQN with one scorer for all partitions, which starts from the database alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch.nn.functional import smooth_l1_loss
+
+from mrag_rl.agents.agent import Transitions
+from mrag_rl.agents.dqn import DQNAgent, one_thread
+from mrag_rl.agents.networks import SharedScorer
+from mrag_rl.agents.sb3_internals import LedgerReplay, replay_buffer
+from mrag_rl.config import AgentConfig
+
+START_STEPS = 800
+"""Minibatches of memories that ask for their own partition."""
+START_GAIN = 0.25
+"""What the right partition is taken to be worth over another, in the metric's 0..1, until gains say more."""
+
+
+class EvidenceAgent(DQNAgent):
+    """A DQN whose partitions share one scorer, so that it can select from another database's partitions, too.
+
+    Args:
+        groups: (F,) the group of each feature of a partition; features of a group are hidden together in learning.
+        partitions: M, the number of actions while it is trained.
+        hyper: hyperparameters. The buffer's capacity plays no part: what is replayed is a ledger.
+        seed: for the initial weights, the start, the exploration and the replay.
+    """
+
+    def __init__(self, groups: np.ndarray, partitions: int, hyper: AgentConfig, seed: int) -> None:
+        super().__init__(partitions * len(groups), partitions, hyper, seed, groups=groups)
+
+    def remember(self, transitions: Transitions) -> None:
+        """Nothing: the ledger has the gains, see `study`."""
+
+    def study(self, observations: np.ndarray, gains: np.ndarray) -> None:
+        """Learn from now on from gains (P, M), NaN where there is none, at observations (P, M * F)."""
+        self._replay.show(observations, gains)
+
+    def start(self, observations: np.ndarray, membership: np.ndarray) -> None:
+        """Learn from the database alone which partition a text belongs to, before any answer is scored.
+
+        observations (n, M * F), membership (n, M) bool: of memories that ask for their own partition. Features that are
+        0 throughout, such as those of gains, keep no weight: nothing is known yet of what they are worth.
+        """
+        network, size = self.model.q_net.q_net, self.hyper.batch_size
+        assert isinstance(network, SharedScorer)
+        optimizer = torch.optim.Adam(
+            network.parameters(), lr=self.hyper.learning_rate, weight_decay=self.hyper.weight_decay
+        )
+        targets = torch.from_numpy(membership.astype(np.float32))
+        with one_thread():
+            for rows in self._replay.generator.integers(0, len(observations), size=(START_STEPS, size)):
+                loss = smooth_l1_loss(network(torch.from_numpy(self._replay.hide(observations[rows]))), targets[rows])
+                optimizer.zero_grad()
+                torch.autograd.backward(loss)
+                optimizer.step()
+        silent = ~observations.reshape(-1, len(self._replay.groups)).any(axis=0)
+        with torch.no_grad():
+            first, last = network.first, network.last
+            first.weight[:, torch.from_numpy(silent)] = 0.0
+            last.weight.mul_(START_GAIN)
+            last.bias.mul_(START_GAIN)
+        self.model.q_net_target.load_state_dict(self.model.q_net.state_dict())
+
+    @property
+    def _replay(self) -> LedgerReplay:
+        buffer = replay_buffer(self.model)
+        assert isinstance(buffer, LedgerReplay)
+        return buffer

@@ -1,0 +1,168 @@
+"""What Agent-S observes in training: the states of the training and development queries, standardised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mrag_rl.agents.context import JointContext, Queries
+from mrag_rl.agents.evidence_agent import EvidenceAgent
+from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.envs.states import observe
+from mrag_rl.normalizer import StateNormalizer
+from mrag_rl.states import Ledger, StateReader, asked_by_memories, ledger_file
+from mrag_rl.states.ledger import LEDGER_NAMES
+
+GAIN_SCALE = 0.1
+"""A gain of this much, in the metric's 0..1, is one unit of Agent-S's input."""
+
+
+class Observer:
+    """Observations of the training and development queries for the states of similarities.
+
+    Attributes:
+        normalizer: standardises them; fitted by `fit` on the training queries and the unrefined database.
+        center: whether it centres.
+    """
+
+    def __init__(self, context: JointContext) -> None:
+        self.context, self.center = context, context.training.center
+        self.reader = StateReader(context.database, context.state)
+        self.normalizer: StateNormalizer | None = None
+        self._train_embeddings = context.state_embeddings()
+
+    def fit(self) -> StateNormalizer:
+        """Fit the normaliser."""
+        states = self.reader(self.context.train.sources(), self._train_embeddings)
+        self.normalizer = StateNormalizer.fit(states, center=self.center)
+        return self.normalizer
+
+    def train(self, rows: np.ndarray) -> np.ndarray:
+        """Observations (B, M * F) of the training queries `rows` (B,)."""
+        sources = self.context.train.sources()
+        return self._observe([sources[row] for row in rows.tolist()], self._train_embeddings[rows])
+
+    def dev(self) -> np.ndarray:
+        """Observations of all development queries, as at inference: without references."""
+        return self._observe(self.context.dev.sources(), self.context.dev.embeddings)
+
+    def start(self) -> None:
+        """Teach Agent-S what the database alone can."""
+
+    def record(self, rows: np.ndarray, partitions: np.ndarray, rewards: np.ndarray) -> None:
+        """Take note of rewards (B,) that the training queries `rows` brought in `partitions`."""
+
+    def forget(self, memories: np.ndarray) -> None:
+        """Drop rewards that came of answers shown one of these memories, which have changed since."""
+
+    def out_of_date(self, memories: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The rewards that `forget` would drop: training queries, partitions, and the memories shown, (n,) each."""
+        nothing = np.empty(0, np.int64)
+        return nothing, nothing, nothing
+
+    def gains(self) -> np.ndarray:
+        """(P, M) rewards noted so far, NaN where there is none; empty for states that do not read them."""
+        return np.empty((0, 0))
+
+    def restore(self, normalizer: StateNormalizer, gains: np.ndarray) -> None:
+        """Go on from a checkpoint's normaliser and `gains`."""
+        self.normalizer = normalizer
+
+    def keep(self, gains: np.ndarray) -> None:
+        """Leave gains (P, M) in the database, for inference."""
+
+    def _observe(self, texts: Sequence[str], embeddings: Embeddings) -> np.ndarray:
+        return observe(self.reader, texts, embeddings, self.normalizer)
+
+
+class EvidenceObserver(Observer):
+    """Observations of evidence: what the database says is read once, what the ledger says each time.
+
+    A training query never reads its own gains.
+
+    Attributes:
+        ledger: the gains so far.
+    """
+
+    def __init__(self, context: JointContext, agent: EvidenceAgent) -> None:
+        super().__init__(context)
+        self.agent, self.center = agent, True
+        database, train = context.database, context.train
+        self.ledger = Ledger.empty(train.embeddings, database.partitions)
+        self._evidence = {id(queries): self._read(queries) for queries in (train, context.dev)}
+        rows, partitions = np.indices(self.ledger.gains.shape).reshape(2, -1)
+        hits = database.retrieve(train.embeddings[rows], partitions)
+        self._nearest = hits.indices[:, 0].reshape(self.ledger.gains.shape)
+        self._current: np.ndarray | None = None
+
+    def fit(self) -> StateNormalizer:
+        """Fit the normaliser: one row for all partitions; gains keep their unit, however few there are."""
+        fitted = StateNormalizer.fit(self._evidence[id(self.context.train)], shared=True)
+        earned = np.array([[GAIN_SCALE] * (len(LEDGER_NAMES) - 1) + [1.0]], np.float32)  # the last is a log of counts
+        scale = np.concatenate([fitted.scale, earned], axis=1)
+        self.normalizer = StateNormalizer(np.zeros_like(scale), scale)
+        return self.normalizer
+
+    def train(self, rows: np.ndarray) -> np.ndarray:
+        observations: np.ndarray = self._all_train()[rows]
+        return observations
+
+    def dev(self) -> np.ndarray:
+        return self._observations(self._evidence[id(self.context.dev)], self.ledger.earned(self.context.dev.embeddings))
+
+    def start(self) -> None:
+        database = self.context.database
+        memories, sources = database.source_embeddings(), database.sources()
+        evidence, own = asked_by_memories(memories, sources, database.membership(), self.context.seed)
+        no_gains = np.zeros((*own.shape, len(LEDGER_NAMES)), np.float32)
+        self.agent.start(self._observations(evidence, no_gains), own)
+
+    def record(self, rows: np.ndarray, partitions: np.ndarray, rewards: np.ndarray) -> None:
+        self.ledger.gains[rows, partitions] = rewards
+        self._ledger_changed()
+
+    def forget(self, memories: np.ndarray) -> None:
+        rows, partitions, _ = self.out_of_date(memories)
+        self.ledger.gains[rows, partitions] = np.nan
+        self._ledger_changed()
+
+    def restore(self, normalizer: StateNormalizer, gains: np.ndarray) -> None:
+        super().restore(normalizer, gains)
+        self.ledger.gains[:] = gains
+        self._ledger_changed()
+
+    def out_of_date(self, memories: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        rows, partitions = np.nonzero(np.isin(self._nearest, memories) & self.ledger.known)
+        return rows, partitions, self._nearest[rows, partitions]
+
+    def gains(self) -> np.ndarray:
+        return self.ledger.gains.copy()
+
+    def keep(self, gains: np.ndarray) -> None:
+        Ledger(self.ledger.queries, gains).save(ledger_file(self.context.database))
+
+    def _ledger_changed(self) -> None:
+        self._current = None
+        self.agent.study(self._all_train(), self.ledger.gains)
+
+    def _all_train(self) -> np.ndarray:
+        """(P, M * F): observations of all training queries."""
+        if self._current is None:
+            evidence = self._evidence[id(self.context.train)]
+            self._current = self._observations(evidence, self.ledger.earned_left_out())
+        return self._current
+
+    def _observations(self, evidence: np.ndarray, earned: np.ndarray) -> np.ndarray:
+        assert self.normalizer is not None
+        return self.normalizer(np.concatenate([evidence, earned], axis=2))
+
+    def _read(self, queries: Queries) -> np.ndarray:
+        return self.reader.evidence(queries.sources(), queries.embeddings)
+
+
+def make_observer(context: JointContext) -> Observer:
+    """The observer that the context's state needs."""
+    if isinstance(context.agent_s, EvidenceAgent):
+        return EvidenceObserver(context, context.agent_s)
+    return Observer(context)
