@@ -41,6 +41,9 @@ class EvidenceAgent(DQNAgent):
     def start(self, observations: np.ndarray, membership: np.ndarray) -> None:
         """Learn from the database alone which partition a text belongs to, before any answer is scored.
 
+        From here on the weight decay draws the network to what it is now (L2-SP: Li et al., 2018, arXiv:1802.01483), so
+        that it leaves its start only as far as gains say it should.
+
         observations (n, M * F), membership (n, M) bool: of memories that ask for their own partition. Features that are
         0 throughout, such as those of gains, keep no weight: nothing is known yet of what they are worth.
         """
@@ -63,6 +66,7 @@ class EvidenceAgent(DQNAgent):
             last.weight.mul_(START_GAIN)
             last.bias.mul_(START_GAIN)
         self.model.q_net_target.load_state_dict(self.model.q_net.state_dict())
+        self.model.anchor = [parameter.detach().clone() for parameter in network.parameters()]
 
     @property
     def _replay(self) -> LedgerReplay:

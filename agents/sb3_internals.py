@@ -96,7 +96,14 @@ class LeanDQN(DQN):
 
     Networks this small spend it between the operations: the library draws minibatches one at a time, and walks through
     all modules for their parameters twice a step.
+
+    Attributes:
+        anchor: where the weights are drawn to, parameter by parameter, by a penalty of half the squared distance times
+            `pull`; None leaves the penalty to the optimizer, whose weight decay draws them to 0.
     """
+
+    anchor: list[torch.Tensor] | None = None
+    pull = 0.0
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
         """Take `gradient_steps` on minibatches of the replay buffer; logs their mean loss."""
@@ -117,6 +124,9 @@ class LeanDQN(DQN):
             losses.append(loss.item())
             optimizer.zero_grad()
             torch.autograd.backward(loss)
+            for parameter, start in zip(parameters, self.anchor or (), strict=self.anchor is not None):
+                assert parameter.grad is not None
+                parameter.grad.add_(parameter.detach() - start, alpha=self.pull)
             clip_grad_norm_(parameters, self.max_grad_norm)
             optimizer.step()
         self._n_updates += gradient_steps
@@ -152,7 +162,7 @@ def make_dqn(
             **({"features": len(groups)} if groups is not None else {}),
             "net_arch": [hyper.hidden],
             "activation_fn": torch.nn.Tanh,
-            "optimizer_kwargs": {"fused": True, "weight_decay": hyper.weight_decay},
+            "optimizer_kwargs": {"fused": True, "weight_decay": 0.0 if shared else hyper.weight_decay},
         },
         device="cpu",
         _init_setup_model=False,
@@ -163,6 +173,9 @@ def make_dqn(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(weights_seed)
         model._setup_model()
+    if shared:
+        model.pull = hyper.weight_decay
+        model.anchor = [torch.zeros_like(parameter) for parameter in model.q_net.q_net.parameters()]
     model.set_logger(Logger(folder=None, output_formats=[]))
     return model
 
@@ -188,9 +201,10 @@ def network_weights(model: DQN) -> Arrays:
     return {name: layers[layer].numpy().copy() for name, layer in names.items()}
 
 
-def training_state(model: DQN) -> Arrays:
-    """Networks, Adam's moments and the filled part of the replay buffer, as copies."""
+def training_state(model: LeanDQN) -> Arrays:
+    """Networks, Adam's moments, the anchor and the filled part of the replay buffer, as copies."""
     arrays = {f"policy.{name}": tensor.numpy().copy() for name, tensor in model.policy.state_dict().items()}
+    arrays |= {f"anchor.{index}": tensor.numpy().copy() for index, tensor in enumerate(model.anchor or ())}
     for index, moments in model.policy.optimizer.state_dict()["state"].items():
         for name, tensor in moments.items():
             arrays[f"optimizer.{index}.{name}"] = tensor.numpy().copy()
@@ -203,7 +217,7 @@ def training_state(model: DQN) -> Arrays:
     return arrays
 
 
-def load_training_state(model: DQN, arrays: Arrays, *, updates: int) -> None:
+def load_training_state(model: LeanDQN, arrays: Arrays, *, updates: int) -> None:
     """Put back what `training_state` returned after `updates` gradient steps."""
     policy = model.policy
     policy.load_state_dict({name: torch.tensor(array) for name, array in _below(arrays, "policy.").items()})
@@ -213,6 +227,8 @@ def load_training_state(model: DQN, arrays: Arrays, *, updates: int) -> None:
         moments.setdefault(int(index), {})[moment] = torch.tensor(array)
     policy.optimizer.load_state_dict({**policy.optimizer.state_dict(), "state": moments})
     model._n_updates = updates
+    if model.anchor is not None:
+        model.anchor = [torch.tensor(arrays[f"anchor.{index}"]) for index in range(len(model.anchor))]
     buffer = replay_buffer(model)
     if isinstance(buffer, LedgerReplay):
         return

@@ -181,7 +181,8 @@ class AgentConfig:
     learning_rate: float = bounded(2e-3, minimum=0, exclusive=True)
     """Learning rate of Adam."""
     weight_decay: float = bounded(0.01, minimum=0)
-    """L2 penalty of Adam; without it, a few hundred queries are soon memorised."""
+    """L2 penalty; without it, a few hundred queries are soon memorised. With state evidence, it draws Agent-S's network
+    to what it learned from the database alone."""
     gamma: float = bounded(1.0, minimum=0, maximum=1)
     """Discount per step; 1 as in Equation 6 ("when future rewards are not discounted")."""
     buffer_size: int = bounded(50_000, minimum=1)
@@ -281,9 +282,10 @@ class Config:
     """summarization, translation or dialogue."""
     seed: int = bounded(0, minimum=0)
     """Seed of everything random in training and evaluation."""
-    state: StateName = "per_head"
-    """What Agent-S sees: similarities of sources, per_head (M x H) or single (M), or similarities of source and target
-    together, which embed the reference answer in training: peeking (M x H) or equation_1 (M, the paper's)."""
+    state: StateName = "evidence"
+    """What Agent-S sees of each partition: evidence (what every head, the standard embedding, words and earlier scores
+    say), similarities of sources, per_head (M x H) or single (M), or similarities of source and target together, which
+    embed the reference answer in training: peeking (M x H) or equation_1 (M, the paper's)."""
     reward: RewardName = "first_hypothesis"
     """Agent-S's reward: equation_7 (final score minus the first hypothesis's), fixed_baseline (final score minus the
     naive system's), or first_hypothesis (the first hypothesis's score minus the naive system's)."""
@@ -297,7 +299,7 @@ class Config:
     """The partitions."""
     llm: LLMConfig = field(default_factory=LLMConfig)
     """The language model."""
-    agent_s: AgentConfig = field(default_factory=AgentConfig)
+    agent_s: AgentConfig = field(default_factory=lambda: AgentConfig(weight_decay=0.03))
     """Agent-S, which selects a partition."""
     agent_r: AgentConfig = field(default_factory=AgentConfig)
     """Agent-R, which refines a memory."""
@@ -370,6 +372,11 @@ def validate_config(config: Config) -> None:
         raise InputError("evaluation.systems is empty; name one or more systems, such as [naive, m_rag]")
     if config.encoder.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", config.encoder.sha256):
         raise InputError("encoder.sha256 is not a SHA-256; give 64 hexadecimal digits (lower case), or null")
+    if config.state == "evidence" and config.training.selection_steps > 1:
+        raise InputError(
+            f"training.selection_steps is {config.training.selection_steps}, but with state evidence Agent-S selects "
+            "once for each query; set it to 1, or choose another state"
+        )
     if "" in config.llm.stop:
         raise InputError("llm.stop contains an empty string, which would end every text at once; remove it")
     check_contrasts(config.evaluation.contrasts or (), config.evaluation.compared)

@@ -149,7 +149,7 @@ def test_a_new_run_and_a_resumed_one(file: Path, tmp_path: Path) -> None:
         ("name: c\nevaluation: {systems: []}", r"evaluation\.systems is empty; name one"),
         ("name: c\nevaluation: {contrasts: [m_rag]}", r"contrasts has 'm_rag'; write two different systems"),
         ("name: c\nevaluation: {contrasts: [naive - naive]}", "write two different systems, such as 'm_rag - naive'"),
-        ("name: c\nevaluation: {contrasts: [m_rag - nave]}", "'nave' is not compared; choose from none, naive"),
+        ("name: c\nevaluation: {contrasts: [m_rag - nave]}", "'nave' is not compared; choose from none, copy"),
         (
             "name: c\nevaluation: {ablations: false, contrasts: [m_rag_without_r - naive]}",
             "'m_rag_without_r' is not compared; choose from none",

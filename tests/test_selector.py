@@ -220,7 +220,9 @@ def test_truncated_weights_are_refused(folder: Path, keep: int) -> None:
 @pytest.mark.parametrize("text", ['{"format_version": 3}', "{}", "[]"])
 def test_another_format_is_refused(folder: Path, text: str) -> None:
     (folder / "config.json").write_text(text)
-    with pytest.raises(InputError, match=r"config\.json: selector format version (3|None), but this library reads 1 and 2"):
+    with pytest.raises(
+        InputError, match=r"config\.json: selector format version (3|None), but this library reads 1 and 2"
+    ):
         Selector.load(folder)
 
 

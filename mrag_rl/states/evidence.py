@@ -114,8 +114,8 @@ class PartitionEvidence:
 
 def _vectors(texts: Embeddings) -> tuple[np.ndarray, np.ndarray]:
     """The standard vectors (N, d), and the heads' in one vector of length 1 (N, H * d_h)."""
-    count, heads, _ = texts.heads.shape
-    return texts.standard, texts.heads.reshape(count, -1) / np.sqrt(heads)
+    count, heads, size = texts.heads.shape
+    return texts.standard, texts.heads.reshape(count, heads * size) / np.sqrt(heads)
 
 
 def _blocks(count: int) -> Iterator[slice]:

@@ -137,8 +137,8 @@ Neighbours = tuple[np.ndarray, np.ndarray]
 
 def _spaces(queries: Embeddings) -> tuple[np.ndarray, np.ndarray]:
     """The standard vectors (B, d), and the heads' in one vector of length 1 (B, H * d_h)."""
-    count, heads, _ = queries.heads.shape
-    return queries.standard, queries.heads.reshape(count, -1) / np.sqrt(heads)
+    count, heads, size = queries.heads.shape
+    return queries.standard, queries.heads.reshape(count, heads * size) / np.sqrt(heads)
 
 
 def _nearest(queries: np.ndarray, keys: np.ndarray, *, leave_out: bool = False) -> Neighbours:

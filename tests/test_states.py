@@ -1,0 +1,174 @@
+"""Agent-S's evidence and its ledger of gains: what they say, and what they may not know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mrag_rl.encoders import Embeddings
+from mrag_rl.errors import InputError
+from mrag_rl.retrieval import WordIndex
+from mrag_rl.states import Ledger, PartitionEvidence, StateReader, asked_by_memories, feature_groups, feature_names
+from mrag_rl.states.evidence import evidence_names
+from mrag_rl.states.ledger import LEDGER_NAMES
+from mrag_rl.states.ridge import PENALTIES, Ridge
+from tests.tiny import tiny_world
+
+WORLD = tiny_world()
+SOURCES = [pair.source for pair in WORLD.splits.database]
+TEXTS = [pair.source for pair in WORLD.splits.train]
+
+
+def embeddings(rng: np.random.Generator, count: int, heads: int = 3) -> Embeddings:
+    def unit(*shape: int) -> np.ndarray:
+        vectors = rng.normal(size=shape).astype(np.float32)
+        return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+    return Embeddings(unit(count, 8), unit(count, heads, 4))
+
+
+def membership(partitions: int = 4) -> np.ndarray:
+    return np.arange(len(SOURCES))[:, None] % partitions == np.arange(partitions)
+
+
+def evidence_of(members: np.ndarray) -> PartitionEvidence:
+    return PartitionEvidence(WORLD.database, WordIndex(SOURCES), members)
+
+
+def test_leaving_a_row_out_is_fitting_without_it() -> None:
+    rng = np.random.default_rng(0)
+    features, targets = rng.normal(size=(12, 5)), rng.normal(size=(12, 2))
+    ridge = Ridge.fit(features, targets)
+
+    def refitted(row: int, penalty: float) -> np.ndarray:
+        """By the normal equations, with the intercept as an unpenalised column."""
+        kept = np.arange(12) != row
+        design = np.column_stack([features, np.ones(12)])
+        penalties = penalty * np.diag([1.0] * 5 + [0.0])
+        weights = np.linalg.solve(design[kept].T @ design[kept] + penalties, design[kept].T @ targets[kept])
+        predicted: np.ndarray = design[row] @ weights
+        return predicted
+
+    left_out = {p: np.stack([refitted(row, p) for row in range(12)]) for p in PENALTIES}
+    best = min(left_out, key=lambda penalty: float(((targets - left_out[penalty]) ** 2).mean()))
+    np.testing.assert_allclose(ridge.left_out, left_out[best], atol=1e-8)
+
+
+def test_evidence_is_what_its_names_say() -> None:
+    members, names = membership(), evidence_names(12)
+    found = evidence_of(members)(TEXTS[:3], WORLD.train[:3])
+    assert found.shape == (3, 4, len(names)) and found.dtype == np.float32
+    similarities = WORLD.train.heads[1, 5] @ WORLD.database.heads[:, 5].T
+    nearest = np.argsort(-similarities)[:16]
+    for partition in range(4):
+        own = np.sort(similarities[members[:, partition]])[::-1]
+        wanted = [own[0], own[:5].mean(), own.mean(), members[nearest, partition].mean()]
+        columns = [names.index(f"head 5: {measure}") for measure in ("best", "best 5", "mean", "neighbours")]
+        np.testing.assert_allclose(found[1, partition, columns], wanted, atol=1e-6)
+    words = found[..., names.index("words: best")]
+    assert (words.max(axis=1) == 1.0).all()  # shares of the query's highest score
+    np.testing.assert_allclose(found[..., names.index("size")], np.log(0.25), atol=1e-6)
+
+
+def test_evidence_follows_the_partitions_wherever_they_are() -> None:
+    members = membership()
+    order = np.array([2, 0, 3, 1])
+    found = evidence_of(members)(TEXTS, WORLD.train)
+    np.testing.assert_allclose(evidence_of(members[:, order])(TEXTS, WORLD.train), found[:, order], atol=1e-5)
+
+
+def test_evidence_of_a_query_does_not_depend_on_the_batch() -> None:
+    read = evidence_of(membership())
+    whole = read(TEXTS, WORLD.train)
+    alone = np.concatenate([read([text], WORLD.train[[row]]) for row, text in enumerate(TEXTS)])
+    np.testing.assert_allclose(alone, whole, atol=1e-5)
+
+
+def test_an_empty_partition_has_nothing_to_say() -> None:
+    members = np.column_stack([membership(), np.zeros(len(SOURCES), bool)])
+    found = evidence_of(members)(TEXTS, WORLD.train)
+    assert np.isfinite(found).all()
+    assert (found[:, 4, : 4 * 14] == 0.0).all()
+
+
+def test_memories_ask_without_their_own_fold() -> None:
+    """If partitions are drawn at random, nothing that a memory is told gives its own partition away."""
+    rng = np.random.default_rng(0)
+    count = 400
+    memories = embeddings(rng, count)
+    texts = [f"word{i} common" for i in range(count)]
+    random = rng.permutation(count)[:, None] % 4 == np.arange(4)
+    found, asked = asked_by_memories(memories, texts, random, seed=0)
+    assert found.shape[:2] == asked.shape == (count, 4) and (asked.sum(axis=0) == 100).all()
+    own = found.argmax(axis=1)  # (n, F): the partition with the greatest value, feature by feature
+    hits = asked[np.arange(count)[:, None], own].mean(axis=0)
+    assert (np.abs(hits - 0.25) < 0.09).all(), hits  # four standard deviations
+    np.testing.assert_array_equal(asked_by_memories(memories, texts, random, seed=0)[0], found)
+
+
+def ledger() -> Ledger:
+    """Gains of 1 in partition 0 for queries of one kind, in partition 1 for the others; a third were never scored."""
+    rng = np.random.default_rng(1)
+    queries = embeddings(rng, 90)
+    first = queries.standard[:, 0] > 0
+    gains = np.stack([first, ~first, np.full(90, 0.5)], axis=1).astype(float)
+    gains[rng.random(gains.shape) < 1 / 3] = np.nan
+    return Ledger(queries, gains)
+
+
+def test_gains_tell_where_similar_queries_did_well() -> None:
+    known, queries = ledger(), embeddings(np.random.default_rng(2), 300)
+    earned = known.earned(queries)
+    assert earned.shape == (300, 3, len(LEDGER_NAMES))
+    right = np.where(queries.standard[:, 0] > 0, 0, 1)
+    clear = np.abs(queries.standard[:, 0]) > 0.2
+    for column, least in ((0, 0.8), (2, 0.9)):  # the kernel over standard embeddings, the regression
+        assert (earned[..., column].argmax(axis=1) == right)[clear].mean() > least
+    np.testing.assert_allclose(earned[:, :, 3], np.broadcast_to(np.nanmean(known.gains, axis=0), (300, 3)), atol=1e-6)
+
+
+def test_a_query_never_reads_its_own_gain() -> None:
+    known = ledger()
+    before = known.earned_left_out()
+    row, partition = 7, int(np.flatnonzero(known.known[7])[0])
+    changed = known.copy()
+    changed.gains[row, partition] += 1e-3
+    after = changed.earned_left_out()
+    means = [LEDGER_NAMES.index(name) for name in ("earned on average", "scores nearby")]
+    others = np.setdiff1d(np.arange(len(LEDGER_NAMES)), means)
+    # What is left is its share in the partition's mean, 1 / count, and in the choice of the penalty.
+    assert np.abs(after[row, partition, others] - before[row, partition, others]).max() < 5e-5
+    assert np.abs(after[:, partition, 0] - before[:, partition, 0]).max() > 5e-5  # its neighbours do read it
+
+
+def test_an_empty_ledger_says_nothing(tmp_path: Path) -> None:
+    queries = embeddings(np.random.default_rng(0), 5)
+    empty = Ledger.empty(queries, 4)
+    assert not empty.earned(queries).any() and not empty.earned_left_out().any()
+    empty.save(tmp_path / "ledger.npz")
+    assert not Ledger.load(tmp_path / "ledger.npz").earned(queries).any()
+
+
+def test_a_ledger_survives_saving_and_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    known, path = ledger(), tmp_path / "ledger.npz"
+    known.save(path)
+    queries = embeddings(np.random.default_rng(3), 20)
+    np.testing.assert_array_equal(Ledger.load(path).earned(queries), known.earned(queries))
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(InputError, match="not a ledger of gains"):
+        Ledger.load(path)
+
+
+def test_a_database_without_a_ledger_has_states_of_the_same_width(tmp_path: Path) -> None:
+    with WORLD.make_database(tmp_path / "db") as database:
+        read = StateReader(database, "evidence")
+        states = read(TEXTS, WORLD.train)
+        assert states.shape[2] == len(read.names) == len(feature_names("evidence", 12)) == len(feature_groups(12))
+        assert not states[:, :, -len(LEDGER_NAMES) :].any()
+        gains = np.random.default_rng(0).normal(size=(len(TEXTS), database.partitions))
+        Ledger(WORLD.train, gains).save(database.folder / "ledger.npz")
+        assert StateReader(database, "evidence")(TEXTS, WORLD.train)[:, :, -len(LEDGER_NAMES) :].any()
+        database.copy_to(tmp_path / "copy")
+    assert (tmp_path / "copy" / "ledger.npz").is_file()
