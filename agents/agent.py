@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -66,3 +67,13 @@ def best_allowed(values: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
     """The action (B,) of the highest value (B, actions) among those `allowed`, see `Agent.act`; all where None."""
     best: np.ndarray = (values if allowed is None else np.where(allowed, values, -np.inf)).argmax(axis=1)
     return best
+
+
+def generator_state(generator: np.random.Generator) -> np.ndarray:
+    """The generator's state as bytes (n,) uint8: JSON, because its integers are longer than 64 bits."""
+    return np.frombuffer(json.dumps(generator.bit_generator.state).encode(), np.uint8).copy()
+
+
+def set_generator_state(generator: np.random.Generator, state: np.ndarray) -> None:
+    """Put back what `generator_state` returned."""
+    generator.bit_generator.state = json.loads(state.tobytes())

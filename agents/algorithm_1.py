@@ -13,7 +13,8 @@ import numpy as np
 
 from mrag_rl.agents.agent import Transitions
 from mrag_rl.agents.context import JointContext
-from mrag_rl.envs.memory_refinement import CENTER, SCALE, pool_seed
+from mrag_rl.envs.candidates import CENTER, SCALE
+from mrag_rl.envs.memory_refinement import pool_seed
 from mrag_rl.envs.states import PAIR_STATES
 from mrag_rl.normalizer import StateNormalizer
 

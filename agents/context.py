@@ -8,7 +8,6 @@ from typing import Any
 
 from mrag_rl.agents.agent import Agent
 from mrag_rl.choices import RewardName, StateName
-from mrag_rl.config import RefinementConfig, TrainingConfig
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.transformer import TransformerEncoder
@@ -17,6 +16,7 @@ from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import Metric
 from mrag_rl.normalizer import StateNormalizer
+from mrag_rl.training_config import RefinementConfig, TrainingConfig
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class JointContext:
         writer: the frozen language model with its task.
         metric: what rewards are differences of.
         agent_s, agent_r: `DQNAgent` or another agent. For the ablation without Agent-S give a database of one partition
-            and `OnlyPartition`, for the one without Agent-R `GreedyCandidate`.
+            and `OnlyPartition`, for the one without Agent-R `BestCandidate`.
         state, reward: Agent-S's, see `mrag_rl.envs.partition_selection`.
         refinement: Agent-R's episodes, and consolidation.
         training: the loop.

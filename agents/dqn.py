@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,7 +9,7 @@ import numpy as np
 import torch
 from stable_baselines3.common.utils import polyak_update
 
-from mrag_rl.agents.agent import Agent, Arrays, Transitions, best_allowed
+from mrag_rl.agents.agent import Agent, Arrays, Transitions, best_allowed, generator_state, set_generator_state
 from mrag_rl.agents.sb3_internals import (
     last_loss,
     load_training_state,
@@ -19,7 +18,7 @@ from mrag_rl.agents.sb3_internals import (
     replay_buffer,
     training_state,
 )
-from mrag_rl.config import AgentConfig
+from mrag_rl.training_config import AgentConfig
 
 
 class DQNAgent(Agent):
@@ -30,7 +29,8 @@ class DQNAgent(Agent):
         actions: number of actions.
         hyper: hyperparameters.
         seed: for the initial weights, the exploration and the replay; global generators are left as they were.
-        groups: (F,) for actions that share one scorer, see `mrag_rl.agents.evidence_agent`.
+        features: F, for actions that share one scorer of the F numbers of each; None for the paper's network.
+        groups: (F,) for a scorer that learns from a ledger, see `mrag_rl.agents.evidence_agent`.
 
     Attributes:
         model: the stable-baselines3 DQN, ready for whatever else that library offers.
@@ -38,7 +38,14 @@ class DQNAgent(Agent):
     """
 
     def __init__(
-        self, observation_dim: int, actions: int, hyper: AgentConfig, seed: int, *, groups: np.ndarray | None = None
+        self,
+        observation_dim: int,
+        actions: int,
+        hyper: AgentConfig,
+        seed: int,
+        *,
+        features: int | None = None,
+        groups: np.ndarray | None = None,
     ) -> None:
         exploration, replay, weights = np.random.SeedSequence(seed).spawn(3)
         self.hyper = hyper
@@ -49,6 +56,7 @@ class DQNAgent(Agent):
             hyper,
             weights_seed=int(weights.generate_state(1)[0]),
             replay=np.random.default_rng(replay),
+            features=features,
             groups=groups,
         )
         self.updates = 0
@@ -116,16 +124,16 @@ class DQNAgent(Agent):
         """Networks, optimiser, replay buffer and generators: all that a bit-exact continuation needs."""
         arrays = training_state(self.model)
         arrays["updates"] = np.array([self.updates], np.int64)
-        arrays["rng.exploration"] = _generator_state(self._exploration)
-        arrays["rng.replay"] = _generator_state(replay_buffer(self.model).generator)
+        arrays["rng.exploration"] = generator_state(self._exploration)
+        arrays["rng.replay"] = generator_state(replay_buffer(self.model).generator)
         return arrays
 
     def load_state_dict(self, arrays: Arrays) -> None:
         """Continue exactly where the agent that returned `arrays` was."""
         self.updates = int(arrays["updates"][0])
         load_training_state(self.model, arrays, updates=self.updates)
-        _set_generator_state(self._exploration, arrays["rng.exploration"])
-        _set_generator_state(replay_buffer(self.model).generator, arrays["rng.replay"])
+        set_generator_state(self._exploration, arrays["rng.exploration"])
+        set_generator_state(replay_buffer(self.model).generator, arrays["rng.replay"])
 
 
 @contextmanager
@@ -137,12 +145,3 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def _generator_state(generator: np.random.Generator) -> np.ndarray:
-    """The generator's state as bytes (n,) uint8: JSON, because its integers are longer than 64 bits."""
-    return np.frombuffer(json.dumps(generator.bit_generator.state).encode(), np.uint8).copy()
-
-
-def _set_generator_state(generator: np.random.Generator, state: np.ndarray) -> None:
-    generator.bit_generator.state = json.loads(state.tobytes())

@@ -10,7 +10,7 @@ from mrag_rl.agents.agent import Transitions
 from mrag_rl.agents.dqn import DQNAgent, one_thread
 from mrag_rl.agents.networks import SharedScorer
 from mrag_rl.agents.sb3_internals import LedgerReplay, replay_buffer
-from mrag_rl.config import AgentConfig
+from mrag_rl.training_config import AgentConfig
 
 START_STEPS = 800
 """Minibatches of memories that ask for their own partition."""
@@ -29,7 +29,7 @@ class EvidenceAgent(DQNAgent):
     """
 
     def __init__(self, groups: np.ndarray, partitions: int, hyper: AgentConfig, seed: int) -> None:
-        super().__init__(partitions * len(groups), partitions, hyper, seed, groups=groups)
+        super().__init__(partitions * len(groups), partitions, hyper, seed, features=len(groups), groups=groups)
 
     def remember(self, transitions: Transitions) -> None:
         """Nothing: the ledger has the gains, see `study`."""

@@ -73,7 +73,7 @@ class _JointTrainer:
         self.refinement = MemoryRefinementVectorEnv(
             context.database, context.candidate_encoder, context.writer, context.metric,
             num_envs=context.training.slots, candidates=context.refinement.candidates,
-            steps=context.refinement.steps, temperature=context.refinement.temperature,
+            steps=context.refinement.steps, temperature=context.refinement.temperature, state=context.refinement.state,
             replace=not context.refinement.consolidate, embed_pairs=context.embed_pairs,
             seed=context.seed, stopwatch=self.stopwatch,
         )  # fmt: skip

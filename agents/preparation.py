@@ -26,7 +26,7 @@ class Preparation:
     """The settings of the stage.
 
     Attributes:
-        ablations: the ablations that need a database of their own, "without_s" or "without_r".
+        ablations: the ablations that need a database of their own, values of `mrag_rl.choices.ABLATION_OF`.
     """
 
     data: DataConfig

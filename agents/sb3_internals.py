@@ -22,7 +22,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from mrag_rl.agents.agent import Arrays
 from mrag_rl.agents.networks import SharedScorer, SharedScorerPolicy
-from mrag_rl.config import AgentConfig
+from mrag_rl.training_config import AgentConfig
 
 REPLAY_COLUMNS = ("observations", "actions", "rewards", "next_observations", "dones")
 _LAYERS = {"w1": "0.weight", "b1": "0.bias", "w2": "2.weight", "b2": "2.bias"}
@@ -141,28 +141,28 @@ def make_dqn(
     *,
     weights_seed: int,
     replay: np.random.Generator,
+    features: int | None = None,
     groups: np.ndarray | None = None,
 ) -> LeanDQN:
     """A DQN without an environment: one hidden layer of tanh units, minibatches drawn from `replay`.
 
-    groups: (F,) the group of each feature of an action, if the actions share one scorer (`SharedScorer`) that learns
-    from a ledger (`LedgerReplay`).
+    features: F, the numbers of each action, if the actions share one scorer (`SharedScorer`). groups: (F,) the group of
+    each of them, if it learns from a ledger (`LedgerReplay`).
     """
-    shared = groups is not None
     model = LeanDQN(
-        SharedScorerPolicy if shared else "MlpPolicy",
+        "MlpPolicy" if features is None else SharedScorerPolicy,
         None,  # type: ignore[arg-type]  # the library wants an environment to step, or None with its spaces set below
         learning_rate=hyper.learning_rate,
-        buffer_size=1 if shared else hyper.buffer_size,
+        buffer_size=hyper.buffer_size if groups is None else 1,
         batch_size=hyper.batch_size,
         gamma=hyper.gamma,
-        replay_buffer_class=LedgerReplay if shared else SeededReplayBuffer,
-        replay_buffer_kwargs={"generator": replay} | ({"groups": groups} if shared else {}),
+        replay_buffer_class=SeededReplayBuffer if groups is None else LedgerReplay,
+        replay_buffer_kwargs={"generator": replay} | ({} if groups is None else {"groups": groups}),
         policy_kwargs={
-            **({"features": len(groups)} if groups is not None else {}),
+            **({} if features is None else {"features": features}),
             "net_arch": [hyper.hidden],
             "activation_fn": torch.nn.Tanh,
-            "optimizer_kwargs": {"fused": True, "weight_decay": 0.0 if shared else hyper.weight_decay},
+            "optimizer_kwargs": {"fused": True, "weight_decay": hyper.weight_decay if groups is None else 0.0},
         },
         device="cpu",
         _init_setup_model=False,
@@ -173,7 +173,7 @@ def make_dqn(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(weights_seed)
         model._setup_model()
-    if shared:
+    if groups is not None:
         model.pull = hyper.weight_decay
         model.anchor = [torch.zeros_like(parameter) for parameter in model.q_net.q_net.parameters()]
     model.set_logger(Logger(folder=None, output_formats=[]))

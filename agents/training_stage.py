@@ -10,12 +10,13 @@ from mrag_rl.agents.agent import Agent
 from mrag_rl.agents.context import JointContext, Queries
 from mrag_rl.agents.dqn import DQNAgent
 from mrag_rl.agents.evidence_agent import EvidenceAgent
-from mrag_rl.agents.heuristics import GreedyCandidate, OnlyPartition
+from mrag_rl.agents.heuristics import BestCandidate, OnlyPartition, RandomAction
 from mrag_rl.agents.joint import train_jointly
 from mrag_rl.choices import RewardName, StateName, Task
-from mrag_rl.config import AgentConfig, EncoderConfig, RefinementConfig, TrainingConfig
+from mrag_rl.config import EncoderConfig
 from mrag_rl.data import load_pairs
 from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.envs.candidates import candidate_features
 from mrag_rl.envs.states import state_size
 from mrag_rl.evaluation.results import versions
 from mrag_rl.generation.writer import Writer
@@ -26,17 +27,21 @@ from mrag_rl.runs.folder import RunFolder
 from mrag_rl.selector import SelectorInfo
 from mrag_rl.selector_export import export_selector
 from mrag_rl.states import feature_groups, feature_names
+from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig
+
+# The feature of a candidate by which each ablation picks one.
+_RULES = {"without_r": "hypothesis", "consensus_r": "agreement", "neighbours_r": "neighbours"}
 
 
 @dataclass(frozen=True)
 class TrainingStage:
     """The settings of one training.
 
-    Without Agent-S there is one partition and nothing to select; without Agent-R the candidate most similar to the
-    hypothesis is tried (the paper's greedy rule).
+    Without Agent-S there is one partition and nothing to select; without Agent-R a rule picks the candidate to try:
+    the most similar to the hypothesis (the paper's greedy rule), or another.
 
     Attributes:
-        ablation: "without_s", "without_r", or None for M-RAG itself.
+        ablation: a value of `mrag_rl.choices.ABLATION_OF`, or None for M-RAG itself.
         metric: name of the metric that rewards are differences of.
         encoder: what the exported selector says of its encoder.
     """
@@ -100,16 +105,22 @@ class TrainingStage:
 
     def _agents(self, database: MemoryDatabase) -> tuple[Agent, Agent]:
         agent_s: Agent = OnlyPartition()
-        agent_r: Agent = GreedyCandidate()
         if self.ablation != "without_s":
             seed = _agent_seed(self.seed, "s")
             if self.state == "evidence":
                 agent_s = EvidenceAgent(feature_groups(database.heads), database.partitions, self.agent_s, seed)
             else:
                 agent_s = DQNAgent(state_size(database, self.state), database.partitions, self.agent_s, seed)
-        if self.ablation != "without_r":
-            candidates = self.refinement.candidates
-            agent_r = DQNAgent(candidates, candidates, self.agent_r, _agent_seed(self.seed, "r"))
+        candidates, seed = self.refinement.candidates, _agent_seed(self.seed, "r")
+        names = candidate_features(database.heads) if self.refinement.state == "candidates" else ("hypothesis",)
+        agent_r: Agent
+        if self.ablation == "random_r":
+            agent_r = RandomAction(candidates, seed)
+        elif self.ablation in _RULES:
+            agent_r = BestCandidate(names.index(_RULES[self.ablation]), len(names))
+        else:
+            features = len(names) if self.refinement.state == "candidates" else None
+            agent_r = DQNAgent(candidates * len(names), candidates, self.agent_r, seed, features=features)
         return agent_s, agent_r
 
     def _export(

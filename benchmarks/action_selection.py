@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from mrag_rl.agents.dqn import DQNAgent
-from mrag_rl.config import AgentConfig
+from mrag_rl.training_config import AgentConfig
 
 PARTITIONS, HEADS = 4, 12
 

@@ -18,7 +18,6 @@ from statistics import median
 from mrag_rl.agents.context import JointContext, Queries
 from mrag_rl.agents.dqn import DQNAgent
 from mrag_rl.agents.joint import train_jointly
-from mrag_rl.config import AgentConfig, RefinementConfig, TrainingConfig
 from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.envs.stopwatch import PARTS
@@ -28,6 +27,7 @@ from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.models.bundled import NEWSROOM_LLM
 from mrag_rl.partitioning import fit_partitioning
+from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig
 
 
 def main() -> None:

@@ -9,19 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from mrag_rl.choices import CandidateStateName
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.transformer import TransformerEncoder
 from mrag_rl.envs.batched import BatchedEnv, Infos, SingleEnv
+from mrag_rl.envs.candidates import CENTER, SCALE, CandidateEvidence, TargetVectors, candidate_features, scaled
 from mrag_rl.envs.stopwatch import Stopwatch
 from mrag_rl.errors import InputError
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory.database import MemoryDatabase
 from mrag_rl.metrics.text import Metric
-
-# An affine map of the cosines, which lie in about 0.2..1 for texts on one subject, to the few units around zero
-# where 25 freshly initialised tanh units respond. Fixed, so that the state is still Equation 3's and needs no fitting.
-CENTER, SCALE = 0.5, 4.0
 
 EmbedPairs = Callable[[Sequence[str], Sequence[str]], Embeddings]
 """N sources and N targets to their N pair embeddings, see `mrag_rl.envs.states.embed_pairs`."""
@@ -57,13 +55,17 @@ class MemoryRefinementVectorEnv(BatchedEnv):
     `Discrete(K)`: the candidate to try (Equation 4).
 
     ## Observation Space
-    `Box(-6, 2, (K,), float32)`: Equation 3 under a fixed affine map, `4 (cos(h, candidate) - 0.5)`.
+    With the state "equation_3", `Box(-6, 2, (K,), float32)`: Equation 3 under a fixed affine map,
+    `4 (cos(h, candidate) - 0.5)`.
 
     | Num | Observation                                          | Min | Max |
     |-----|------------------------------------------------------|-----|-----|
     | k   | similarity of h and candidate k (standard embedding) | -6  | 2   |
 
-    After the last step no pool is drawn: the terminal observation holds the last pool's similarities to the final h.
+    With "candidates", `Box(-6, 2, (K * F,), float32)`: F numbers of each candidate, candidate by candidate, which
+    `mrag_rl.envs.candidates.candidate_features` names; the first is Equation 3's.
+
+    After the last step no pool is drawn: the terminal observation holds the last pool and the final h.
 
     ## Rewards
     Equation 5: the metric's gain, `score(h') - score(h)` in 0..1, where h' is better; 0 otherwise. Over an episode the
@@ -96,6 +98,7 @@ class MemoryRefinementVectorEnv(BatchedEnv):
     - `database`: the memories to refine. `writer`: the frozen language model with its task. `metric`: scores answers.
     - `encoder`: embeds hypotheses and candidates.
     - `num_envs`: most queries at once. `candidates`: K. `steps`: J. `temperature`: for sampling the pools.
+    - `state`: see above.
     - `replace`: whether an improvement replaces the memory's target at once (Algorithm 1, line 16).
     - `seed`: of the pools and the shuffle.
     - `pairs`, `query_embeddings`: queries for a reset without options, and the embeddings of their sources.
@@ -121,6 +124,7 @@ class MemoryRefinementVectorEnv(BatchedEnv):
         candidates: int = 3,
         steps: int = 3,
         temperature: float = 1.0,
+        state: CandidateStateName = "equation_3",
         replace: bool = True,
         seed: int = 0,
         pairs: Sequence[TextPair] = (),
@@ -129,8 +133,9 @@ class MemoryRefinementVectorEnv(BatchedEnv):
         stopwatch: Stopwatch | None = None,
     ) -> None:
         low, high = SCALE * (-1 - CENTER), SCALE * (1 - CENTER)
+        features = len(candidate_features(database.heads)) if state == "candidates" else 1
         super().__init__(
-            num_envs=num_envs, low=low, high=high, width=candidates, actions=candidates, seed=seed,
+            num_envs=num_envs, low=low, high=high, width=candidates * features, actions=candidates, seed=seed,
             candidates=candidates, steps=steps,
         )  # fmt: skip
         if replace and database.has_pairs and embed_pairs is None:
@@ -139,7 +144,8 @@ class MemoryRefinementVectorEnv(BatchedEnv):
             )
         self.database, self.encoder, self.writer, self.metric = database, encoder, writer, metric
         self.candidates, self.steps, self.temperature, self.seed = candidates, steps, temperature, seed
-        self.replace, self.embed_pairs = replace, embed_pairs
+        self.state, self.replace, self.embed_pairs = state, replace, embed_pairs
+        self._targets = TargetVectors(database, encoder)
         self.pairs, self.query_embeddings = pairs, query_embeddings
         self.stopwatch = stopwatch or Stopwatch()
         self.write_step = database.last_step + 1
@@ -164,11 +170,16 @@ class MemoryRefinementVectorEnv(BatchedEnv):
         self._sources = [memory.source for memory in self.database.records(self._memories)]
         self._pools = self._draw_pools()
         with self.stopwatch("encode"):
-            texts = self._hypotheses + [text for pool in self._pools for text in pool]
-            vectors = self.encoder.encode_standard(texts)
-        count = len(episodes)
-        self._hypothesis_vectors = vectors[:count].copy()
-        self._pool_vectors = vectors[count:].reshape(count, self.steps, self.candidates, -1)
+            if self.state == "candidates":
+                self._hypothesis_vectors = self.encoder.encode_standard(self._hypotheses)
+                self._evidence = CandidateEvidence(
+                    self._targets, self.encoder, self._memories, self._pools, steps=self.steps
+                )
+            else:
+                count, texts = len(episodes), self._hypotheses + [text for pool in self._pools for text in pool]
+                vectors = self.encoder.encode_standard(texts)
+                self._hypothesis_vectors = vectors[:count].copy()
+                self._pool_vectors = vectors[count:].reshape(count, self.steps, self.candidates, -1)
         return self._observe(), {"scores": self._scores.copy()}
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Infos]:
@@ -180,6 +191,8 @@ class MemoryRefinementVectorEnv(BatchedEnv):
         done = self._count_step()
         offset = self._pool * self.candidates
         candidates = [pool[offset + int(action)] for pool, action in zip(self._pools, actions, strict=True)]
+        if self.state == "candidates":
+            self._evidence.try_candidates(self._pool, np.asarray(actions, np.int64))
         with self.stopwatch("generate"):
             demonstrations = list(zip(self._sources, candidates, strict=True))
             trials = self.writer.answer([query.source for query in self._queries], demonstrations)
@@ -262,10 +275,10 @@ class MemoryRefinementVectorEnv(BatchedEnv):
         return {record.index: record.version for record in self.database.records(np.unique(memories))}
 
     def _observe(self) -> np.ndarray:
+        if self.state == "candidates":
+            return self._evidence(self._pool, self._hypothesis_vectors)
         pool = self._pool_vectors[:, self._pool]
-        cosines: np.ndarray = np.einsum("bkd,bd->bk", pool, self._hypothesis_vectors)
-        observations: np.ndarray = SCALE * (np.clip(cosines, -1.0, 1.0) - CENTER)
-        return observations.astype(np.float32)
+        return scaled(np.einsum("bkd,bd->bk", pool, self._hypothesis_vectors)).astype(np.float32)
 
     def _default_episodes(self) -> list[RefinementEpisode]:
         if not self.pairs or self.query_embeddings is None:

@@ -41,6 +41,14 @@ The other four are the best cosine similarity to a memory of the partition (``Me
 STANDARD_STATES: tuple[StateName, ...] = ("single", "equation_1")
 """States that compare standard embeddings: one similarity per partition, H = 1."""
 
+CandidateStateName = Literal["candidates", "equation_3"]
+"""What Agent-R observes of each of K candidates.
+
+- ``candidates``: (K, F), agreement, similarity to what was tried and to the memory's own texts, length
+  (``mrag_rl.envs.candidates``); one network serves every candidate, so that their order cannot matter.
+- ``equation_3``: (K,), the similarity to the hypothesis: M-RAG's Equation 3, with the paper's network.
+"""
+
 RewardName = Literal["equation_7", "fixed_baseline", "first_hypothesis"]
 """What Agent-S is rewarded for (``mrag_rl.envs.partition_selection``), as a difference of two sentence scores.
 
@@ -74,6 +82,9 @@ SystemName = Literal[
     "m_rag",
     "m_rag_without_s",
     "m_rag_without_r",
+    "m_rag_random_r",
+    "m_rag_consensus_r",
+    "m_rag_neighbours_r",
 ]
 """The systems that ``evaluate.py`` compares on a run (``mrag_rl.systems``), from no retrieval to M-RAG:
 
@@ -93,10 +104,19 @@ SystemName = Literal[
 - ``m_rag``: Agent-S selects a partition of the database that Agent-R refined.
 - ``m_rag_without_s``: a single partition; Agent-R trained alone, with a refined database of its own.
 - ``m_rag_without_r``: Agent-S trained with the greedy candidate in Agent-R's place, with a refined database of its own.
+- ``m_rag_random_r``, ``m_rag_consensus_r``, ``m_rag_neighbours_r``: the same with another rule in Agent-R's place, and
+  as many calls: a random candidate, the one most similar to the others of its pool, and the one most similar to the
+  targets of the nearest memories.
 
 The baselines read the memories as they were before refinement. ``NAME_refined`` is the same baseline on the database
 that ``m_rag`` refined.
 """
 
-ABLATION_OF: dict[str, str] = {"m_rag_without_s": "without_s", "m_rag_without_r": "without_r"}
+ABLATION_OF: dict[str, str] = {
+    "m_rag_without_s": "without_s",
+    "m_rag_without_r": "without_r",
+    "m_rag_random_r": "random_r",
+    "m_rag_consensus_r": "consensus_r",
+    "m_rag_neighbours_r": "neighbours_r",
+}
 """The systems that need a training of their own, with the names of its folder."""

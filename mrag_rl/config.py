@@ -39,6 +39,7 @@ from mrag_rl.generation.prompts import translation
 from mrag_rl.io import StrPath
 from mrag_rl.models.bundled import NEWSROOM_LLM
 from mrag_rl.settings import bounded, check_bounds
+from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig
 
 
 @dataclass(frozen=True)
@@ -170,76 +171,6 @@ class LLMConfig:
     def path(self) -> str:
         """What to load: the bundled folder, or ``name`` unchanged."""
         return str(NEWSROOM_LLM) if self.name == "bundled" else self.name
-
-
-@dataclass(frozen=True)
-class AgentConfig:
-    """Hyperparameters of one DQN: one hidden layer of tanh units, linear output (M-RAG, Section 4.1)."""
-
-    hidden: int = bounded(25, minimum=1)
-    """Units of the hidden layer (the paper: 25)."""
-    learning_rate: float = bounded(2e-3, minimum=0, exclusive=True)
-    """Learning rate of Adam."""
-    weight_decay: float = bounded(0.01, minimum=0)
-    """L2 penalty; without it, a few hundred queries are soon memorised. With state evidence, it draws Agent-S's network
-    to what it learned from the database alone."""
-    gamma: float = bounded(1.0, minimum=0, maximum=1)
-    """Discount per step; 1 as in Equation 6 ("when future rewards are not discounted")."""
-    buffer_size: int = bounded(50_000, minimum=1)
-    """Capacity of the replay buffer, in transitions."""
-    batch_size: int = bounded(128, minimum=1)
-    """Transitions in a minibatch."""
-    gradient_steps: int = bounded(1, minimum=1)
-    """Minibatches for each training query."""
-    learning_starts: int = bounded(64, minimum=0)
-    """Transitions in the replay buffer before learning begins."""
-    target_update_interval: int = bounded(200, minimum=1)
-    """Gradient steps between updates of the target network."""
-    epsilon_start: float = bounded(1.0, minimum=0, maximum=1)
-    """Probability of a random action at the start."""
-    epsilon_end: float = bounded(0.05, minimum=0, maximum=1)
-    """Probability of a random action at the end."""
-    epsilon_fraction: float = bounded(0.6, minimum=0, maximum=1)
-    """Share of training over which that probability falls, linearly."""
-
-
-@dataclass(frozen=True)
-class RefinementConfig:
-    """What Agent-R does with a retrieved memory."""
-
-    candidates: int = bounded(3, minimum=1)
-    """Number of candidates K in a pool (the paper: 3)."""
-    steps: int = bounded(3, minimum=1)
-    """Number of steps J in an episode, each with a new pool."""
-    temperature: float = bounded(1.0, minimum=0)
-    """Sampling temperature of the candidates; at 0 they would all be equal."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Precision in which the encoder embeds hypotheses and candidates for Agent-R's state. bfloat16 is about three
-    times as fast on a CPU with AMX, and slower on one without."""
-    consolidate: bool = True
-    """Collect improvements as proposals until the round ends; then each memory gets the target that scores best on the
-    training queries nearest to it. false is the paper's rule: an improvement replaces the memory's target at once."""
-    evidence: int = bounded(5, minimum=1)
-    """Training queries on which each target of a memory is scored during consolidation."""
-
-
-@dataclass(frozen=True)
-class TrainingConfig:
-    """The joint training loop (M-RAG, Algorithm 1)."""
-
-    rounds: int = bounded(3, minimum=1)
-    """Maximum number of passes over the training queries."""
-    slots: int = bounded(64, minimum=1)
-    """Queries trained on at once. 1 is exactly Algorithm 1, together with refinement.consolidate false, reward
-    equation_7 and state equation_1 without center."""
-    selection_steps: int = bounded(1, minimum=1)
-    """Number of partitions that Agent-S selects for a query, one after another."""
-    center: bool = True
-    """Subtract from Agent-S's similarities, query by query and head by head, their mean over the partitions."""
-    patience: int = bounded(2, minimum=1)
-    """Number of rounds without a better development score after which training stops."""
-    checkpoint_every: int = bounded(4, minimum=1)
-    """Batches of queries between checkpoints."""
 
 
 @dataclass(frozen=True)

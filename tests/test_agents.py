@@ -14,9 +14,9 @@ from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from mrag_rl.agents.agent import Agent, Transitions
 from mrag_rl.agents.checkpoint import load_arrays, save_arrays
 from mrag_rl.agents.dqn import DQNAgent
-from mrag_rl.agents.heuristics import GreedyCandidate, LinUCB, OnlyPartition
+from mrag_rl.agents.heuristics import BestCandidate, LinUCB, OnlyPartition
 from mrag_rl.agents.sb3_internals import REPLAY_COLUMNS, last_loss, make_dqn, replay_buffer
-from mrag_rl.config import AgentConfig
+from mrag_rl.training_config import AgentConfig
 
 ARMS = 4
 FAST = AgentConfig(learning_starts=32, batch_size=32, gradient_steps=1)
@@ -89,7 +89,7 @@ def test_only_allowed_actions_are_taken() -> None:
     allowed = np.array([False, True, False, True])
     agents: list[Agent] = [
         DQNAgent(ARMS, ARMS, FAST, seed=0),
-        GreedyCandidate(),
+        BestCandidate(),
         LinUCB(ARMS, ARMS),
     ]
     for agent in agents:

@@ -16,9 +16,9 @@ from mrag_rl.agents.context import JointContext
 from mrag_rl.agents.dqn import DQNAgent
 from mrag_rl.agents.joint import train_jointly
 from mrag_rl.choices import RewardName, StateName
-from mrag_rl.config import RefinementConfig, TrainingConfig
 from mrag_rl.generation.llm import LLM
 from mrag_rl.memory import MemoryDatabase
+from mrag_rl.training_config import RefinementConfig, TrainingConfig
 from tests.tiny import ScriptedLLM, tiny_llm, tiny_world
 from tests.training import joint_context
 
@@ -31,7 +31,7 @@ def context_in(folder: Path, llm: LLM, state: StateName, reward: RewardName, sel
     database = WORLD.make_database(folder, state=state)
     return joint_context(
         WORLD, database, llm, state=state, reward=reward, seed=5,
-        refinement=RefinementConfig(candidates=K, steps=J, consolidate=False),
+        refinement=RefinementConfig(candidates=K, steps=J, consolidate=False, state="equation_3"),
         training=TrainingConfig(rounds=1, slots=1, selection_steps=selection_steps),
     )  # fmt: skip
 

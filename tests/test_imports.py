@@ -31,6 +31,7 @@ ROOMS = (
     "partitioning",
     "generation",
     "metrics",
+    "training_config",
     "config",
     "filters",
     "memory",

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from mrag_rl.agents.context import JointResult
-from mrag_rl.agents.heuristics import GreedyCandidate, LinUCB
+from mrag_rl.agents.heuristics import BestCandidate, LinUCB
 from mrag_rl.agents.joint import train_jointly
 from mrag_rl.choices import StateName
-from mrag_rl.config import RefinementConfig, TrainingConfig
+from mrag_rl.envs.candidates import candidate_features
 from mrag_rl.memory import MemoryDatabase
+from mrag_rl.training_config import RefinementConfig, TrainingConfig
 from tests.tiny import ScriptedLLM, encoder, tiny_llm, tiny_world
 from tests.training import joint_context
 
@@ -47,7 +48,8 @@ def train(
         database = world.make_database(folder / "database", state=state)
     agents = None
     if kind == "linucb":
-        agents = LinUCB(database.partitions * database.heads, database.partitions), GreedyCandidate()
+        features = len(candidate_features(database.heads))
+        agents = LinUCB(database.partitions * database.heads, database.partitions), BestCandidate(0, features)
     with database:
         context = joint_context(
             world, database, llm, state=state, encoder=embedder, agents=agents,
@@ -81,6 +83,7 @@ STOPS = {("dqn", False): (1, 4, 9, 17, 18, 25), ("dqn", True): (9, 18, 25), ("li
     ("kind", "changes"),
     [
         ("dqn", {}),
+        ("dqn", {"state": "evidence"}),
         ("dqn", {"state": "peeking"}),
         ("dqn", {"state": "equation_1"}),
         ("linucb", {"consolidate": False}),

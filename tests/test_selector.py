@@ -83,7 +83,7 @@ def test_loaded_selector_equals_pytorch(folder: Path) -> None:
 
 def test_an_exported_agent_is_the_agent(tmp_path: Path) -> None:
     from mrag_rl.agents.dqn import DQNAgent
-    from mrag_rl.config import AgentConfig
+    from mrag_rl.training_config import AgentConfig
 
     agent, states = DQNAgent(M * H, M, AgentConfig(), seed=3), make_states(300, 8)
     normalizer = StateNormalizer.fit(states)

@@ -7,13 +7,16 @@ from typing import Any
 from mrag_rl.agents.agent import Agent
 from mrag_rl.agents.context import JointContext, Queries
 from mrag_rl.agents.dqn import DQNAgent
+from mrag_rl.agents.evidence_agent import EvidenceAgent
 from mrag_rl.choices import RewardName, StateName
-from mrag_rl.config import AgentConfig, RefinementConfig, TrainingConfig
+from mrag_rl.envs.candidates import candidate_features
 from mrag_rl.envs.states import state_size
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
+from mrag_rl.states import feature_groups
+from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig
 from tests.tiny import TinyWorld, remembering_encoder
 
 HYPER = AgentConfig(learning_starts=8, batch_size=8, target_update_interval=10)
@@ -35,9 +38,12 @@ def joint_context(
     """The training of two new DQNs, or of other agents, with an encoder that remembers unless another is given."""
     if agents is None:
         size, candidates = state_size(database, state), refinement.candidates
+        features = len(candidate_features(database.heads)) if refinement.state == "candidates" else None
         agents = (
-            DQNAgent(size, database.partitions, HYPER, seed=1),
-            DQNAgent(candidates, candidates, HYPER, seed=2),
+            EvidenceAgent(feature_groups(database.heads), database.partitions, HYPER, seed=1)
+            if state == "evidence"
+            else DQNAgent(size, database.partitions, HYPER, seed=1),
+            DQNAgent(candidates * (features or 1), candidates, HYPER, seed=2, features=features),
         )
     encoder = encoder or remembering_encoder()
     return JointContext(

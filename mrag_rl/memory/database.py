@@ -239,7 +239,7 @@ class MemoryDatabase:
 
     def sources(self) -> list[str]:
         """The N memories' sources."""
-        return [memory.source for memory in self.records(np.arange(len(self)))]
+        return [memory.source for memory in self._store.records(range(len(self)))]
 
     def counts_refined(self) -> int:
         """The number of memories whose current target differs from the original."""
@@ -380,12 +380,10 @@ class MemoryDatabase:
             raise InputError(f"{folder}: exists and is not another memory database; choose another folder")
         with reported_writes(folder), atomic_directory(folder) as temporary:
             self._vectors.copy_to(temporary)
-            if (self.folder / LEDGER).is_file():
-                shutil.copy(self.folder / LEDGER, temporary)
+            for ledger in self.folder.glob(LEDGER):  # if there is one
+                shutil.copy(ledger, temporary)
             shutil.copytree(self.folder / _PARTITIONING, temporary / _PARTITIONING)
             self._store.backup(temporary / _RECORDS)
-
-    # -- internals -------------------------------------------------------------------------------------------------
 
     def _append(
         self, indices: list[int], targets: Sequence[str], pair_heads: list[np.ndarray] | None, step: int, note: str

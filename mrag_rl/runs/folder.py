@@ -62,7 +62,7 @@ class RunFolder:
         return self.root / "embeddings" / f"{split}.npz"
 
     def ablation(self, name: str) -> RunFolder:
-        """The folder of an ablation, "without_s" or "without_r"."""
+        """The folder of an ablation, a value of `mrag_rl.choices.ABLATION_OF`."""
         return RunFolder(self.root / "ablations" / name)
 
     def load_config(self) -> Config:
