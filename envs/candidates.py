@@ -7,8 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mrag_rl.encoders.embeddings import Embeddings
-from mrag_rl.encoders.transformer import TransformerEncoder
+from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.memory.database import MemoryDatabase
 
 # An affine map of the cosines, which lie in about 0.2..1 for texts on one subject, to the few units around zero where
@@ -58,7 +57,7 @@ class CandidateEvidence:
     def __init__(
         self,
         targets: TargetVectors,
-        encoder: TransformerEncoder,
+        encoder: TextEncoder,
         memories: np.ndarray,
         pools: Sequence[Sequence[str]],
         *,
@@ -117,7 +116,7 @@ class TargetVectors:
         sources: the embeddings of the memories' sources.
     """
 
-    def __init__(self, database: MemoryDatabase, encoder: TransformerEncoder) -> None:
+    def __init__(self, database: MemoryDatabase, encoder: TextEncoder) -> None:
         self._database, self._encoder = database, encoder
         self._known: dict[str, Embeddings] = {}
 
@@ -158,7 +157,7 @@ class TargetVectors:
         return filled
 
 
-def _encode_written(encoder: TransformerEncoder, texts: Sequence[str]) -> Embeddings:
+def _encode_written(encoder: TextEncoder, texts: Sequence[str]) -> Embeddings:
     """The embeddings of texts that a model wrote: those of an empty one are zero vectors, similar to nothing."""
     written = [row for row, text in enumerate(texts) if text.strip()]
     encoded = encoder.encode([texts[row] for row in written] or ["-"])[: len(written)]

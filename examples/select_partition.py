@@ -13,6 +13,7 @@ import numpy as np
 from mrag_rl import Selector
 from mrag_rl.data.records import load_pairs
 from mrag_rl.memory import MemoryDatabase
+from mrag_rl.states import StateReader
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--run", type=Path, default=Path("runs/quickstart"))
@@ -24,7 +25,7 @@ texts = [pair.source for pair in load_pairs(run / "data" / "test.jsonl")][:5]
 selector = Selector.load(run / "selector")
 queries = selector.load_encoder().encode(texts)
 with MemoryDatabase.open(run / "database") as database:
-    states = database.states(queries, selector.info.state)  # (5, M, H): best similarity per partition and head
+    states = StateReader(database, selector.info.state)(texts, queries)  # (5, M, F): F numbers per partition
     favourites = selector.select(states)
     allowed = np.ones(database.partitions, dtype=bool)
     allowed[favourites[0]] = False  # forbid the first text's favourite for all texts

@@ -20,6 +20,7 @@ from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.evaluate import evaluate_run
 from mrag_rl.runs.folder import RunFolder, locked
 from mrag_rl.runs.models import load_llm
+from mrag_rl.states import StateReader
 from tests.tiny import Listening, outcome
 
 
@@ -48,7 +49,9 @@ def test_the_selector_answers_as_the_run_did(finished: Path) -> None:
     rows = [json.loads(line)["answers"]["m_rag"] for line in (finished / "answers.jsonl").read_text().splitlines()]
     selector = Selector.load(finished / "selector")
     with MemoryDatabase.open(finished / "database") as database:
-        chosen = selector.select(database.states(Embeddings.load(finished / "embeddings" / "test.npz")))
+        texts = [pair.source for pair in load_pairs(finished / "data" / "test.jsonl")]
+        read = StateReader(database, selector.info.state)
+        chosen = selector.select(read(texts, Embeddings.load(finished / "embeddings" / "test.npz")))
         assert [database.names[partition] for partition in chosen] == [row["partition"] for row in rows]
 
 
