@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mrag_rl.agents.agent import Agent
+from mrag_rl.agents.calibration import Calibration
 from mrag_rl.agents.context import JointContext, Queries
 from mrag_rl.agents.dqn import DQNAgent
 from mrag_rl.agents.evidence_agent import EvidenceAgent
@@ -17,7 +18,8 @@ from mrag_rl.config import EncoderConfig
 from mrag_rl.data import load_pairs
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.envs.candidates import candidate_features
-from mrag_rl.envs.states import state_size
+from mrag_rl.envs.states import observe, state_size
+from mrag_rl.evaluation.plots import calibration_curve
 from mrag_rl.evaluation.results import versions
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
@@ -26,7 +28,7 @@ from mrag_rl.normalizer import StateNormalizer
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.selector import SelectorInfo
 from mrag_rl.selector_export import export_selector
-from mrag_rl.states import feature_groups, feature_names
+from mrag_rl.states import StateReader, feature_groups, feature_names
 from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig
 
 # The feature of a candidate by which each ablation picks one.
@@ -100,7 +102,11 @@ class TrainingStage:
             )
             result = train_jointly(context, folder.root, progress=progress)
             if isinstance(agent_s, DQNAgent):
-                self._export(folder, agent_s, result.normalizer, database, encoder)
+                calibration = _calibrate(context, agent_s, result.normalizer)
+                calibration_curve(
+                    folder.plots, "margin", calibration.margins, calibration.coverage, calibration.precision
+                )
+                self._export(folder, agent_s, result.normalizer, database, encoder, calibration.margin())
         return result.seconds
 
     def _agents(self, database: MemoryDatabase) -> tuple[Agent, Agent]:
@@ -130,6 +136,7 @@ class TrainingStage:
         normalizer: StateNormalizer,
         database: MemoryDatabase,
         encoder: TransformerEncoder,
+        margin: float,
     ) -> None:
         info = SelectorInfo(
             state=self.state,
@@ -142,8 +149,21 @@ class TrainingStage:
             encoder_pooling=self.encoder.pooling,
             versions=versions(),
             features=feature_names(self.state, database.heads),
+            margin=margin,
         )
         export_selector(folder.selector, weights=agent_s.weights(), normalizer=normalizer, info=info)
+
+
+def _calibrate(context: JointContext, agent_s: DQNAgent, normalizer: StateNormalizer) -> Calibration:
+    """How far Agent-S can be trusted, on the development queries and the refined database."""
+    dev, database = context.dev, context.database
+    observations = observe(StateReader(database, context.state), dev.sources(), dev.embeddings, normalizer)
+    scores = []
+    for partitions in (agent_s.act(observations), None):
+        memories = database.retrieve(dev.embeddings, partitions).indices[:, 0]
+        hypotheses = context.writer.answer(dev.sources(), database.demonstrations(memories))
+        scores.append(context.metric.scores(hypotheses, dev.references()))
+    return Calibration.of(agent_s.q_values(observations), *scores)
 
 
 def _queries(run: RunFolder, split: str) -> Queries:

@@ -80,6 +80,7 @@ SystemName = Literal[
     "oracle_samples",
     "oracle_random",
     "m_rag",
+    "m_rag_fallback",
     "m_rag_without_s",
     "m_rag_without_r",
     "m_rag_random_r",
@@ -102,6 +103,8 @@ SystemName = Literal[
 - ``oracle_samples``, ``oracle_random``: placebos of ``oracle_partition``, which show how much of it is luck: the best
   of M sampled answers with the nearest memory, and the best of M random groups as large as the partitions.
 - ``m_rag``: Agent-S selects a partition of the database that Agent-R refined.
+- ``m_rag_fallback``: the same, but the whole refined database where Agent-S's choice lies below the margin that was
+  calibrated on the development queries.
 - ``m_rag_without_s``: a single partition; Agent-R trained alone, with a refined database of its own.
 - ``m_rag_without_r``: Agent-S trained with the greedy candidate in Agent-R's place, with a refined database of its own.
 - ``m_rag_random_r``, ``m_rag_consensus_r``, ``m_rag_neighbours_r``: the same with another rule in Agent-R's place, and

@@ -39,6 +39,8 @@ class SelectorInfo:
 
     Attributes:
         state: what it selects by (`mrag_rl.choices.StateName`). With "evidence", one network serves every partition.
+        margin: how far the best value must lie above the next for the choice to be trusted (`Selector.confident`); 0
+            trusts every choice. In the metric's 0..1.
         features: F names, of the numbers that a state has for each partition; empty in format 1.
         partition_names: M names, in the order of the selector's outputs.
         task: "summarization", "translation" or "dialogue".
@@ -60,6 +62,7 @@ class SelectorInfo:
     encoder_pooling: Literal["first", "last", "mean"] | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     features: tuple[str, ...] = ()
+    margin: float = 0.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -173,6 +176,18 @@ class Selector:
         mask = self._mask(values, allowed)
         return np.where(mask.any(axis=1), np.where(mask, values, -np.inf).argmax(axis=1), -1)
 
+    def confident(self, states: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
+        """Whether each choice is trusted, (B,) bool: its value lies the margin or more above the next allowed one.
+
+        Where it is not, search the whole database. A query with one allowed partition or none is never in doubt.
+        Arguments and errors as for `select`.
+        """
+        values = self.q_values(states, allowed)
+        if allowed is not None:
+            values = np.where(self._mask(np.asarray(states), allowed), values, -np.inf)
+        trusted: np.ndarray = ~(margins(values) < self.info.margin)
+        return trusted
+
     def load_encoder(self, name_or_path: str | None = None, *, device: str = "cpu") -> TransformerEncoder:
         """The encoder of its training, with the same layer and pooling; needs PyTorch and transformers.
 
@@ -234,12 +249,21 @@ class Selector:
         info = SelectorInfo(
             **{name: _field(config, name, types, path) for name, types in _INFO_TYPES.items()}
             | {"partition_names": tuple(_field(config, "partition_names", list, path))}
-            | {"features": () if config["format_version"] == 1 else tuple(_field(config, "features", list, path))}
+            | ({} if config["format_version"] == 1 else _newer_fields(config, path))
         )
         normalizer = StateNormalizer(tensors["mean"], tensors["scale"], _field(config, "center", bool, path))
         selector = cls(tensors["w1"], tensors["b1"], tensors["w2"], tensors["b2"], normalizer, info)
         _check_shapes(selector, path)
         return selector
+
+
+def margins(values: np.ndarray) -> np.ndarray:
+    """How far the best of values (B, M) lies above the next, (B,); infinite where there is no next one."""
+    if values.shape[1] < 2:
+        return np.full(len(values), np.inf)
+    next_best, best = np.sort(values, axis=1)[:, -2:].T
+    gaps: np.ndarray = np.subtract(best, next_best, out=np.full(len(values), np.inf), where=next_best > -np.inf)
+    return gaps
 
 
 def config_of(selector: Selector, sha256: Mapping[str, str]) -> dict[str, Any]:
@@ -267,6 +291,14 @@ _INFO_TYPES: dict[str, type | tuple[type, ...]] = {
     "encoder_pooling": (str, type(None)),
     "versions": dict,
 }
+
+
+def _newer_fields(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The fields of `SelectorInfo` that format 1 had not."""
+    return {
+        "features": tuple(_field(config, "features", list, path)),
+        "margin": float(_field(config, "margin", (int, float), path)),
+    }
 
 
 def _field(config: Mapping[str, Any], name: str, types: type | tuple[type, ...], path: Path) -> Any:

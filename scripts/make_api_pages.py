@@ -14,12 +14,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "mrag_rl"
 PAGES = {
-    "selector": ("selector", "selector_export"),
+    "selector": ("selector", "selector_export", "normalizer"),
     "encoders": ("encoders",),
     "data": ("data",),
     "partitioning": ("partitioning",),
     "memory": ("memory",),
     "retrieval": ("retrieval",),
+    "states": ("states",),
     "filters": ("filters",),
     "generation": ("generation",),
     "systems": ("systems",),
@@ -34,6 +35,7 @@ PAGES = {
         "commands",
         "subcommands",
         "config",
+        "training_config",
         "settings",
         "command_line",
         "contrasts",

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrag_rl.choices import SystemName
+from mrag_rl.choices import ABLATION_OF, SystemName
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
@@ -213,7 +213,7 @@ def test_random_groups_are_as_large_as_the_partitions_and_drawn_by_the_seed() ->
 TEXTS, QUERIES = sentences(6, 20), random_embeddings(7, 20)
 TEST = [TextPair(f"t{i}", text, " ".join(text.split()[:4])) for i, text in enumerate(TEXTS)]
 ORACLES = ("oracle_partition", "oracle_refined", "oracle_samples", "oracle_random")
-UNTRAINED = [name for name in get_args(SystemName) if not name.startswith("m_rag_without")]
+UNTRAINED = [name for name in get_args(SystemName) if name not in ABLATION_OF]
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +256,7 @@ def test_refined_systems_read_refined_targets_and_the_others_the_originals(
     run: tuple[RunFolder, TrainedSystem], name: str
 ) -> None:
     systems = systems_of(run, Copier())
-    refined = name.endswith("_refined") or name in ("supervised", "m_rag")
+    refined = name.endswith("_refined") or name in ("supervised", "m_rag", "m_rag_fallback")
     answers = systems.make(name).answer(TEXTS, QUERIES)
     if name == "none":
         assert all(answer.memory == -1 for answer in answers)

@@ -320,3 +320,15 @@ def test_it_needs_only_numpy_and_safetensors(folder: Path) -> None:
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=root)
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout) == Selector.load(folder).select(make_states(20, 9)).tolist()
+
+
+def test_a_selector_of_format_1_still_loads(folder: Path) -> None:
+    """Its config.json had no "features" and no "margin"."""
+    config = json.loads((folder / "config.json").read_text())
+    del config["features"], config["margin"]
+    (folder / "config.json").write_text(json.dumps(config | {"format_version": 1}))
+    selector, states = Selector.load(folder), make_states(10)
+    assert selector.info == INFO and selector.confident(states).all()
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match='"features" is missing'):
+        Selector.load(folder)

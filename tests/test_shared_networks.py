@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mrag_rl.agents.calibration import Calibration
 from mrag_rl.agents.dqn import DQNAgent
 from mrag_rl.agents.evidence_agent import EvidenceAgent
 from mrag_rl.agents.heuristics import BestCandidate, RandomAction
@@ -16,7 +18,7 @@ from mrag_rl.encoders import Embeddings
 from mrag_rl.envs.candidates import CandidateEvidence, TargetVectors, candidate_features, scaled
 from mrag_rl.errors import InputError
 from mrag_rl.normalizer import StateNormalizer
-from mrag_rl.selector import Selector, SelectorInfo
+from mrag_rl.selector import Selector, SelectorInfo, margins
 from mrag_rl.selector_export import export_selector
 from mrag_rl.states import Ledger
 from mrag_rl.training_config import AgentConfig
@@ -94,6 +96,32 @@ def test_what_may_not_be_read_changes_no_value(selector: Selector) -> None:
 def test_states_of_another_width_are_refused(selector: Selector) -> None:
     with pytest.raises(InputError, match=r"do not fit \(B, M, 6\)"):
         selector.q_values(states(3, 0)[:, :, :5])
+
+
+def test_a_choice_is_trusted_from_the_margin_on(tmp_path: Path) -> None:
+    selector, *_ = exported(tmp_path / "s")
+    raw = states(200, 9)
+    gaps = np.sort(selector.q_values(raw), axis=1)
+    gap = gaps[:, -1] - gaps[:, -2]
+    middle = float(np.median(gap))
+    cautious = replace(selector, info=replace(INFO, margin=middle))
+    np.testing.assert_array_equal(cautious.confident(raw), gap >= middle)
+    assert selector.confident(raw).all()
+    only_one = np.array([False, True, False, False])
+    assert cautious.confident(raw, only_one).all()
+    assert cautious.confident(raw, np.zeros(M, bool)).all()
+
+
+def test_the_margin_is_the_smallest_of_the_precision_asked_for() -> None:
+    values = np.zeros((6, 2))
+    values[:, 0] = [0.6, 0.5, 0.4, 0.3, 0.3, 0.1]
+    chosen, whole = np.array([1.0, 1.0, 0.0, 1.0, 1.0, 1.0]), np.full(6, 0.5)
+    found = Calibration.of(values, chosen, whole)
+    np.testing.assert_allclose(found.margins, [0.6, 0.5, 0.4, 0.3, 0.1])
+    np.testing.assert_allclose(found.coverage, [1 / 6, 2 / 6, 3 / 6, 5 / 6, 1])
+    np.testing.assert_allclose(found.precision, [1, 1, 2 / 3, 4 / 5, 5 / 6])
+    assert found.margin(0.99) == pytest.approx(0.5) and found.margin(0.8) == pytest.approx(0.1)
+    assert not (margins(values) >= Calibration.of(values, whole, chosen + whole).margin()).any()
 
 
 def memories_asking(count: int = 400) -> tuple[np.ndarray, np.ndarray]:

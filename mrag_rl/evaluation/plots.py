@@ -78,6 +78,20 @@ def reward_by_partition(
     save_figure(figure, folder, name, ("partition", "count", "mean", "half_width_95"), rows)
 
 
+def calibration_curve(
+    folder: Path, name: str, margins: np.ndarray, coverage: np.ndarray, precision: np.ndarray
+) -> None:
+    """The precision of the choices that a margin trusts over their share of all; each array (n,)."""
+    figure = new_figure(5.2, 3.4)
+    axis = figure.subplots()
+    axis.plot(100 * coverage, 100 * precision, linewidth=1.2)
+    axis.set_xlabel("choices trusted (%)")
+    axis.set_ylabel("no worse than the whole database (%)")
+    axis.grid(alpha=0.3)
+    columns = (margins.tolist(), coverage.tolist(), precision.tolist())
+    save_figure(figure, folder, name, ("margin", "coverage", "precision"), list(zip(*columns, strict=True)))
+
+
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of that many inches, drawn without a display. Raises MissingExtra without Matplotlib."""
     require("plots", "matplotlib", by="a plot")

@@ -77,6 +77,12 @@ class RunSystems:
         if name not in get_args(SystemName):
             raise InputError(f"unknown system {name!r}; choose from {', '.join(get_args(SystemName))}")
         originals, kind = not name.endswith(_REFINED), name.removesuffix(_REFINED)
+        if name == "m_rag_fallback":
+            trained = self.trained["m_rag"]
+            if trained.selector is None:
+                return trained_system(name, trained, self.writer)
+            trusted = learned_partition(trained.database, trained.selector, fall_back=True)
+            return PartitionSystem(name, self.writer, trained.database, trusted)
         if name in self.trained:
             return trained_system(name, self.trained[name], self.writer)
         if name == "none":

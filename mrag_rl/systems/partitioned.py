@@ -26,11 +26,15 @@ class Choice:
         partitions: (N,) ids, -1 for none.
         states: (N, M, F), see `mrag_rl.states.StateReader`.
         values: (N, M), what each partition was expected to be worth; the highest allowed one was chosen.
+        whole: (N,) bool, the queries for which all of `allowed_partitions` (M,) bool, None for every one, are searched
+            instead; their partition is -1.
     """
 
     partitions: np.ndarray
     states: np.ndarray | None = None
     values: np.ndarray | None = None
+    whole: np.ndarray | None = None
+    allowed_partitions: np.ndarray | None = None
 
 
 Chooser = Callable[[Sequence[str], Embeddings], Choice]
@@ -75,6 +79,14 @@ class PartitionSystem:
         choice = self.choose(texts, queries)
         hits = self.database.retrieve(queries, choice.partitions, allowed_memories=self.allowed_memories)
         memories, scores = hits.indices[:, 0], hits.scores[:, 0]
+        if choice.whole is not None and choice.whole.any():
+            whole = self.database.retrieve(
+                queries[choice.whole],
+                None,
+                allowed_partitions=choice.allowed_partitions,
+                allowed_memories=self.allowed_memories,
+            )
+            memories[choice.whole], scores[choice.whole] = whole.indices[:, 0], whole.scores[:, 0]
         hypotheses = self.writer.answer(texts, self.database.demonstrations(memories, originals=self.originals))
         rows = zip(hypotheses, choice.partitions.tolist(), memories.tolist(), scores.tolist(), strict=True)
         return [
@@ -88,19 +100,26 @@ class PartitionSystem:
 
 
 def learned_partition(
-    database: MemoryDatabase, selector: Selector, allowed_partitions: np.ndarray | None = None
+    database: MemoryDatabase,
+    selector: Selector,
+    allowed_partitions: np.ndarray | None = None,
+    *,
+    fall_back: bool = False,
 ) -> Chooser:
     """Agent-S's greedy choice (M-RAG, Section 3.2), from the state that the selector was trained on.
 
     allowed_partitions: (M,) bool, those that it may choose, None for all; it chooses -1 if there are none.
+    fall_back: search all allowed partitions for a query whose choice is not trusted (`Selector.confident`).
     """
     read = StateReader(database, selector.info.state)
 
     def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
         states = read(texts, queries)
-        return Choice(
-            selector.select(states, allowed_partitions), states, selector.q_values(states, allowed_partitions)
-        )
+        partitions, values = selector.select(states, allowed_partitions), selector.q_values(states, allowed_partitions)
+        if not fall_back:
+            return Choice(partitions, states, values)
+        whole = ~selector.confident(states, allowed_partitions)
+        return Choice(np.where(whole, -1, partitions), states, values, whole, allowed_partitions)
 
     return choose
 
