@@ -17,9 +17,11 @@ from statistics import median
 
 from mrag_rl.agents.context import JointContext, Queries
 from mrag_rl.agents.dqn import DQNAgent
+from mrag_rl.agents.evidence_agent import EvidenceAgent
 from mrag_rl.agents.joint import train_jointly
 from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.envs.candidates import candidate_features
 from mrag_rl.envs.stopwatch import PARTS
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.generation.writer import Writer
@@ -27,6 +29,7 @@ from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.models.bundled import NEWSROOM_LLM
 from mrag_rl.partitioning import fit_partitioning
+from mrag_rl.states import feature_groups
 from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig
 
 
@@ -56,6 +59,7 @@ def main() -> None:
     partitioning = fit_partitioning("category", memories.standard, labels=labels, partitions=4, seed=0)
 
     with tempfile.TemporaryDirectory() as folder:
+        features = len(candidate_features(encoder.heads))
         original = MemoryDatabase.create(
             Path(folder) / "original", splits.database, memories, partitioning, encoder_fingerprint=encoder.fingerprint
         )
@@ -74,9 +78,9 @@ def main() -> None:
                     candidate_encoder=candidate_encoder,
                     writer=Writer(llm, "summarization"),
                     metric=metric,
-                    agent_s=DQNAgent(database.partitions * database.heads, database.partitions, AgentConfig(), seed=0),
-                    agent_r=DQNAgent(3, 3, AgentConfig(), seed=1),
-                    state="per_head",
+                    agent_s=EvidenceAgent(feature_groups(database.heads), database.partitions, AgentConfig(), seed=0),
+                    agent_r=DQNAgent(3 * features, 3, AgentConfig(), seed=1, features=features),
+                    state="evidence",
                     reward="equation_7",
                     refinement=RefinementConfig(consolidate=False),
                     training=TrainingConfig(rounds=1, slots=slots, checkpoint_every=count),

@@ -7,7 +7,8 @@ answered once with the nearest (original) memory of every partition. The learner
 the same order, and each observes only the score of the partition it selected, minus the naive system's (the reward
 `first_hypothesis`). The classifier is trained on the best partition of every query. Scores are means of the run's
 metric over the test queries, 0 to 100, with the standard deviation over the learners' seeds. The run's cache of
-generations is used; nothing else in the run folder changes.
+generations is used; nothing else in the run folder changes. The state is one of similarities (`per_head` for a run
+whose own is `evidence`, which is not fixed while an agent learns).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from sklearn.linear_model import LogisticRegressionCV
 from mrag_rl.agents.agent import Agent, Transitions
 from mrag_rl.agents.dqn import DQNAgent
 from mrag_rl.agents.heuristics import LinUCB
+from mrag_rl.choices import StateName
 from mrag_rl.data.records import load_pairs
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.generation.writer import Writer
@@ -61,6 +63,7 @@ def main() -> None:
     metric = get_metric(target_metric(config))
     pairs = {part: load_pairs(folder.pairs(part)) for part in ("train", "test")}
     embeddings = {part: Embeddings.load(folder.embeddings(part)) for part in pairs}
+    state: StateName = "per_head" if config.state == "evidence" else config.state
     scores: dict[str, np.ndarray] = {}
     naive: dict[str, np.ndarray] = {}
     raw: dict[str, np.ndarray] = {}
@@ -80,7 +83,7 @@ def main() -> None:
             columns = [metric.scores(answers(np.full(len(texts), m)), references) for m in range(partitions)]
             scores[part] = np.stack(columns, axis=1)
             naive[part] = metric.scores(answers(None), references)
-            raw[part] = database.states(embeddings[part], config.state)
+            raw[part] = database.states(embeddings[part], state)
     normalizer = StateNormalizer.fit(raw["train"], center=config.training.center)
     states = {part: normalizer(raw[part]) for part in raw}
     rewards = scores["train"] - naive["train"][:, None]

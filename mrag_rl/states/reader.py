@@ -44,10 +44,12 @@ class StateReader:
     Attributes:
         database: its partitions are what is chosen from.
         state: see `mrag_rl.choices.StateName`.
+        other_ledger: gains to read in place of the database's own.
     """
 
     database: MemoryDatabase
     state: StateName
+    other_ledger: Ledger | None = None
 
     def __call__(self, texts: Sequence[str], queries: Embeddings) -> np.ndarray:
         """The states (B, M, F) float32 of B texts with their embeddings.
@@ -77,6 +79,8 @@ class StateReader:
 
     @cached_property
     def ledger(self) -> Ledger | None:
-        """The gains that were paid for, None if there are none. Raises InputError if they cannot be read."""
+        """The gains that are read, None if there are none. Raises InputError if they cannot be read."""
+        if self.other_ledger is not None:
+            return self.other_ledger
         path = ledger_file(self.database)
         return Ledger.load(path) if path.is_file() else None
