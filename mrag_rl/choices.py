@@ -74,6 +74,8 @@ SystemName = Literal[
     "nearest_partition_refined",
     "classifier",
     "classifier_refined",
+    "classifier_words",
+    "classifier_words_refined",
     "supervised",
     "oracle_partition",
     "oracle_refined",
@@ -95,7 +97,8 @@ SystemName = Literal[
   ``naive_hybrid``: by BM25 and standard embedding together; ``naive_heads``: by all heads, on average.
 - ``random_partition``, ``nearest_partition``: the nearest memory of a random partition, and of the partition whose
   nearest memories are most similar to the query on average over the heads.
-- ``classifier``: that of the partition that a logistic regression, fitted on the memories alone, assigns the query to.
+- ``classifier``, ``classifier_words``: that of the partition that a logistic regression on the standard embedding or on
+  words, fitted on the memories alone, assigns the query to.
 - ``supervised``: that of the partition with the highest expected score, by a regression that is told the score of
   every partition on the training queries; on the refined database.
 - ``oracle_partition``: the partition whose answer scores best in hindsight; ``oracle_refined`` does so on the refined

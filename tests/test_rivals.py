@@ -41,6 +41,7 @@ from mrag_rl.systems import (
     random_groups,
     supervised_partition,
 )
+from mrag_rl.systems.classifier import TextFeatures
 from tests.test_systems import make_selector
 from tests.tiny import Copier, ScriptedLLM
 
@@ -134,7 +135,7 @@ def test_each_search_finds_what_it_calls_the_nearest(tmp_path: Path) -> None:
 # -- the classifier ----------------------------------------------------------------------------------------------------
 
 
-def test_the_classifier_reads_the_features_that_tell_the_partitions_apart() -> None:
+def test_the_classifier_tells_the_partitions_apart_by_what_it_reads() -> None:
     rng = np.random.default_rng(0)
     partition = rng.integers(3, size=120)
     told = np.eye(3, 8)[partition] + 0.1 * rng.standard_normal((120, 8))
@@ -142,22 +143,24 @@ def test_the_classifier_reads_the_features_that_tell_the_partitions_apart() -> N
     plain = sentences(1, 120)
     marked = [f"{text} {PARTITIONS[p]}" for text, p in zip(plain, partition, strict=True)]
     members = np.eye(3, dtype=bool)[partition]
-    for texts, vectors, features in ((plain, told, "embedding"), (marked, told_nothing, "words")):
-        classifier = PartitionClassifier.fit(texts[:80], vectors[:80], members[:80])
-        other = {"embedding": "words", "words": "embedding"}[features]
-        assert classifier.features == features
-        assert classifier.accuracy[features] > 0.95 > 0.6 > classifier.accuracy[other]  # type: ignore[index]
-        chosen = classifier.probabilities(texts[80:], vectors[80:]).argmax(axis=1)
-        assert (chosen == partition[80:]).mean() > 0.9
+    worlds: dict[TextFeatures, tuple[list[str], np.ndarray]] = {
+        "embedding": (plain, told), "words": (marked, told_nothing)
+    }  # fmt: skip
+    for told_by, (texts, vectors) in worlds.items():
+        for features in worlds:
+            classifier = PartitionClassifier.fit(texts[:80], vectors[:80], members[:80], features)
+            chosen = classifier.probabilities(texts[80:], vectors[80:]).argmax(axis=1)
+            accuracy = (chosen == partition[80:]).mean()
+            assert accuracy > 0.9 if features == told_by else accuracy < 0.6
 
 
 def test_a_memory_of_two_partitions_counts_for_both_and_an_empty_partition_is_never_chosen() -> None:
     texts = ["goal", "storm", "goal storm", "train"] * 10
     members = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0]] * 10, dtype=bool)
-    classifier = PartitionClassifier.fit(texts, np.zeros((40, 8), np.float32), members)
+    classifier = PartitionClassifier.fit(texts, np.zeros((40, 8), np.float32), members, "words")
     probabilities = classifier.probabilities(["goal", "storm", "goal storm", "train"], np.zeros((4, 8), np.float32))
     np.testing.assert_array_equal(probabilities > 0.5, members[:4])
-    assert classifier.accuracy["words"] == 1 and (probabilities[:, 3] == 0).all()
+    assert (probabilities[:, 3] == 0).all()
 
 
 # -- the supervised rival ----------------------------------------------------------------------------------------------

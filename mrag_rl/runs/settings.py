@@ -53,7 +53,8 @@ class SystemsSettings:
       naive_heads         the nearest by all heads on average
       random_partition    the nearest memory of a random partition
       nearest_partition   the nearest memory of the partition that is most similar to the query
-      classifier          logistic regression from text to partition, fitted on the memories alone
+      classifier          logistic regression from embedding to partition, fitted on the memories alone
+      classifier_words    the same from words
       supervised          ridge regression, told every partition's score on the training queries
                           (one generation per training query and partition)
       oracle_partition    the best partition in hindsight: the ceiling for any selector
@@ -61,11 +62,13 @@ class SystemsSettings:
       oracle_samples      placebo: the best of as many sampled answers with the nearest memory
       oracle_random       placebo: the best of random groups as large as the partitions
       m_rag               the trained selector on the refined database
+      m_rag_fallback      the same, but the whole database where the selector is in doubt
       m_rag_without_s     one partition, refined by Agent-R (the paper's Table 4)
       m_rag_without_r     the trained selector, refined by the greedy rule (the paper's Table 4)
 
     These also read the refined database: copy_refined, naive_refined, naive_words_refined, naive_hybrid_refined,
-    naive_heads_refined, nearest_partition_refined, classifier_refined. Any system but the ablations can be named, even
+    naive_heads_refined, nearest_partition_refined, classifier_refined,
+    classifier_words_refined. Any system but the ablations can be named, even
     if the run's own evaluation left it out.
 
     examples:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import get_args
 
@@ -43,6 +43,7 @@ from mrag_rl.systems import (
     random_partition,
     supervised_partition,
 )
+from mrag_rl.systems.classifier import TextFeatures
 from mrag_rl.systems.partitioned import Chooser
 from mrag_rl.systems.searches import Search
 
@@ -66,6 +67,7 @@ class RunSystems:
     metric: Metric
     pairs: Sequence[TextPair]
     seed: int
+    _classifiers: dict[TextFeatures, PartitionClassifier] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def database(self) -> MemoryDatabase:
@@ -127,7 +129,9 @@ class RunSystems:
             case "nearest_partition":
                 return nearest_partition(self.database)
             case "classifier":
-                return classified_partition(self._classifier)
+                return classified_partition(self._classifier("embedding"))
+            case "classifier_words":
+                return classified_partition(self._classifier("words"))
             case "supervised":
                 return self._supervised()
         return None
@@ -145,9 +149,10 @@ class RunSystems:
     def _words(self) -> WordIndex:
         return WordIndex(self.database.sources())
 
-    @cached_property
-    def _classifier(self) -> PartitionClassifier:
-        return classify_memories(self.database)
+    def _classifier(self, features: TextFeatures) -> PartitionClassifier:
+        if features not in self._classifiers:
+            self._classifiers[features] = classify_memories(self.database, features)
+        return self._classifiers[features]
 
 
 def trained_system(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import scipy.sparse
@@ -15,10 +15,10 @@ from sklearn.linear_model import LogisticRegression
 from mrag_rl.encoders import Embeddings
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.retrieval.words import words
-from mrag_rl.systems.cross_validation import Features, Predict, held_out_worth
+from mrag_rl.systems.cross_validation import Features, Predict
 from mrag_rl.systems.partitioned import Choice, Chooser
 
-TextFeatures = Literal["embedding", "words", "both"]
+TextFeatures = Literal["embedding", "words"]
 
 _INVERSE_PENALTY = 10.0  # rows are unit vectors, for which scikit-learn's 1.0 penalises too much
 
@@ -30,34 +30,31 @@ class PartitionClassifier:
     It is told the memories' sources and partitions alone: no queries, no references, no scores, no language model.
 
     Attributes:
-        features: what it reads: the standard embedding, TF-IDF of words and pairs of words, or both.
-        accuracy: the share of held-out memories that the features put into one of their own partitions, by
-            cross-validation; the highest decides on `features`, the first of equals.
+        features: what it reads: the standard embedding, or TF-IDF of words and pairs of words. Which of them is better
+            cannot be told from the memories, whose wording queries need not share, so both are rivals.
     """
 
     features: TextFeatures
-    accuracy: Mapping[TextFeatures, float]
     _vectorizer: TfidfVectorizer
     _predict: Predict
 
     @classmethod
-    def fit(cls, texts: Sequence[str], standard: np.ndarray, membership: np.ndarray) -> PartitionClassifier:
+    def fit(
+        cls, texts: Sequence[str], standard: np.ndarray, membership: np.ndarray, features: TextFeatures
+    ) -> PartitionClassifier:
         """Fit on N memories: sources, their standard embeddings (N, d), and membership (N, M) boolean."""
         vectorizer = TfidfVectorizer(analyzer=_words_and_pairs).fit(texts)  # weights of words: no partition is seen
-        features = {name: _features(name, vectorizer, texts, standard) for name in get_args(TextFeatures)}
-        accuracy = {name: held_out_worth(_fit, row, membership) for name, row in features.items()}
-        best = max(features, key=lambda name: accuracy[name])
-        return cls(best, accuracy, vectorizer, _fit(features[best], membership))
+        return cls(features, vectorizer, _fit(_features(features, vectorizer, texts, standard), membership))
 
     def probabilities(self, texts: Sequence[str], standard: np.ndarray) -> np.ndarray:
         """(B, M): the probability that a memory with this text belongs to each partition. standard: (B, d)."""
         return self._predict(_features(self.features, self._vectorizer, texts, standard))
 
 
-def classify_memories(database: MemoryDatabase) -> PartitionClassifier:
+def classify_memories(database: MemoryDatabase, features: TextFeatures = "embedding") -> PartitionClassifier:
     """The classifier of a database's partitions."""
-    sources = database.sources()
-    return PartitionClassifier.fit(sources, database.source_embeddings().standard, database.membership())
+    sources, standard = database.sources(), database.source_embeddings().standard
+    return PartitionClassifier.fit(sources, standard, database.membership(), features)
 
 
 def classified_partition(classifier: PartitionClassifier) -> Chooser:
@@ -80,10 +77,7 @@ def _words_and_pairs(text: str) -> list[str]:
 def _features(name: TextFeatures, vectorizer: TfidfVectorizer, texts: Sequence[str], standard: np.ndarray) -> Features:
     if name == "embedding":
         return standard
-    counts = scipy.sparse.csr_array(vectorizer.transform(texts))
-    if name == "words":
-        return counts
-    return scipy.sparse.csr_array(scipy.sparse.hstack([scipy.sparse.csr_array(standard), counts]))
+    return scipy.sparse.csr_array(vectorizer.transform(texts))
 
 
 def _fit(features: Features, membership: np.ndarray) -> Predict:
