@@ -19,6 +19,7 @@ PACKAGES = (
     "scipy",
     "scikit-learn",
     "faiss-cpu",
+    "bm25s",
     "gymnasium",
     "stable-baselines3",
     "sacrebleu",
