@@ -37,5 +37,7 @@ class Calibration:
 
     def margin(self, precision: float = PRECISION) -> float:
         """The margin with the greatest coverage at that precision; one that trusts no query if no margin has it."""
+        if np.isinf(self.margins[0]):  # there is one partition, and nothing to doubt
+            return 0.0
         enough = np.flatnonzero(self.precision >= precision)
         return float(self.margins[enough[-1]] if len(enough) else np.nextafter(self.margins[0], np.inf))

@@ -90,7 +90,7 @@ class EvidenceObserver(Observer):
         self.agent, self.center = agent, True
         database, train = context.database, context.train
         self.ledger = Ledger.empty(train.embeddings, database.partitions)
-        self._evidence = {id(queries): self._read(queries) for queries in (train, context.dev)}
+        self._train_evidence, self._dev_evidence = self._read(train), self._read(context.dev)
         rows, partitions = np.indices(self.ledger.gains.shape).reshape(2, -1)
         hits = database.retrieve(train.embeddings[rows], partitions)
         self._nearest = hits.indices[:, 0].reshape(self.ledger.gains.shape)
@@ -98,7 +98,7 @@ class EvidenceObserver(Observer):
 
     def fit(self) -> StateNormalizer:
         """Fit the normaliser: one row for all partitions; gains keep their unit, however few there are."""
-        fitted = StateNormalizer.fit(self._evidence[id(self.context.train)], shared=True)
+        fitted = StateNormalizer.fit(self._train_evidence, shared=True)
         earned = np.array([[GAIN_SCALE] * (len(LEDGER_NAMES) - 1) + [1.0]], np.float32)  # the last is a log of counts
         scale = np.concatenate([fitted.scale, earned], axis=1)
         self.normalizer = StateNormalizer(np.zeros_like(scale), scale)
@@ -109,7 +109,7 @@ class EvidenceObserver(Observer):
         return observations
 
     def dev(self) -> np.ndarray:
-        return self._observations(self._evidence[id(self.context.dev)], self.ledger.earned(self.context.dev.embeddings))
+        return self._observations(self._dev_evidence, self.ledger.earned(self.context.dev.embeddings))
 
     def start(self) -> None:
         database = self.context.database
@@ -151,8 +151,7 @@ class EvidenceObserver(Observer):
     def _all_train(self) -> np.ndarray:
         """(P, M * F): observations of all training queries."""
         if self._current is None:
-            evidence = self._evidence[id(self.context.train)]
-            self._current = self._observations(evidence, self.ledger.earned_left_out())
+            self._current = self._observations(self._train_evidence, self.ledger.earned_left_out())
         return self._current
 
     def _observations(self, evidence: np.ndarray, earned: np.ndarray) -> np.ndarray:

@@ -93,8 +93,8 @@ class TrainingStage:
                 metric=get_metric(self.metric),
                 agent_s=agent_s,
                 agent_r=agent_r,
-                # With one partition there is nothing to observe, and the cheapest state will do.
-                state="single" if self.state == "evidence" and database.partitions == 1 else self.state,
+                # Without Agent-S there is nothing to observe, and the cheapest state will do.
+                state="single" if self.state == "evidence" and self.ablation == "without_s" else self.state,
                 reward=self.reward,
                 refinement=self.refinement,
                 training=self.training,

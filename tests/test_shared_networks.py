@@ -121,6 +121,7 @@ def test_the_margin_is_the_smallest_of_the_precision_asked_for() -> None:
     np.testing.assert_allclose(found.coverage, [1 / 6, 2 / 6, 3 / 6, 5 / 6, 1])
     np.testing.assert_allclose(found.precision, [1, 1, 2 / 3, 4 / 5, 5 / 6])
     assert found.margin(0.99) == pytest.approx(0.5) and found.margin(0.8) == pytest.approx(0.1)
+    assert Calibration.of(values[:, :1], chosen, whole).margin() == 0.0  # one partition is never in doubt
     assert not (margins(values) >= Calibration.of(values, whole, chosen + whole).margin()).any()
 
 
