@@ -32,7 +32,7 @@ class Calibration:
         order = np.argsort(-gaps, kind="stable")
         trusted = np.arange(1, len(gaps) + 1)
         right = np.cumsum((chosen >= whole)[order])
-        last = np.append(np.diff(gaps[order]) != 0, True)  # queries of one margin are trusted together
+        last = np.append(gaps[order][1:] != gaps[order][:-1], True)  # queries of one margin are trusted together
         return cls(gaps[order][last], (trusted / len(gaps))[last], (right / trusted)[last])
 
     def margin(self, precision: float = PRECISION) -> float:
