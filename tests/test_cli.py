@@ -12,7 +12,7 @@ import pytest
 import evaluate
 import train
 from mrag_rl import Selector
-from mrag_rl.choices import SystemName
+from mrag_rl.choices import ABLATION_OF, SystemName
 from mrag_rl.config import load_config
 from mrag_rl.data import load_pairs
 from mrag_rl.data.synthetic import make_newsroom
@@ -95,8 +95,7 @@ def test_evaluating_some_systems_elsewhere(finished: Path, tmp_path: Path) -> No
 def test_systems_that_a_run_left_out_are_evaluated_afterwards_but_for_its_ablations(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ablations = {"m_rag_without_s", "m_rag_without_r"}
-    names = [name for name in get_args(SystemName) if name not in ablations]
+    names = [name for name in get_args(SystemName) if name not in ABLATION_OF]
     command = ["systems", "--run", str(small), "--output", str(tmp_path / "all"), "--systems"]
     assert evaluate.main([*command, *names]) == 0
     results = json.loads((tmp_path / "all" / "results.json").read_text())["systems"]
