@@ -168,7 +168,7 @@ def refused(capsys: pytest.CaptureFixture[str], output: Path, *runs: Path) -> st
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"state": "single"}, "its state is single, but that of {small} is per_head"),
+        ({"state": "single"}, "its state is single, but that of {small} is evidence"),
         ({"refinement": {"steps": 4}}, "its refinement.steps is 4, but that of {small} is 1"),
         ({"data": {"sizes": {"test": 12}}}, "its data.sizes.database is"),
     ],

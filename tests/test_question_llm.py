@@ -22,7 +22,7 @@ from mrag_rl.models.bundled import NEWS_QUESTION_LLM, NEWSROOM_LLM
 from mrag_rl.systems.passages import PassageReader
 
 DIGESTS = {
-    NEWSROOM_LLM: "19206d4993fd940e8ded1decc20c37cc901c147fb5e9c05b1bb76f278a1a74fd",
+    NEWSROOM_LLM: "81619497fc7883e62527001306275335aedaabb82c8c9063d97966fcddb9c61e",
     NEWS_QUESTION_LLM: "849a3e3d8c09065d944a0c7f3b28f1020781293e89ac663e16e9a1e55c2e2ebf",
 }
 
