@@ -104,7 +104,7 @@ class TrainingStage:
             if isinstance(agent_s, DQNAgent):
                 calibration = _calibrate(context, agent_s, result.normalizer)
                 calibration_curve(
-                    folder.plots, "margin", calibration.margins, calibration.coverage, calibration.precision
+                    folder.calibration, "margin", calibration.margins, calibration.coverage, calibration.precision
                 )
                 self._export(folder, agent_s, result.normalizer, database, encoder, calibration.margin())
         return result.seconds

@@ -61,7 +61,7 @@ def check_whole(run: Path) -> None:
 
 MADE_BY = {
     "prepare": ("data", "embeddings", "database"),
-    "train": ("cache", "checkpoints", "log.jsonl", "selector", "tensorboard"),
+    "train": ("cache", "calibration", "checkpoints", "log.jsonl", "selector", "tensorboard"),
     "evaluate": ("answers.jsonl", "plots", "results.json", "results.md", "evaluation"),
 }
 
@@ -244,7 +244,7 @@ def test_a_full_disk_stops_a_run_with_one_line_wherever_it_is_met(
     def on_small_disk() -> None:
         mount_small_disk(tmp_path)
         stages = set()
-        for options in ("size=4k", "size=300k", "size=450k", "ro,size=20m", "rw,size=700k"):
+        for options in ("size=4k", "size=300k", "size=450k", "ro,size=20m", "rw,size=1000k"):
             remount(tmp_path, options)
             assert (resume(run) if run.exists() else begin(workplace, tmp_path)) == 2, options
             line = error_line(capsys, str(run), "read-only" if "ro" in options else "disk is full")

@@ -49,6 +49,11 @@ class RunFolder:
         return self.root / "plots"
 
     @property
+    def calibration(self) -> Path:
+        """How far the selector's choices can be trusted, by margin."""
+        return self.root / "calibration"
+
+    @property
     def cache(self) -> Path:
         """Everything that the language model wrote in this run and its ablations."""
         return self.root / "cache" / "generations.sqlite"
