@@ -126,8 +126,9 @@ class EvidenceObserver(Observer):
 
     def forget(self, memories: np.ndarray) -> None:
         rows, partitions, _ = self.out_of_date(memories)
-        self.ledger.gains[rows, partitions] = np.nan
-        self._ledger_changed()
+        if len(rows):
+            self.ledger.gains[rows, partitions] = np.nan
+            self._ledger_changed()
 
     def restore(self, normalizer: StateNormalizer, gains: np.ndarray) -> None:
         super().restore(normalizer, gains)

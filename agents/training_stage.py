@@ -18,6 +18,7 @@ from mrag_rl.config import EncoderConfig
 from mrag_rl.data import load_pairs
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.envs.candidates import candidate_features
+from mrag_rl.envs.partition_selection import naive_scores
 from mrag_rl.envs.states import observe, state_size
 from mrag_rl.evaluation.plots import calibration_curve
 from mrag_rl.evaluation.results import versions
@@ -158,12 +159,11 @@ def _calibrate(context: JointContext, agent_s: DQNAgent, normalizer: StateNormal
     """How far Agent-S can be trusted, on the development queries and the refined database."""
     dev, database = context.dev, context.database
     observations = observe(StateReader(database, context.state), dev.sources(), dev.embeddings, normalizer)
-    scores = []
-    for partitions in (agent_s.act(observations), None):
-        memories = database.retrieve(dev.embeddings, partitions).indices[:, 0]
-        hypotheses = context.writer.answer(dev.sources(), database.demonstrations(memories))
-        scores.append(context.metric.scores(hypotheses, dev.references()))
-    return Calibration.of(agent_s.q_values(observations), *scores)
+    chosen, whole = (
+        naive_scores(database, dev.pairs, dev.embeddings, context.writer, context.metric, partitions)
+        for partitions in (agent_s.act(observations), None)
+    )
+    return Calibration.of(agent_s.q_values(observations), chosen, whole)
 
 
 def _queries(run: RunFolder, split: str) -> Queries:

@@ -191,9 +191,17 @@ class PartitionSelectionEnv(SingleEnv):
 
 
 def naive_scores(
-    database: MemoryDatabase, pairs: Sequence[TextPair], query_embeddings: Embeddings, writer: Writer, metric: Metric
+    database: MemoryDatabase,
+    pairs: Sequence[TextPair],
+    query_embeddings: Embeddings,
+    writer: Writer,
+    metric: Metric,
+    partitions: np.ndarray | None = None,
 ) -> np.ndarray:
-    """score(h_naive) of every pair (P,): answered with the nearest memory of the whole current database."""
-    memories = database.retrieve(query_embeddings, None, k=1).indices[:, 0]
+    """score(h_naive) of every pair (P,): answered with the nearest memory of the whole current database.
+
+    partitions: (P,) the partition to search for each pair in place of the whole database.
+    """
+    memories = database.retrieve(query_embeddings, partitions, k=1).indices[:, 0]
     hypotheses = writer.answer([pair.source for pair in pairs], database.demonstrations(memories))
     return metric.scores(hypotheses, [pair.target for pair in pairs])

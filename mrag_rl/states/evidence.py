@@ -68,12 +68,12 @@ class PartitionEvidence:
     def __call__(self, texts: Sequence[str], queries: Embeddings) -> np.ndarray:
         """The evidence (B, M, F) float32 for B queries."""
         blocks = [self._measure(texts[rows], queries[rows]) for rows in _blocks(len(queries))]
-        members = [ridge(vectors) for ridge, vectors in zip(self._ridges, _vectors(queries), strict=True)]
+        members = [ridge(vectors) for ridge, vectors in zip(self._ridges, flat_vectors(queries), strict=True)]
         return self._assembled(blocks, members, len(queries))
 
     @cached_property
     def _ridges(self) -> tuple[Ridge, ...]:
-        return tuple(Ridge.fit(vectors, self.membership.astype(np.float64)) for vectors in _vectors(self.memories))
+        return tuple(Ridge.fit(vectors, self.membership.astype(np.float64)) for vectors in flat_vectors(self.memories))
 
     @cached_property
     def _members(self) -> list[np.ndarray]:
@@ -112,7 +112,7 @@ class PartitionEvidence:
         return np.concatenate([np.concatenate(blocks), stacked], axis=2)
 
 
-def _vectors(texts: Embeddings) -> tuple[np.ndarray, np.ndarray]:
+def flat_vectors(texts: Embeddings) -> tuple[np.ndarray, np.ndarray]:
     """The standard vectors (N, d), and the heads' in one vector of length 1 (N, H * d_h)."""
     count, heads, size = texts.heads.shape
     return texts.standard, texts.heads.reshape(count, heads * size) / np.sqrt(heads)

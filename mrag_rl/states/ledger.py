@@ -19,6 +19,7 @@ import numpy as np
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.io import atomic_write_bytes
+from mrag_rl.states.evidence import flat_vectors
 from mrag_rl.states.ridge import Ridge
 
 NEIGHBOURS = 128
@@ -63,7 +64,7 @@ class Ledger:
 
     def earned(self, queries: Embeddings) -> np.ndarray:
         """What the gains say of each partition for B other queries: (B, M, L) float32, see `LEDGER_NAMES`."""
-        neighbours = [_nearest(own, other) for own, other in zip(_spaces(queries), self._spaces, strict=True)]
+        neighbours = [_nearest(own, other) for own, other in zip(flat_vectors(queries), self._spaces, strict=True)]
         earned = self._by_neighbours(neighbours)
         for partition, ridge in self._ridges():
             earned[:, partition, LINEAR] = ridge(queries.standard)[:, 0]
@@ -100,7 +101,7 @@ class Ledger:
 
     @cached_property
     def _spaces(self) -> tuple[np.ndarray, np.ndarray]:
-        return _spaces(self.queries)
+        return flat_vectors(self.queries)
 
     @cached_property
     def _own_neighbours(self) -> list[Neighbours]:
@@ -133,12 +134,6 @@ class Ledger:
 
 Neighbours = tuple[np.ndarray, np.ndarray]
 """The nearest keys (B, K) of B queries, and their similarities; -inf where there are fewer."""
-
-
-def _spaces(queries: Embeddings) -> tuple[np.ndarray, np.ndarray]:
-    """The standard vectors (B, d), and the heads' in one vector of length 1 (B, H * d_h)."""
-    count, heads, size = queries.heads.shape
-    return queries.standard, queries.heads.reshape(count, heads * size) / np.sqrt(heads)
 
 
 def _nearest(queries: np.ndarray, keys: np.ndarray, *, leave_out: bool = False) -> Neighbours:
