@@ -121,19 +121,20 @@ class EvidenceObserver(Observer):
         self.agent.start(self._observations(evidence, no_gains), own)
 
     def record(self, rows: np.ndarray, partitions: np.ndarray, rewards: np.ndarray) -> None:
-        self.ledger.gains[rows, partitions] = rewards
-        self._ledger_changed()
+        gains = self.gains()
+        gains[rows, partitions] = rewards
+        self._replace_gains(gains)
 
     def forget(self, memories: np.ndarray) -> None:
         rows, partitions, _ = self.out_of_date(memories)
         if len(rows):
-            self.ledger.gains[rows, partitions] = np.nan
-            self._ledger_changed()
+            gains = self.gains()
+            gains[rows, partitions] = np.nan
+            self._replace_gains(gains)
 
     def restore(self, normalizer: StateNormalizer, gains: np.ndarray) -> None:
         super().restore(normalizer, gains)
-        self.ledger.gains[:] = gains
-        self._ledger_changed()
+        self._replace_gains(gains)
 
     def out_of_date(self, memories: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rows, partitions = np.nonzero(np.isin(self._nearest, memories) & self.ledger.known)
@@ -143,10 +144,10 @@ class EvidenceObserver(Observer):
         return self.ledger.gains.copy()
 
     def keep(self, gains: np.ndarray) -> None:
-        Ledger(self.ledger.queries, gains).save(ledger_file(self.context.database))
+        self.ledger.with_gains(gains).save(ledger_file(self.context.database))
 
-    def _ledger_changed(self) -> None:
-        self._current = None
+    def _replace_gains(self, gains: np.ndarray) -> None:
+        self.ledger, self._current = self.ledger.with_gains(gains), None
         self.agent.study(self._all_train(), self.ledger.gains)
 
     def _all_train(self) -> np.ndarray:

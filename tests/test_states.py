@@ -133,14 +133,36 @@ def test_a_query_never_reads_its_own_gain() -> None:
     known = ledger()
     before = known.earned_left_out()
     row, partition = 7, int(np.flatnonzero(known.known[7])[0])
-    changed = known.copy()
-    changed.gains[row, partition] += 1e-3
-    after = changed.earned_left_out()
+    gains = known.gains.copy()
+    gains[row, partition] += 1e-3
+    after = known.with_gains(gains).earned_left_out()
     means = [LEDGER_NAMES.index(name) for name in ("earned on average", "scores nearby")]
     others = np.setdiff1d(np.arange(len(LEDGER_NAMES)), means)
     # What is left is its share in the partition's mean, 1 / count, and in the choice of the penalty.
     assert np.abs(after[row, partition, others] - before[row, partition, others]).max() < 5e-5
     assert np.abs(after[:, partition, 0] - before[:, partition, 0]).max() > 5e-5  # its neighbours do read it
+
+
+def test_a_ledger_of_other_gains_is_as_if_made_anew() -> None:
+    known, queries = ledger(), embeddings(np.random.default_rng(2), 30)
+    known.earned(queries)
+    other = known.with_gains(np.random.default_rng(5).permutation(known.gains))
+    anew = Ledger(known.queries, other.gains)
+    np.testing.assert_array_equal(other.earned(queries), anew.earned(queries))
+    np.testing.assert_array_equal(other.earned_left_out(), anew.earned_left_out())
+    assert (other.earned(queries) != known.earned(queries)).any()
+    with pytest.raises(ValueError, match="read-only"):  # what was fitted to the gains would be out of date
+        known.gains[0, 0] = 1.0
+
+
+def test_a_ledger_is_fitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    known, queries, fits = ledger(), embeddings(np.random.default_rng(2), 30), []
+    fit = Ridge.fit
+    monkeypatch.setattr(Ridge, "fit", lambda *arguments: fits.append(1) or fit(*arguments))
+    once = known.earned(queries)
+    np.testing.assert_array_equal(known.earned(queries), once)
+    known.earned_left_out()
+    assert len(fits) == known.gains.shape[1]
 
 
 def test_an_empty_ledger_says_nothing(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ dozen scored queries fill one: nothing is trained for that.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -40,23 +40,33 @@ _BLOCK = 1024
 
 @dataclass(frozen=True)
 class Ledger:
-    """The gains of P queries in M partitions.
+    """The gains of P queries in M partitions. What is fitted to them is fitted once.
 
     Attributes:
         queries: their embeddings.
         gains: (P, M) float64, the latest gain of each query in each partition, in the metric's 0..1; NaN where none
-            was paid for, or where it is out of date. Written in place.
+            was paid for, or where it is out of date. Read-only; see `with_gains`.
     """
 
     queries: Embeddings
     gains: np.ndarray
+    _shared_keys: _Keys | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        gains = self.gains.view()
+        gains.flags.writeable = False
+        object.__setattr__(self, "gains", gains)
 
     @classmethod
     def empty(cls, queries: Embeddings, partitions: int) -> Ledger:
         """A ledger of queries that have no gains yet."""
         return cls(queries, np.full((len(queries), partitions), np.nan))
 
-    @property
+    def with_gains(self, gains: np.ndarray) -> Ledger:
+        """A ledger of the same queries with other gains (P, M), which must not be written to afterwards."""
+        return Ledger(self.queries, gains, self._keys)
+
+    @cached_property
     def known(self) -> np.ndarray:
         """(P, M) bool: where there is a gain."""
         known: np.ndarray = np.isfinite(self.gains)
@@ -64,24 +74,20 @@ class Ledger:
 
     def earned(self, queries: Embeddings) -> np.ndarray:
         """What the gains say of each partition for B other queries: (B, M, L) float32, see `LEDGER_NAMES`."""
-        neighbours = [_nearest(own, other) for own, other in zip(flat_vectors(queries), self._spaces, strict=True)]
+        neighbours = [_nearest(own, other) for own, other in zip(flat_vectors(queries), self._keys.spaces, strict=True)]
         earned = self._by_neighbours(neighbours)
-        for partition, ridge in self._ridges():
+        for partition, ridge in self._ridges:
             earned[:, partition, LINEAR] = ridge(queries.standard)[:, 0]
         return earned
 
     def earned_left_out(self) -> np.ndarray:
         """The same for the ledger's own queries (P, M, L): each reads the gains of the others alone."""
-        earned = self._by_neighbours(self._own_neighbours)
-        for partition, ridge in self._ridges():
+        earned = self._by_neighbours(self._keys.neighbours)
+        for partition, ridge in self._ridges:
             rows = self.known[:, partition]
             earned[:, partition, LINEAR] = ridge(self.queries.standard)[:, 0]
             earned[rows, partition, LINEAR] = ridge.left_out[:, 0]
         return earned
-
-    def copy(self) -> Ledger:
-        """The same queries with gains of their own, written independently."""
-        return Ledger(self.queries, self.gains.copy())
 
     def save(self, path: Path) -> None:
         """Write the queries that have a gain to one npz file (no pickle), atomically. Raises OSError."""
@@ -100,36 +106,79 @@ class Ledger:
             raise InputError(f"{path}: not a ledger of gains ({error}); restore it from a copy") from error
 
     @cached_property
-    def _spaces(self) -> tuple[np.ndarray, np.ndarray]:
-        return flat_vectors(self.queries)
+    def _keys(self) -> _Keys:
+        return self._shared_keys or _Keys(self.queries)
 
     @cached_property
-    def _own_neighbours(self) -> list[Neighbours]:
-        return [_nearest(vectors, vectors, leave_out=True) for vectors in self._spaces]
+    def _filled(self) -> np.ndarray:
+        """(P, M): the gains, 0 where there is none."""
+        filled: np.ndarray = np.nan_to_num(self.gains)
+        return filled
+
+    @cached_property
+    def _means(self) -> np.ndarray:
+        """(M,): the mean gain of each partition, 0 without gains."""
+        counts = self.known.sum(axis=0)
+        means: np.ndarray = np.divide(self._filled.sum(axis=0), counts, out=np.zeros(len(counts)), where=counts > 0)
+        return means
+
+    @cached_property
+    def _temperatures(self) -> list[float]:
+        """The kernel's width in each space: the one that best predicts each gain from the others."""
+
+        def error(own: Neighbours, temperature: float) -> float:
+            predicted, _ = self._kernel(own, temperature)
+            return float((((predicted - self._filled) ** 2)[self.known]).sum())
+
+        return [min(TEMPERATURES, key=partial(error, own)) for own in self._keys.neighbours]
+
+    @cached_property
+    def _ridges(self) -> list[tuple[int, Ridge]]:
+        """A regression of the gains on the standard embedding for each partition with `FEWEST` gains or more."""
+        known, enough = self.known, np.flatnonzero(self.known.sum(axis=0) >= FEWEST).tolist()
+        return [
+            (partition, Ridge.fit(self.queries.standard[rows], self.gains[rows, partition, None]))
+            for partition in enough
+            for rows in [known[:, partition]]
+        ]
 
     def _by_neighbours(self, neighbours: Sequence[Neighbours]) -> np.ndarray:
         """(B, M, L) from the neighbours of B queries in each space; the linear column is left 0."""
-        known, gains = self.known, np.nan_to_num(self.gains)
-        counts = known.sum(axis=0)
-        means = np.divide(gains.sum(axis=0), counts, out=np.zeros(len(counts)), where=counts > 0)
-        earned = np.zeros((len(neighbours[0][0]), len(counts), len(LEDGER_NAMES)), np.float32)
-        for space, (near, own) in enumerate(zip(neighbours, self._own_neighbours, strict=True)):
-
-            def error(temperature: float, own: Neighbours = own) -> float:
-                predicted, _ = _kernel(own, known, gains, means, temperature)
-                return float((((predicted - gains) ** 2)[known]).sum())
-
-            temperature = min(TEMPERATURES, key=error)
-            earned[:, :, space], weights = _kernel(near, known, gains, means, temperature)
-        earned[:, :, MEAN], earned[:, :, NEARBY] = means, np.log1p(weights)
+        earned = np.zeros((len(neighbours[0][0]), self.gains.shape[1], len(LEDGER_NAMES)), np.float32)
+        for space, (near, temperature) in enumerate(zip(neighbours, self._temperatures, strict=True)):
+            earned[:, :, space], weights = self._kernel(near, temperature)
+        earned[:, :, MEAN], earned[:, :, NEARBY] = self._means, np.log1p(weights)
         return earned
 
-    def _ridges(self) -> Iterator[tuple[int, Ridge]]:
-        """A regression of the gains on the standard embedding for each partition with `FEWEST` gains or more."""
-        known = self.known
-        for partition in np.flatnonzero(known.sum(axis=0) >= FEWEST).tolist():
-            rows = known[:, partition]
-            yield partition, Ridge.fit(self.queries.standard[rows], self.gains[rows, partition, None])
+    def _kernel(self, neighbours: Neighbours, temperature: float) -> tuple[np.ndarray, np.ndarray]:
+        """The weighted mean gain of the neighbours in each partition (B, M), and the neighbours' total weight (B, M).
+
+        The nearest neighbour weighs 1, the partition's mean gain `PRIOR`.
+        """
+        indices, similarities = neighbours
+        if not indices.shape[1]:
+            shape = len(indices), len(self._means)
+            return np.broadcast_to(self._means, shape), np.zeros(shape)
+        weights = np.exp((similarities - similarities.max(axis=1, keepdims=True)) / temperature)
+        totals = np.einsum("bk,bkm->bm", weights, self.known[indices].astype(np.float32))
+        sums = np.einsum("bk,bkm->bm", weights, (self._filled * self.known)[indices].astype(np.float32))
+        return (sums + PRIOR * self._means) / (totals + PRIOR), totals
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """What a ledger computes of its queries alone, whatever they have gained."""
+
+    queries: Embeddings
+
+    @cached_property
+    def spaces(self) -> tuple[np.ndarray, np.ndarray]:
+        return flat_vectors(self.queries)
+
+    @cached_property
+    def neighbours(self) -> list[Neighbours]:
+        """Those of each query among the others, in each space."""
+        return [_nearest(vectors, vectors, leave_out=True) for vectors in self.spaces]
 
 
 Neighbours = tuple[np.ndarray, np.ndarray]
@@ -149,19 +198,3 @@ def _nearest(queries: np.ndarray, keys: np.ndarray, *, leave_out: bool = False) 
         indices[start : start + _BLOCK] = part
         similarities[start : start + _BLOCK] = np.take_along_axis(block, part, axis=1)
     return indices, similarities
-
-
-def _kernel(
-    neighbours: Neighbours, known: np.ndarray, gains: np.ndarray, means: np.ndarray, temperature: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """The weighted mean gain of the neighbours in each partition (B, M), and the neighbours' total weight (B, M).
-
-    The nearest neighbour weighs 1, the partition's mean gain `PRIOR`.
-    """
-    indices, similarities = neighbours
-    if not indices.shape[1]:
-        return np.broadcast_to(means, (len(indices), len(means))), np.zeros((len(indices), len(means)))
-    weights = np.exp((similarities - similarities.max(axis=1, keepdims=True)) / temperature)
-    totals = np.einsum("bk,bkm->bm", weights, known[indices].astype(np.float32))
-    sums = np.einsum("bk,bkm->bm", weights, (gains * known)[indices].astype(np.float32))
-    return (sums + PRIOR * means) / (totals + PRIOR), totals
