@@ -147,10 +147,10 @@ class Selector:
         shared: np.ndarray = (np.tanh(hidden, out=hidden) @ self.w2[0]) + self.b2
         return shared
 
-    def _mask(self, states: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-        """`allowed` as (B, M). Raises InputError for another shape or type."""
+    def _mask(self, values: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+        """`allowed` as (B, M), for states or values of this shape. Raises InputError for another shape or type."""
         mask = np.asarray(allowed)
-        shape = states.shape[:2]
+        shape = values.shape[:2]
         if mask.dtype != np.bool_ or mask.shape not in {shape, shape[1:]}:
             raise InputError(
                 f"allowed has shape {mask.shape} and type {mask.dtype}: pass booleans of shape "
@@ -169,7 +169,10 @@ class Selector:
         Raises:
             InputError: wrong shape of `states` or `allowed`.
         """
-        values = self.q_values(states, allowed)
+        return self.select_by(self.q_values(states, allowed), allowed)
+
+    def select_by(self, values: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
+        """The same from Q-values (B, M) that `q_values` returned for these partitions."""
         if allowed is None:
             best: np.ndarray = values.argmax(axis=1)
             return best
@@ -182,9 +185,12 @@ class Selector:
         Where it is not, search the whole database. A query with one allowed partition or none is never in doubt.
         Arguments and errors as for `select`.
         """
-        values = self.q_values(states, allowed)
+        return self.confident_by(self.q_values(states, allowed), allowed)
+
+    def confident_by(self, values: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
+        """The same from Q-values (B, M) that `q_values` returned for these partitions."""
         if allowed is not None:
-            values = np.where(self._mask(np.asarray(states), allowed), values, -np.inf)
+            values = np.where(self._mask(values, allowed), values, -np.inf)
         trusted: np.ndarray = ~(margins(values) < self.info.margin)
         return trusted
 

@@ -115,10 +115,11 @@ def learned_partition(
 
     def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
         states = read(texts, queries)
-        partitions, values = selector.select(states, allowed_partitions), selector.q_values(states, allowed_partitions)
+        values = selector.q_values(states, allowed_partitions)
+        partitions = selector.select_by(values, allowed_partitions)
         if not fall_back:
             return Choice(partitions, states, values)
-        whole = ~selector.confident(states, allowed_partitions)
+        whole = ~selector.confident_by(values, allowed_partitions)
         return Choice(np.where(whole, -1, partitions), states, values, whole, allowed_partitions)
 
     return choose
