@@ -38,7 +38,7 @@ from mrag_rl.agents.journal import BatchNotes, Journal
 from mrag_rl.agents.observer import make_observer
 from mrag_rl.agents.training_state import TrainingState
 from mrag_rl.envs.memory_refinement import MemoryRefinementVectorEnv, RefinementEpisode
-from mrag_rl.envs.partition_selection import PartitionSelectionVectorEnv
+from mrag_rl.envs.partition_selection import PartitionSelectionVectorEnv, naive_scores, shown_scores
 from mrag_rl.envs.stopwatch import Stopwatch
 
 
@@ -227,11 +227,8 @@ class _JointTrainer:
             self.observer.forget(changed)
             return 0
         if len(rows):
-            queries = [self.context.train.pairs[row] for row in rows.tolist()]
-            with self.stopwatch("generate"):
-                demonstrations = self.context.database.demonstrations(memories)
-                hypotheses = self.context.writer.answer([query.source for query in queries], demonstrations)
-            scores = self.context.metric.scores(hypotheses, [query.target for query in queries])
+            context, queries = self.context, [self.context.train.pairs[row] for row in rows.tolist()]
+            scores = shown_scores(context.database, queries, memories, context.writer, context.metric, self.stopwatch)
             self.observer.record(rows, partitions, scores - self.state.baseline[rows])
         return len(rows)
 
@@ -240,14 +237,12 @@ class _JointTrainer:
 
         Development queries are observed as at inference, as their sources alone.
         """
-        database, dev = self.context.database, self.context.dev
+        context, dev = self.context, self.context.dev
         partitions = self._greedy(self.observer.dev())
-        with self.stopwatch("retrieve"):
-            memories = database.retrieve(dev.embeddings, partitions, k=1).indices[:, 0]
-            demonstrations = database.demonstrations(memories)
-        with self.stopwatch("generate"):
-            hypotheses = self.context.writer.answer(dev.sources(), demonstrations)
-        return 100.0 * float(self.context.metric.scores(hypotheses, dev.references()).mean()), partitions
+        scores = naive_scores(
+            context.database, dev.pairs, dev.embeddings, context.writer, context.metric, partitions, self.stopwatch
+        )
+        return 100.0 * float(scores.mean()), partitions
 
     def _greedy(self, observations: np.ndarray) -> np.ndarray:
         """The partitions (B,) that Agent-S selects without exploring."""

@@ -69,11 +69,10 @@ class TrainingState:
         observer.start()
         baseline = np.zeros(len(context.train.pairs))
         if context.reward != "equation_7":
-            with stopwatch("generate"):
-                queries = context.train
-                baseline = naive_scores(
-                    context.database, queries.pairs, queries.embeddings, context.writer, context.metric
-                )
+            queries = context.train
+            baseline = naive_scores(
+                context.database, queries.pairs, queries.embeddings, context.writer, context.metric, stopwatch=stopwatch
+            )
         return cls(normalizer, baseline, start=context.agent_s.state_dict())
 
     @classmethod

@@ -197,11 +197,28 @@ def naive_scores(
     writer: Writer,
     metric: Metric,
     partitions: np.ndarray | None = None,
+    stopwatch: Stopwatch | None = None,
 ) -> np.ndarray:
     """score(h_naive) of every pair (P,): answered with the nearest memory of the whole current database.
 
     partitions: (P,) the partition to search for each pair in place of the whole database.
     """
-    memories = database.retrieve(query_embeddings, partitions, k=1).indices[:, 0]
-    hypotheses = writer.answer([pair.source for pair in pairs], database.demonstrations(memories))
-    return metric.scores(hypotheses, [pair.target for pair in pairs])
+    stopwatch = stopwatch or Stopwatch()
+    with stopwatch("retrieve"):
+        memories = database.retrieve(query_embeddings, partitions, k=1).indices[:, 0]
+    return shown_scores(database, pairs, memories, writer, metric, stopwatch)
+
+
+def shown_scores(
+    database: MemoryDatabase,
+    pairs: Sequence[TextPair],
+    memories: np.ndarray,
+    writer: Writer,
+    metric: Metric,
+    stopwatch: Stopwatch,
+) -> np.ndarray:
+    """The score of every pair (P,), answered with a memory (P,) as it is now; -1 is answered without one."""
+    with stopwatch("generate"):
+        hypotheses = writer.answer([pair.source for pair in pairs], database.demonstrations(memories))
+    with stopwatch("score"):
+        return metric.scores(hypotheses, [pair.target for pair in pairs])
