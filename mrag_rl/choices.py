@@ -63,6 +63,8 @@ SystemName = Literal[
     "copy_refined",
     "naive",
     "naive_refined",
+    "naive_train",
+    "naive_train_refined",
     "naive_words",
     "naive_words_refined",
     "naive_hybrid",
@@ -95,12 +97,14 @@ SystemName = Literal[
 - ``copy``: the target of the nearest memory of the whole database, without the language model.
 - ``naive``: the nearest memory of the whole database, by standard embedding. ``naive_words``: by BM25;
   ``naive_hybrid``: by BM25 and standard embedding together; ``naive_heads``: by all heads, on average.
+- ``naive_train``: the nearest, by standard embedding, of the database's memories and the training pairs. It is shown
+  the training references themselves, which the agents know only through scores.
 - ``random_partition``, ``nearest_partition``: the nearest memory of a random partition, and of the partition whose
   nearest memories are most similar to the query on average over the heads.
 - ``classifier``, ``classifier_words``: that of the partition that a logistic regression on the standard embedding or on
   words, fitted on the memories alone, assigns the query to.
 - ``supervised``: that of the partition with the highest expected score, by a regression that is told the score of
-  every partition on the training queries; on the refined database.
+  every partition on the training queries, and may read all that Agent-S reads; on the refined database.
 - ``oracle_partition``: the partition whose answer scores best in hindsight; ``oracle_refined`` does so on the refined
   database.
 - ``oracle_samples``, ``oracle_random``: placebos of ``oracle_partition``, which show how much of it is luck: the best

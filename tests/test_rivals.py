@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrag_rl.choices import ABLATION_OF, SystemName
+from mrag_rl.data import load_pairs
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
@@ -29,9 +30,12 @@ from mrag_rl.retrieval import WordIndex
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.systems import RunSystems
 from mrag_rl.runs.trained import TrainedSystem
+from mrag_rl.states import Ledger
 from mrag_rl.systems import (
     Choice,
+    NearestWithPairs,
     PartitionClassifier,
+    PartitionInputs,
     PartitionRegression,
     PartitionSystem,
     by_heads,
@@ -42,6 +46,8 @@ from mrag_rl.systems import (
     supervised_partition,
 )
 from mrag_rl.systems.classifier import TextFeatures
+from mrag_rl.systems.cross_validation import worth_of_first
+from mrag_rl.systems.supervised import RIDGES
 from tests.test_systems import make_selector
 from tests.tiny import Copier, ScriptedLLM
 
@@ -166,18 +172,59 @@ def test_a_memory_of_two_partitions_counts_for_both_and_an_empty_partition_is_ne
 # -- the supervised rival ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("planted", ["embedding", "state"])
+def inputs(seed: int, count: int) -> PartitionInputs:
+    """Random ones, with three partitions and five numbers of evidence for each."""
+    rng = np.random.default_rng(seed)
+    return PartitionInputs(
+        random_embeddings(seed, count), rng.standard_normal((count, 3, HEADS)), rng.standard_normal((count, 3, 5))
+    )
+
+
+def some(queries: PartitionInputs, rows: slice) -> PartitionInputs:
+    return PartitionInputs(queries.embeddings[rows], queries.similarities[rows], queries.evidence[rows])
+
+
+def worth_of_choice(regression: PartitionRegression, queries: PartitionInputs, worth: np.ndarray) -> float:
+    return float(worth[np.arange(len(worth)), regression.predict(queries).argmax(axis=1)].mean())
+
+
+@pytest.mark.parametrize("planted", RIDGES)
 def test_the_regression_finds_the_features_that_the_scores_follow(planted: str) -> None:
-    rng = np.random.default_rng(1)
-    vectors, states = rng.standard_normal((300, 8)), rng.standard_normal((300, 3, HEADS))
-    features = vectors if planted == "embedding" else states.reshape(300, -1)
+    rng, queries = np.random.default_rng(1), inputs(1, 300)
+    features = queries.features(planted)
+    features = features / features.std(axis=0)
     worth = features @ rng.standard_normal((features.shape[1], 3)) + 0.2 * rng.standard_normal((300, 3))
-    regression = PartitionRegression.fit(vectors[:200], states[:200], worth[:200])
-    assert regression.features in (planted, "both")
-    chosen = regression.predict(vectors[200:], states[200:]).argmax(axis=1)
+    regression = PartitionRegression.fit(some(queries, slice(200)), worth[:200])
+    kind, read = regression.name.split(": ")
+    assert kind == "ridge" and set(read.split(" and ")) >= set(planted.split(" and ")) and regression.penalty
     best = worth.max(axis=1)
-    assert worth[200:][np.arange(100), chosen].mean() > 0.95 * best[200:].mean()
+    assert worth_of_choice(regression, some(queries, slice(200, 300)), worth[200:]) > 0.95 * best[200:].mean()
     assert 0.95 * best[:200].mean() < regression.held_out_score <= best[:200].mean()
+
+
+def test_a_ledger_is_chosen_where_near_queries_do_alike_and_no_line_separates_them() -> None:
+    """The right partition is told by the product of two numbers, which no linear regression reads off a query.
+
+    Queries also differ in what any partition scores for them, by far more than in what a choice is worth.
+    """
+    rng, queries = np.random.default_rng(2), inputs(2, 900)
+    first, second = queries.embeddings.standard[:, 0], queries.embeddings.standard[:, 1]
+    first[:], second[:] = 3.0 * np.sign(first), 3.0 * np.sign(second)
+    queries.embeddings.standard[:] /= np.linalg.norm(queries.embeddings.standard, axis=1, keepdims=True)
+    right = np.where(first * second > 0, 0, 1)
+    worth = np.eye(3)[right] + rng.normal(0.0, 5.0, (900, 1))
+    regression = PartitionRegression.fit(some(queries, slice(600)), worth[:600])
+    assert regression.name == "ledger: standard: earned" and regression.penalty is None
+    level = worth.min(axis=1)
+    assert worth_of_choice(regression, some(queries, slice(600, 900)), (worth - level[:, None])[600:]) > 0.95
+    assert regression.held_out_score == pytest.approx(worth[:600].max(axis=1).mean(), abs=0.05)
+
+
+def test_no_regression_is_credited_with_what_it_has_seen() -> None:
+    """Scores follow nothing, so that every choice is luck; a ledger that reads a query's own gain would do well."""
+    queries, scores = inputs(3, 200), np.random.default_rng(3).random((200, 3))
+    seen = Ledger(queries.embeddings, scores - 0.5).earned(queries.embeddings)[:, :, 0]
+    assert PartitionRegression.fit(queries, scores).held_out_score < 0.58 < 0.68 < worth_of_first(seen, scores)
 
 
 def test_the_supervised_rival_asks_for_every_partition_once_and_learns_where_good_answers_are(tmp_path: Path) -> None:
@@ -264,8 +311,10 @@ def test_refined_systems_read_refined_targets_and_the_others_the_originals(
     if name == "none":
         assert all(answer.memory == -1 for answer in answers)
         return
+    references = {pair.target for pair in load_pairs(run[0].pairs("train"))} if "train" in name else set()
     for answer in answers:
-        assert answer.hypothesis == f"{'refined' if refined else 'target'} {answer.memory}"
+        shown = f"{'refined' if refined else 'target'} {answer.memory}"
+        assert answer.hypothesis in references if answer.memory == -1 else answer.hypothesis == shown
     if name.endswith("_refined") and name != "oracle_refined":
         plain = systems.make(name.removesuffix("_refined")).answer(TEXTS, QUERIES)
         assert [answer.memory for answer in plain] == [answer.memory for answer in answers]
@@ -277,6 +326,29 @@ def test_an_ablation_without_a_training_and_an_unknown_system_are_refused(
     for name, message in (("m_rag_without_s", "not trained"), ("random_partition_refined", "unknown system")):
         with pytest.raises(InputError, match=message):
             systems_of(run, Copier()).make(name)
+
+
+def test_training_pairs_stand_beside_the_memories_and_are_never_stored(run: tuple[RunFolder, TrainedSystem]) -> None:
+    database, before = run[1].database, run[1].database.digest()
+    train, vectors = load_pairs(run[0].pairs("train")), Embeddings.load(run[0].embeddings("train"))
+    answers = systems_of(run, Copier()).make("naive_train_refined").answer(TEXTS, QUERIES)
+    near = QUERIES.standard @ database.source_embeddings().standard.T, QUERIES.standard @ vectors.standard.T
+    for row, answer in enumerate(answers):
+        memory, pair = (int(similarities[row].argmax()) for similarities in near)
+        told = near[1][row, pair] > near[0][row, memory]
+        assert answer.hypothesis == (train[pair].target if told else f"refined {memory}")
+        assert (answer.memory, answer.partition) == (-1 if told else memory, -1)
+        assert answer.similarity == pytest.approx(max(near[0][row, memory], near[1][row, pair]), abs=1e-6)
+    assert 0 < sum(answer.memory == -1 for answer in answers) < len(answers)
+    assert database.digest() == before
+
+
+def test_a_memory_is_shown_before_a_training_pair_that_is_as_near(tmp_path: Path) -> None:
+    embeddings = random_embeddings(2, 5)
+    with make_database(tmp_path / "db", sentences(4, 5), embeddings) as database:
+        pairs = [TextPair(f"p{i}", "text", "pair") for i in range(5)]
+        system = NearestWithPairs("naive_train", Writer(Copier(), "summarization"), database, pairs, embeddings)
+        assert [answer.memory for answer in system.answer(["x"] * 5, embeddings)] == [0, 1, 2, 3, 4]
 
 
 def test_the_placebos_take_the_best_of_as_many_answers_as_there_are_partitions(

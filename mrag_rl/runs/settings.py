@@ -48,6 +48,7 @@ class SystemsSettings:
       none                no retrieval at all
       copy                the nearest memory's target, without the language model
       naive               the nearest memory of the whole, unrefined database
+      naive_train         the nearest of these memories and the training pairs, so it is told the training references
       naive_words         the nearest by BM25
       naive_hybrid        the nearest by BM25 and standard embedding together
       naive_heads         the nearest by all heads on average
@@ -55,7 +56,7 @@ class SystemsSettings:
       nearest_partition   the nearest memory of the partition that is most similar to the query
       classifier          logistic regression from embedding to partition, fitted on the memories alone
       classifier_words    the same from words
-      supervised          ridge regression, told every partition's score on the training queries
+      supervised          the best of several regressions, told every partition's score on the training queries
                           (one generation per training query and partition)
       oracle_partition    the best partition in hindsight: the ceiling for any selector
       oracle_refined      the same on the refined database
@@ -66,10 +67,9 @@ class SystemsSettings:
       m_rag_without_s     one partition, refined by Agent-R (the paper's Table 4)
       m_rag_without_r     the trained selector, refined by the greedy rule (the paper's Table 4)
 
-    These also read the refined database: copy_refined, naive_refined, naive_words_refined, naive_hybrid_refined,
-    naive_heads_refined, nearest_partition_refined, classifier_refined,
-    classifier_words_refined. Any system but the ablations can be named, even
-    if the run's own evaluation left it out.
+    These also read the refined database: copy_refined, naive_refined, naive_train_refined, naive_words_refined,
+    naive_hybrid_refined, naive_heads_refined, nearest_partition_refined, classifier_refined, classifier_words_refined.
+    Any system but the ablations can be named, even if the run's own evaluation left it out.
 
     examples:
       python evaluate.py systems --run runs/quickstart

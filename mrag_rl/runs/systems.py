@@ -24,6 +24,7 @@ from mrag_rl.systems import (
     CopiedTarget,
     MemoryAnswer,
     NearestMemory,
+    NearestWithPairs,
     NoRetrieval,
     OraclePartition,
     OracleSamples,
@@ -55,7 +56,7 @@ class RunSystems:
     """Makes the systems of a run. What two of them share, such as the index of words, is built once.
 
     Attributes:
-        folder: the run, whose training queries `supervised` reads.
+        folder: the run, whose training pairs `supervised` and `naive_train` read.
         trained: by system name: `m_rag`, and the ablations that can be made.
         metric, pairs: the target metric and the test pairs, by whose references the oracles choose.
         seed: of everything random.
@@ -101,6 +102,8 @@ class RunSystems:
             return OracleSamples(
                 self.writer, self.database, self.metric, self._references, samples, self.seed, originals=True
             )
+        if kind == "naive_train":
+            return NearestWithPairs(name, self.writer, self.database, *self._train, originals)
         if (search := self._search(kind)) is not None:
             return NearestMemory(name, self.writer, self.database, search, originals)
         if (choose := self._chooser(kind)) is not None:
@@ -137,13 +140,17 @@ class RunSystems:
         return None
 
     def _supervised(self) -> Chooser:
-        train, queries = load_pairs(self.folder.pairs("train")), Embeddings.load(self.folder.embeddings("train"))
+        train, queries = self._train
         texts, references = [pair.source for pair in train], [pair.target for pair in train]
         return supervised_partition(self.database, self.writer, self.metric, texts, references, queries)
 
     @property
     def _references(self) -> list[str]:
         return [pair.target for pair in self.pairs]
+
+    @cached_property
+    def _train(self) -> tuple[list[TextPair], Embeddings]:
+        return load_pairs(self.folder.pairs("train")), Embeddings.load(self.folder.embeddings("train"))
 
     @cached_property
     def _words(self) -> WordIndex:

@@ -21,8 +21,8 @@ from mrag_rl.systems.passages import PassageAnswer, PassageReader, PassageRetrie
 from mrag_rl.systems.placebos import OracleSamples, random_groups
 from mrag_rl.systems.rag_fusion import FusionAnswer, RAGFusion
 from mrag_rl.systems.searches import Search, by_heads, by_standard, by_words, by_words_and_standard
-from mrag_rl.systems.supervised import PartitionRegression, supervised_partition
-from mrag_rl.systems.unpartitioned import CopiedTarget, NearestMemory, NoRetrieval, WholeDatabase
+from mrag_rl.systems.supervised import PartitionInputs, PartitionRegression, supervised_partition
+from mrag_rl.systems.unpartitioned import CopiedTarget, NearestMemory, NearestWithPairs, NoRetrieval, WholeDatabase
 
 __all__ = [
     "Answer",
@@ -32,11 +32,13 @@ __all__ = [
     "MemoryAnswer",
     "MultiMetaRAG",
     "NearestMemory",
+    "NearestWithPairs",
     "NoRetrieval",
     "OraclePartition",
     "OracleSamples",
     "PartitionAnswer",
     "PartitionClassifier",
+    "PartitionInputs",
     "PartitionRegression",
     "PartitionSystem",
     "PassageAnswer",

@@ -28,7 +28,7 @@ class MemoryAnswer(Answer):
 
     Attributes:
         partition: the partition searched, -1 for the whole database or none.
-        memory: index of the memory shown to the language model, -1 for none.
+        memory: index of the memory shown to the language model, -1 for none, or for a pair that is not a memory.
         similarity: how near the memory is to the text: their cosine similarity, or the score of a search by words;
             -1.0 or 0.0 without a memory. Answers are compared without it: its last digit may depend on the batch.
     """

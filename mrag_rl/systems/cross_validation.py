@@ -21,16 +21,20 @@ Fit = Callable[[Features, np.ndarray], Predict]
 FOLDS = 5
 
 
+def worth_of_first(values: np.ndarray, worth: np.ndarray) -> float:
+    """The mean worth, over N texts, of the partition that `values` (N, M) rank first. worth: (N, M)."""
+    return float(worth[np.arange(len(worth)), values.argmax(axis=1)].mean())
+
+
 def held_out_worth(fit: Fit, features: Features, worth: np.ndarray) -> float:
     """The mean worth, over N texts, of the partition that a model fitted on the other folds ranks first.
 
     worth: (N, M), what each partition is worth to each text. The folds are five, shuffled by a fixed seed; fewer if
     there are fewer texts. 0.0 for a single text.
     """
-    count = len(worth)
-    if count < 2:
+    if len(worth) < 2:
         return 0.0
-    chosen = np.empty(count, dtype=np.int64)
-    for rest, fold in KFold(min(FOLDS, count), shuffle=True, random_state=0).split(worth):
-        chosen[fold] = fit(features[rest], worth[rest])(features[fold]).argmax(axis=1)
-    return float(worth[np.arange(count), chosen].mean())
+    values = np.empty(worth.shape)
+    for rest, fold in KFold(min(FOLDS, len(worth)), shuffle=True, random_state=0).split(worth):
+        values[fold] = fit(features[rest], worth[rest])(features[fold])
+    return worth_of_first(values, worth)

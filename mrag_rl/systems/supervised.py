@@ -1,11 +1,10 @@
-"""`supervised`: ridge regression from a query to the score of every partition, told all of them in training."""
+"""`supervised`: what a query's partitions score, learned from the scores of all of them on the training queries."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, get_args
 
 import numpy as np
 from sklearn.linear_model import Ridge
@@ -16,46 +15,83 @@ from mrag_rl.encoders import Embeddings
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import Metric
-from mrag_rl.systems.cross_validation import Features, Predict, held_out_worth
+from mrag_rl.states import Ledger, StateReader
+from mrag_rl.states.ledger import LEDGER_NAMES, LINEAR
+from mrag_rl.systems.cross_validation import Features, Predict, held_out_worth, worth_of_first
 from mrag_rl.systems.partitioned import Choice, Chooser, OraclePartition
 
-QueryFeatures = Literal["embedding", "state", "both"]
-
+RIDGES = ("embedding", "heads", "evidence", "embedding and heads", "embedding and evidence")
+"""What the ridge regressions to choose from read of a query."""
+LEDGERS = LEDGER_NAMES[: LINEAR + 1]
+"""The numbers of a full ledger to choose from: two kernels and a regression, each of which expects a gain."""
 PENALTIES = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
 """Ridge penalties to choose from; features are standardised."""
 
 
 @dataclass(frozen=True)
-class PartitionRegression:
-    """Ridge regressions from a query's features to the score of each partition, with one penalty for all.
+class PartitionInputs:
+    """What is known of B queries when a partition has to be chosen.
 
     Attributes:
-        features: what they read: the standard embedding, the per-head similarities, or both.
-        penalty: the ridge penalty.
-        held_out_score: the mean score of the selected partition on held-out queries, by cross-validation; features and
-            penalty are those with the highest, the first of equals.
+        embeddings: of the queries. similarities: (B, M, H), the best in each partition, head by head.
+        evidence: (B, M, F), see `mrag_rl.states.PartitionEvidence`.
     """
 
-    features: QueryFeatures
-    penalty: float
+    embeddings: Embeddings
+    similarities: np.ndarray
+    evidence: np.ndarray
+
+    def features(self, name: str) -> np.ndarray:
+        """(B, n), what the ridge regression of that name in `RIDGES` reads."""
+        parts = {"embedding": self.embeddings.standard, "heads": self.similarities, "evidence": self.evidence}
+        return np.concatenate([parts[part].reshape(len(self.evidence), -1) for part in name.split(" and ")], axis=1)
+
+
+@dataclass(frozen=True)
+class PartitionRegression:
+    """The regression from a query to the score of each partition that does best on held-out training queries.
+
+    The candidates are a ridge regression on each of `RIDGES` with each of `PENALTIES`, and each of `LEDGERS`, read off
+    a ledger that has the gain of every training query in every partition: its score less the query's mean score.
+
+    Attributes:
+        name: "ridge: " or "ledger: ", and what is read.
+        penalty: of the ridge regression, the same for all partitions; None for a ledger, which chooses its own.
+        held_out_score: the mean score of the selected partition on held-out queries: by five-fold cross-validation of
+            a ridge regression, by leaving one out of a ledger. The candidate with the highest was chosen, the first of
+            equals.
+    """
+
+    name: str
+    penalty: float | None
     held_out_score: float
-    _predict: Predict
+    _predict: Callable[[PartitionInputs], np.ndarray]
 
     @classmethod
-    def fit(cls, standard: np.ndarray, states: np.ndarray, scores: np.ndarray) -> PartitionRegression:
-        """Fit on N queries: standard embeddings (N, d), per-head states (N, M, H), and scores (N, M)."""
-        candidates = [
-            (held_out_worth(partial(_fit, penalty), rows, scores), name, penalty, rows)
-            for name in get_args(QueryFeatures)
-            for rows in [_features(name, standard, states)]
+    def fit(cls, queries: PartitionInputs, scores: np.ndarray) -> PartitionRegression:
+        """Fit on N queries and their scores (N, M)."""
+        ridges = [
+            (held_out_worth(partial(_ridge, penalty), features, scores), name, penalty)
+            for name in RIDGES
+            for features in [queries.features(name)]
             for penalty in PENALTIES
         ]
-        held_out_score, name, penalty, rows = max(candidates, key=lambda candidate: candidate[0])
-        return cls(name, penalty, held_out_score, _fit(penalty, rows, scores))
+        best_ridge, features, penalty = max(ridges, key=lambda ridge: ridge[0])
+        ledger = Ledger(queries.embeddings, scores - scores.mean(axis=1, keepdims=True))
+        left_out = ledger.earned_left_out()
+        worth = [worth_of_first(left_out[:, :, column], scores) for column in range(len(LEDGERS))]
+        column = int(np.argmax(worth))
+        if worth[column] > best_ridge:
+            return cls(
+                f"ledger: {LEDGERS[column]}", None, worth[column],
+                lambda inputs: ledger.earned(inputs.embeddings)[:, :, column],
+            )  # fmt: skip
+        predict = _ridge(penalty, queries.features(features), scores)
+        return cls(f"ridge: {features}", penalty, best_ridge, lambda inputs: predict(inputs.features(features)))
 
-    def predict(self, standard: np.ndarray, states: np.ndarray) -> np.ndarray:
-        """The expected scores (B, M) of B queries' partitions, from embeddings (B, d) and states (B, M, H)."""
-        return self._predict(_features(self.features, standard, states))
+    def predict(self, queries: PartitionInputs) -> np.ndarray:
+        """The expected scores (B, M) of B queries' partitions; from a ledger, what they exceed the query's mean by."""
+        return self._predict(queries)
 
 
 def supervised_partition(
@@ -70,31 +106,31 @@ def supervised_partition(
 
     A learner by trial and error sees the score of the one partition that it selects. This one answers each of the N
     training queries with the nearest memory of each of the M partitions (M calls of the language model per query) and
-    is told the M scores against the reference. A learner on the same features that sees only its own selections should
-    not be expected to do better.
+    is told the M scores against the reference. It may read all that Agent-S reads, whichever state that has: the
+    similarities, the evidence, and a ledger, which is its own.
 
     texts, references, queries: the N training queries, their references and embeddings.
     """
+    evidence = StateReader(database, "evidence").evidence
+
+    def read(texts: Sequence[str], queries: Embeddings) -> PartitionInputs:
+        return PartitionInputs(queries, database.states(queries), evidence(texts, queries))
+
     oracle = OraclePartition("supervised", writer, database, metric, references)
     _, scores = oracle.try_all(texts, queries)
-    regression = PartitionRegression.fit(queries.standard, database.states(queries), scores)
+    regression = PartitionRegression.fit(read(texts, queries), scores)
 
     def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
         if not texts:
             return Choice(np.empty(0, dtype=np.int64))
-        states = database.states(queries)
-        expected = regression.predict(queries.standard, states)
-        return Choice(expected.argmax(axis=1), states, expected)
+        inputs = read(texts, queries)
+        expected = regression.predict(inputs)
+        return Choice(expected.argmax(axis=1), inputs.evidence, expected)
 
     return choose
 
 
-def _features(name: QueryFeatures, standard: np.ndarray, states: np.ndarray) -> np.ndarray:
-    flat = states.reshape(len(states), -1)
-    return {"embedding": standard, "state": flat, "both": np.concatenate([standard, flat], axis=1)}[name]
-
-
-def _fit(penalty: float, features: Features, scores: np.ndarray) -> Predict:
+def _ridge(penalty: float, features: Features, scores: np.ndarray) -> Predict:
     model = make_pipeline(StandardScaler(), Ridge(penalty)).fit(features, scores)
 
     def predict(features: Features) -> np.ndarray:

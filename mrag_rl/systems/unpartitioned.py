@@ -1,4 +1,4 @@
-"""Systems that know no partitions: no retrieval, the nearest memory of the whole database, and its target copied."""
+"""Systems that know no partitions: no retrieval, the nearest memory of the whole database or more, and its target."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory.search import nearest
 from mrag_rl.systems.base import MemoryAnswer, embedded
 from mrag_rl.systems.searches import Search, by_standard
 
@@ -79,6 +81,43 @@ class WholeDatabase:
         search = by_standard(self.database, self.allowed_partitions, self.allowed_memories)
         nearest = NearestMemory(self.name, self.writer, self.database, search, self.originals, self.encoder)
         return nearest.answer(texts, embeddings)
+
+
+@dataclass(frozen=True)
+class NearestWithPairs:
+    """The nearest of the memories and of further pairs, by standard embedding, is shown to the language model.
+
+    An answer that was shown a pair has no memory.
+
+    Attributes:
+        pairs, pair_embeddings: the further pairs and the embeddings of their sources. Of equals, the memory is shown.
+        originals: show the memories' targets as they were first stored, not as refinement left them.
+        encoder: encodes texts that come without embeddings.
+    """
+
+    name: str
+    writer: Writer
+    database: MemoryDatabase
+    pairs: Sequence[TextPair]
+    pair_embeddings: Embeddings
+    originals: bool = False
+    encoder: TextEncoder | None = None
+
+    def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
+        """Answer N texts; see `System.answer`."""
+        queries, rows = embedded(texts, embeddings, self.encoder), np.arange(len(self.pairs))
+        hits = self.database.retrieve(queries, None)
+        near, scores = nearest(queries.standard[:, None], self.pair_embeddings.standard[None], rows, rows, 1)
+        closer = scores[:, 0] > hits.scores[:, 0]
+        memories = np.where(closer, -1, hits.indices[:, 0])
+        demonstrations = self.database.demonstrations(memories, originals=self.originals)
+        for row in np.flatnonzero(closer).tolist():
+            pair = self.pairs[near[row, 0]]
+            demonstrations[row] = pair.source, pair.target
+        hypotheses = self.writer.answer(texts, demonstrations)
+        similarities = np.maximum(scores[:, 0], hits.scores[:, 0]).tolist()
+        answers = zip(hypotheses, memories.tolist(), similarities, strict=True)
+        return [MemoryAnswer(hypothesis, -1, memory, similarity) for hypothesis, memory, similarity in answers]
 
 
 @dataclass(frozen=True)
