@@ -16,7 +16,7 @@ TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 help:  ## list these targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/make \1\t\2/' | expand -t 20
 
-quickstart: $(VENV)/.installed  ## train both agents on the bundled world; the table at the end shows what each part contributes
+quickstart: $(VENV)/.installed  ## train both agents on the bundled world; the table at the end compares them with simple rivals
 	@if [ -f runs/$(RUN)/results.json ]; then \
 		cat runs/$(RUN)/*.md; \
 		echo; \

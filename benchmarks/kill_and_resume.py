@@ -20,6 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from mrag_rl.agents.run import RunPlan
 from mrag_rl.choices import ABLATION_OF
 from mrag_rl.io import file_sha256, read_json
 from mrag_rl.memory import MemoryDatabase
@@ -48,7 +49,8 @@ def outcome(folder: RunFolder) -> dict[str, object]:
 def stage(folder: RunFolder) -> str:
     """The stage a stopped run was in."""
     done = read_json(folder.state)["stages"] if folder.state.is_file() else {}
-    order = ("prepare", "train", "train_without_s", "train_without_r", "evaluate")
+    trainings = RunPlan.of(folder.load_config()).trainings
+    order = ("prepare", *(training.name for training in trainings), "evaluate")
     return next((name for name in order if name not in done), "complete")
 
 

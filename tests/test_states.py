@@ -158,7 +158,12 @@ def test_a_ledger_of_other_gains_is_as_if_made_anew() -> None:
 def test_a_ledger_is_fitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     known, queries, fits = ledger(), embeddings(np.random.default_rng(2), 30), []
     fit = Ridge.fit
-    monkeypatch.setattr(Ridge, "fit", lambda *arguments: fits.append(1) or fit(*arguments))
+
+    def counted(features: np.ndarray, targets: np.ndarray) -> Ridge:
+        fits.append(len(features))
+        return fit(features, targets)
+
+    monkeypatch.setattr(Ridge, "fit", counted)
     once = known.earned(queries)
     np.testing.assert_array_equal(known.earned(queries), once)
     known.earned_left_out()
