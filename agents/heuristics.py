@@ -18,7 +18,8 @@ class BestCandidate(Agent):
     """The candidate of which one feature is highest.
 
     The similarity to the hypothesis (Equation 3) is the paper's ablation "w/o Agent-R (greedy)"; the agreement with the
-    other candidates is minimum Bayes risk decoding's consensus (Kumar and Byrne, 2004).
+    other candidates is minimum Bayes risk decoding's consensus (Kumar and Byrne, 2004); the log-probability is
+    the language model's own choice among its samples.
 
     Args:
         column: the feature's place among those of a candidate.

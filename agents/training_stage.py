@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from mrag_rl.agents.dqn import DQNAgent
 from mrag_rl.agents.evidence_agent import EvidenceAgent
 from mrag_rl.agents.heuristics import BestCandidate, OnlyPartition, RandomAction
 from mrag_rl.agents.joint import train_jointly
-from mrag_rl.choices import RewardName, StateName, Task
+from mrag_rl.choices import CandidateStateName, RewardName, StateName, Task
 from mrag_rl.config import EncoderConfig
 from mrag_rl.data import load_pairs
 from mrag_rl.encoders import Embeddings, TransformerEncoder
@@ -33,7 +33,12 @@ from mrag_rl.states import StateReader, feature_groups, feature_names
 from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig
 
 # The feature of a candidate by which each ablation picks one.
-_RULES = {"without_r": "hypothesis", "consensus_r": "agreement", "neighbours_r": "neighbours"}
+_RULES = {
+    "without_r": "hypothesis",
+    "consensus_r": "agreement",
+    "neighbours_r": "neighbours",
+    "likely_r": "log-probability",
+}
 
 
 @dataclass(frozen=True)
@@ -97,7 +102,7 @@ class TrainingStage:
                 # Without Agent-S there is nothing to observe, and the cheapest state will do.
                 state="single" if self.state == "evidence" and self.ablation == "without_s" else self.state,
                 reward=self.reward,
-                refinement=self.refinement,
+                refinement=replace(self.refinement, state=self._candidate_state(database.heads)),
                 training=self.training,
                 seed=self.seed,
             )
@@ -119,16 +124,23 @@ class TrainingStage:
             else:
                 agent_s = DQNAgent(state_size(database, self.state), database.partitions, self.agent_s, seed)
         candidates, seed = self.refinement.candidates, _agent_seed(self.seed, "r")
-        names = candidate_features(database.heads) if self.refinement.state == "candidates" else ("hypothesis",)
+        state = self._candidate_state(database.heads)
+        names = candidate_features(database.heads, state)
         agent_r: Agent
         if self.ablation == "random_r":
             agent_r = RandomAction(candidates, seed)
         elif self.ablation in _RULES:
             agent_r = BestCandidate(names.index(_RULES[self.ablation]), len(names))
         else:
-            features = len(names) if self.refinement.state == "candidates" else None
+            features = None if state == "equation_3" else len(names)
             agent_r = DQNAgent(candidates * len(names), candidates, self.agent_r, seed, features=features)
         return agent_s, agent_r
+
+    def _candidate_state(self, heads: int) -> CandidateStateName:
+        """The configured state of candidates, or the smallest other one with the feature that a rule picks by."""
+        states: tuple[CandidateStateName, ...] = (self.refinement.state, "candidates", "candidates_and_likelihood")
+        needed = _RULES.get(self.ablation or "", "hypothesis")
+        return next(state for state in states if needed in candidate_features(heads, state))
 
     def _export(
         self,

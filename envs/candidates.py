@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from mrag_rl.choices import CandidateStateName
 from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.memory.database import MemoryDatabase
 
@@ -20,8 +21,10 @@ NEIGHBOURS = 8
 SIMILARITIES = ("hypothesis", "agreement", "tried", "old target", "source", "neighbours")
 
 
-def candidate_features(heads: int) -> tuple[str, ...]:
+def candidate_features(heads: int, state: CandidateStateName = "candidates") -> tuple[str, ...]:
     """What the F numbers of each candidate are, for an encoder with that many heads.
+
+    Equation 3 has the first alone; the last comes with the state "candidates_and_likelihood".
 
     - hypothesis: similarity to the hypothesis so far (Equation 3).
     - agreement: mean similarity to the pool's other candidates.
@@ -30,16 +33,29 @@ def candidate_features(heads: int) -> tuple[str, ...]:
     - neighbours: mean similarity to the targets of the `NEIGHBOURS` nearest memories.
     - length: the logarithm of the words per word of the old target.
     - steps left: the share of the episode that is left.
+    - log-probability: the language model's own, mean per token, mapped by `scaled_log_probabilities`.
 
     Similarities of standard embeddings are mapped by `scaled`, those of heads are cosines.
     """
+    if state == "equation_3":
+        return SIMILARITIES[:1]
     by_head = [f"head {head}: {text}" for text in ("old target", "source") for head in range(heads)]
-    return (*SIMILARITIES, *by_head, "length", "steps left")
+    likelihood = ("log-probability",) if state == "candidates_and_likelihood" else ()
+    return (*SIMILARITIES, *by_head, "length", "steps left", *likelihood)
 
 
 def scaled(cosines: np.ndarray) -> np.ndarray:
     """Cosines under the fixed affine map, `4 (cosine - 0.5)`."""
     mapped: np.ndarray = SCALE * (np.clip(cosines, -1.0, 1.0) - CENTER)
+    return mapped
+
+
+def scaled_log_probabilities(values: np.ndarray) -> np.ndarray:
+    """Mean log-probabilities per token under a fixed affine map, `2 (value + 1)`, of those from -4 to 0.
+
+    The range is that of `scaled`. What a language model samples rarely has less than -4 nats per token.
+    """
+    mapped: np.ndarray = 2.0 * (np.clip(values, -4.0, 0.0) + 1.0)
     return mapped
 
 
@@ -52,6 +68,7 @@ class CandidateEvidence:
         memories: (B,) the memories that are refined.
         pools: B lists of J * K candidates.
         steps: J.
+        log_probabilities: B lists of J * K mean log-probabilities per token, for the state with the likelihood.
     """
 
     def __init__(
@@ -62,6 +79,7 @@ class CandidateEvidence:
         pools: Sequence[Sequence[str]],
         *,
         steps: int,
+        log_probabilities: Sequence[Sequence[float]] | None = None,
     ) -> None:
         count, width = len(memories), len(pools[0])
         shape = (count, steps, width // steps)
@@ -78,6 +96,9 @@ class CandidateEvidence:
             "neighbours": scaled(np.einsum("bjkd,bd->bjk", self.vectors, neighbours)),
             "length": np.clip(lengths, -2.0, 2.0),
         }
+        self._likelihood: np.ndarray | None = None
+        if log_probabilities is not None:
+            self._likelihood = scaled_log_probabilities(np.array(log_probabilities)).reshape(shape)
         self._by_head = np.concatenate(
             [np.einsum("bjkhd,bhd->bjkh", heads, other.heads) for other in (old, sources)], axis=3
         )
@@ -106,6 +127,8 @@ class CandidateEvidence:
             self._still["length"][:, step],
             np.full((count, candidates), 1.0 - step / self.steps),
         ]
+        if self._likelihood is not None:
+            columns.append(self._likelihood[:, step])
         return np.stack(columns, axis=2).reshape(count, -1).astype(np.float32)
 
 

@@ -63,7 +63,9 @@ class MemoryRefinementVectorEnv(BatchedEnv):
     | k   | similarity of h and candidate k (standard embedding) | -6  | 2   |
 
     With "candidates", `Box(-6, 2, (K * F,), float32)`: F numbers of each candidate, candidate by candidate, which
-    `mrag_rl.envs.candidates.candidate_features` names; the first is Equation 3's.
+    `mrag_rl.envs.candidates.candidate_features` names; the first is Equation 3's. "candidates_and_likelihood" adds one
+    to F: the language model's mean log-probability per token of the candidate after x~, without a demonstration,
+    `2 (log p + 1)`, clipped at -6.
 
     After the last step no pool is drawn: the terminal observation holds the last pool and the final h.
 
@@ -133,7 +135,7 @@ class MemoryRefinementVectorEnv(BatchedEnv):
         stopwatch: Stopwatch | None = None,
     ) -> None:
         low, high = SCALE * (-1 - CENTER), SCALE * (1 - CENTER)
-        features = len(candidate_features(database.heads)) if state == "candidates" else 1
+        features = len(candidate_features(database.heads, state))
         super().__init__(
             num_envs=num_envs, low=low, high=high, width=candidates * features, actions=candidates, seed=seed,
             candidates=candidates, steps=steps,
@@ -154,7 +156,7 @@ class MemoryRefinementVectorEnv(BatchedEnv):
         self._own_versions: dict[int, tuple[int, int]] = {}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, Infos]:
-        """Start episodes: observations (B, K) and infos {"scores"}."""
+        """Start episodes: observations (B, K * F) and infos {"scores"}."""
         self._reseed(seed)
         if seed is not None:
             self.seed = seed
@@ -169,12 +171,14 @@ class MemoryRefinementVectorEnv(BatchedEnv):
         self._hypotheses = [episode.hypothesis for episode in episodes]
         self._sources = [memory.source for memory in self.database.records(self._memories)]
         self._pools = self._draw_pools()
+        log_probabilities = self._likelihood() if self.state == "candidates_and_likelihood" else None
         with self.stopwatch("encode"):
-            if self.state == "candidates":
+            if self.state != "equation_3":
                 self._hypothesis_vectors = self.encoder.encode_standard(self._hypotheses)
                 self._evidence = CandidateEvidence(
-                    self._targets, self.encoder, self._memories, self._pools, steps=self.steps
-                )
+                    self._targets, self.encoder, self._memories, self._pools,
+                    steps=self.steps, log_probabilities=log_probabilities,
+                )  # fmt: skip
             else:
                 count, texts = len(episodes), self._hypotheses + [text for pool in self._pools for text in pool]
                 vectors = self.encoder.encode_standard(texts)
@@ -191,7 +195,7 @@ class MemoryRefinementVectorEnv(BatchedEnv):
         done = self._count_step()
         offset = self._pool * self.candidates
         candidates = [pool[offset + int(action)] for pool, action in zip(self._pools, actions, strict=True)]
-        if self.state == "candidates":
+        if self.state != "equation_3":
             self._evidence.try_candidates(self._pool, np.asarray(actions, np.int64))
         with self.stopwatch("generate"):
             demonstrations = list(zip(self._sources, candidates, strict=True))
@@ -237,6 +241,11 @@ class MemoryRefinementVectorEnv(BatchedEnv):
             count = self.steps * self.candidates
             return self.writer.candidates(self._sources, count, temperature=self.temperature, seeds=seeds)
 
+    def _likelihood(self) -> list[list[float]]:
+        """The log-probabilities of all candidates of the episodes just started, as `_draw_pools` gave them."""
+        with self.stopwatch("pool"):
+            return self.writer.log_probabilities(self._sources, self._pools)
+
     def _improve(self, rows: np.ndarray, hypotheses: list[str]) -> None:
         """Take better hypotheses in the slots `rows`."""
         for row, hypothesis in zip(rows, hypotheses, strict=True):
@@ -275,7 +284,7 @@ class MemoryRefinementVectorEnv(BatchedEnv):
         return {record.index: record.version for record in self.database.records(np.unique(memories))}
 
     def _observe(self) -> np.ndarray:
-        if self.state == "candidates":
+        if self.state != "equation_3":
             return self._evidence(self._pool, self._hypothesis_vectors)
         pool = self._pool_vectors[:, self._pool]
         return scaled(np.einsum("bkd,bd->bk", pool, self._hypothesis_vectors)).astype(np.float32)
@@ -295,7 +304,7 @@ class MemoryRefinementVectorEnv(BatchedEnv):
 class MemoryRefinementEnv(SingleEnv):
     """Agent-R's environment for one query at a time: `MemoryRefinementVectorEnv`, whose documentation applies.
 
-    Arguments are the same, except `num_envs`. Observations (K,), rewards float, infos without the slots' axis.
+    Arguments are the same, except `num_envs`. Observations (K * F,), rewards float, infos without the slots' axis.
     """
 
     batched_form = MemoryRefinementVectorEnv

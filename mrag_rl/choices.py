@@ -41,11 +41,13 @@ The other four are the best cosine similarity to a memory of the partition (``Me
 STANDARD_STATES: tuple[StateName, ...] = ("single", "equation_1")
 """States that compare standard embeddings: one similarity per partition, H = 1."""
 
-CandidateStateName = Literal["candidates", "equation_3"]
+CandidateStateName = Literal["candidates", "candidates_and_likelihood", "equation_3"]
 """What Agent-R observes of each of K candidates.
 
 - ``candidates``: (K, F), agreement, similarity to what was tried and to the memory's own texts, length
   (``mrag_rl.envs.candidates``); one network serves every candidate, so that their order cannot matter.
+- ``candidates_and_likelihood``: (K, F + 1), the same and the language model's own log-probability of the candidate,
+  which costs it one more reading of every candidate.
 - ``equation_3``: (K,), the similarity to the hypothesis: M-RAG's Equation 3, with the paper's network.
 """
 
@@ -90,6 +92,7 @@ SystemName = Literal[
     "m_rag_random_r",
     "m_rag_consensus_r",
     "m_rag_neighbours_r",
+    "m_rag_likely_r",
 ]
 """The systems that ``evaluate.py`` compares on a run (``mrag_rl.systems``), from no retrieval to M-RAG:
 
@@ -114,9 +117,10 @@ SystemName = Literal[
   calibrated on the development queries.
 - ``m_rag_without_s``: a single partition; Agent-R trained alone, with a refined database of its own.
 - ``m_rag_without_r``: Agent-S trained with the greedy candidate in Agent-R's place, with a refined database of its own.
-- ``m_rag_random_r``, ``m_rag_consensus_r``, ``m_rag_neighbours_r``: the same with another rule in Agent-R's place, and
-  as many calls: a random candidate, the one most similar to the others of its pool, and the one most similar to the
-  targets of the nearest memories.
+- ``m_rag_random_r``, ``m_rag_consensus_r``, ``m_rag_neighbours_r``, ``m_rag_likely_r``: the same with another rule in
+  Agent-R's place, and as many generated texts: a random candidate, the one most similar to the others of its pool, the
+  one most similar to the targets of the nearest memories, and the one that the language model itself finds most
+  probable.
 
 The baselines read the memories as they were before refinement. ``NAME_refined`` is the same baseline on the database
 that ``m_rag`` refined.
@@ -128,5 +132,6 @@ ABLATION_OF: dict[str, str] = {
     "m_rag_random_r": "random_r",
     "m_rag_consensus_r": "consensus_r",
     "m_rag_neighbours_r": "neighbours_r",
+    "m_rag_likely_r": "likely_r",
 }
 """The systems that need a training of their own, with the names of its folder."""

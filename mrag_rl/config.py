@@ -182,7 +182,8 @@ class EvaluationConfig:
     systems: tuple[SystemName, ...] = typing.get_args(SystemName)
     """Systems to compare. supervised alone adds a generation for each training query and partition."""
     ablations: bool = True
-    """Train m_rag_without_s and m_rag_without_r as well (the paper's Table 4); false leaves both out."""
+    """Also train m_rag_without_s and m_rag_without_r (the paper's Table 4) and the other systems with a rule in place
+    of Agent-R, as far as they are compared; false leaves all of them out."""
     contrasts: tuple[str, ...] | None = None
     """Differences of two systems, such as "m_rag - naive", that are tested in the target metric, with Holm's correction
     for their number; all others are exploratory. null is m_rag minus naive, nearest_partition and m_rag_without_r, as

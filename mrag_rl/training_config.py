@@ -52,7 +52,8 @@ class RefinementConfig:
     """Sampling temperature of the candidates; at 0 they would all be equal."""
     state: CandidateStateName = "candidates"
     """What Agent-R sees of each candidate: candidates (agreement, similarity to what was tried and to the memory's own
-    texts, length) or equation_3 (similarity to the hypothesis alone, the paper's)."""
+    texts, length), candidates_and_likelihood (these and the language model's own log-probability of the candidate) or
+    equation_3 (similarity to the hypothesis alone, the paper's)."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Precision in which the encoder embeds hypotheses and candidates for Agent-R's state. bfloat16 is about three
     times as fast on a CPU with AMX, and slower on one without."""

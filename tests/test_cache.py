@@ -2,6 +2,7 @@
 
 import multiprocessing
 import sqlite3
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +44,16 @@ class EchoLLM:
         return [
             [f"{self.fingerprint} {prompt} {i} {temperature} {seed} {max_new_tokens}" for i in range(samples)]
             for prompt, seed in zip(prompts, one_seed_per_prompt(seeds, len(prompts)), strict=True)
+        ]
+
+    def log_probabilities(
+        self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
+    ) -> list[list[float]]:
+        self.asked.append(sum(len(texts) for texts in completions))
+        self.usage.prompts += len(prompts)
+        return [
+            [-zlib.crc32(f"{self.fingerprint} {prompt} {text} {max_new_tokens}".encode()) / 2**32 for text in texts]
+            for prompt, texts in zip(prompts, completions, strict=True)
         ]
 
 
@@ -110,6 +121,54 @@ def test_greedy_texts_are_shared_by_all_seeds_and_samples(tmp_path: Path) -> Non
     assert [len(set(row)) for row in first] == [1, 1] and len(first[0]) == 3
     assert cached.generate(prompts_of("ab"), seeds=[8, 9]) == [row[:1] for row in first]
     assert llm.asked == [2]
+
+
+def test_log_probabilities_are_computed_once_for_each_prompt_and_completion(tmp_path: Path) -> None:
+    llm, path = EchoLLM(), tmp_path / "cache.sqlite"
+    with CachedLLM(llm, path) as cached:
+        texts = [["x", "y"], ["x"], ["x", "x", "z"]]
+        first = cached.log_probabilities(prompts_of("aba"), texts, max_new_tokens=8)
+        assert first == EchoLLM().log_probabilities(prompts_of("aba"), texts, max_new_tokens=8)
+        assert llm.asked == [4] and (llm.usage.prompts, llm.usage.cache_hits) == (3, 0)
+    with CachedLLM(llm, path) as cached:
+        assert cached.log_probabilities(prompts_of("ab"), [["z", "y"], ["x"]], max_new_tokens=8) == [
+            [first[2][2], first[0][1]],
+            first[1],
+        ]
+        assert llm.asked == [4] and (llm.usage.prompts, llm.usage.cache_hits) == (5, 2)
+        mixed = cached.log_probabilities(prompts_of("ab"), [["y", "new"], ["x"]], max_new_tokens=8)
+        assert mixed == EchoLLM().log_probabilities(prompts_of("ab"), [["y", "new"], ["x"]], max_new_tokens=8)
+        assert llm.asked == [4, 1] and (llm.usage.prompts, llm.usage.cache_hits) == (7, 3)
+        assert cached.generate(prompts_of("a")) == EchoLLM().generate(prompts_of("a"))
+
+
+def test_model_limit_and_the_border_of_prompt_and_completion_are_part_of_a_scores_key(tmp_path: Path) -> None:
+    llm, path = EchoLLM(), tmp_path / "cache.sqlite"
+    with CachedLLM(llm, path) as cached:
+        short, long = Prompt("dialogue", "a"), Prompt("dialogue", "a\nReply: b")
+        rest = render(long).removeprefix(render(short)) + "x"
+        assert render(short) + rest == render(long) + "x"
+        scores = [cached.log_probabilities([long], [["x"]]), cached.log_probabilities([short], [[rest]])]
+        scores.append(cached.log_probabilities([long], [["x"]], max_new_tokens=9))
+        with CachedLLM(EchoLLM("other"), path) as other:
+            scores.append(other.log_probabilities([long], [["x"]]))
+        assert len({row[0][0] for row in scores}) == 4 and llm.asked == [1, 1, 1]
+
+
+def test_a_cache_file_of_texts_alone_still_serves(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    with CachedLLM(EchoLLM(), path) as cached:
+        texts = cached.generate(prompts_of("ab"))
+        cached.log_probabilities(prompts_of("a"), [["x"]])
+    with sqlite3.connect(path) as connection:  # as earlier versions wrote it
+        connection.execute("DROP TABLE log_probabilities")
+    connection.close()
+    llm = EchoLLM()
+    with CachedLLM(llm, path) as cached:
+        assert cached.generate(prompts_of("ab")) == texts and llm.asked == []
+        expected = EchoLLM().log_probabilities(prompts_of("a"), [["x"]])
+        assert [cached.log_probabilities(prompts_of("a"), [["x"]]) for _ in range(2)] == [expected] * 2
+        assert llm.asked == [1]
 
 
 def test_identical_prompts_in_a_call_are_computed_once(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from mrag_rl.filters.llm import examples
 from mrag_rl.filters.names import aliases
 from mrag_rl.filters.scoring import agreement, atoms, cost, only_known
 from mrag_rl.generation import Prompt, Usage
+from tests.tiny import TextsOnly
 
 SOURCES = [
     "The Harbour Post", "Meridian", "The Tide", "NewsForge", "Northern Broadcasting - Sport",
@@ -354,7 +355,7 @@ def test_no_question_yields_a_value_that_the_corpus_lacks(question: str) -> None
 # -- language model ------------------------------------------------------------------------------------------------
 
 
-class ScriptedLLM:
+class ScriptedLLM(TextsOnly):
     """Answers prompts from a script, and remembers them."""
 
     fingerprint = "scripted"

@@ -24,7 +24,7 @@ from mrag_rl.retrieval.fusion import (
     parse_queries,
 )
 from mrag_rl.retrieval.voting import Ranking, by_owner, reciprocal_rank_fusion
-from tests.tiny import encoder, write_tiny_llm
+from tests.tiny import TextsOnly, encoder, write_tiny_llm
 
 # What the article's four searches find; documents by their number.
 ARTICLE = ([8, 9], [10, 2, 3, 8], [8, 9, 5, 2], [9, 2, 4, 5, 8])
@@ -116,7 +116,7 @@ def test_bad_settings_of_fusion_are_named(settings: dict, says: str) -> None:
         reciprocal_rank_fusion(lists([[1], [2]]), **{"fetch": 3, **settings})
 
 
-class Writer:
+class Writer(TextsOnly):
     """An LLM that writes prepared texts for each question: the first at the first attempt, then the second."""
 
     fingerprint = "writer"

@@ -26,6 +26,7 @@ from mrag_rl.normalizer import StateNormalizer
 from mrag_rl.partitioning import fit_partitioning
 from mrag_rl.selector import Selector, SelectorInfo
 from mrag_rl.systems import PartitionSystem, learned_partition
+from tests.tiny import TextsOnly
 
 DESKS = ("court", "farm", "sport")
 HEADS, COUNT = 2, 30
@@ -63,7 +64,7 @@ def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         yield database
 
 
-class Echo:
+class Echo(TextsOnly):
     """Answers with the target of the memory in the prompt, or with nothing."""
 
     fingerprint = "echo"

@@ -24,6 +24,7 @@ from mrag_rl.generation.llm import Usage
 from mrag_rl.generation.prompts import Prompt, messages, render
 from mrag_rl.generation.stories import reader_prompt, story_problem, story_prompt, write_stories
 from mrag_rl.metrics.facts import count_facts, facts
+from tests.tiny import TextsOnly
 
 CATEGORIES = ("caves", "dances", "knots", "looms", "moths")
 
@@ -149,7 +150,7 @@ def test_a_story_lacks_a_title_or_is_only_a_list_of_them() -> None:
     assert missing == "2 of 3 titles missing: The caves of Velden 0; The knots of Velden 0"
 
 
-class ForgetfulLLM:
+class ForgetfulLLM(TextsOnly):
     """Writes a passable story, but leaves out the last title with every seed but those it is told are lucky."""
 
     fingerprint = "forgetful"

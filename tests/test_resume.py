@@ -10,7 +10,7 @@ import pytest
 from mrag_rl.agents.context import JointResult
 from mrag_rl.agents.heuristics import BestCandidate, LinUCB
 from mrag_rl.agents.joint import train_jointly
-from mrag_rl.choices import StateName
+from mrag_rl.choices import CandidateStateName, StateName
 from mrag_rl.envs.candidates import candidate_features
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.training_config import RefinementConfig, TrainingConfig
@@ -35,9 +35,22 @@ class StoppingLLM:
             raise Stopped
         return self.llm.generate(prompts, **arguments)
 
+    def log_probabilities(self, prompts, completions, **arguments):
+        self.calls -= 1
+        if self.calls == 0:
+            raise Stopped
+        return self.llm.log_probabilities(prompts, completions, **arguments)
+
 
 def train(
-    folder: Path, llm, *, embedder=None, kind: str = "dqn", state: StateName = "per_head", consolidate: bool = True
+    folder: Path,
+    llm,
+    *,
+    embedder=None,
+    kind: str = "dqn",
+    state: StateName = "per_head",
+    consolidate: bool = True,
+    candidates: CandidateStateName = "candidates",
 ) -> tuple[JointResult, dict, str, bytes]:
     """One sitting: opens or makes the database in `folder`; the result, agents' arrays, database digest and log."""
     world = tiny_world()
@@ -53,7 +66,7 @@ def train(
     with database:
         context = joint_context(
             world, database, llm, state=state, encoder=embedder, agents=agents,
-            refinement=RefinementConfig(consolidate=consolidate),
+            refinement=RefinementConfig(consolidate=consolidate, state=candidates),
             training=TrainingConfig(rounds=2, slots=8, checkpoint_every=2),
         )  # fmt: skip
         result = train_jointly(context, folder / "run", progress=False)
@@ -85,6 +98,7 @@ STOPS = {("dqn", False): (1, 4, 9, 17, 18, 25), ("dqn", True): (9, 18, 25), ("li
         ("dqn", {}),
         ("dqn", {"state": "evidence"}),
         ("dqn", {"state": "peeking"}),
+        ("dqn", {"candidates": "candidates_and_likelihood"}),
         ("dqn", {"state": "equation_1"}),
         ("linucb", {"consolidate": False}),
     ],

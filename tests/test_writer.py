@@ -42,6 +42,17 @@ def test_candidates_are_samples_without_a_demonstration(llm: TransformersLLM) ->
     assert other_seed[0] == pools[0] and other_seed[1] != pools[1]
 
 
+def test_log_probabilities_are_those_without_a_demonstration(llm: TransformersLLM) -> None:
+    sources = [pair.source for pair in tiny_world().splits.database[:2]]
+    listening = Listening(llm)
+    pools = [["a word", "another word here"], [""]]
+    scores = Writer(listening, "dialogue", max_new_tokens=9).log_probabilities(sources, pools)
+    assert listening.prompts == [Prompt("dialogue", source) for source in sources]
+    assert scores == llm.log_probabilities(listening.prompts, pools, max_new_tokens=9)
+    with pytest.raises(ValueError):
+        Writer(llm, "dialogue").log_probabilities(sources, pools[:1])
+
+
 def test_lists_of_other_lengths_are_refused(llm: TransformersLLM) -> None:
     writer = Writer(llm, "summarization", max_new_tokens=4)
     before = llm.usage.batches

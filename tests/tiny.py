@@ -107,6 +107,15 @@ def tiny_llm(folder: Path) -> TransformersLLM:
     return llm
 
 
+class TextsOnly:
+    """A stand-in for a language model that no test asks for log-probabilities; subclasses write the texts."""
+
+    def log_probabilities(
+        self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
+    ) -> list[list[float]]:
+        raise AssertionError("nothing here should score a text")
+
+
 class ScriptedLLM:
     """A stand-in with the LLM protocol whose texts are words drawn by a hash of prompt, seed and sample."""
 
@@ -136,13 +145,25 @@ class ScriptedLLM:
             for prompt, seed in zip(prompts, seeds, strict=True)
         ]
 
+    def log_probabilities(
+        self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
+    ) -> list[list[float]]:
+        """Numbers in -3..0, drawn by a hash of prompt and completion."""
+        self.usage.prompts += len(prompts)
+        return [
+            [float(-3.0 * _generator(prompt, text).random()) for text in texts]
+            for prompt, texts in zip(prompts, completions, strict=True)
+        ]
+
     def _text(self, prompt: Prompt, noise: tuple[int, int]) -> str:
-        digest = hashlib.sha256(repr((prompt, noise)).encode()).digest()
-        words = np.random.default_rng(np.frombuffer(digest, np.uint32)).choice(self.words, size=8)
-        return " ".join(words)
+        return " ".join(_generator(prompt, noise).choice(self.words, size=8))
 
 
-class Copier:
+def _generator(*of: object) -> np.random.Generator:
+    return np.random.default_rng(np.frombuffer(hashlib.sha256(repr(of).encode()).digest(), np.uint32))
+
+
+class Copier(TextsOnly):
     """A language model with a known answer: the demonstration's target, or the text's first words without one.
 
     It makes visible what a system showed it, which no trained model would.
@@ -237,3 +258,9 @@ class Listening:
     def generate(self, prompts: Sequence[Prompt], **settings: Any) -> list[list[str]]:
         self.prompts += prompts
         return self.llm.generate(prompts, **settings)
+
+    def log_probabilities(
+        self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
+    ) -> list[list[float]]:
+        self.prompts += prompts
+        return self.llm.log_probabilities(prompts, completions, max_new_tokens=max_new_tokens)

@@ -38,12 +38,13 @@ def joint_context(
     """The training of two new DQNs, or of other agents, with an encoder that remembers unless another is given."""
     if agents is None:
         size, candidates = state_size(database, state), refinement.candidates
-        features = len(candidate_features(database.heads)) if refinement.state == "candidates" else None
+        names = candidate_features(database.heads, refinement.state)
+        features = None if refinement.state == "equation_3" else len(names)
         agents = (
             EvidenceAgent(feature_groups(database.heads), database.partitions, HYPER, seed=1)
             if state == "evidence"
             else DQNAgent(size, database.partitions, HYPER, seed=1),
-            DQNAgent(candidates * (features or 1), candidates, HYPER, seed=2, features=features),
+            DQNAgent(candidates * len(names), candidates, HYPER, seed=2, features=features),
         )
     encoder = encoder or remembering_encoder()
     return JointContext(

@@ -1,16 +1,20 @@
-"""A content-addressed cache of generated texts on disk, in front of any LLM."""
+"""A content-addressed cache of what a language model wrote and scored on disk, in front of any LLM."""
 
 import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from mrag_rl.errors import InputError
 from mrag_rl.generation.llm import LLM, Usage, one_seed_per_prompt
 from mrag_rl.generation.prompts import Prompt, template
 
-_SCHEMA = "CREATE TABLE IF NOT EXISTS texts (key BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID"
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS texts (key BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS log_probabilities (key BLOB PRIMARY KEY, value REAL NOT NULL) WITHOUT ROWID",
+)
 _KEYS_PER_SELECT = 500  # SQLite's limit of bound variables was once 999
 
 
@@ -20,10 +24,11 @@ class CachedLLM:
     Several processes may share the file. A row's key is the SHA-256 of all that its text depends on: the language
     model's fingerprint, the prompt as the model reads it (instruction and chat template included), the end of it that
     is kept if it is too long, sample index, temperature, seed and token limit. Greedy texts depend on neither seed nor
-    sample index, and their keys leave both out.
+    sample index, and their keys leave both out. Log-probabilities have a table of their own, by model, prompt,
+    completion and token limit.
 
-    One `generate` call is one transaction, so a run that was killed and resumed computes the same batches again, whole.
-    Where two processes computed the same text, both return the one stored first.
+    One `generate` or `log_probabilities` call is one transaction, so a run that was killed and resumed computes the
+    same batches again, whole. Where two processes computed the same, both return what was stored first.
 
     Attributes:
         fingerprint: The wrapped model's.
@@ -43,7 +48,8 @@ class CachedLLM:
             self._connection = sqlite3.connect(self.path, timeout=300, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = NORMAL")
-            self._connection.execute(_SCHEMA)
+            for table in _SCHEMA:
+                self._connection.execute(table)
             self._connection.execute("SELECT key, text FROM texts LIMIT 1")
 
     @property
@@ -84,7 +90,7 @@ class CachedLLM:
         greedy = temperature == 0
         draws = 1 if greedy else samples
         prompt_seeds = [0] * len(prompts) if greedy else one_seed_per_prompt(seeds, len(prompts))
-        contents = [f"{template(prompt.task).keep}\0{self.render(prompt)}" for prompt in prompts]
+        contents = self._contents(prompts)
         keys = [
             [
                 _key(self.fingerprint, content, sample, float(temperature), seed, max_new_tokens)
@@ -93,7 +99,7 @@ class CachedLLM:
             for content, seed in zip(contents, prompt_seeds, strict=True)
         ]
         with self._named_errors():
-            texts = self._read(key for prompt_keys in keys for key in prompt_keys)
+            texts = self._read("texts", (key for prompt_keys in keys for key in prompt_keys))
         hits = [all(key in texts for key in prompt_keys) for prompt_keys in keys]
         misses = {tuple(prompt_keys): i for i, prompt_keys in enumerate(keys) if not hits[i]}  # Equal prompts once
         if misses:
@@ -110,27 +116,70 @@ class CachedLLM:
                 for key, text in zip(prompt_keys, answer, strict=True)
             }
             with self._named_errors():
-                texts |= self._write(new_texts)
+                texts |= self._write("texts", new_texts)
         self.usage.prompts += len(prompts) - len(misses)
         self.usage.cache_hits += sum(hits)
         repeat = samples if greedy else 1
         return [[texts[key] for key in prompt_keys] * repeat for prompt_keys in keys]
 
-    def _read(self, keys: Iterable[bytes]) -> dict[bytes, str]:
+    def log_probabilities(
+        self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
+    ) -> list[list[float]]:
+        """The mean log-probability per token of each prompt's completions; see `LLM.log_probabilities`.
+
+        Raises:
+            InputError: The cache file is damaged or cannot be written.
+        """
+        keys = [
+            [_score_key(self.fingerprint, content, text, max_new_tokens) for text in texts]
+            for content, texts in zip(self._contents(prompts), completions, strict=True)
+        ]
+        with self._named_errors():
+            scores = self._read("log_probabilities", (key for prompt_keys in keys for key in prompt_keys))
+        hits = sum(all(key in scores for key in prompt_keys) for prompt_keys in keys)
+        missing: dict[int, dict[bytes, str]] = {}  # By prompt; equal ones once
+        asked = set(scores)
+        for i, prompt_keys in enumerate(keys):
+            new = {key: text for key, text in zip(prompt_keys, completions[i], strict=True) if key not in asked}
+            if new:
+                missing[i] = new
+                asked.update(new)
+        if missing:
+            answers = self.llm.log_probabilities(
+                [prompts[i] for i in missing],
+                [list(texts.values()) for texts in missing.values()],
+                max_new_tokens=max_new_tokens,
+            )
+            new_scores = {
+                key: score
+                for texts, answer in zip(missing.values(), answers, strict=True)
+                for key, score in zip(texts, answer, strict=True)
+            }
+            with self._named_errors():
+                scores |= self._write("log_probabilities", new_scores)
+        self.usage.prompts += len(prompts) - len(missing)
+        self.usage.cache_hits += hits
+        return [[scores[key] for key in prompt_keys] for prompt_keys in keys]
+
+    def _contents(self, prompts: Sequence[Prompt]) -> list[str]:
+        """What the model reads of each prompt."""
+        return [f"{template(prompt.task).keep}\0{self.render(prompt)}" for prompt in prompts]
+
+    def _read(self, table: str, keys: Iterable[bytes]) -> dict[bytes, Any]:
         distinct = list(dict.fromkeys(keys))
-        texts: dict[bytes, str] = {}
+        rows: dict[bytes, Any] = {}
         for start in range(0, len(distinct), _KEYS_PER_SELECT):
             batch = distinct[start : start + _KEYS_PER_SELECT]
             marks = ",".join("?" * len(batch))
-            texts.update(self._connection.execute(f"SELECT key, text FROM texts WHERE key IN ({marks})", batch))
-        return texts
+            rows.update(self._connection.execute(f"SELECT * FROM {table} WHERE key IN ({marks})", batch))
+        return rows
 
-    def _write(self, texts: dict[bytes, str]) -> dict[bytes, str]:
-        """Store the texts in one transaction; returns the texts that the file then has under their keys."""
+    def _write(self, table: str, rows: dict[bytes, Any]) -> dict[bytes, Any]:
+        """Store the rows in one transaction; returns what the file then has under their keys."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
-            self._connection.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?)", texts.items())
-            stored = self._read(texts)
+            self._connection.executemany(f"INSERT OR IGNORE INTO {table} VALUES (?, ?)", rows.items())
+            stored = self._read(table, rows)
             self._connection.execute("COMMIT")
         except BaseException:
             if self._connection.in_transaction:
@@ -152,3 +201,8 @@ def _key(fingerprint: str, content: str, sample: int, temperature: float, seed: 
     return hashlib.sha256(
         f"{fingerprint}\0{sample}\0{temperature!r}\0{seed}\0{max_new_tokens}\0{content}".encode()
     ).digest()
+
+
+def _score_key(fingerprint: str, content: str, completion: str, max_new_tokens: int) -> bytes:
+    # The length says where the content ends.
+    return hashlib.sha256(f"{fingerprint}\0{max_new_tokens}\0{len(content)}\0{content}{completion}".encode()).digest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +61,8 @@ class Decoder:
         device = self.model.device
         width = max(len(request.tokens) for request in requests)
         per_row = self._completions_per_row(requests, max_new_tokens)
-        logits, cache = self._prefill(requests, width + per_row * max_new_tokens, per_row)
+        repeats = [len(request.keys) for request in requests]
+        logits, cache = self.prefill([r.tokens for r in requests], repeats, width + per_row * max_new_tokens, per_row)
         keys = np.array([key for request in requests for key in request.keys], dtype=np.uint64)
         completions = len(keys)
         lengths = torch.tensor([len(r.tokens) for r in requests for _ in r.keys[::per_row]], device=device)
@@ -96,50 +98,56 @@ class Decoder:
             if step + 1 < max_new_tokens:
                 positions = (lengths + step)[:, None].expand(-1, per_row)
                 visible = mask[..., : width + per_row * (step + 1)]
-                logits = self._forward(token.view(-1, per_row), visible, positions, cache, last=per_row)
+                logits = self.forward(token.view(-1, per_row), visible, positions, cache, last=per_row)
         return [row[:count] for row, count in zip(output.tolist(), counts.tolist(), strict=True)]
 
     def _completions_per_row(self, requests: list[Request], max_new_tokens: int) -> int:
-        """How many completions of a prompt share a row: a divisor of every prompt's number of them.
+        """How many completions of a prompt share a row: a divisor of every prompt's number of them."""
+        common = math.gcd(*(len(request.keys) for request in requests))
+        most = _SHARED_COLUMNS // max_new_tokens if self.plain_attention else 1
+        return max((n for n in range(2, most + 1) if common % n == 0), default=1)
 
-        1 if the model's own attention might differ from "all that the mask lets through, at the given positions".
-        """
+    @property
+    def plain_attention(self) -> bool:
+        """Whether the model attends to "all that the mask lets through, at the given positions", for all we know."""
         config = self.model.config.get_text_config(decoder=True)
-        plain_attention = (
+        return (
             "position_ids" in self._parameters
             and attention_implementation(config) == "sdpa"
             and not getattr(config, "alibi", False)
             and prefill_cache(growing_cache(config, 1, 1), 0, 0) is not None
         )
-        common = math.gcd(*(len(request.keys) for request in requests))
-        most = _SHARED_COLUMNS // max_new_tokens if plain_attention else 1
-        return max((n for n in range(2, most + 1) if common % n == 0), default=1)
 
-    def _prefill(self, requests: list[Request], capacity: int, per_row: int) -> tuple[torch.Tensor, transformers.Cache]:
-        """Read every prompt once: the logits (completions, vocabulary) that follow it, and the cache with its rows."""
+    def prefill(
+        self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], capacity: int, per_row: int = 1
+    ) -> tuple[torch.Tensor, transformers.Cache]:
+        """Read every prompt once: the logits (completions, vocabulary) that follow it, and the cache with its rows.
+
+        prompts: token ids, the longest first. repeats: completions of each prompt, at least `per_row`, the number of
+        them that share a row. capacity: columns of the cache.
+        """
         device = self.model.device
-        width = max(len(request.tokens) for request in requests)
-        cache = growing_cache(self.model.config, len(requests), capacity)
-        parts = [requests]
+        width = max(len(tokens) for tokens in prompts)
+        cache = growing_cache(self.model.config, len(prompts), capacity)
+        parts = [[*prompts]]
         if device.type == "cpu" and prefill_cache(cache, 0, width) is not None:
-            parts = _split(requests, _PREFILL_TOKENS)
+            parts = _split(prompts, _PREFILL_TOKENS)
         logits, row = [], 0
         for part in parts:
-            part_width = max(len(request.tokens) for request in part)
+            part_width = max(len(tokens) for tokens in part)
             # Left padding, so that every row's next token goes to the same cache column.
-            ids = torch.tensor([[0] * (part_width - len(r.tokens)) + r.tokens for r in part], device=device)
-            padding = torch.tensor([part_width - len(request.tokens) for request in part], device=device)
+            ids = torch.tensor([[0] * (part_width - len(tokens)) + [*tokens] for tokens in part], device=device)
+            padding = torch.tensor([part_width - len(tokens) for tokens in part], device=device)
             positions = torch.arange(part_width, device=device) - padding[:, None]
             part_cache = cache if len(parts) == 1 else prefill_cache(cache, row, width)
-            logits.append(self._forward(ids, (positions >= 0).long(), positions.clamp(min=0), part_cache))
+            logits.append(self.forward(ids, (positions >= 0).long(), positions.clamp(min=0), part_cache))
             row += len(part)
-        repeats = torch.tensor([len(request.keys) for request in requests], device=device)
-        prompt = torch.arange(len(requests), device=device).repeat_interleave(repeats)  # Of each completion
-        if len(prompt) > per_row * len(requests):
+        prompt = torch.arange(len(prompts), device=device).repeat_interleave(torch.tensor(repeats, device=device))
+        if len(prompt) > per_row * len(prompts):
             select_cache_rows(cache, prompt[::per_row])
         return torch.cat(logits)[prompt], cache
 
-    def _forward(
+    def forward(
         self,
         ids: torch.Tensor,
         mask: torch.Tensor,
@@ -147,10 +155,14 @@ class Decoder:
         cache: transformers.Cache | None,
         last: int = 1,
     ) -> torch.Tensor:
-        """The logits (B * last, vocabulary) float32 that follow each of the `last` columns of `ids` (B, L)."""
+        """The logits (B * last, vocabulary) float32 that follow each of the `last` columns of `ids` (B, L).
+
+        mask: see `attention_mask`. cache: of earlier columns; these are added to it. None to read whole rows.
+        """
         optional: dict[str, Any] = {"position_ids": positions, "logits_to_keep": last}
         supported = {name: value for name, value in optional.items() if name in self._parameters}
-        outputs = self.model(input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=True, **supported)
+        supported |= {"past_key_values": cache, "use_cache": cache is not None}
+        outputs = self.model(input_ids=ids, attention_mask=mask, **supported)
         logits: torch.Tensor = outputs.logits
         return logits[:, -last:].flatten(0, 1).float()
 
@@ -170,11 +182,11 @@ def attention_mask(lengths: torch.Tensor, width: int, per_row: int, steps: int) 
     return torch.cat([prompt[:, None].expand(-1, per_row, -1), own.expand(rows, -1, -1)], dim=-1)[:, None]
 
 
-def _split(requests: list[Request], tokens: int) -> list[list[Request]]:
-    """Consecutive parts of at most `tokens` prompt tokens, at least one request each; longest requests come first."""
-    parts: list[list[Request]] = []
-    for request in requests:
-        if not parts or (len(parts[-1]) + 1) * len(parts[-1][0].tokens) > tokens:
+def _split(prompts: Sequence[Sequence[int]], tokens: int) -> list[list[Sequence[int]]]:
+    """Consecutive parts of at most `tokens` prompt tokens, at least one prompt each; longest prompts come first."""
+    parts: list[list[Sequence[int]]] = []
+    for prompt in prompts:
+        if not parts or (len(parts[-1]) + 1) * len(parts[-1][0]) > tokens:
             parts.append([])
-        parts[-1].append(request)
+        parts[-1].append(prompt)
     return parts

@@ -12,11 +12,11 @@ class Usage:
     """Counters of one language model, summed over its calls.
 
     Attributes:
-        prompts: Prompts answered, including those answered from a cache.
+        prompts: Prompts answered, or whose completions were scored, including those answered from a cache.
         generated_tokens: Tokens decoded, stop tokens included.
-        cache_hits: Prompts whose texts all came from a cache.
+        cache_hits: Prompts whose texts, or scores, all came from a cache.
         batches: Batches that the model ran.
-        seconds: Wall-clock time inside the model's `generate`.
+        seconds: Wall-clock time inside the model's `generate` and `log_probabilities`.
     """
 
     prompts: int = 0
@@ -63,6 +63,26 @@ class LLM(Protocol):
             temperature: The divisor of the logits; 0 for greedy decoding, whose samples are copies.
             seeds: One seed for all prompts or one per prompt.
             max_new_tokens: The longest completion, in tokens.
+        """
+        ...
+
+    def log_probabilities(
+        self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
+    ) -> list[list[float]]:
+        """How probable the model finds given completions of each prompt: their mean log-probability per token.
+
+        The logarithms are natural, and the temperature is 1. The mean is over the completion's tokens and the stop
+        token that ends it; any stop token will do, so that their probabilities are added. An empty completion is scored
+        as the stop token alone. A completion's score does not depend on the others, up to rounding.
+
+        Args:
+            prompts: N texts to answer, with their demonstrations.
+            completions: N lists of texts, as `generate` returns them.
+            max_new_tokens: As for `generate`: a prompt too long for the context is shortened to leave room for as many
+                tokens, or for those of the completion if they are more.
+
+        Returns:
+            N lists, a number of at most 0 for each completion.
         """
         ...
 

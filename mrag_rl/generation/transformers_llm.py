@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, StopStringCriteria
 
 from mrag_rl.errors import InputError
 from mrag_rl.generation.decoding import Decoder, Request
+from mrag_rl.generation.likelihood import Completion, batches, log_probabilities
 from mrag_rl.generation.llm import Usage, one_seed_per_prompt
 from mrag_rl.generation.prompts import Prompt, messages, render, shorten
 from mrag_rl.generation.sampling import row_key
@@ -164,6 +165,27 @@ class TransformersLLM:
             for text, prompt_keys in zip(texts, keys, strict=True)
         ]
 
+    def log_probabilities(
+        self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
+    ) -> list[list[float]]:
+        """The mean log-probability per token of each prompt's completions; see `LLM.log_probabilities`.
+
+        A completion is tokenized together with its prompt, as a text; stop strings are not among the stop tokens.
+
+        Raises:
+            InputError: A prompt with a completion does not fit the model's context, or by itself the device's memory.
+        """
+        started = time.perf_counter()
+        pairs = [[(prompt, text.strip()) for text in texts] for prompt, texts in zip(prompts, completions, strict=True)]
+        distinct = list(dict.fromkeys(pair for row in pairs for pair in row))
+        items = dict(zip(distinct, self._tokenize_pairs(distinct, max_new_tokens), strict=True))
+        scores: dict[Completion, float] = {}
+        for batch in batches(items.values(), self.batch_tokens, len(self.decoder.stop_tokens)):
+            scores |= zip(batch, self._score(batch), strict=True)
+        self.usage.prompts += len(prompts)
+        self.usage.seconds += time.perf_counter() - started
+        return [[scores[items[pair]] for pair in row] for row in pairs]
+
     def render(self, prompt: Prompt) -> str:
         """The prompt as this model reads it: in its chat template if it has one, else plain."""
         if not self._chat:
@@ -172,18 +194,39 @@ class TransformersLLM:
 
     def _tokenize(self, prompts: Sequence[Prompt], texts: list[str], max_new_tokens: int) -> list[list[int]]:
         """The token ids of each rendered prompt, shortened if it does not fit the context."""
-        limit = self._context - max_new_tokens
         ids = self._token_ids(texts)
         for i, prompt in enumerate(prompts):
-            if len(ids[i]) > limit:
-                fitted = shorten(prompt, lambda prompt: len(self._token_ids([self.render(prompt)])[0]), limit)
-                ids[i] = self._token_ids([self.render(fitted)])[0]
-                if len(ids[i]) > limit:
-                    raise InputError(
-                        f"a prompt of {len(ids[i])} tokens leaves no room for {max_new_tokens} new ones in the LLM's "
-                        f"context of {self._context}; lower max_new_tokens or shorten the memories' targets"
-                    )
+            if len(ids[i]) > self._context - max_new_tokens:
+                ids[i] = self._token_ids([self._shortened(prompt, max_new_tokens)])[0]
         return ids
+
+    def _shortened(self, prompt: Prompt, room: int) -> str:
+        """The rendered prompt, shortened so that it leaves room for so many new tokens in the context."""
+        limit = self._context - room
+        text = self.render(shorten(prompt, lambda prompt: len(self._token_ids([self.render(prompt)])[0]), limit))
+        count = len(self._token_ids([text])[0])
+        if count > limit:
+            raise InputError(
+                f"a prompt of {count} tokens leaves no room for {room} new ones in the LLM's context of "
+                f"{self._context}; lower max_new_tokens or shorten the memories' targets"
+            )
+        return text
+
+    def _tokenize_pairs(self, pairs: Sequence[tuple[Prompt, str]], max_new_tokens: int) -> list[Completion]:
+        """The token ids of each prompt with a completion, the prompt shortened if they do not fit the context."""
+        rendered = {prompt: self.render(prompt) for prompt, _ in pairs}
+        endings = [text if self._chat or not text else f" {text}" for _, text in pairs]
+        prompt_ids = dict(zip(rendered, self._token_ids([*rendered.values()]), strict=True))
+        whole_ids = self._token_ids([rendered[pair[0]] + ending for pair, ending in zip(pairs, endings, strict=True)])
+        items = []
+        for (prompt, _), ending, whole in zip(pairs, endings, whole_ids, strict=True):
+            item = _completion(prompt_ids[prompt], whole)
+            room = max(max_new_tokens, len(item.tokens))
+            if len(item.prompt) + room > self._context:
+                text = self._shortened(prompt, room)
+                item = _completion(*self._token_ids([text, text + ending]))
+            items.append(item)
+        return items
 
     def _token_ids(self, texts: list[str]) -> list[list[int]]:
         if not texts:
@@ -224,20 +267,49 @@ class TransformersLLM:
                 )
                 return [first[0] + second[0]]
             else:
-                raise InputError(
-                    f"one prompt of {len(requests[0].tokens)} tokens does not fit into the memory of "
-                    f"{self.model.device}; use a smaller LLM, a smaller dtype or quantization"
-                ) from error
+                raise self._too_long(len(requests[0].tokens)) from error
             return [texts for part in halves for texts in self._complete(part, temperature, max_new_tokens)]
         self.usage.batches += 1
         self.usage.generated_tokens += sum(len(ids) for ids in completions)
         decoded = iter(self.tokenizer.batch_decode(completions, skip_special_tokens=True))
         return [[self._clean(next(decoded)) for _ in request.keys] for request in requests]
 
+    def _score(self, batch: list[Completion]) -> list[float]:
+        """The score of each completion, halving the batch as often as memory runs out."""
+        try:
+            scores = log_probabilities(self.decoder, batch)
+        except (torch.OutOfMemoryError, RuntimeError, MemoryError) as error:
+            if not _out_of_memory(error):
+                raise
+            if len(batch) == 1:
+                raise self._too_long(len(batch[0].prompt) + len(batch[0].tokens)) from error
+        else:
+            self.usage.batches += 1
+            return scores
+        half = len(batch) // 2
+        return self._score(batch[:half]) + self._score(batch[half:])
+
+    def _too_long(self, tokens: int) -> InputError:
+        return InputError(
+            f"one prompt of {tokens} tokens does not fit into the memory of {self.model.device}; use a smaller LLM, a "
+            "smaller dtype or quantization"
+        )
+
     def _clean(self, text: str) -> str:
         for stop in self.stop if self._chat else (*self.stop, "\n"):
             text = text.split(stop, 1)[0]
         return text.strip()
+
+
+def _completion(prompt: list[int], whole: list[int]) -> Completion:
+    """What the tokens of a prompt with its completion add to those of the prompt alone.
+
+    A token that straddles the border belongs to the completion, which then begins at the last border that both share.
+    """
+    shared = next(
+        (i for i, (a, b) in enumerate(zip(prompt, whole, strict=False)) if a != b), min(len(prompt), len(whole))
+    )
+    return Completion(tuple(whole[:shared]), tuple(whole[shared:]))
 
 
 def _stop_tokens(

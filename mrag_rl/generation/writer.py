@@ -70,6 +70,15 @@ class Writer:
         """
         return self.samples(sources, [None] * len(sources), count, temperature=temperature, seeds=seeds)
 
+    def log_probabilities(self, sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[list[float]]:
+        """How probable the language model finds the candidates of N memories' sources, without a demonstration.
+
+        That is, by the distribution that `candidates` samples from at temperature 1: the mean log-probability per token
+        of each, see `LLM.log_probabilities`. Raises ValueError for more or fewer lists of candidates than sources.
+        """
+        prompts = self._prompts(sources, [None] * len(sources))
+        return self.llm.log_probabilities(prompts, candidates, max_new_tokens=self.max_new_tokens)
+
     def _prompts(self, texts: Sequence[str], demonstrations: Sequence[Demonstration | None]) -> list[Prompt]:
         return [
             Prompt(self.task, text, () if demonstration is None else (demonstration,))

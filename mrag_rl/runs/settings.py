@@ -66,6 +66,9 @@ class SystemsSettings:
       m_rag_fallback      the same, but the whole database where the selector is in doubt
       m_rag_without_s     one partition, refined by Agent-R (the paper's Table 4)
       m_rag_without_r     the trained selector, refined by the greedy rule (the paper's Table 4)
+      m_rag_random_r, m_rag_consensus_r, m_rag_neighbours_r, m_rag_likely_r
+                          the same by other rules: a random candidate, the one most similar to the others or to the
+                          nearest memories' targets, or the one most probable to the language model itself
 
     These also read the refined database: copy_refined, naive_refined, naive_train_refined, naive_words_refined,
     naive_hybrid_refined, naive_heads_refined, nearest_partition_refined, classifier_refined, classifier_words_refined.
