@@ -243,7 +243,7 @@ class _JointTrainer:
         database, dev = self.context.database, self.context.dev
         partitions = self._greedy(self.observer.dev())
         with self.stopwatch("retrieve"):
-            memories = database.retrieve(dev.embeddings, partitions, k=1).indices[:, 0]
+            memories = database.retrieve(dev.embeddings, partitions, k=self.context.writer.demonstrations).indices
             demonstrations = database.demonstrations(memories)
         with self.stopwatch("generate"):
             hypotheses = self.context.writer.answer(dev.sources(), demonstrations)

@@ -114,8 +114,9 @@ SystemName = Literal[
   as many calls: a random candidate, the one most similar to the others of its pool, and the one most similar to the
   targets of the nearest memories.
 
-The baselines read the memories as they were before refinement. ``NAME_refined`` is the same baseline on the database
-that ``m_rag`` refined.
+"The nearest memory" stands for as many as the setting ``demonstrations`` says, except for ``copy``. The baselines read
+the memories as they were before refinement. ``NAME_refined`` is the same baseline on the database that ``m_rag``
+refined.
 """
 
 ABLATION_OF: dict[str, str] = {

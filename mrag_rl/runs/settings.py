@@ -66,6 +66,8 @@ class SystemsSettings:
       m_rag_without_s     one partition, refined by Agent-R (the paper's Table 4)
       m_rag_without_r     the trained selector, refined by the greedy rule (the paper's Table 4)
 
+    "The nearest memory" stands for as many as the run's setting demonstrations says (copy: one).
+
     These also read the refined database: copy_refined, naive_refined, naive_words_refined, naive_hybrid_refined,
     naive_heads_refined, nearest_partition_refined, classifier_refined,
     classifier_words_refined. Any system but the ablations can be named, even
@@ -109,7 +111,7 @@ class PoolSettings:
 
 @dataclass(frozen=True)
 class AskSettings:
-    """Answer one text with a run's trained agents, and show how: the selected partition, the memory, the per-head
+    """Answer one text with a run's trained agents, and show how: the selected partition, the memories, the per-head
     similarities and the hypothesis. (With --documents in place of --run: answer a question from documents; its options
     follow below.)
 

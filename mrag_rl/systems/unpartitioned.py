@@ -1,4 +1,4 @@
-"""Systems that know no partitions: no retrieval, the nearest memory of the whole database, and its target copied."""
+"""Systems that know no partitions: no retrieval, the nearest memories of the whole database, and a target copied."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.systems.base import MemoryAnswer, embedded
+from mrag_rl.systems.base import MemoryAnswer, embedded, rows_found
 from mrag_rl.systems.searches import Search, by_standard
 
 
@@ -24,12 +24,14 @@ class NoRetrieval:
 
     def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
         """Answer N texts without any memory; `embeddings` are not used."""
-        return [MemoryAnswer(text) for text in self.writer.answer(texts, [None] * len(texts))]
+        return [MemoryAnswer(text) for text in self.writer.answer(texts, [()] * len(texts))]
 
 
 @dataclass(frozen=True)
 class NearestMemory:
-    """The memory of the whole database that a search finds nearest is shown to the language model.
+    """The memories of the whole database that a search finds nearest are shown to the language model.
+
+    How many they are, `Writer.demonstrations` says.
 
     Attributes:
         search: what "nearest" means (`mrag_rl.systems.searches`). A text for which it finds nothing is answered without
@@ -47,16 +49,14 @@ class NearestMemory:
 
     def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
         """Answer N texts; see `System.answer`."""
-        hits = self.search(texts, embedded(texts, embeddings, self.encoder))
-        memories, scores = hits.indices[:, 0], hits.scores[:, 0]
-        hypotheses = self.writer.answer(texts, self.database.demonstrations(memories, originals=self.originals))
-        rows = zip(hypotheses, memories.tolist(), scores.tolist(), strict=True)
-        return [MemoryAnswer(hypothesis, -1, memory, score) for hypothesis, memory, score in rows]
+        hits = self.search(texts, embedded(texts, embeddings, self.encoder), self.writer.demonstrations)
+        hypotheses = self.writer.answer(texts, self.database.demonstrations(hits.indices, originals=self.originals))
+        return [MemoryAnswer(text, -1, *row) for text, row in zip(hypotheses, rows_found(hits), strict=True)]
 
 
 @dataclass(frozen=True)
 class WholeDatabase:
-    """The nearest memory of the whole database is shown to the language model (the papers' "Naive RAG").
+    """The nearest memories of the whole database are shown to the language model (the papers' "Naive RAG").
 
     Over the database that M-RAG refined with one partition it is the ablation "w/o Agent-S".
 
@@ -98,7 +98,6 @@ class CopiedTarget:
     def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
         """Answer N texts by standard embedding; see `System.answer`."""
         hits = self.database.retrieve(embedded(texts, embeddings, self.encoder), None)
-        memories, scores = hits.indices[:, 0], hits.scores[:, 0]
+        memories = hits.indices[:, 0]
         targets = self.database.original_targets(memories) if self.originals else self.database.targets(memories)
-        rows = zip(targets, memories.tolist(), scores.tolist(), strict=True)
-        return [MemoryAnswer(target, -1, memory, score) for target, memory, score in rows]
+        return [MemoryAnswer(target, -1, *row) for target, row in zip(targets, rows_found(hits), strict=True)]
