@@ -2,7 +2,7 @@
 
 `mrag_rl.agents.joint` trains many queries side by side, with rounds, checkpoints and a log. With one slot, one round
 and `consolidate` off it does what is written here: `tests/test_algorithm_1.py` compares the agents, their replay
-buffers and the database. Nothing else runs this module.
+buffers and the database. As in the paper's lines, an answer is shown one memory. Nothing else runs this module.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Primitives:
         return memory.index, memory.source, memory.target
 
     def llm(self, x: str, source: str, target: str) -> str:
-        return self.context.writer.answer([x], [(source, target)])[0]
+        return self.context.writer.answer([x], [[(source, target)]])[0]
 
     def pool(self, memory: int, source: str, j: int) -> list[str]:
         """The pool of step j of a memory's episode; j = 0 begins a new episode."""

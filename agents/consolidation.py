@@ -13,6 +13,7 @@ import numpy as np
 
 from mrag_rl.agents.context import JointContext
 from mrag_rl.envs.stopwatch import Stopwatch
+from mrag_rl.generation.writer import Demonstration
 from mrag_rl.memory import Memory
 
 # Nearest memories of each training query among which evidence is looked for.
@@ -30,7 +31,8 @@ def consolidate(
     Every distinct version and proposal of a memory is shown with the `evidence` training queries nearest to the memory,
     among those that the greedy Agent-S sends to its partition and that have it among their nearest memories there
     (`NEIGHBOURS`). The target with the best mean score becomes current, the earliest of equals. A memory that is near
-    no query stays as it is.
+    no query stays as it is. Where prompts show k memories, the other k - 1 of a trial are the query's nearest, with the
+    targets that they have before any changes.
 
     Args:
         proposals: those of the round, in the order they were found.
@@ -40,7 +42,7 @@ def consolidate(
         The numbers of memories "consolidated", of those "changed", and of the "trials" it took; the memories changed.
     """
     database, queries = context.database, context.train
-    evidence = _evidence(context, partitions, stopwatch)
+    nearest, evidence = _evidence(context, partitions, stopwatch)
     refined = [memory.index for memory in database.records(np.arange(len(database))) if memory.version > 0]
     proposed = [index for index, _ in proposals]
     memories = database.records(sorted({*refined, *proposed} & evidence.keys()))
@@ -53,7 +55,7 @@ def consolidate(
     ]
     with stopwatch("generate"):
         hypotheses = context.writer.answer(
-            [queries.pairs[row].source for *_, row in trials], [(memory.source, target) for memory, target, _ in trials]
+            [queries.pairs[row].source for *_, row in trials], _demonstrations(context, trials, nearest)
         )
     with stopwatch("score"):
         scores = context.metric.scores(hypotheses, [queries.pairs[row].target for *_, row in trials])
@@ -70,16 +72,39 @@ def consolidate(
     return counts, np.array([memory.index for memory, *_ in changes], np.int64)
 
 
-def _evidence(context: JointContext, partitions: np.ndarray, stopwatch: Stopwatch) -> dict[int, list[int]]:
-    """For each memory, the rows of the training queries nearest to it among those whose partition it is in."""
+def _evidence(
+    context: JointContext, partitions: np.ndarray, stopwatch: Stopwatch
+) -> tuple[list[list[int]], dict[int, list[int]]]:
+    """The memories nearest to each training query in its partition, nearest first; and for each memory, the rows of
+    the training queries nearest to it among those whose partition it is in.
+    """
     with stopwatch("retrieve"):
-        hits = context.database.retrieve(context.train.embeddings, partitions, k=NEIGHBOURS)
+        k = max(NEIGHBOURS, context.writer.demonstrations)
+        hits = context.database.retrieve(context.train.embeddings, partitions, k=k)
+    nearest = [[memory for memory in memories if memory >= 0] for memories in hits.indices.tolist()]
     near: dict[int, list[tuple[float, int]]] = defaultdict(list)
-    for row, (memories, scores) in enumerate(zip(hits.indices.tolist(), hits.scores.tolist(), strict=True)):
-        for memory, score in zip(memories, scores, strict=True):
-            if memory >= 0:
-                near[memory].append((-score, row))
-    return {memory: [row for _, row in sorted(rows)[: context.refinement.evidence]] for memory, rows in near.items()}
+    for row, (memories, scores) in enumerate(zip(nearest, hits.scores.tolist(), strict=True)):
+        for memory, score in zip(memories, scores, strict=False):  # the scores of empty places come last
+            near[memory].append((-score, row))
+    evidence = context.refinement.evidence
+    return nearest, {memory: [row for _, row in sorted(rows)[:evidence]] for memory, rows in near.items()}
+
+
+def _demonstrations(
+    context: JointContext, trials: list[tuple[Memory, str, int]], nearest: list[list[int]]
+) -> list[list[Demonstration]]:
+    """What each trial of a memory, a target and a query shows: that target, and the others nearest to the query.
+
+    A memory stands in its place among the nearest; if it is not one of the nearest k, it takes the place of the last.
+    """
+    k = context.writer.demonstrations
+    others = [[index for index in nearest[row] if index != memory.index][: k - 1] for memory, _, row in trials]
+    records = context.database.records(sorted({index for beside in others for index in beside}))
+    texts = {record.index: (record.source, record.target) for record in records}
+    shown = [[texts[index] for index in beside] for beside in others]
+    for demonstrations, (memory, target, row) in zip(shown, trials, strict=True):
+        demonstrations.insert(nearest[row].index(memory.index), (memory.source, target))  # past the end: appended
+    return shown
 
 
 def _distinct_targets(

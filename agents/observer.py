@@ -57,9 +57,9 @@ class Observer:
         """Drop rewards that came of answers shown one of these memories, which have changed since."""
 
     def out_of_date(self, memories: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The rewards that `forget` would drop: training queries, partitions, and the memories shown, (n,) each."""
+        """The rewards that `forget` would drop: training queries (n,), partitions (n,), and memories shown (n, k)."""
         nothing = np.empty(0, np.int64)
-        return nothing, nothing, nothing
+        return nothing, nothing, nothing[:, None]
 
     def gains(self) -> np.ndarray:
         """(P, M) rewards noted so far, NaN where there is none; empty for states that do not read them."""
@@ -92,8 +92,9 @@ class EvidenceObserver(Observer):
         self.ledger = Ledger.empty(train.embeddings, database.partitions)
         self._train_evidence, self._dev_evidence = self._read(train), self._read(context.dev)
         rows, partitions = np.indices(self.ledger.gains.shape).reshape(2, -1)
-        hits = database.retrieve(train.embeddings[rows], partitions)
-        self._nearest = hits.indices[:, 0].reshape(self.ledger.gains.shape)
+        k = context.writer.demonstrations
+        hits = database.retrieve(train.embeddings[rows], partitions, k=k)
+        self._shown = hits.indices.reshape(*self.ledger.gains.shape, k)
         self._current: np.ndarray | None = None
 
     def fit(self) -> StateNormalizer:
@@ -137,8 +138,8 @@ class EvidenceObserver(Observer):
         self._replace_gains(gains)
 
     def out_of_date(self, memories: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        rows, partitions = np.nonzero(np.isin(self._nearest, memories) & self.ledger.known)
-        return rows, partitions, self._nearest[rows, partitions]
+        rows, partitions = np.nonzero(np.isin(self._shown, memories).any(axis=2) & self.ledger.known)
+        return rows, partitions, self._shown[rows, partitions]
 
     def gains(self) -> np.ndarray:
         return self.ledger.gains.copy()

@@ -23,7 +23,6 @@ from mrag_rl.data import load_pairs
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.plots import label_by_partition, learning_curves, reward_by_partition
 from mrag_rl.generation.llm import LLM
-from mrag_rl.generation.writer import Writer
 from mrag_rl.io import atomic_directory, remove_leftovers
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.models.quantization import weight_bytes
@@ -35,7 +34,7 @@ from mrag_rl.runs.evaluate import (
     write_results,
 )
 from mrag_rl.runs.folder import RunFolder, locked
-from mrag_rl.runs.models import load_encoder, load_llm, with_cache
+from mrag_rl.runs.models import load_encoder, load_llm, make_writer, with_cache
 from mrag_rl.runs.stages import Stages
 
 
@@ -164,7 +163,7 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
     if trainings and settings.refinement.dtype != "float32":
         candidate_encoder = load_encoder(settings.encoder, settings.refinement.dtype)
     with with_cache(llm, folder.cache, enabled=settings.llm.cache) as cached:
-        writer = Writer(cached, settings.prompt_task, settings.llm.max_new_tokens)
+        writer = make_writer(settings, cached)
         for training in trainings:
             say(f"training {training.system}")
             with stages.metered(llm.usage) as work:

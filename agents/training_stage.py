@@ -112,7 +112,7 @@ class TrainingStage:
                 calibration_curve(
                     folder.calibration, "margin", calibration.margins, calibration.coverage, calibration.precision
                 )
-                self._export(folder, agent_s, result.normalizer, database, encoder, calibration.margin())
+                self._export(folder, agent_s, result.normalizer, context, calibration.margin())
         return result.seconds
 
     def _agents(self, database: MemoryDatabase) -> tuple[Agent, Agent]:
@@ -147,22 +147,23 @@ class TrainingStage:
         folder: RunFolder,
         agent_s: DQNAgent,
         normalizer: StateNormalizer,
-        database: MemoryDatabase,
-        encoder: TransformerEncoder,
+        context: JointContext,
         margin: float,
     ) -> None:
+        database = context.database
         info = SelectorInfo(
             state=self.state,
             partition_names=tuple(database.names),
             task=self.task,
             metric=self.metric,
             encoder=self.encoder.name,
-            encoder_fingerprint=encoder.fingerprint,
+            encoder_fingerprint=context.encoder.fingerprint,
             encoder_layer=self.encoder.layer,
             encoder_pooling=self.encoder.pooling,
             versions=versions(),
             features=feature_names(self.state, database.heads),
             margin=margin,
+            demonstrations=context.writer.demonstrations,
         )
         export_selector(folder.selector, weights=agent_s.weights(), normalizer=normalizer, info=info)
 

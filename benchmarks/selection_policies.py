@@ -26,13 +26,12 @@ from mrag_rl.agents.heuristics import LinUCB
 from mrag_rl.choices import StateName
 from mrag_rl.data.records import load_pairs
 from mrag_rl.encoders.embeddings import Embeddings
-from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.normalizer import StateNormalizer
 from mrag_rl.runs.evaluate import target_metric
 from mrag_rl.runs.folder import RunFolder
-from mrag_rl.runs.models import load_llm, with_cache
+from mrag_rl.runs.models import load_llm, make_writer, with_cache
 from mrag_rl.systems.partitioned import most_similar, random_partition
 
 
@@ -71,13 +70,13 @@ def main() -> None:
         MemoryDatabase.open(folder.database) as database,
         with_cache(load_llm(config.llm), folder.cache, enabled=config.llm.cache) as llm,
     ):
-        writer = Writer(llm, config.prompt_task, config.llm.max_new_tokens)
+        writer = make_writer(config, llm)
         partitions = database.partitions
         for part, queries in pairs.items():
             texts, references = [pair.source for pair in queries], [pair.target for pair in queries]
 
             def answers(selection: np.ndarray | None, part: str = part, texts: list[str] = texts) -> list[str]:
-                memories = database.retrieve(embeddings[part], selection).indices[:, 0]
+                memories = database.retrieve(embeddings[part], selection, k=writer.demonstrations).indices
                 return writer.answer(texts, database.demonstrations(memories, originals=True))
 
             columns = [metric.scores(answers(np.full(len(texts), m)), references) for m in range(partitions)]

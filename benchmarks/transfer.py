@@ -19,12 +19,11 @@ import numpy as np
 
 from mrag_rl.data.records import load_pairs
 from mrag_rl.encoders.embeddings import Embeddings
-from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.runs.evaluate import target_metric
 from mrag_rl.runs.folder import RunFolder
-from mrag_rl.runs.models import load_llm, with_cache
+from mrag_rl.runs.models import load_llm, make_writer, with_cache
 from mrag_rl.selector import Selector
 from mrag_rl.states import Ledger, StateReader
 from mrag_rl.systems import classify_memories, most_similar
@@ -42,11 +41,11 @@ def measure(carried: Selector, folder: RunFolder, queries: int, seed: int) -> di
         MemoryDatabase.open(folder.database) as database,
         with_cache(load_llm(config.llm), folder.cache, enabled=config.llm.cache) as llm,
     ):
-        writer = Writer(llm, config.prompt_task, config.llm.max_new_tokens)
+        writer = make_writer(config, llm)
 
         def scores(part: str, rows: np.ndarray, partitions: np.ndarray | None) -> np.ndarray:
             asked = [pairs[part][row] for row in rows.tolist()]
-            memories = database.retrieve(embeddings[part][rows], partitions).indices[:, 0]
+            memories = database.retrieve(embeddings[part][rows], partitions, k=writer.demonstrations).indices
             hypotheses = writer.answer(
                 [pair.source for pair in asked], database.demonstrations(memories, originals=True)
             )

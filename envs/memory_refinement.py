@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -31,15 +32,28 @@ class RefinementEpisode:
 
     Attributes:
         query: the text pair (x, y) whose answer Agent-R tries to improve.
-        memory: index of the retrieved memory in the database.
+        memory: index of the retrieved memory in the database, the nearest to x.
         hypothesis: h_1, the answer written with the memory in its current state.
         score: the metric of h_1 against y, in 0..1.
+        beside: indices of the further memories that h_1 was written with, nearest first, -1 for none.
     """
 
     query: TextPair
     memory: int
     hypothesis: str
     score: float
+    beside: tuple[int, ...] = ()
+
+
+def begin_refinement(
+    queries: Sequence[TextPair], memories: np.ndarray, hypotheses: Sequence[str], scores: np.ndarray
+) -> list[RefinementEpisode]:
+    """The episodes of B queries, from the memories (B, k) that they were answered with, nearest first, -1 for none."""
+    rows = zip(queries, memories.tolist(), hypotheses, scores.tolist(), strict=True)
+    return [
+        RefinementEpisode(query, nearest, hypothesis, score, tuple(beside))
+        for query, (nearest, *beside), hypothesis, score in rows
+    ]
 
 
 class MemoryRefinementVectorEnv(BatchedEnv):
@@ -49,7 +63,8 @@ class MemoryRefinementVectorEnv(BatchedEnv):
     A query x was answered with a memory (x~, y~) as demonstration, giving the hypothesis h. The language model writes a
     pool of K new targets for x~, without a demonstration; the agent picks one; the query is answered again with it.
     Where the answer improves, the candidate replaces the memory's target in the database, for good, and the better
-    answer becomes h (M-RAG, Section 3.3; Algorithm 1, lines 10-19).
+    answer becomes h (M-RAG, Section 3.3; Algorithm 1, lines 10-19). If h was written with several memories, the nearest
+    is refined, and the others stand beside it in every trial, as they were when the episode started.
 
     ## Action Space
     `Discrete(K)`: the candidate to try (Equation 4).
@@ -76,7 +91,7 @@ class MemoryRefinementVectorEnv(BatchedEnv):
     ## Starting State
     `reset(options={"episodes": [RefinementEpisode, ...]})` starts these episodes, at most `num_envs` of them; a batch
     may be smaller than `num_envs`, and then all arrays have its length. Without options, queries are drawn from `pairs`
-    in a seeded shuffle and answered with the nearest memory of the whole database.
+    in a seeded shuffle and answered with the nearest memories of the whole database.
 
     `reset(seed=...)` starts from the beginning: it seeds the shuffle and the pools, and gives every memory that this
     environment refined the target it had before, as a new version. It deletes no version, and leaves alone a memory
@@ -97,7 +112,8 @@ class MemoryRefinementVectorEnv(BatchedEnv):
     episodes decides.
 
     ## Arguments
-    - `database`: the memories to refine. `writer`: the frozen language model with its task. `metric`: scores answers.
+    - `database`: the memories to refine. `metric`: scores answers.
+    - `writer`: the frozen language model with its task, and how many memories a reset without options shows it.
     - `encoder`: embeds hypotheses and candidates.
     - `num_envs`: most queries at once. `candidates`: K. `steps`: J. `temperature`: for sampling the pools.
     - `state`: see above.
@@ -170,6 +186,8 @@ class MemoryRefinementVectorEnv(BatchedEnv):
         self._scores = np.array([episode.score for episode in episodes], np.float64)
         self._hypotheses = [episode.hypothesis for episode in episodes]
         self._sources = [memory.source for memory in self.database.records(self._memories)]
+        beside = [*zip_longest(*(episode.beside for episode in episodes), fillvalue=-1)]
+        self._beside = self.database.demonstrations(np.array(beside, np.int64).reshape(-1, len(episodes)).T)
         self._pools = self._draw_pools()
         log_probabilities = self._likelihood() if self.state == "candidates_and_likelihood" else None
         with self.stopwatch("encode"):
@@ -198,7 +216,8 @@ class MemoryRefinementVectorEnv(BatchedEnv):
         if self.state != "equation_3":
             self._evidence.try_candidates(self._pool, np.asarray(actions, np.int64))
         with self.stopwatch("generate"):
-            demonstrations = list(zip(self._sources, candidates, strict=True))
+            columns = zip(self._sources, candidates, self._beside, strict=True)
+            demonstrations = [[(source, candidate), *beside] for source, candidate, beside in columns]
             trials = self.writer.answer([query.source for query in self._queries], demonstrations)
         with self.stopwatch("score"):
             trial_scores = self.metric.scores(trials, [query.target for query in self._queries])
@@ -294,11 +313,11 @@ class MemoryRefinementVectorEnv(BatchedEnv):
             raise InputError("reset() needs options={'episodes': [...]}, or pairs and query_embeddings to draw from")
         rows = self._next_queries(len(self.pairs))
         queries = [self.pairs[row] for row in rows]
-        memories = self.database.retrieve(self.query_embeddings[rows], None, k=1).indices[:, 0]
+        k = self.writer.demonstrations
+        memories = self.database.retrieve(self.query_embeddings[rows], None, k=k).indices
         hypotheses = self.writer.answer([query.source for query in queries], self.database.demonstrations(memories))
         scores = self.metric.scores(hypotheses, [query.target for query in queries])
-        columns = zip(queries, memories.tolist(), hypotheses, scores.tolist(), strict=True)
-        return [RefinementEpisode(*column) for column in columns]
+        return begin_refinement(queries, memories, hypotheses, scores)
 
 
 class MemoryRefinementEnv(SingleEnv):

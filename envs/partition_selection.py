@@ -12,7 +12,7 @@ from mrag_rl.data.records import TextPair
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.envs import states
 from mrag_rl.envs.batched import BatchedEnv, Infos, SingleEnv
-from mrag_rl.envs.memory_refinement import RefinementEpisode
+from mrag_rl.envs.memory_refinement import RefinementEpisode, begin_refinement
 from mrag_rl.envs.stopwatch import Stopwatch
 from mrag_rl.errors import InputError
 from mrag_rl.generation.writer import Writer
@@ -29,10 +29,10 @@ class PartitionSelectionVectorEnv(BatchedEnv):
     """Agent-S's environment for `num_envs` queries at once.
 
     ## Description
-    For each query the agent chooses one of M partitions of the database. The memory nearest to the query in that
-    partition is shown to the language model, which writes the hypothesis h_1; `refine` (Agent-R's episodes, where
-    there is an Agent-R) may then improve the memory and the hypothesis, up to h_N (M-RAG, Section 3.2; Algorithm 1,
-    lines 5-21).
+    For each query the agent chooses one of M partitions of the database. The k memories nearest to the query in that
+    partition (k is `writer.demonstrations`, 1 in Algorithm 1) are shown to the language model, which writes the
+    hypothesis h_1; `refine` (Agent-R's episodes, where there is an Agent-R) may then improve the nearest of them and
+    the hypothesis, up to h_N (M-RAG, Section 3.2; Algorithm 1, lines 5-21).
 
     ## Action Space
     `Discrete(M)`: the partition (Equation 2).
@@ -51,7 +51,7 @@ class PartitionSelectionVectorEnv(BatchedEnv):
     | `equation_1` | source and target together, standard embedding   | Equation 1: needs the reference                |
 
     ## Rewards
-    In the metric's 0..1, with h_naive the hypothesis written with the nearest memory of the whole unrefined database:
+    In the metric's 0..1, with h_naive the hypothesis written with the nearest memories of the whole unrefined database:
 
     | Reward             | Value                       |
     |--------------------|-----------------------------|
@@ -75,7 +75,8 @@ class PartitionSelectionVectorEnv(BatchedEnv):
 
     ## Arguments
     - `database`, `pairs` (the queries with their references), `query_embeddings` (of the pairs' sources, row by row).
-    - `writer`: the frozen language model with its task. `metric`: scores hypotheses.
+    - `writer`: the frozen language model with its task, and how many memories it is shown (`writer.demonstrations`).
+    - `metric`: scores hypotheses.
     - `num_envs`: most queries at once.
     - `refine`: takes a batch of `RefinementEpisode` to its final scores (B,); None leaves h_N = h_1.
     - `state`, `reward`, `selection_steps`, `normalizer`: see above.
@@ -140,14 +141,15 @@ class PartitionSelectionVectorEnv(BatchedEnv):
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Infos]:
         """Retrieve from partitions `actions` (B,), answer, refine. Raises ResetNeeded if no episode is running.
 
-        Infos hold, for each slot, "memories" (indices), "hypotheses" (h_1), "first_scores" and "final_scores".
+        Infos hold, for each slot, "memories" (index of the nearest one shown), "hypotheses" (h_1), "first_scores" and
+        "final_scores".
         """
         done = self._count_step()
         rows = self._rows
         queries = [self.pairs[row] for row in rows]
         with self.stopwatch("retrieve"):
-            hits = self.database.retrieve(self.query_embeddings[rows], np.asarray(actions, np.int64), k=1)
-            memories = hits.indices[:, 0]
+            partitions, k = np.asarray(actions, np.int64), self.writer.demonstrations
+            memories = self.database.retrieve(self.query_embeddings[rows], partitions, k=k).indices
             demonstrations = self.database.demonstrations(memories)
         with self.stopwatch("generate"):
             hypotheses = self.writer.answer([query.source for query in queries], demonstrations)
@@ -155,10 +157,9 @@ class PartitionSelectionVectorEnv(BatchedEnv):
             first = self.metric.scores(hypotheses, [query.target for query in queries])
         final = first
         if self.refine is not None:
-            columns = zip(queries, memories.tolist(), hypotheses, first.tolist(), strict=True)
-            final = self.refine([RefinementEpisode(*column) for column in columns])
+            final = self.refine(begin_refinement(queries, memories, hypotheses, first))
         infos = {
-            "memories": memories.copy(),
+            "memories": memories[:, 0].copy(),
             "hypotheses": np.array(hypotheses, object),
             "first_scores": np.array(first),
             "final_scores": np.array(final),
@@ -199,13 +200,13 @@ def naive_scores(
     partitions: np.ndarray | None = None,
     stopwatch: Stopwatch | None = None,
 ) -> np.ndarray:
-    """score(h_naive) of every pair (P,): answered with the nearest memory of the whole current database.
+    """score(h_naive) of every pair (P,): answered with the nearest memories of the whole current database.
 
     partitions: (P,) the partition to search for each pair in place of the whole database.
     """
     stopwatch = stopwatch or Stopwatch()
     with stopwatch("retrieve"):
-        memories = database.retrieve(query_embeddings, partitions, k=1).indices[:, 0]
+        memories = database.retrieve(query_embeddings, partitions, k=writer.demonstrations).indices
     return shown_scores(database, pairs, memories, writer, metric, stopwatch)
 
 
@@ -217,7 +218,7 @@ def shown_scores(
     metric: Metric,
     stopwatch: Stopwatch,
 ) -> np.ndarray:
-    """The score of every pair (P,), answered with a memory (P,) as it is now; -1 is answered without one."""
+    """The score of every pair (P,), answered with k memories (P, k) as they are now; -1 stands for none."""
     with stopwatch("generate"):
         hypotheses = writer.answer([pair.source for pair in pairs], database.demonstrations(memories))
     with stopwatch("score"):

@@ -122,8 +122,9 @@ SystemName = Literal[
   one most similar to the targets of the nearest memories, and the one that the language model itself finds most
   probable.
 
-The baselines read the memories as they were before refinement. ``NAME_refined`` is the same baseline on the database
-that ``m_rag`` refined.
+"The nearest memory" stands for as many as the setting ``demonstrations`` says, except for ``copy``. The baselines read
+the memories as they were before refinement. ``NAME_refined`` is the same baseline on the database that ``m_rag``
+refined.
 """
 
 ABLATION_OF: dict[str, str] = {

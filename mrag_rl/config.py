@@ -223,6 +223,9 @@ class Config:
     naive system's), or first_hypothesis (the first hypothesis's score minus the naive system's)."""
     metric: MetricName | None = None
     """Metric of the rewards, which are differences of scores; null is rouge1, bleu or bleu1, depending on the task."""
+    demonstrations: int = bounded(1, minimum=1)
+    """Memories in a prompt: the nearest of what is searched. The nearest stands last, beside the text; where they do
+    not fit the context, the farthest are left out."""
     data: DataConfig = field(default_factory=DataConfig)
     """The pairs."""
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
@@ -283,8 +286,14 @@ def config_to_yaml(config: Config) -> str:
 
 
 def config_sha256(config: Config) -> str:
-    """Hex SHA-256 of the configuration as canonical JSON, without the run's name, which changes no result."""
-    settings = {key: value for key, value in config_to_dict(config).items() if key != "name"}
+    """Hex SHA-256 of the configuration as canonical JSON, without the run's name, which changes no result.
+
+    Nor does it have `demonstrations` if that is 1, so that runs from before there was this setting keep their hash.
+    """
+    settings = config_to_dict(config)
+    del settings["name"]
+    if config.demonstrations == Config.demonstrations:
+        del settings["demonstrations"]
     canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode("utf-8")).hexdigest()
 

@@ -42,6 +42,7 @@ class SelectorInfo:
         margin: how far the best value must lie above the next for the choice to be trusted (`Selector.confident`); 0
             trusts every choice. In the metric's 0..1.
         features: F names, of the numbers that a state has for each partition; empty in format 1.
+        demonstrations: how many memories the answers were shown whose scores it learned from; 1 if it does not say.
         partition_names: M names, in the order of the selector's outputs.
         task: "summarization", "translation" or "dialogue".
         metric: the metric of the reward, e.g. "rouge1".
@@ -63,6 +64,7 @@ class SelectorInfo:
     versions: Mapping[str, str] = field(default_factory=dict)
     features: tuple[str, ...] = ()
     margin: float = 0.0
+    demonstrations: int = 1
 
 
 @dataclass(frozen=True, repr=False)
@@ -256,6 +258,7 @@ class Selector:
             **{name: _field(config, name, types, path) for name, types in _INFO_TYPES.items()}
             | {"partition_names": tuple(_field(config, "partition_names", list, path))}
             | ({} if config["format_version"] == 1 else _newer_fields(config, path))
+            | ({"demonstrations": _field(config, "demonstrations", int, path)} if "demonstrations" in config else {})
         )
         normalizer = StateNormalizer(tensors["mean"], tensors["scale"], _field(config, "center", bool, path))
         selector = cls(tensors["w1"], tensors["b1"], tensors["w2"], tensors["b2"], normalizer, info)

@@ -124,10 +124,11 @@ def card(selector: Selector) -> str:
             "whose scores it learns from as its ledger fills (`mrag_rl.states.Ledger`)."
         )
     names = ", ".join(f"`{name}`" for name in info.partition_names)
+    shown = "the nearest memory" if info.demonstrations == 1 else f"the {info.demonstrations} nearest memories"
     return f"""# Partition selector
 
 Chooses which of {selector.partitions} partitions of a memory database to retrieve from, for {info.task}; trained with
-M-RAG's Agent-S on rewards measured in `{info.metric}`.
+M-RAG's Agent-S on rewards measured in `{info.metric}`, of answers shown {shown}.
 
 | | |
 |---|---|

@@ -29,6 +29,9 @@ class EchoLLM:
     def render(self, prompt: Prompt) -> str:
         return str(messages(prompt)) if self.chat else render(prompt)
 
+    def fits(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[bool]:
+        return [True] * len(prompts)
+
     def generate(
         self,
         prompts: Sequence[Prompt],

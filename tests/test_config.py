@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,14 @@ def test_the_hash_follows_every_setting_but_the_name() -> None:
     assert config_sha256(config) != config_sha256(Config("a", seed=1))
     deep = dataclasses.replace(config, agent_r=dataclasses.replace(config.agent_r, gamma=0.9))
     assert config_sha256(config) != config_sha256(deep)
+
+
+def test_runs_from_before_there_were_several_demonstrations_keep_their_hash() -> None:
+    config = Config("a")
+    before = {name: value for name, value in config_to_dict(config).items() if name not in ("name", "demonstrations")}
+    canonical = json.dumps(before, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert config_sha256(config) == hashlib.sha256(canonical.encode()).hexdigest()
+    assert config_sha256(config) != config_sha256(Config("a", demonstrations=2))
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -140,6 +150,7 @@ def test_a_new_run_and_a_resumed_one(file: Path, tmp_path: Path) -> None:
         ("name: c\ntask: translation\ndata: {pairs: p, languages: [German]}", r"data\.languages"),
         ("name: c\ndata: {newsroom: rooms}", r"data\.newsroom is rooms; it must be one of desks, sources"),
         ("name: c\ndata: {newsroom: sources, pairs: p}", "data.newsroom is set, but the pairs are your own"),
+        ("name: c\ndemonstrations: 0", "demonstrations is 0; it must be 1 or more"),
         ("name: c\nrefinement: {candidates: 0}", r"refinement\.candidates is 0"),
         ("name: c\nrefinement: {temperature: .nan}", r"refinement\.temperature is nan"),
         ("name: c\nagent_s: {gamma: 2}", r"agent_s\.gamma is 2\.0; it must lie between 0 and 1"),

@@ -368,6 +368,9 @@ class ScriptedLLM(TextsOnly):
     def render(self, prompt: Prompt) -> str:
         return prompt.query
 
+    def fits(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[bool]:
+        return [True] * len(prompts)
+
     def generate(self, prompts: Sequence[Prompt], **settings: Any) -> list[list[str]]:
         self.prompts += prompts
         self.usage.generated_tokens += 10 * len(prompts)

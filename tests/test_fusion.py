@@ -129,6 +129,9 @@ class Writer(TextsOnly):
     def render(self, prompt: Prompt) -> str:
         return prompt.query
 
+    def fits(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[bool]:
+        return [True] * len(prompts)
+
     def generate(
         self, prompts: Sequence[Prompt], *, temperature: float = 0.0, seeds: int | Sequence[int] = 0, **settings: Any
     ) -> list[list[str]]:

@@ -75,6 +75,9 @@ class Echo(TextsOnly):
     def render(self, prompt: Prompt) -> str:
         return prompt.query
 
+    def fits(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[bool]:
+        return [True] * len(prompts)
+
     def generate(self, prompts: Sequence[Prompt], **settings: Any) -> list[list[str]]:
         return [[prompt.demonstrations[0][1] if prompt.demonstrations else ""] for prompt in prompts]
 

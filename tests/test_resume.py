@@ -29,6 +29,9 @@ class StoppingLLM:
         self.llm, self.calls = llm, calls
         self.fingerprint, self.usage = llm.fingerprint, llm.usage
 
+    def fits(self, prompts, max_new_tokens):
+        return self.llm.fits(prompts, max_new_tokens)
+
     def generate(self, prompts, **arguments):
         self.calls -= 1
         if self.calls == 0:
@@ -51,6 +54,7 @@ def train(
     state: StateName = "per_head",
     consolidate: bool = True,
     candidates: CandidateStateName = "candidates",
+    demonstrations: int = 1,
 ) -> tuple[JointResult, dict, str, bytes]:
     """One sitting: opens or makes the database in `folder`; the result, agents' arrays, database digest and log."""
     world = tiny_world()
@@ -65,7 +69,7 @@ def train(
         agents = LinUCB(database.partitions * database.heads, database.partitions), BestCandidate(0, features)
     with database:
         context = joint_context(
-            world, database, llm, state=state, encoder=embedder, agents=agents,
+            world, database, llm, state=state, encoder=embedder, agents=agents, demonstrations=demonstrations,
             refinement=RefinementConfig(consolidate=consolidate, state=candidates),
             training=TrainingConfig(rounds=2, slots=8, checkpoint_every=2),
         )  # fmt: skip
@@ -97,6 +101,7 @@ STOPS = {("dqn", False): (1, 4, 9, 17, 18, 25), ("dqn", True): (9, 18, 25), ("li
     [
         ("dqn", {}),
         ("dqn", {"state": "evidence"}),
+        ("dqn", {"state": "evidence", "demonstrations": 2}),
         ("dqn", {"state": "peeking"}),
         ("dqn", {"candidates": "candidates_and_likelihood"}),
         ("dqn", {"state": "equation_1"}),

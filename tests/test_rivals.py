@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -129,13 +129,17 @@ def test_each_search_finds_what_it_calls_the_nearest(tmp_path: Path) -> None:
         searches = (
             by_standard(database), by_words(index), by_words_and_standard(index, database), by_heads(database),
         )  # fmt: skip
-        found = [search(["storm goal river storm"], query) for search in searches]
-        assert [int(hits.indices[0, 0]) for hits in found] == [0, 1, 2, 3]
+        found = [search(["storm goal river storm"], query, 1) for search in searches]
+        assert [hits.indices.tolist() for hits in found] == [[[0]], [[1]], [[2]], [[3]]]
         # places of memory 2: second by words and second by standard embedding
         assert found[2].scores[0, 0] == pytest.approx(1 / 62 + 1 / 62)
         assert found[3].scores[0, 0] == pytest.approx(0.7)
-        assert by_words(index)(["zebra"], query).indices.tolist() == [[-1]]
-        assert by_words_and_standard(index, database)(["zebra"], query).indices.tolist() == [[0]]
+        assert by_words(index)(["zebra"], query, 1).indices.tolist() == [[-1]]
+        assert by_words_and_standard(index, database)(["zebra"], query, 1).indices.tolist() == [[0]]
+        several = [search(["storm goal river storm"], query, 7).indices[0].tolist() for search in searches]
+        nobody = [-1, -1]
+        assert several[0] == [0, 2, 4, 3, 1, *nobody] and several[1] == [1, 2, -1, -1, -1, *nobody]
+        assert several[2] == [2, 1, 0, 4, 3, *nobody] and several[3] == [3, 4, 2, 1, 0, *nobody]
 
 
 # -- the classifier ----------------------------------------------------------------------------------------------------
@@ -283,9 +287,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunFolder, T
 
 
 def systems_of(
-    run: tuple[RunFolder, TrainedSystem], llm: LLM, pairs: Sequence[TextPair] = TEST, seed: int = 0
+    run: tuple[RunFolder, TrainedSystem], llm: LLM, pairs: Sequence[TextPair] = TEST, seed: int = 0, k: int = 1
 ) -> RunSystems:
-    return RunSystems(run[0], {"m_rag": run[1]}, Writer(llm, "summarization"), ROUGE, pairs, seed)
+    return RunSystems(run[0], {"m_rag": run[1]}, Writer(llm, "summarization", 64, k), ROUGE, pairs, seed)
 
 
 @pytest.mark.parametrize("name", UNTRAINED)
@@ -318,6 +322,49 @@ def test_refined_systems_read_refined_targets_and_the_others_the_originals(
     if name.endswith("_refined") and name != "oracle_refined":
         plain = systems.make(name.removesuffix("_refined")).answer(TEXTS, QUERIES)
         assert [answer.memory for answer in plain] == [answer.memory for answer in answers]
+
+
+class Reciter(Copier):
+    """Answers with the targets of all demonstrations, in the order of the prompt."""
+
+    def generate(self, prompts: Sequence[Prompt], *, samples: int = 1, **settings: Any) -> list[list[str]]:
+        return [[" ".join(target for _, target in prompt.demonstrations)] * samples for prompt in prompts]
+
+
+@pytest.mark.parametrize("k", [2, MEMORIES + 1])
+@pytest.mark.parametrize("name", UNTRAINED)
+def test_every_system_shows_the_nearest_k_the_nearest_last_or_as_many_as_there_are(
+    run: tuple[RunFolder, TrainedSystem], name: str, k: int
+) -> None:
+    database, kind = run[1].database, name.removesuffix("_refined")
+    word = "refined" if name != kind or name in ("supervised", "m_rag", "m_rag_fallback") else "target"
+    members = database.membership().sum(axis=0)
+    groups = random_groups(database.membership(), 0)
+    answers = systems_of(run, Reciter(), k=k).make(name).answer(TEXTS, QUERIES)
+    for row, answer in enumerate(answers):
+        if kind != "copy":
+            assert answer.hypothesis == " ".join(f"{word} {memory}" for memory in reversed(answer.memories))
+        similarities = list(answer.similarities)
+        assert len(similarities) == len(answer.memories) == len(set(answer.memories))
+        assert similarities == sorted(similarities, reverse=True)
+        if name == "none":
+            assert answer.memories == () and answer.memory == -1
+        elif kind == "copy":
+            assert len(answer.memories) == 1 and answer.hypothesis == f"{word} {answer.memory}"
+        elif kind == "naive_words":
+            assert len(answer.memories) == min(k, np.count_nonzero(WordIndex(database.sources()).scores([TEXTS[row]])))
+        elif name == "oracle_random":
+            assert len(answer.memories) in np.minimum(k, groups.sum(axis=0))
+        elif answer.partition >= 0:
+            assert len(answer.memories) == min(k, members[answer.partition])
+            alone = database.retrieve(QUERIES[[row]], np.array([answer.partition]), k=len(answer.memories))
+            assert alone.indices[0].tolist() == list(answer.memories)
+        else:
+            assert len(answer.memories) == min(k, MEMORIES)
+    if name not in (*ORACLES, "supervised"):  # these choose by what was answered
+        assert [answer.memory for answer in answers] == [
+            answer.memory for answer in systems_of(run, Copier()).make(name).answer(TEXTS, QUERIES)
+        ]
 
 
 def test_an_ablation_without_a_training_and_an_unknown_system_are_refused(
@@ -356,21 +403,21 @@ def test_the_placebos_take_the_best_of_as_many_answers_as_there_are_partitions(
 ) -> None:
     llm, database = ScriptedLLM(), run[1].database
     references = [pair.target for pair in TEST]
-    memories = database.retrieve(QUERIES, None).indices[:, 0]
+    memories = database.retrieve(QUERIES, None).indices
     demonstrations = database.demonstrations(memories, originals=True)
-    prompts = [Prompt("summarization", text, (d,)) for text, d in zip(TEXTS, demonstrations, strict=True) if d]
+    prompts = [Prompt("summarization", text, (shown,)) for text, (shown,) in zip(TEXTS, demonstrations, strict=True)]
     samples = llm.generate(prompts, samples=3, temperature=1.0, seeds=0)
     columns = [[row[sample] for row in samples] for sample in range(3)]
     best = np.max([ROUGE.scores(column, references) for column in columns], axis=0)
     answers = systems_of(run, llm).make("oracle_samples").answer(TEXTS, QUERIES)
     np.testing.assert_array_equal(ROUGE.scores([answer.hypothesis for answer in answers], references), best)
-    assert [answer.memory for answer in answers] == memories.tolist()
+    assert [[answer.memory] for answer in answers] == memories.tolist()
     assert answers != systems_of(run, llm, seed=1).make("oracle_samples").answer(TEXTS, QUERIES)
 
     groups, writer = random_groups(database.membership(), 0), Writer(llm, "summarization")
     scores = []
     for group in groups.T:
-        nearest = database.retrieve(QUERIES, None, allowed_memories=group).indices[:, 0]
+        nearest = database.retrieve(QUERIES, None, allowed_memories=group).indices
         texts = writer.answer(TEXTS, database.demonstrations(nearest, originals=True))
         scores.append(ROUGE.scores(texts, references))
     answers = systems_of(run, llm).make("oracle_random").answer(TEXTS, QUERIES)

@@ -21,7 +21,7 @@ from mrag_rl.data.records import TextPair
 from mrag_rl.data.splits import Splits
 from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import Embeddings, TransformerEncoder
-from mrag_rl.generation.llm import Usage
+from mrag_rl.generation.llm import LLM, Usage
 from mrag_rl.generation.prompts import Prompt
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.memory import MemoryDatabase
@@ -129,6 +129,9 @@ class ScriptedLLM:
     def render(self, prompt: Prompt) -> str:
         return prompt.query
 
+    def fits(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[bool]:
+        return [True] * len(prompts)
+
     def generate(
         self,
         prompts: Sequence[Prompt],
@@ -164,7 +167,7 @@ def _generator(*of: object) -> np.random.Generator:
 
 
 class Copier(TextsOnly):
-    """A language model with a known answer: the demonstration's target, or the text's first words without one.
+    """A language model with a known answer: the last demonstration's target, or the text's first words without one.
 
     It makes visible what a system showed it, which no trained model would.
     """
@@ -178,9 +181,12 @@ class Copier(TextsOnly):
     def render(self, prompt: Prompt) -> str:
         return prompt.query
 
+    def fits(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[bool]:
+        return [True] * len(prompts)
+
     def generate(self, prompts: Sequence[Prompt], *, samples: int = 1, **settings: Any) -> list[list[str]]:
         self.calls += 1
-        shown = [p.demonstrations[0][1] if p.demonstrations else " ".join(p.query.split()[:8]) for p in prompts]
+        shown = [p.demonstrations[-1][1] if p.demonstrations else " ".join(p.query.split()[:8]) for p in prompts]
         return [[text] * samples for text in shown]
 
 
@@ -248,12 +254,15 @@ def outcome(run: Path) -> dict[str, Any]:
 class Listening:
     """A language model that keeps the prompts that it is asked."""
 
-    def __init__(self, llm: TransformersLLM) -> None:
+    def __init__(self, llm: LLM) -> None:
         self.llm, self.fingerprint, self.usage = llm, llm.fingerprint, llm.usage
         self.prompts: list[Prompt] = []
 
     def render(self, prompt: Prompt) -> str:
         return self.llm.render(prompt)
+
+    def fits(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[bool]:
+        return self.llm.fits(prompts, max_new_tokens)
 
     def generate(self, prompts: Sequence[Prompt], **settings: Any) -> list[list[str]]:
         self.prompts += prompts

@@ -34,6 +34,7 @@ def joint_context(
     seed: int = 3,
     encoder: Any = None,
     agents: tuple[Agent, Agent] | None = None,
+    demonstrations: int = 1,
 ) -> JointContext:
     """The training of two new DQNs, or of other agents, with an encoder that remembers unless another is given."""
     if agents is None:
@@ -53,7 +54,7 @@ def joint_context(
         dev=Queries(world.splits.dev, world.dev),
         encoder=encoder,
         candidate_encoder=encoder,
-        writer=Writer(llm, "summarization", 10),
+        writer=Writer(llm, "summarization", 10, demonstrations),
         metric=get_metric("rouge1"),
         agent_s=agents[0],
         agent_r=agents[1],

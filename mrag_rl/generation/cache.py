@@ -73,6 +73,10 @@ class CachedLLM:
         """The prompt as the wrapped model reads it."""
         return self.llm.render(prompt)
 
+    def fits(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[bool]:
+        """Whether each prompt fits the wrapped model's context."""
+        return self.llm.fits(prompts, max_new_tokens)
+
     def generate(
         self,
         prompts: Sequence[Prompt],

@@ -46,6 +46,10 @@ class LLM(Protocol):
         """The prompt as the model reads it, including its instruction if the model gets one."""
         ...
 
+    def fits(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[bool]:
+        """Whether each prompt, whole, leaves room for `max_new_tokens` in the model's context."""
+        ...
+
     def generate(
         self,
         prompts: Sequence[Prompt],

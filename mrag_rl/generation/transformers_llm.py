@@ -192,6 +192,11 @@ class TransformersLLM:
             return render(prompt)
         return str(self.tokenizer.apply_chat_template(messages(prompt), tokenize=False, add_generation_prompt=True))
 
+    def fits(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[bool]:
+        """Whether each prompt, whole, leaves room for `max_new_tokens` in the model's context."""
+        limit = self._context - max_new_tokens
+        return [len(ids) <= limit for ids in self._token_ids([self.render(prompt) for prompt in prompts])]
+
     def _tokenize(self, prompts: Sequence[Prompt], texts: list[str], max_new_tokens: int) -> list[list[int]]:
         """The token ids of each rendered prompt, shortened if it does not fit the context."""
         ids = self._token_ids(texts)

@@ -1,4 +1,4 @@
-"""Answers of a language model to a task's texts: the only place where a retrieved memory becomes a prompt.
+"""Answers of a language model to a task's texts: the only place where retrieved memories become a prompt.
 
 `tests/test_one_prompt_builder.py` checks that no module outside `mrag_rl.generation` builds a prompt.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.prompts import Prompt
@@ -17,23 +17,29 @@ Demonstration = tuple[str, str]
 
 @dataclass(frozen=True)
 class Writer:
-    """A frozen language model that answers one task's texts, with or without a memory as demonstration.
+    """A frozen language model that answers one task's texts, with memories as demonstrations or without any.
+
+    In a prompt, the nearest memory stands last, beside the text. If the prompt outgrows the model's context, the
+    farthest memories are dropped, one after another, but never the nearest; what does not fit even then is shortened
+    by the model (`mrag_rl.generation.prompts.shorten`). Both as in Rubin et al., 2022 (arXiv:2112.08633), Section 3.
 
     Attributes:
         llm: the language model.
         task: the prompts' task; see `mrag_rl.generation.prompts.template`.
         max_new_tokens: the longest text it writes, in tokens.
+        demonstrations: how many memories to retrieve for a prompt. Systems, environments and training ask for it here.
     """
 
     llm: LLM
     task: str
     max_new_tokens: int = 64
+    demonstrations: int = 1
 
-    def answer(self, texts: Sequence[str], demonstrations: Sequence[Demonstration | None]) -> list[str]:
-        """Greedy hypotheses for N texts, each with one memory as demonstration, or without one if that is None.
+    def answer(self, texts: Sequence[str], demonstrations: Sequence[Sequence[Demonstration]]) -> list[str]:
+        """Greedy hypotheses for N texts, each with the demonstrations of its row, nearest first, or without any.
 
         M-RAG, Algorithm 1, lines 9 and 13: h <- LLM(x + (source, target) of the memory). Raises ValueError for more or
-        fewer demonstrations than texts.
+        fewer rows than texts.
         """
         prompts = self._prompts(texts, demonstrations)
         return [samples[0] for samples in self.llm.generate(prompts, max_new_tokens=self.max_new_tokens)]
@@ -41,7 +47,7 @@ class Writer:
     def samples(
         self,
         texts: Sequence[str],
-        demonstrations: Sequence[Demonstration | None],
+        demonstrations: Sequence[Sequence[Demonstration]],
         count: int,
         *,
         temperature: float,
@@ -49,8 +55,7 @@ class Writer:
     ) -> list[list[str]]:
         """`count` sampled hypotheses for each of N texts, with demonstrations as for `answer`.
 
-        seeds: one for all texts or one for each. Raises ValueError for more or fewer demonstrations or seeds than
-        texts.
+        seeds: one for all texts or one for each. Raises ValueError for more or fewer rows or seeds than texts.
         """
         return self.llm.generate(
             self._prompts(texts, demonstrations),
@@ -68,7 +73,7 @@ class Writer:
         M-RAG, Section 3.3: the pool that Agent-R chooses from. seeds: one for each source. Raises ValueError for more
         or fewer seeds than sources.
         """
-        return self.samples(sources, [None] * len(sources), count, temperature=temperature, seeds=seeds)
+        return self.samples(sources, [()] * len(sources), count, temperature=temperature, seeds=seeds)
 
     def log_probabilities(self, sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[list[float]]:
         """How probable the language model finds the candidates of N memories' sources, without a demonstration.
@@ -76,11 +81,17 @@ class Writer:
         That is, by the distribution that `candidates` samples from at temperature 1: the mean log-probability per token
         of each, see `LLM.log_probabilities`. Raises ValueError for more or fewer lists of candidates than sources.
         """
-        prompts = self._prompts(sources, [None] * len(sources))
+        prompts = self._prompts(sources, [()] * len(sources))
         return self.llm.log_probabilities(prompts, candidates, max_new_tokens=self.max_new_tokens)
 
-    def _prompts(self, texts: Sequence[str], demonstrations: Sequence[Demonstration | None]) -> list[Prompt]:
-        return [
-            Prompt(self.task, text, () if demonstration is None else (demonstration,))
-            for text, demonstration in zip(texts, demonstrations, strict=True)
+    def _prompts(self, texts: Sequence[str], demonstrations: Sequence[Sequence[Demonstration]]) -> list[Prompt]:
+        prompts = [
+            Prompt(self.task, text, tuple(reversed(shown))) for text, shown in zip(texts, demonstrations, strict=True)
         ]
+        unsure = list(range(len(prompts)))
+        while unsure := [row for row in unsure if len(prompts[row].demonstrations) > 1]:
+            fit = self.llm.fits([prompts[row] for row in unsure], self.max_new_tokens)
+            unsure = [row for row, fits in zip(unsure, fit, strict=True) if not fits]
+            for row in unsure:
+                prompts[row] = replace(prompts[row], demonstrations=prompts[row].demonstrations[1:])
+        return prompts

@@ -191,8 +191,8 @@ class MemoryDatabase:
         """Targets as they were first stored, before any refinement. Raises InputError for an unknown index."""
         return self._store.originals(self._checked(indices).tolist())
 
-    def demonstrations(self, indices: np.ndarray, *, originals: bool = False) -> list[tuple[str, str] | None]:
-        """Source and target of memories (B,), as a language model is shown them; None if the index is -1.
+    def demonstrations(self, indices: np.ndarray, *, originals: bool = False) -> list[list[tuple[str, str]]]:
+        """Sources and targets of memories (B, k), as a language model is shown them, row by row; none for an index -1.
 
         originals: use the targets as they were first stored. Raises InputError for an unknown index.
         """
@@ -200,7 +200,7 @@ class MemoryDatabase:
         records = self.records(distinct)
         targets = self.original_targets(distinct) if originals else [record.target for record in records]
         texts = {record.index: (record.source, target) for record, target in zip(records, targets, strict=True)}
-        return [texts[index] if index >= 0 else None for index in indices.tolist()]
+        return [[texts[index] for index in row if index >= 0] for row in indices.tolist()]
 
     def history(self, index: int) -> list[Version]:
         """Every version of one memory's target, the original first. Raises InputError for an unknown index."""

@@ -13,10 +13,9 @@ from mrag_rl.errors import InputError
 from mrag_rl.filters.language import to_json
 from mrag_rl.filters.parsing import parse_filter
 from mrag_rl.filters.vocabulary import other_forms
-from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.folder import RunFolder
-from mrag_rl.runs.models import check_encoder, load_encoder, load_llm, with_cache
+from mrag_rl.runs.models import check_encoder, load_encoder, load_llm, make_writer, with_cache
 from mrag_rl.runs.settings import AskSettings
 from mrag_rl.runs.systems import trained_system
 from mrag_rl.runs.trained import open_trained
@@ -37,8 +36,8 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
 
     Returns:
         {"text", "hypothesis", "partition" (name or None), "partitions": [{"name", "memories" (how many may be read),
-        "allowed", "q_value", "similarities": [H floats]}], "filter": JSON or None, "notes": [lines], "memory": {"id",
-        "similarity", "version", "source", "target"} or None}.
+        "allowed", "q_value", "similarities": [H floats]}], "filter": JSON or None, "notes": [lines], "memory": the
+        first of "memories" or None, "memories": [{"id", "similarity", "version", "source", "target"}], nearest first}.
 
     Raises:
         InputError: no complete run there, an empty text, an unknown partition, an invalid filter.
@@ -62,7 +61,7 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
         encoder = load_encoder(config.encoder)
         check_encoder(database, encoder)
         with with_cache(llm, folder.cache, enabled=config.llm.cache) as cached:
-            writer = Writer(cached, config.prompt_task, config.llm.max_new_tokens)
+            writer = make_writer(config, cached)
             system = trained_system(
                 "m_rag", trained, writer, encoder=encoder, allowed_partitions=mask, allowed_memories=allowed_memories
             )
@@ -73,7 +72,17 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
             partition, values = 0 if mask.any() else -1, np.zeros(len(names))
         shown: StateName = "per_head" if config.state == "evidence" else config.state
         states = database.states(encoder.encode([text]), shown)[0]
-        record = database.records([answer.memory])[0] if answer.memory >= 0 else None
+        records = database.records(answer.memories)
+    memories = [
+        {
+            "id": record.id,
+            "similarity": round(similarity, 4),
+            "version": record.version,
+            "source": record.source,
+            "target": record.target,
+        }
+        for record, similarity in zip(records, answer.similarities, strict=True)
+    ]
     return {
         "text": text,
         "hypothesis": answer.hypothesis,
@@ -90,15 +99,8 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
         ],
         "filter": applied,
         "notes": notes,
-        "memory": None
-        if record is None
-        else {
-            "id": record.id,
-            "similarity": round(answer.similarity, 4),
-            "version": record.version,
-            "source": record.source,
-            "target": record.target,
-        },
+        "memory": memories[0] if memories else None,
+        "memories": memories,
     }
 
 
@@ -125,7 +127,7 @@ def _under_filter(
 
 
 def explanation(answer: dict[str, Any]) -> str:
-    """An answer of `answer_text` as text: partitions with q-values and similarities, memory, hypothesis."""
+    """An answer of `answer_text` as text: partitions with q-values and similarities, memories, hypothesis."""
     partitions = answer["partitions"]
     width = max(len("partition"), *(len(row["name"]) for row in partitions)) + 2
     heads = len(partitions[0]["similarities"])
@@ -140,10 +142,9 @@ def explanation(answer: dict[str, Any]) -> str:
         lines += ["", f"Filter: {json.dumps(answer['filter'], ensure_ascii=False)}"]
         lines += ["Memories that pass: " + ", ".join(f"{row['name']} {row['memories']}" for row in partitions)]
     lines += answer["notes"]
-    memory = answer["memory"]
-    if memory is None:
+    if not answer["memories"]:
         lines += ["", "Memory: none may be read"]
-    else:
+    for memory in answer["memories"]:
         origin = "as first stored" if memory["version"] == 0 else f"refined, version {memory['version']}"
         lines += [
             "",

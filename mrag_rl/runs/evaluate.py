@@ -22,12 +22,11 @@ from mrag_rl.evaluation.results import USAGE, results
 from mrag_rl.evaluation.tables import results_page
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.llm import LLM
-from mrag_rl.generation.writer import Writer
 from mrag_rl.io import atomic_write_text, write_json, write_jsonl
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import REPORTED, TARGET, get_metric
 from mrag_rl.runs.folder import RunFolder
-from mrag_rl.runs.models import load_llm, with_cache
+from mrag_rl.runs.models import load_llm, make_writer, with_cache
 from mrag_rl.runs.settings import SystemsSettings
 from mrag_rl.runs.stages import Stages
 from mrag_rl.runs.systems import RunSystems
@@ -79,7 +78,7 @@ def evaluate_run(folder: RunFolder, config: Config, llm: LLM, names: Sequence[st
         for name in names:
             if name in ABLATION_OF:
                 trained[name] = stack.enter_context(open_trained(folder.ablation(ABLATION_OF[name])))
-        writer = Writer(llm, config.prompt_task, config.llm.max_new_tokens)
+        writer = make_writer(config, llm)
         systems = RunSystems(folder, trained, writer, get_metric(target_metric(config)), pairs, config.seed)
         for name in names:
             start, before = time.perf_counter(), llm.usage.seconds

@@ -1,4 +1,4 @@
-"""The models of a run: its encoder, and its language model with the cache of generated texts."""
+"""The models of a run: its encoder, and its language model with the cache of generated texts and the writer."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from mrag_rl.config import EncoderConfig, LLMConfig
+from mrag_rl.config import Config, EncoderConfig, LLMConfig
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 
 
@@ -52,6 +53,11 @@ def with_cache(llm: LLM, cache: Path, *, enabled: bool) -> Iterator[LLM]:
         return
     with CachedLLM(llm, cache) as cached:
         yield cached
+
+
+def make_writer(config: Config, llm: LLM) -> Writer:
+    """The run's writer around its language model."""
+    return Writer(llm, config.prompt_task, config.llm.max_new_tokens, config.demonstrations)
 
 
 def check_encoder(database: MemoryDatabase, encoder: TransformerEncoder) -> None:

@@ -70,6 +70,8 @@ class SystemsSettings:
                           the same by other rules: a random candidate, the one most similar to the others or to the
                           nearest memories' targets, or the one most probable to the language model itself
 
+    "The nearest memory" stands for as many as the run's setting demonstrations says (copy: one).
+
     These also read the refined database: copy_refined, naive_refined, naive_train_refined, naive_words_refined,
     naive_hybrid_refined, naive_heads_refined, nearest_partition_refined, classifier_refined, classifier_words_refined.
     Any system but the ablations can be named, even if the run's own evaluation left it out.
@@ -112,7 +114,7 @@ class PoolSettings:
 
 @dataclass(frozen=True)
 class AskSettings:
-    """Answer one text with a run's trained agents, and show how: the selected partition, the memory, the per-head
+    """Answer one text with a run's trained agents, and show how: the selected partition, the memories, the per-head
     similarities and the hypothesis. (With --documents in place of --run: answer a question from documents; its options
     follow below.)
 

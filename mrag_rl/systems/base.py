@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.errors import InputError
+from mrag_rl.memory import Hits
 
 
 @dataclass(frozen=True)
@@ -24,18 +25,29 @@ class Answer:
 
 @dataclass(frozen=True)
 class MemoryAnswer(Answer):
-    """An answer written with at most one memory as demonstration.
+    """An answer written with memories as demonstrations, or without any.
 
     Attributes:
         partition: the partition searched, -1 for the whole database or none.
-        memory: index of the memory shown to the language model, -1 for none, or for a pair that is not a memory.
-        similarity: how near the memory is to the text: their cosine similarity, or the score of a search by words;
-            -1.0 or 0.0 without a memory. Answers are compared without it: its last digit may depend on the batch.
+        memories: indices of the memories for the prompt, nearest first; -1 for a pair that is not a memory. `Writer`
+            says when it drops the farthest.
+        similarities: how near each is to the text: their cosine similarity, or the score of a search by words. Answers
+            are compared without them: their last digits may depend on the batch.
     """
 
     partition: int = -1
-    memory: int = -1
-    similarity: float = field(default=-1.0, compare=False)
+    memories: tuple[int, ...] = ()
+    similarities: tuple[float, ...] = field(default=(), compare=False)
+
+    @property
+    def memory(self) -> int:
+        """Index of the nearest memory, -1 for none."""
+        return self.memories[0] if self.memories else -1
+
+    @property
+    def similarity(self) -> float:
+        """How near the nearest memory is, -1.0 without one."""
+        return self.similarities[0] if self.similarities else -1.0
 
 
 A = TypeVar("A", bound=Answer, covariant=True)
@@ -55,6 +67,15 @@ class System(Protocol[A]):
         embeddings: theirs, N rows, from the system's own encoder; None encodes the texts here. Raises InputError.
         """
         ...
+
+
+def rows_found(hits: Hits) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
+    """The `memories` and `similarities` of each query's answer: its row of the hits (B, k), without empty places."""
+    found = []
+    for memories, scores in zip(hits.indices, hits.scores, strict=True):
+        there = memories >= 0
+        found.append((tuple(memories[there].tolist()), tuple(scores[there].tolist())))
+    return found
 
 
 def embedded(texts: Sequence[str], embeddings: Embeddings | None, encoder: TextEncoder | None) -> Embeddings:

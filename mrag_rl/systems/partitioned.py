@@ -11,11 +11,11 @@ import numpy as np
 from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.generation.writer import Writer
-from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory import Hits, MemoryDatabase
 from mrag_rl.metrics.text import Metric
 from mrag_rl.selector import Selector
 from mrag_rl.states import StateReader
-from mrag_rl.systems.base import MemoryAnswer, embedded
+from mrag_rl.systems.base import MemoryAnswer, embedded, rows_found
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,9 @@ class PartitionAnswer(MemoryAnswer):
 
 @dataclass(frozen=True)
 class PartitionSystem:
-    """Retrieves the nearest memory of the partition that `choose` picks and shows it to the language model.
+    """Retrieves the nearest memories of the partition that `choose` picks and shows them to the language model.
+
+    How many they are, `Writer.demonstrations` says.
 
     Attributes:
         allowed_memories: (N,) bool, the memories that may be read, such as those that pass a filter
@@ -77,25 +79,26 @@ class PartitionSystem:
         """Answer N texts; see `System.answer`."""
         queries = embedded(texts, embeddings, self.encoder)
         choice = self.choose(texts, queries)
-        hits = self.database.retrieve(queries, choice.partitions, allowed_memories=self.allowed_memories)
-        memories, scores = hits.indices[:, 0], hits.scores[:, 0]
+        k = self.writer.demonstrations
+        hits = self.database.retrieve(queries, choice.partitions, k=k, allowed_memories=self.allowed_memories)
         if choice.whole is not None and choice.whole.any():
             whole = self.database.retrieve(
                 queries[choice.whole],
                 None,
+                k=k,
                 allowed_partitions=choice.allowed_partitions,
                 allowed_memories=self.allowed_memories,
             )
-            memories[choice.whole], scores[choice.whole] = whole.indices[:, 0], whole.scores[:, 0]
-        hypotheses = self.writer.answer(texts, self.database.demonstrations(memories, originals=self.originals))
-        rows = zip(hypotheses, choice.partitions.tolist(), memories.tolist(), scores.tolist(), strict=True)
+            hits.indices[choice.whole], hits.scores[choice.whole] = whole.indices, whole.scores
+        hypotheses = self.writer.answer(texts, self.database.demonstrations(hits.indices, originals=self.originals))
+        rows = zip(hypotheses, choice.partitions.tolist(), rows_found(hits), strict=True)
         return [
             PartitionAnswer(
-                hypothesis, partition, memory, score,
+                hypothesis, partition, *found,
                 states=None if choice.states is None else choice.states[row],
                 values=None if choice.values is None else choice.values[row],
             )
-            for row, (hypothesis, partition, memory, score) in enumerate(rows)
+            for row, (hypothesis, partition, found) in enumerate(rows)
         ]  # fmt: skip
 
 
@@ -189,18 +192,21 @@ class OraclePartition:
         queries = embedded(texts, embeddings, self.encoder)
         groups = self.database.membership() if self.groups is None else self.groups
         count = groups.shape[1]
-        hits = [self.database.retrieve(queries, None, allowed_memories=group) for group in groups.T]
-        memories = np.stack([hit.indices[:, 0] for hit in hits], axis=1).ravel()
-        similarities = np.stack([hit.scores[:, 0] for hit in hits], axis=1).ravel()
+        k = self.writer.demonstrations
+        each = [self.database.retrieve(queries, None, k=k, allowed_memories=group) for group in groups.T]
+        hits = Hits(
+            np.stack([hit.indices for hit in each], axis=1).reshape(-1, k),
+            np.stack([hit.scores for hit in each], axis=1).reshape(-1, k),
+        )
         hypotheses = self.writer.answer(
             [text for text in texts for _ in range(count)],
-            self.database.demonstrations(memories, originals=self.originals),
+            self.database.demonstrations(hits.indices, originals=self.originals),
         )
         references = [reference for reference in self.references[: len(texts)] for _ in range(count)]
         scores = self.metric.scores(hypotheses, references)
         partitions = np.tile(np.arange(count) if self.groups is None else np.full(count, -1), len(texts))
-        rows = zip(hypotheses, partitions.tolist(), memories.tolist(), similarities.tolist(), strict=True)
-        answers = [MemoryAnswer(*row) for row in rows]
+        rows = zip(hypotheses, partitions.tolist(), rows_found(hits), strict=True)
+        answers = [MemoryAnswer(hypothesis, partition, *found) for hypothesis, partition, found in rows]
         grouped = [answers[start : start + count] for start in range(0, len(answers), count)]
         return grouped, scores.reshape(len(texts), count)
 

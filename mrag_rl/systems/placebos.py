@@ -16,12 +16,12 @@ from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import Metric
-from mrag_rl.systems.base import MemoryAnswer, embedded
+from mrag_rl.systems.base import MemoryAnswer, embedded, rows_found
 
 
 @dataclass(frozen=True)
 class OracleSamples:
-    """The nearest memory of the whole database, `samples` answers at temperature 1, and the best of them in hindsight.
+    """As `WholeDatabase`, but `samples` answers at temperature 1, and the best of them in hindsight.
 
     Attributes:
         metric: its scores of single answers decide; ties go to the first sample.
@@ -44,11 +44,11 @@ class OracleSamples:
 
     def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
         """Answer N texts; see `System.answer`."""
-        hits = self.database.retrieve(embedded(texts, embeddings, self.encoder), None)
-        memories, similarities = hits.indices[:, 0], hits.scores[:, 0]
+        queries = embedded(texts, embeddings, self.encoder)
+        hits = self.database.retrieve(queries, None, k=self.writer.demonstrations)
         hypotheses = self.writer.samples(
             texts,
-            self.database.demonstrations(memories, originals=self.originals),
+            self.database.demonstrations(hits.indices, originals=self.originals),
             self.samples,
             temperature=1.0,
             seeds=self.seed,
@@ -56,8 +56,8 @@ class OracleSamples:
         references = [reference for reference in self.references[: len(texts)] for _ in range(self.samples)]
         scores = self.metric.scores([hypothesis for row in hypotheses for hypothesis in row], references)
         best = scores.reshape(len(texts), self.samples).argmax(axis=1).tolist()
-        rows = zip(hypotheses, best, memories.tolist(), similarities.tolist(), strict=True)
-        return [MemoryAnswer(row[choice], -1, memory, similarity) for row, choice, memory, similarity in rows]
+        rows = zip(hypotheses, best, rows_found(hits), strict=True)
+        return [MemoryAnswer(row[choice], -1, *found) for row, choice, found in rows]
 
 
 def random_groups(membership: np.ndarray, seed: int) -> np.ndarray:

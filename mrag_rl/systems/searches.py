@@ -1,4 +1,4 @@
-"""What "the nearest memory of the whole database" can mean: by vectors, by words, or by both."""
+"""What "the nearest memories of the whole database" can mean: by vectors, by words, or by both."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mrag_rl.memory import Hits, MemoryDatabase
 from mrag_rl.retrieval.voting import RRF_K, reciprocal_rank_fusion
 from mrag_rl.retrieval.words import WordIndex
 
-Search = Callable[[Sequence[str], Embeddings], Hits]
-"""Texts and their embeddings (N rows) to the nearest memory of each, `Hits` (N, 1)."""
+Search = Callable[[Sequence[str], Embeddings, int], Hits]
+"""Texts, their embeddings (N rows) and k to the k nearest memories of each, `Hits` (N, k)."""
 
 FUSED_PLACES = 100
-"""How many places of each ranking `by_words_and_standard` fuses."""
+"""How many places of each ranking `by_words_and_standard` fuses, unless more memories are asked for."""
 
 
 def by_standard(
@@ -25,9 +25,9 @@ def by_standard(
 ) -> Search:
     """The highest cosine similarity of the standard embeddings. The masks are those of `MemoryDatabase.retrieve`."""
 
-    def search(texts: Sequence[str], queries: Embeddings) -> Hits:
+    def search(texts: Sequence[str], queries: Embeddings, k: int) -> Hits:
         return database.retrieve(
-            queries, None, allowed_partitions=allowed_partitions, allowed_memories=allowed_memories
+            queries, None, k=k, allowed_partitions=allowed_partitions, allowed_memories=allowed_memories
         )
 
     return search
@@ -36,8 +36,8 @@ def by_standard(
 def by_heads(database: MemoryDatabase) -> Search:
     """The highest cosine similarity on average over all heads."""
 
-    def search(texts: Sequence[str], queries: Embeddings) -> Hits:
-        return database.retrieve(queries, None, by="heads")
+    def search(texts: Sequence[str], queries: Embeddings, k: int) -> Hits:
+        return database.retrieve(queries, None, k=k, by="heads")
 
     return search
 
@@ -45,8 +45,8 @@ def by_heads(database: MemoryDatabase) -> Search:
 def by_words(index: WordIndex) -> Search:
     """The highest BM25 score, from an index of the memories' sources; none for a text that shares no word with any."""
 
-    def search(texts: Sequence[str], queries: Embeddings) -> Hits:
-        ranking = index.rank(texts, 1)
+    def search(texts: Sequence[str], queries: Embeddings, k: int) -> Hits:
+        ranking = index.rank(texts, k)
         return Hits(ranking.indices, ranking.scores.astype(np.float32))
 
     return search
@@ -58,11 +58,11 @@ def by_words_and_standard(index: WordIndex, database: MemoryDatabase) -> Search:
     Cormack et al. 2009: a memory scores the sum of 1 / (60 + rank) over both rankings, ranks counted from 1. The first
     `FUSED_PLACES` places of each are read. index: of the memories' sources.
     """
-    places = min(FUSED_PLACES, len(database))
 
-    def search(texts: Sequence[str], queries: Embeddings) -> Hits:
+    def search(texts: Sequence[str], queries: Embeddings, k: int) -> Hits:
+        places = min(max(FUSED_PLACES, k), len(database))
         rankings = [index.rank(texts, places).indices, database.retrieve(queries, None, k=places).indices]
-        fused = reciprocal_rank_fusion(np.stack(rankings, axis=1), 1, k=RRF_K, first_rank=1)
+        fused = reciprocal_rank_fusion(np.stack(rankings, axis=1), k, k=RRF_K, first_rank=1)
         return Hits(fused.indices, fused.scores.astype(np.float32))
 
     return search

@@ -105,7 +105,7 @@ def supervised_partition(
     """The partition with the highest expected score, by a regression that is told every partition's score.
 
     A learner by trial and error sees the score of the one partition that it selects. This one answers each of the N
-    training queries with the nearest memory of each of the M partitions (M calls of the language model per query) and
+    training queries with the nearest memories of each of the M partitions (M calls of the language model per query) and
     is told the M scores against the reference. It may read all that Agent-S reads, whichever state that has: the
     similarities, the evidence, and a ledger, which is its own.
 

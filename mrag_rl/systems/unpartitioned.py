@@ -1,4 +1,4 @@
-"""Systems that know no partitions: no retrieval, the nearest memory of the whole database or more, and its target."""
+"""Systems that know no partitions: no retrieval, the nearest memories of the whole database or more, and a target."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.embeddings import TextEncoder
-from mrag_rl.generation.writer import Writer
+from mrag_rl.generation.writer import Demonstration, Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.memory.search import nearest
-from mrag_rl.systems.base import MemoryAnswer, embedded
+from mrag_rl.systems.base import MemoryAnswer, embedded, rows_found
 from mrag_rl.systems.searches import Search, by_standard
 
 
@@ -26,12 +26,14 @@ class NoRetrieval:
 
     def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
         """Answer N texts without any memory; `embeddings` are not used."""
-        return [MemoryAnswer(text) for text in self.writer.answer(texts, [None] * len(texts))]
+        return [MemoryAnswer(text) for text in self.writer.answer(texts, [()] * len(texts))]
 
 
 @dataclass(frozen=True)
 class NearestMemory:
-    """The memory of the whole database that a search finds nearest is shown to the language model.
+    """The memories of the whole database that a search finds nearest are shown to the language model.
+
+    How many they are, `Writer.demonstrations` says.
 
     Attributes:
         search: what "nearest" means (`mrag_rl.systems.searches`). A text for which it finds nothing is answered without
@@ -49,16 +51,14 @@ class NearestMemory:
 
     def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
         """Answer N texts; see `System.answer`."""
-        hits = self.search(texts, embedded(texts, embeddings, self.encoder))
-        memories, scores = hits.indices[:, 0], hits.scores[:, 0]
-        hypotheses = self.writer.answer(texts, self.database.demonstrations(memories, originals=self.originals))
-        rows = zip(hypotheses, memories.tolist(), scores.tolist(), strict=True)
-        return [MemoryAnswer(hypothesis, -1, memory, score) for hypothesis, memory, score in rows]
+        hits = self.search(texts, embedded(texts, embeddings, self.encoder), self.writer.demonstrations)
+        hypotheses = self.writer.answer(texts, self.database.demonstrations(hits.indices, originals=self.originals))
+        return [MemoryAnswer(text, -1, *row) for text, row in zip(hypotheses, rows_found(hits), strict=True)]
 
 
 @dataclass(frozen=True)
 class WholeDatabase:
-    """The nearest memory of the whole database is shown to the language model (the papers' "Naive RAG").
+    """The nearest memories of the whole database are shown to the language model (the papers' "Naive RAG").
 
     Over the database that M-RAG refined with one partition it is the ablation "w/o Agent-S".
 
@@ -85,9 +85,9 @@ class WholeDatabase:
 
 @dataclass(frozen=True)
 class NearestWithPairs:
-    """The nearest of the memories and of further pairs, by standard embedding, is shown to the language model.
+    """The nearest of the memories and of further pairs, by standard embedding, are shown to the language model.
 
-    An answer that was shown a pair has no memory.
+    In an answer's `memories`, -1 stands for a pair.
 
     Attributes:
         pairs, pair_embeddings: the further pairs and the embeddings of their sources. Of equals, the memory is shown.
@@ -105,19 +105,28 @@ class NearestWithPairs:
 
     def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
         """Answer N texts; see `System.answer`."""
-        queries, rows = embedded(texts, embeddings, self.encoder), np.arange(len(self.pairs))
-        hits = self.database.retrieve(queries, None)
-        near, scores = nearest(queries.standard[:, None], self.pair_embeddings.standard[None], rows, rows, 1)
-        closer = scores[:, 0] > hits.scores[:, 0]
-        memories = np.where(closer, -1, hits.indices[:, 0])
-        demonstrations = self.database.demonstrations(memories, originals=self.originals)
-        for row in np.flatnonzero(closer).tolist():
-            pair = self.pairs[near[row, 0]]
-            demonstrations[row] = pair.source, pair.target
-        hypotheses = self.writer.answer(texts, demonstrations)
-        similarities = np.maximum(scores[:, 0], hits.scores[:, 0]).tolist()
-        answers = zip(hypotheses, memories.tolist(), similarities, strict=True)
-        return [MemoryAnswer(hypothesis, -1, memory, similarity) for hypothesis, memory, similarity in answers]
+        queries, rows, k = (
+            embedded(texts, embeddings, self.encoder),
+            np.arange(len(self.pairs)),
+            self.writer.demonstrations,
+        )
+        hits = self.database.retrieve(queries, None, k=k)
+        pairs, scores = nearest(queries.standard[:, None], self.pair_embeddings.standard[None], rows, rows, k)
+        similarities = np.concatenate([hits.scores, scores], axis=1)
+        order = np.argsort(-similarities, axis=1, kind="stable")[:, :k]
+        of_memories = self.database.demonstrations(hits.indices, originals=self.originals)
+        shown: list[list[Demonstration]] = []
+        found: list[tuple[tuple[int, ...], tuple[float, ...]]] = []
+        for row, columns in enumerate(order.tolist()):
+            columns = [c for c in columns if (hits.indices[row, c] if c < k else pairs[row, c - k]) >= 0]
+            further = [self.pairs[pair] for pair in pairs[row].tolist() if pair >= 0]
+            shown.append(
+                [of_memories[row][c] if c < k else (further[c - k].source, further[c - k].target) for c in columns]
+            )
+            memories = tuple(int(hits.indices[row, c]) if c < k else -1 for c in columns)
+            found.append((memories, tuple(similarities[row, columns].tolist())))
+        hypotheses = self.writer.answer(texts, shown)
+        return [MemoryAnswer(text, -1, *row) for text, row in zip(hypotheses, found, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -137,7 +146,6 @@ class CopiedTarget:
     def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
         """Answer N texts by standard embedding; see `System.answer`."""
         hits = self.database.retrieve(embedded(texts, embeddings, self.encoder), None)
-        memories, scores = hits.indices[:, 0], hits.scores[:, 0]
+        memories = hits.indices[:, 0]
         targets = self.database.original_targets(memories) if self.originals else self.database.targets(memories)
-        rows = zip(targets, memories.tolist(), scores.tolist(), strict=True)
-        return [MemoryAnswer(target, -1, memory, score) for target, memory, score in rows]
+        return [MemoryAnswer(target, -1, *row) for target, row in zip(targets, rows_found(hits), strict=True)]
