@@ -115,7 +115,8 @@ class TrainingStage:
         if self.ablation != "without_s":
             seed = _agent_seed(self.seed, "s")
             if self.state == "evidence":
-                agent_s = EvidenceAgent(feature_groups(database.heads), database.partitions, self.agent_s, seed)
+                groups = feature_groups(database.heads, arms=bool(database.arms))
+                agent_s = EvidenceAgent(groups, database.partitions, self.agent_s, seed)
             else:
                 agent_s = DQNAgent(state_size(database, self.state), database.partitions, self.agent_s, seed)
         candidates, seed = self.refinement.candidates, _agent_seed(self.seed, "r")
@@ -149,7 +150,7 @@ class TrainingStage:
             encoder_layer=self.encoder.layer,
             encoder_pooling=self.encoder.pooling,
             versions=versions(),
-            features=feature_names(self.state, database.heads),
+            features=feature_names(self.state, database.heads, arms=bool(database.arms)),
             margin=margin,
         )
         export_selector(folder.selector, weights=agent_s.weights(), normalizer=normalizer, info=info)

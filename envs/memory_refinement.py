@@ -31,7 +31,7 @@ class RefinementEpisode:
 
     Attributes:
         query: the text pair (x, y) whose answer Agent-R tries to improve.
-        memory: index of the retrieved memory in the database.
+        memory: index of the retrieved memory in the database; a query that was answered without one has no episode.
         hypothesis: h_1, the answer written with the memory in its current state.
         score: the metric of h_1 against y, in 0..1.
     """

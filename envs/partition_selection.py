@@ -32,10 +32,11 @@ class PartitionSelectionVectorEnv(BatchedEnv):
     For each query the agent chooses one of M partitions of the database. The memory nearest to the query in that
     partition is shown to the language model, which writes the hypothesis h_1; `refine` (Agent-R's episodes, where
     there is an Agent-R) may then improve the memory and the hypothesis, up to h_N (M-RAG, Section 3.2; Algorithm 1,
-    lines 5-21).
+    lines 5-21). Where the chosen partition has no memory, as the arm "no memory" of a database with arms, the language
+    model answers alone, and there is nothing to refine: h_N = h_1.
 
     ## Action Space
-    `Discrete(M)`: the partition (Equation 2).
+    `Discrete(M)`: the partition (Equation 2), or an arm (`mrag_rl.memory.arms`).
 
     ## Observation Space
     `Box(-inf, inf, (M * F,), float32)`, partition by partition, standardised by `normalizer` (raw without one). For
@@ -153,10 +154,12 @@ class PartitionSelectionVectorEnv(BatchedEnv):
             hypotheses = self.writer.answer([query.source for query in queries], demonstrations)
         with self.stopwatch("score"):
             first = self.metric.scores(hypotheses, [query.target for query in queries])
-        final = first
-        if self.refine is not None:
+        final = first.copy()
+        shown = np.flatnonzero(memories >= 0)
+        if self.refine is not None and len(shown):
             columns = zip(queries, memories.tolist(), hypotheses, first.tolist(), strict=True)
-            final = self.refine([RefinementEpisode(*column) for column in columns])
+            episodes = [RefinementEpisode(*column) for column in columns]
+            final[shown] = self.refine([episodes[row] for row in shown])
         infos = {
             "memories": memories.copy(),
             "hypotheses": np.array(hypotheses, object),

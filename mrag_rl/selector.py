@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mrag_rl.choices import StateName
+from mrag_rl.choices import ARM_NAMES, StateName
 from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256, read_json
 from mrag_rl.normalizer import StateNormalizer, as_states, mean_over_partitions
@@ -108,6 +108,11 @@ class Selector:
         return int(self.normalizer.mean.shape[1])
 
     @property
+    def has_arms(self) -> bool:
+        """Whether it was trained on a database with arms (`mrag_rl.memory.arms`), as its features tell."""
+        return set(ARM_NAMES.values()) <= set(self.info.features)
+
+    @property
     def head_weights(self) -> np.ndarray:
         """(F,) float: mean absolute first-layer weight per entry, as a measure of its influence on the choice."""
         weights: np.ndarray = np.abs(self.w1).reshape(len(self.b1), -1, self.heads).mean(axis=(0, 1))
@@ -123,6 +128,12 @@ class Selector:
             InputError: wrong shape, or a value that is not a finite number.
         """
         values = as_states(states)
+        if self.shared and abs(values.shape[2] - self.heads) == len(ARM_NAMES):
+            own, other = ("with", "without") if self.has_arms else ("without", "with")
+            raise InputError(
+                f"the selector was trained on a database {own} arms, and these states are of one {other}: "
+                "use it on a database whose partitioning.arms are as in its training"
+            )
         self.normalizer.check(values)
         mask = None if allowed is None else self._mask(values, allowed)
         q_values = np.empty(values.shape[:2], dtype=np.float32)

@@ -40,7 +40,7 @@ def joint_context(
         size, candidates = state_size(database, state), refinement.candidates
         features = len(candidate_features(database.heads)) if refinement.state == "candidates" else None
         agents = (
-            EvidenceAgent(feature_groups(database.heads), database.partitions, HYPER, seed=1)
+            EvidenceAgent(feature_groups(database.heads, arms=bool(database.arms)), database.partitions, HYPER, seed=1)
             if state == "evidence"
             else DQNAgent(size, database.partitions, HYPER, seed=1),
             DQNAgent(candidates * (features or 1), candidates, HYPER, seed=2, features=features),

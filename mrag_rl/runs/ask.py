@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mrag_rl.choices import StateName
+from mrag_rl.choices import ARM_NAMES, StateName
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import to_json
 from mrag_rl.filters.parsing import parse_filter
@@ -33,7 +33,8 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
     """Answer one text with a run's M-RAG.
 
     Only partitions in `settings.allowed` and memories that pass `settings.filter` (on their metadata and `labels`) are
-    read, and only partitions with such a memory are selected; nothing is read if there are none.
+    read, and only partitions with such a memory are selected; nothing is read if there are none. Arms are partitions
+    here; that of no memory, which has nothing to read, is selected only if nothing is restricted or if it is named.
 
     Returns:
         {"text", "hypothesis", "partition" (name or None), "partitions": [{"name", "memories" (how many may be read),
@@ -57,7 +58,7 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
         allowed_memories, applied, notes = _under_filter(database, condition, mask)
         readable = database.count_in_partitions(allowed_memories)
         if condition is not None:
-            mask &= readable > 0
+            mask &= (readable > 0) | np.isin(names, [name for name in allowed or () if name == ARM_NAMES["none"]])
         llm = load_llm(config.llm)
         encoder = load_encoder(config.encoder)
         check_encoder(database, encoder)
@@ -142,7 +143,8 @@ def explanation(answer: dict[str, Any]) -> str:
     lines += answer["notes"]
     memory = answer["memory"]
     if memory is None:
-        lines += ["", "Memory: none may be read"]
+        alone = answer["partition"] == ARM_NAMES["none"]
+        lines += ["", "Memory: none was chosen" if alone else "Memory: none may be read"]
     else:
         origin = "as first stored" if memory["version"] == 0 else f"refined, version {memory['version']}"
         lines += [
