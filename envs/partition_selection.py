@@ -200,11 +200,15 @@ def naive_scores(
     writer: Writer,
     metric: Metric,
     partitions: np.ndarray | None = None,
+    *,
+    originals: bool = False,
 ) -> np.ndarray:
     """score(h_naive) of every pair (P,): answered with the nearest memory of the whole current database.
 
-    partitions: (P,) the partition to search for each pair in place of the whole database.
+    partitions: (P,) the partition to search for each pair in place of the whole database. originals: show targets as
+    they were first stored, before any refinement.
     """
     memories = database.retrieve(query_embeddings, partitions, k=1).indices[:, 0]
-    hypotheses = writer.answer([pair.source for pair in pairs], database.demonstrations(memories))
+    demonstrations = database.demonstrations(memories, originals=originals)
+    hypotheses = writer.answer([pair.source for pair in pairs], demonstrations)
     return metric.scores(hypotheses, [pair.target for pair in pairs])

@@ -124,6 +124,10 @@ def card(selector: Selector) -> str:
             "whose scores it learns from as its ledger fills (`mrag_rl.states.Ledger`)."
         )
     names = ", ".join(f"`{name}`" for name in info.partition_names)
+    gain = "unknown"
+    if info.gain_slope is not None and info.gain_intercept is not None:
+        line = f"100 · ({info.gain_slope:.3g} q {info.gain_intercept:+.3g})"
+        gain = f"{line} points of `{info.metric}` over the naive system"
     return f"""# Partition selector
 
 Chooses which of {selector.partitions} partitions of a memory database to retrieve from, for {info.task}; trained with
@@ -135,6 +139,7 @@ M-RAG's Agent-S on rewards measured in `{info.metric}`.
 | State | `{info.state}`: (B, {selector.partitions}, {selector.heads}); `config.json` names the entries |
 | Encoder | `{info.encoder}`, layer {info.encoder_layer}, fingerprint `{info.encoder_fingerprint[:16]}` |
 | Network | {network} |
+| Expected gain of a Q-value q | {gain} |
 | Greatest mean absolute weights | {heads} |
 
 ```python
@@ -143,6 +148,7 @@ from mrag_rl import Selector
 selector = Selector.load("selector")          # checks the SHA-256; needs NumPy and safetensors only
 partitions = selector.select(states)           # (B,) partition ids
 partitions = selector.select(states, allowed)  # allowed: (M,) or (B, M) bool; -1 where nothing may be read
+gains = selector.expected_gain(states)         # (B, M), in points
 ```
 
 `model.onnx` maps `states` to `q_values`, normalisation included; the greatest value is the choice.

@@ -38,8 +38,9 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
 
     Returns:
         {"text", "hypothesis", "partition" (name or None), "partitions": [{"name", "memories" (how many may be read),
-        "allowed", "q_value", "similarities": [H floats]}], "filter": JSON or None, "notes": [lines], "memory": {"id",
-        "similarity", "version", "source", "target"} or None}.
+        "allowed", "q_value", "expected_gain" (points; None if the selector has no line of gains), "similarities":
+        [H floats]}], "filter": JSON or None, "notes": [lines], "memory": {"id", "similarity", "version", "source",
+        "target"} or None}.
 
     Raises:
         InputError: no complete run there, an empty text, an unknown partition, an invalid filter.
@@ -68,8 +69,11 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
                 "m_rag", trained, writer, encoder=encoder, allowed_partitions=mask, allowed_memories=allowed_memories
             )
             (answer,) = system.answer([text])
+        gains = None
         if isinstance(answer, PartitionAnswer) and answer.values is not None:
-            partition, values = answer.partition, answer.values
+            partition, values, selector = answer.partition, answer.values, trained.selector
+            if selector is not None and selector.info.gain_slope is not None and answer.states is not None:
+                (gains,) = selector.expected_gain(answer.states[None], mask)
         else:  # One partition: it is searched if it may be read, and there are no q-values
             partition, values = 0 if mask.any() else -1, np.zeros(len(names))
         shown: StateName = "per_head" if config.state == "evidence" else config.state
@@ -85,6 +89,7 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
                 "memories": int(readable[index]),
                 "allowed": bool(mask[index]),
                 "q_value": round(float(values[index]), 6),
+                "expected_gain": None if gains is None else round(float(gains[index]), 2),
                 "similarities": [round(float(similarity), 4) for similarity in states[index]],
             }
             for index, name in enumerate(names)
@@ -126,17 +131,20 @@ def _under_filter(
 
 
 def explanation(answer: dict[str, Any]) -> str:
-    """An answer of `answer_text` as text: partitions with q-values and similarities, memory, hypothesis."""
+    """An answer of `answer_text` as text: partitions with gains (or q-values), similarities, memory, hypothesis."""
     partitions = answer["partitions"]
+    calibrated = partitions[0]["expected_gain"] is not None
     width = max(len("partition"), *(len(row["name"]) for row in partitions)) + 2
     heads = len(partitions[0]["similarities"])
     columns = "".join(f"{f'head {head}' if heads > 1 else 'nearest':>9}" for head in range(heads))
-    lines = [f"{'partition':<{width}}{'q':>9}{columns}"]
+    lines = [f"{'partition':<{width}}{'gain' if calibrated else 'q':>9}{columns}"]
     for row in partitions:
         mark = "*" if row["name"] == answer["partition"] else " " if row["allowed"] else "x"
         cells = "".join(f"{value:9.3f}" for value in row["similarities"])
-        lines.append(f"{mark} {row['name']:<{width - 2}}{row['q_value']:9.4f}{cells}")
-    lines += ["", "* chosen, x may not be read; q is the expected reward, the rest the best cosine similarity per head"]
+        value = f"{row['expected_gain']:+9.2f}" if calibrated else f"{row['q_value']:9.4f}"
+        lines.append(f"{mark} {row['name']:<{width - 2}}{value}{cells}")
+    first = "gain is the expected gain over the naive system in points" if calibrated else "q is the expected reward"
+    lines += ["", f"* chosen, x may not be read; {first}, the rest the best cosine similarity per head"]
     if answer["filter"] is not None:
         lines += ["", f"Filter: {json.dumps(answer['filter'], ensure_ascii=False)}"]
         lines += ["Memories that pass: " + ", ".join(f"{row['name']} {row['memories']}" for row in partitions)]
