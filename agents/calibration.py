@@ -1,4 +1,4 @@
-"""The margin below which a selector's choice is not trusted, from the development queries."""
+"""What a selector's Q-values are worth, from the development queries: which choices to trust, and what they gain."""
 
 from __future__ import annotations
 
@@ -41,3 +41,45 @@ class Calibration:
             return 0.0
         enough = np.flatnonzero(self.precision >= precision)
         return float(self.margins[enough[-1]] if len(enough) else np.nextafter(self.margins[0], np.inf))
+
+
+@dataclass(frozen=True)
+class GainLine:
+    """The line from the Q-value of a chosen partition to the gain of its answer over the naive system's.
+
+    Both are in the metric's 0..1. With the reward `first_hypothesis` a Q-value already estimates this gain, and the
+    line corrects its scale and level. With `fixed_baseline` it estimates what is gained after refinement, which a new
+    query does not get, and with `equation_7` or several selections for a query something else altogether, which may say
+    nothing of the gain: then the slope is near 0, and every partition is expected to gain the mean.
+
+    The same queries decide which round is kept, so what the line promises is slightly optimistic.
+    """
+
+    slope: float
+    intercept: float
+
+    @classmethod
+    def fit(cls, values: np.ndarray, gains: np.ndarray) -> GainLine:
+        """The least-squares line through Q-values (n,) and gains (n,) whose slope is not negative."""
+        values, gains = values.astype(np.float64), gains.astype(np.float64)
+        slope = 0.0
+        if np.ptp(values) > 0.0:
+            centred = values - values.mean()
+            slope = max(0.0, float(centred @ gains / (centred @ centred)))
+        return cls(slope, float(gains.mean() - slope * values.mean()))
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        """The expected gains of Q-values, in the same shape."""
+        expected: np.ndarray = self.slope * values + self.intercept
+        return expected
+
+
+def deciles(expected: np.ndarray, realised: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean expected gain, mean realised gain and number of queries in each tenth by expected gain, lowest first.
+
+    Each array has ten entries, or one for each query if there are fewer. expected, realised: (n,).
+    """
+    order = np.argsort(expected, kind="stable")
+    tenths = [rows for rows in np.array_split(order, 10) if len(rows)]
+    means = [np.array([gains[rows].mean() for rows in tenths]) for gains in (expected, realised)]
+    return means[0], means[1], np.array([len(rows) for rows in tenths])

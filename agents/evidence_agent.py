@@ -44,8 +44,10 @@ class EvidenceAgent(DQNAgent):
         From here on the weight decay draws the network to what it is now (L2-SP: Li et al., 2018, arXiv:1802.01483), so
         that it leaves its start only as far as gains say it should.
 
-        observations (n, M * F), membership (n, M) bool: of memories that ask for their own partition. Features that are
-        0 throughout, such as those of gains, keep no weight: nothing is known yet of what they are worth.
+        observations (n, M * F), membership (n, M) bool: of memories that ask for their own partition, which no arm is.
+        So an arm starts at 0: the whole database gains nothing over the naive system, and what no memory gains is
+        unknown. Features that are 0 throughout, such as those of gains, keep no weight: nothing is known yet of what
+        they are worth.
         """
         network, size = self.model.q_net.q_net, self.hyper.batch_size
         assert isinstance(network, SharedScorer)

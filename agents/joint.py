@@ -240,7 +240,13 @@ class _JointTrainer:
         context, dev = self.context, self.context.dev
         partitions = self._greedy(self.observer.dev())
         scores = naive_scores(
-            context.database, dev.pairs, dev.embeddings, context.writer, context.metric, partitions, self.stopwatch
+            context.database,
+            dev.pairs,
+            dev.embeddings,
+            context.writer,
+            context.metric,
+            partitions,
+            stopwatch=self.stopwatch,
         )
         return 100.0 * float(scores.mean()), partitions
 

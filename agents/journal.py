@@ -41,9 +41,11 @@ class BatchNotes:
         """The batch as a line of the log.
 
         "queries" counts selections: queries times `selection_steps`. Rewards are in the metric's 0..1, scores in
-        0..100; "partition_rewards" are sums, to be divided by "partition_counts".
+        0..100; "partition_rewards" are sums, to be divided by "partition_counts". "reward_r" is None if no query was
+        shown a memory, so that there was nothing to refine.
         """
         columns = {name: np.concatenate(arrays) for name, arrays in self._columns.items()}
+        refined = "rewards_r" in columns
         counts = np.bincount(columns["partitions"], minlength=partitions)
         sums = np.bincount(columns["partitions"], weights=columns["rewards_s"], minlength=partitions)
         return {
@@ -52,10 +54,10 @@ class BatchNotes:
             "step": step,
             "queries": len(columns["partitions"]),
             "reward_s": float(columns["rewards_s"].mean()),
-            "reward_r": float(columns["rewards_r"].mean()),
+            "reward_r": float(columns["rewards_r"].mean()) if refined else None,
             "first_score": 100.0 * float(columns["first"].mean()),
             "final_score": 100.0 * float(columns["final"].mean()),
-            "accepted": int(columns["accepted"].sum()),
+            "accepted": int(columns["accepted"].sum()) if refined else 0,
             "epsilon_s": self.epsilon_s,
             "epsilon_r": self.epsilon_r,
             "loss_s": loss_s,

@@ -115,7 +115,7 @@ class EvidenceObserver(Observer):
     def start(self) -> None:
         database = self.context.database
         memories, sources = database.source_embeddings(), database.sources()
-        evidence, own = asked_by_memories(memories, sources, database.membership(), self.context.seed)
+        evidence, own = asked_by_memories(memories, sources, database.membership(), self.context.seed, database.arms)
         # Memories ask in the words of the database, which queries need not share: gains say what words are worth.
         evidence[:, :, [name.startswith("words: ") for name in self.reader.evidence.names]] = 0.0
         no_gains = np.zeros((*own.shape, len(LEDGER_NAMES)), np.float32)

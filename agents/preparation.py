@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
-from mrag_rl.choices import StateName, Task
+from mrag_rl.choices import ArmName, StateName, Task
 from mrag_rl.config import DataConfig, PartitioningConfig
 from mrag_rl.data import Splits, TextPair, load_pairs, load_splits, save_pairs, split_pairs
 from mrag_rl.data.synthetic import make_newsroom
@@ -73,7 +73,7 @@ class Preparation:
             with _timed(seconds, "encode"):
                 encoder.encode([pair.source for pair in queries]).save(folder.embeddings(split))
 
-        def create(target: RunFolder, partitioning: Partitioning) -> None:
+        def create(target: RunFolder, partitioning: Partitioning, arms: Sequence[ArmName]) -> None:
             shutil.rmtree(target.database, ignore_errors=True)  # of an interrupted preparation
             target.root.mkdir(parents=True, exist_ok=True)
             MemoryDatabase.create(
@@ -83,12 +83,16 @@ class Preparation:
                 partitioning,
                 encoder_fingerprint=encoder.fingerprint,
                 pair_embeddings=pair_embeddings,
+                arms=arms,
             ).close()
 
         with _timed(seconds, "index"):
-            create(folder, partitioning)
+            create(folder, partitioning, self.partitioning.arms)
             for ablation in self.ablations:
-                create(folder.ablation(ablation), undivided if ablation == "without_s" else partitioning)
+                if ablation == "without_s":
+                    create(folder.ablation(ablation), undivided, ())
+                else:
+                    create(folder.ablation(ablation), partitioning, self.partitioning.arms)
         return seconds | {"total": time.perf_counter() - start}
 
 

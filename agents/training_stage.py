@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from mrag_rl.agents.agent import Agent
-from mrag_rl.agents.calibration import Calibration
+from mrag_rl.agents.calibration import Calibration, GainLine, deciles
 from mrag_rl.agents.context import JointContext, Queries
 from mrag_rl.agents.dqn import DQNAgent
 from mrag_rl.agents.evidence_agent import EvidenceAgent
@@ -20,7 +21,7 @@ from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.envs.candidates import candidate_features
 from mrag_rl.envs.partition_selection import naive_scores
 from mrag_rl.envs.states import observe, state_size
-from mrag_rl.evaluation.plots import calibration_curve
+from mrag_rl.evaluation.plots import calibration_curve, gain_curve
 from mrag_rl.evaluation.results import versions
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
@@ -108,11 +109,8 @@ class TrainingStage:
             )
             result = train_jointly(context, folder.root, progress=progress)
             if isinstance(agent_s, DQNAgent):
-                calibration = _calibrate(context, agent_s, result.normalizer)
-                calibration_curve(
-                    folder.calibration, "margin", calibration.margins, calibration.coverage, calibration.precision
-                )
-                self._export(folder, agent_s, result.normalizer, context, calibration.margin())
+                margin, line = _calibrate(context, agent_s, result.normalizer, folder.calibration)
+                self._export(folder, agent_s, result.normalizer, context, margin, line)
         return result.seconds
 
     def _agents(self, database: MemoryDatabase) -> tuple[Agent, Agent]:
@@ -120,7 +118,8 @@ class TrainingStage:
         if self.ablation != "without_s":
             seed = _agent_seed(self.seed, "s")
             if self.state == "evidence":
-                agent_s = EvidenceAgent(feature_groups(database.heads), database.partitions, self.agent_s, seed)
+                groups = feature_groups(database.heads, arms=bool(database.arms))
+                agent_s = EvidenceAgent(groups, database.partitions, self.agent_s, seed)
             else:
                 agent_s = DQNAgent(state_size(database, self.state), database.partitions, self.agent_s, seed)
         candidates, seed = self.refinement.candidates, _agent_seed(self.seed, "r")
@@ -149,6 +148,7 @@ class TrainingStage:
         normalizer: StateNormalizer,
         context: JointContext,
         margin: float,
+        line: GainLine,
     ) -> None:
         database = context.database
         info = SelectorInfo(
@@ -161,22 +161,38 @@ class TrainingStage:
             encoder_layer=self.encoder.layer,
             encoder_pooling=self.encoder.pooling,
             versions=versions(),
-            features=feature_names(self.state, database.heads),
+            features=feature_names(self.state, database.heads, arms=bool(database.arms)),
             margin=margin,
             demonstrations=context.writer.demonstrations,
+            gain_slope=line.slope,
+            gain_intercept=line.intercept,
         )
         export_selector(folder.selector, weights=agent_s.weights(), normalizer=normalizer, info=info)
 
 
-def _calibrate(context: JointContext, agent_s: DQNAgent, normalizer: StateNormalizer) -> Calibration:
-    """How far Agent-S can be trusted, on the development queries and the refined database."""
+def _calibrate(
+    context: JointContext, agent_s: DQNAgent, normalizer: StateNormalizer, folder: Path
+) -> tuple[float, GainLine]:
+    """How far Agent-S can be trusted and what it gains, on the development queries and the refined database.
+
+    Returns the margin and the line of gains; writes the curves behind them to `folder`.
+    """
     dev, database = context.dev, context.database
     observations = observe(StateReader(database, context.state), dev.sources(), dev.embeddings, normalizer)
-    chosen, whole = (
-        naive_scores(database, dev.pairs, dev.embeddings, context.writer, context.metric, partitions)
-        for partitions in (agent_s.act(observations), None)
-    )
-    return Calibration.of(agent_s.q_values(observations), chosen, whole)
+    choices, values = agent_s.act(observations), agent_s.q_values(observations)
+
+    def score(partitions: np.ndarray | None, *, originals: bool = False) -> np.ndarray:
+        return naive_scores(
+            database, dev.pairs, dev.embeddings, context.writer, context.metric, partitions, originals=originals
+        )
+
+    chosen = score(choices)
+    calibration = Calibration.of(values, chosen, score(None))
+    calibration_curve(folder, "margin", calibration.margins, calibration.coverage, calibration.precision)
+    best, gains = values[np.arange(len(choices)), choices], chosen - score(None, originals=True)
+    line = GainLine.fit(best, gains)
+    gain_curve(folder, "gain", *deciles(100.0 * line(best), 100.0 * gains))
+    return calibration.margin(), line
 
 
 def _queries(run: RunFolder, split: str) -> Queries:

@@ -165,7 +165,9 @@ class TargetVectors:
 
     @cached_property
     def _membership(self) -> np.ndarray:
-        return self._database.membership().astype(np.float32)
+        """(N, M) float32, of the partitions alone: all memories share the arm of the whole database."""
+        database = self._database
+        return database.membership()[:, ~database.is_arm].astype(np.float32)
 
     def _neighbours(self, memories: np.ndarray) -> np.ndarray:
         """(B, n) the nearest other memories that share a partition with each; itself where there are too few."""

@@ -32,7 +32,8 @@ class RefinementEpisode:
 
     Attributes:
         query: the text pair (x, y) whose answer Agent-R tries to improve.
-        memory: index of the retrieved memory in the database, the nearest to x.
+        memory: index of the retrieved memory in the database, the nearest to x. A query that was answered without one
+            has no episode.
         hypothesis: h_1, the answer written with the memory in its current state.
         score: the metric of h_1 against y, in 0..1.
         beside: indices of the further memories that h_1 was written with, nearest first, -1 for none.

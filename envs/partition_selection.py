@@ -32,10 +32,12 @@ class PartitionSelectionVectorEnv(BatchedEnv):
     For each query the agent chooses one of M partitions of the database. The k memories nearest to the query in that
     partition (k is `writer.demonstrations`, 1 in Algorithm 1) are shown to the language model, which writes the
     hypothesis h_1; `refine` (Agent-R's episodes, where there is an Agent-R) may then improve the nearest of them and
-    the hypothesis, up to h_N (M-RAG, Section 3.2; Algorithm 1, lines 5-21).
+    the hypothesis, up to h_N (M-RAG, Section 3.2; Algorithm 1, lines 5-21). Where the chosen partition has no
+    memory, as the arm "no memory" of a database with arms, the language model answers alone, and there is nothing to
+    refine: h_N = h_1.
 
     ## Action Space
-    `Discrete(M)`: the partition (Equation 2).
+    `Discrete(M)`: the partition (Equation 2), or an arm (`mrag_rl.memory.arms`).
 
     ## Observation Space
     `Box(-inf, inf, (M * F,), float32)`, partition by partition, standardised by `normalizer` (raw without one). For
@@ -155,9 +157,11 @@ class PartitionSelectionVectorEnv(BatchedEnv):
             hypotheses = self.writer.answer([query.source for query in queries], demonstrations)
         with self.stopwatch("score"):
             first = self.metric.scores(hypotheses, [query.target for query in queries])
-        final = first
-        if self.refine is not None:
-            final = self.refine(begin_refinement(queries, memories, hypotheses, first))
+        final = first.copy()
+        shown = np.flatnonzero(memories[:, 0] >= 0)
+        if self.refine is not None and len(shown):
+            episodes = begin_refinement(queries, memories, hypotheses, first)
+            final[shown] = self.refine([episodes[row] for row in shown])
         infos = {
             "memories": memories[:, 0].copy(),
             "hypotheses": np.array(hypotheses, object),
@@ -198,16 +202,19 @@ def naive_scores(
     writer: Writer,
     metric: Metric,
     partitions: np.ndarray | None = None,
+    *,
+    originals: bool = False,
     stopwatch: Stopwatch | None = None,
 ) -> np.ndarray:
     """score(h_naive) of every pair (P,): answered with the nearest memories of the whole current database.
 
-    partitions: (P,) the partition to search for each pair in place of the whole database.
+    partitions: (P,) the partition to search for each pair in place of the whole database. originals: show targets as
+    they were first stored, before any refinement.
     """
     stopwatch = stopwatch or Stopwatch()
     with stopwatch("retrieve"):
         memories = database.retrieve(query_embeddings, partitions, k=writer.demonstrations).indices
-    return shown_scores(database, pairs, memories, writer, metric, stopwatch)
+    return shown_scores(database, pairs, memories, writer, metric, stopwatch, originals=originals)
 
 
 def shown_scores(
@@ -217,9 +224,15 @@ def shown_scores(
     writer: Writer,
     metric: Metric,
     stopwatch: Stopwatch,
+    *,
+    originals: bool = False,
 ) -> np.ndarray:
-    """The score of every pair (P,), answered with k memories (P, k) as they are now; -1 stands for none."""
+    """The score of every pair (P,), answered with k memories (P, k) as they are now; -1 stands for none.
+
+    originals: as for `naive_scores`.
+    """
     with stopwatch("generate"):
-        hypotheses = writer.answer([pair.source for pair in pairs], database.demonstrations(memories))
+        demonstrations = database.demonstrations(memories, originals=originals)
+        hypotheses = writer.answer([pair.source for pair in pairs], demonstrations)
     with stopwatch("score"):
         return metric.scores(hypotheses, [pair.target for pair in pairs])

@@ -28,7 +28,7 @@ def embed_pairs(encoder: TextEncoder, state: StateName, sources: Sequence[str], 
 
 def state_size(database: MemoryDatabase, state: StateName) -> int:
     """Length of Agent-S's observation: M * F, with F numbers for each partition."""
-    return database.partitions * len(feature_names(state, database.heads))
+    return database.partitions * len(feature_names(state, database.heads, arms=bool(database.arms)))
 
 
 def observe(

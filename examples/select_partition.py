@@ -8,8 +8,6 @@ Needs only the library `mrag_rl`: neither gymnasium nor stable-baselines3, nor t
 import argparse
 from pathlib import Path
 
-import numpy as np
-
 from mrag_rl import Selector
 from mrag_rl.data.records import load_pairs
 from mrag_rl.memory import MemoryDatabase
@@ -27,7 +25,7 @@ queries = selector.load_encoder().encode(texts)
 with MemoryDatabase.open(run / "database") as database:
     states = StateReader(database, selector.info.state)(texts, queries)  # (5, M, F): F numbers per partition
     favourites = selector.select(states)
-    allowed = np.ones(database.partitions, dtype=bool)
+    allowed = ~database.is_arm  # the arm of the whole database would read what is forbidden next
     allowed[favourites[0]] = False  # forbid the first text's favourite for all texts
     choices = selector.select(states, allowed=allowed)
     hits = database.retrieve(queries, choices, allowed_partitions=allowed)

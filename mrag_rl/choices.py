@@ -22,6 +22,16 @@ PartitioningMethod = Literal["lsh", "kmeans", "hnsw_spectral", "category", "none
 """How memories are partitioned (M-RAG, Section 3.1; ``mrag_rl.partitioning``): random hyperplanes, k-means, spectral
 clustering of an HNSW graph, one partition per label, or one partition for everything."""
 
+ArmName = Literal["whole", "none"]
+"""What Agent-S may choose in place of a single partition (``mrag_rl.memory.arms``):
+
+- ``whole``: the whole database, as the naive system does.
+- ``none``: no memory at all; the language model answers alone.
+"""
+
+ARM_NAMES: dict[ArmName, str] = {"whole": "whole database", "none": "no memory"}
+"""What the arms are called among the partitions."""
+
 StateName = Literal["evidence", "per_head", "single", "peeking", "equation_1"]
 """What Agent-S observes of each of M partitions.
 

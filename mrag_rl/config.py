@@ -24,6 +24,7 @@ import yaml
 
 from mrag_rl.choices import (
     ABLATION_OF,
+    ArmName,
     MetricName,
     NewsroomName,
     PartitioningMethod,
@@ -141,6 +142,8 @@ class PartitioningConfig:
     """lsh, kmeans, hnsw_spectral, category (by the labels of the memories) or none (one partition)."""
     partitions: int = bounded(4, minimum=1)
     """Number of partitions M; ignored by category, which makes one for each label."""
+    arms: tuple[ArmName, ...] = ()
+    """What Agent-S may choose besides: whole (the whole database) and none (no memory, the language model alone)."""
 
 
 @dataclass(frozen=True)
@@ -288,12 +291,15 @@ def config_to_yaml(config: Config) -> str:
 def config_sha256(config: Config) -> str:
     """Hex SHA-256 of the configuration as canonical JSON, without the run's name, which changes no result.
 
-    Nor does it have `demonstrations` if that is 1, so that runs from before there was this setting keep their hash.
+    Nor does it have `demonstrations` if that is 1, or `partitioning.arms` if there are none, so that runs from before
+    there were these settings keep their hash.
     """
     settings = config_to_dict(config)
     del settings["name"]
     if config.demonstrations == Config.demonstrations:
         del settings["demonstrations"]
+    if not config.partitioning.arms:
+        del settings["partitioning"]["arms"]
     canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode("utf-8")).hexdigest()
 
@@ -320,6 +326,8 @@ def validate_config(config: Config) -> None:
         )
     if "" in config.llm.stop:
         raise InputError("llm.stop contains an empty string, which would end every text at once; remove it")
+    if len(set(config.partitioning.arms)) < len(config.partitioning.arms):
+        raise InputError(f"partitioning.arms is {list(config.partitioning.arms)}; name each arm once")
     check_contrasts(config.evaluation.contrasts or (), config.evaluation.compared)
     _validate_data(config.data)
     _validate_languages(config)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mrag_rl.choices import StateName
+from mrag_rl.choices import ARM_NAMES, StateName
 from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256, read_json
 from mrag_rl.normalizer import StateNormalizer, as_states, mean_over_partitions
@@ -41,6 +41,8 @@ class SelectorInfo:
         state: what it selects by (`mrag_rl.choices.StateName`). With "evidence", one network serves every partition.
         margin: how far the best value must lie above the next for the choice to be trusted (`Selector.confident`); 0
             trusts every choice. In the metric's 0..1.
+        gain_slope, gain_intercept: the line from a Q-value to the gain that it promises, in the metric's 0..1
+            (`Selector.expected_gain`); None for a selector of an earlier version.
         features: F names, of the numbers that a state has for each partition; empty in format 1.
         demonstrations: how many memories the answers were shown whose scores it learned from; 1 if it does not say.
         partition_names: M names, in the order of the selector's outputs.
@@ -65,6 +67,8 @@ class SelectorInfo:
     features: tuple[str, ...] = ()
     margin: float = 0.0
     demonstrations: int = 1
+    gain_slope: float | None = None
+    gain_intercept: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,6 +114,11 @@ class Selector:
         return int(self.normalizer.mean.shape[1])
 
     @property
+    def has_arms(self) -> bool:
+        """Whether it was trained on a database with arms (`mrag_rl.memory.arms`), as its features tell."""
+        return set(ARM_NAMES.values()) <= set(self.info.features)
+
+    @property
     def head_weights(self) -> np.ndarray:
         """(F,) float: mean absolute first-layer weight per entry, as a measure of its influence on the choice."""
         weights: np.ndarray = np.abs(self.w1).reshape(len(self.b1), -1, self.heads).mean(axis=(0, 1))
@@ -125,6 +134,12 @@ class Selector:
             InputError: wrong shape, or a value that is not a finite number.
         """
         values = as_states(states)
+        if self.shared and abs(values.shape[2] - self.heads) == len(ARM_NAMES):
+            own, other = ("with", "without") if self.has_arms else ("without", "with")
+            raise InputError(
+                f"the selector was trained on a database {own} arms, and these states are of one {other}: "
+                "use it on a database whose partitioning.arms are as in its training"
+            )
         self.normalizer.check(values)
         mask = None if allowed is None else self._mask(values, allowed)
         q_values = np.empty(values.shape[:2], dtype=np.float32)
@@ -134,6 +149,18 @@ class Selector:
         if not np.isfinite(q_values).all():
             raise InputError("states have values that are not finite numbers: pass cosine similarities in -1..1")
         return q_values
+
+    def expected_gain(self, states: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
+        """What each partition's answer is expected to gain over the naive system's, (B, M) float32, in points (0-100).
+
+        A line through the Q-values, fitted on the partitions chosen for the development queries; of others it says
+        less. Arguments and errors as for `q_values`; InputError, too, if the selector was exported without the line.
+        """
+        slope, intercept = self.info.gain_slope, self.info.gain_intercept
+        if slope is None or intercept is None:
+            raise InputError("the selector was exported without gain_slope and gain_intercept: train it again")
+        gains: np.ndarray = 100.0 * (slope * self.q_values(states, allowed) + intercept)
+        return gains
 
     def _values(self, states: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
         if not self.shared:
@@ -303,8 +330,9 @@ _INFO_TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def _newer_fields(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The fields of `SelectorInfo` that format 1 had not."""
-    return {
+    """The fields of `SelectorInfo` that format 1 had not; the line of gains is younger than format 2."""
+    line = [name for name in ("gain_slope", "gain_intercept") if config.get(name) is not None]
+    return {name: float(_field(config, name, (int, float), path)) for name in line} | {
         "features": tuple(_field(config, "features", list, path)),
         "margin": float(_field(config, "margin", (int, float), path)),
     }

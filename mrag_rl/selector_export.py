@@ -125,6 +125,10 @@ def card(selector: Selector) -> str:
         )
     names = ", ".join(f"`{name}`" for name in info.partition_names)
     shown = "the nearest memory" if info.demonstrations == 1 else f"the {info.demonstrations} nearest memories"
+    gain = "unknown"
+    if info.gain_slope is not None and info.gain_intercept is not None:
+        line = f"100 · ({info.gain_slope:.3g} q {info.gain_intercept:+.3g})"
+        gain = f"{line} points of `{info.metric}` over the naive system"
     return f"""# Partition selector
 
 Chooses which of {selector.partitions} partitions of a memory database to retrieve from, for {info.task}; trained with
@@ -136,6 +140,7 @@ M-RAG's Agent-S on rewards measured in `{info.metric}`, of answers shown {shown}
 | State | `{info.state}`: (B, {selector.partitions}, {selector.heads}); `config.json` names the entries |
 | Encoder | `{info.encoder}`, layer {info.encoder_layer}, fingerprint `{info.encoder_fingerprint[:16]}` |
 | Network | {network} |
+| Expected gain of a Q-value q | {gain} |
 | Greatest mean absolute weights | {heads} |
 
 ```python
@@ -144,6 +149,7 @@ from mrag_rl import Selector
 selector = Selector.load("selector")          # checks the SHA-256; needs NumPy and safetensors only
 partitions = selector.select(states)           # (B,) partition ids
 partitions = selector.select(states, allowed)  # allowed: (M,) or (B, M) bool; -1 where nothing may be read
+gains = selector.expected_gain(states)         # (B, M), in points
 ```
 
 `model.onnx` maps `states` to `q_values`, normalisation included; the greatest value is the choice.

@@ -31,6 +31,9 @@ def test_a_run_leaves_everything_behind(finished: Path) -> None:
         assert any((finished / name).iterdir()), name
     for stem in ("learning_curves", "label_by_partition", "reward_by_partition"):
         assert all((finished / "plots" / f"{stem}.{ending}").is_file() for ending in ("png", "svg", "csv"))
+    rows = (finished / "calibration" / "gain.csv").read_text().splitlines()
+    assert rows[0] == "expected,realised,n" and sum(int(row.split(",")[2]) for row in rows[1:]) == 8
+    assert (finished / "calibration" / "gain.png").is_file()
     assert not [path for path in finished.rglob("*") if path.suffix in {".pkl", ".pt", ".pth", ".zip", ".tmp"}]
 
 
@@ -125,9 +128,14 @@ def test_asking_gives_the_answer_of_the_evaluation(finished: Path, capsys: pytes
     assert answer["memory"]["id"] == expected["memory"] and answer["hypothesis"] == expected["hypothesis"]
     assert len(answer["partitions"]) == 4 and all(len(row["similarities"]) == 12 for row in answer["partitions"])
     assert max(answer["partitions"], key=lambda row: row["q_value"])["name"] == answer["partition"]
+    info = Selector.load(finished / "selector").info
+    assert info.gain_slope is not None and info.gain_intercept is not None and info.gain_slope >= 0.0
+    for row in answer["partitions"]:
+        line = 100 * (info.gain_slope * row["q_value"] + info.gain_intercept)
+        assert row["expected_gain"] == pytest.approx(line, abs=0.02)
     assert evaluate.main(["ask", "--run", str(finished), "--text", pair.source]) == 0
     shown = capsys.readouterr().out
-    for words in ("head 11", "Memory", "Hypothesis", answer["memory"]["target"], f"* {answer['partition']}"):
+    for words in ("gain", "head 11", "Memory", "Hypothesis", answer["memory"]["target"], f"* {answer['partition']}"):
         assert words in shown
 
 

@@ -66,6 +66,15 @@ def test_the_hash_follows_every_setting_but_the_name() -> None:
     assert config_sha256(config) != config_sha256(Config("a", seed=1))
     deep = dataclasses.replace(config, agent_r=dataclasses.replace(config.agent_r, gamma=0.9))
     assert config_sha256(config) != config_sha256(deep)
+    arms = dataclasses.replace(config, partitioning=dataclasses.replace(config.partitioning, arms=("none",)))
+    assert config_sha256(config) != config_sha256(arms)
+
+
+def test_a_configuration_without_arms_has_the_hash_that_it_had_before_there_were_arms() -> None:
+    settings = config_to_dict(Config("a"))
+    del settings["name"], settings["partitioning"]["arms"]
+    canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert config_sha256(Config("a")) == hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def test_runs_from_before_there_were_several_demonstrations_keep_their_hash() -> None:
@@ -143,6 +152,8 @@ def test_a_new_run_and_a_resumed_one(file: Path, tmp_path: Path) -> None:
         ("name: c\nseed: x", "seed is x; it must be a whole number"),
         ("name: c\ntask: qa", "task is qa; it must be one of summarization"),
         ("name: c\npartitioning: {partitions: 0}", r"partitioning\.partitions is 0; it must be 1 or more"),
+        ("name: c\npartitioning: {arms: [all]}", r"partitioning\.arms .* each item one of whole, none"),
+        ("name: c\npartitioning: {arms: [none, none]}", "name each arm once"),
         ('name: c\nllm: {stop: [""]}', r"llm\.stop contains an empty string"),
         ("name: c\ndata: {languages: [German, English]}", "the bundled world is English to German"),
         ("name: c\ndata: {pairs: p, languages: [German, English]}", "the task is summarization"),

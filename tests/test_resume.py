@@ -10,7 +10,7 @@ import pytest
 from mrag_rl.agents.context import JointResult
 from mrag_rl.agents.heuristics import BestCandidate, LinUCB
 from mrag_rl.agents.joint import train_jointly
-from mrag_rl.choices import CandidateStateName, StateName
+from mrag_rl.choices import ArmName, CandidateStateName, StateName
 from mrag_rl.envs.candidates import candidate_features
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.training_config import RefinementConfig, TrainingConfig
@@ -55,6 +55,7 @@ def train(
     consolidate: bool = True,
     candidates: CandidateStateName = "candidates",
     demonstrations: int = 1,
+    arms: tuple[ArmName, ...] = (),
 ) -> tuple[JointResult, dict, str, bytes]:
     """One sitting: opens or makes the database in `folder`; the result, agents' arrays, database digest and log."""
     world = tiny_world()
@@ -62,7 +63,7 @@ def train(
     if (folder / "database").exists():
         database = MemoryDatabase.open(folder / "database")
     else:
-        database = world.make_database(folder / "database", state=state)
+        database = world.make_database(folder / "database", state=state, arms=arms)
     agents = None
     if kind == "linucb":
         features = len(candidate_features(database.heads))
@@ -102,6 +103,7 @@ STOPS = {("dqn", False): (1, 4, 9, 17, 18, 25), ("dqn", True): (9, 18, 25), ("li
         ("dqn", {}),
         ("dqn", {"state": "evidence"}),
         ("dqn", {"state": "evidence", "demonstrations": 2}),
+        ("dqn", {"state": "evidence", "arms": ("whole", "none")}),
         ("dqn", {"state": "peeking"}),
         ("dqn", {"candidates": "candidates_and_likelihood"}),
         ("dqn", {"state": "equation_1"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrag_rl.agents.calibration import Calibration
+from mrag_rl.agents.calibration import Calibration, GainLine, deciles
 from mrag_rl.agents.dqn import DQNAgent
 from mrag_rl.agents.evidence_agent import EvidenceAgent
 from mrag_rl.agents.heuristics import BestCandidate, RandomAction
@@ -123,6 +124,57 @@ def test_the_margin_is_the_smallest_of_the_precision_asked_for() -> None:
     assert found.margin(0.99) == pytest.approx(0.5) and found.margin(0.8) == pytest.approx(0.1)
     assert Calibration.of(values[:, :1], chosen, whole).margin() == 0.0  # one partition is never in doubt
     assert not (margins(values) >= Calibration.of(values, whole, chosen + whole).margin()).any()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(0, 5), st.floats(-1, 1), st.integers(2, 40), st.integers(0, 10**6))
+def test_the_line_of_gains_is_exact_where_gains_lie_on_one(slope: float, intercept: float, n: int, seed: int) -> None:
+    values = np.random.default_rng(seed).normal(size=n)
+    line = GainLine.fit(values, slope * values + intercept)
+    np.testing.assert_allclose([line.slope, line.intercept], [slope, intercept], atol=1e-8)
+    falling = GainLine.fit(values, -(slope + 0.1) * values + intercept)
+    assert falling.slope == 0.0 and falling.intercept == pytest.approx((-(slope + 0.1) * values + intercept).mean())
+
+
+def test_the_line_of_gains_is_the_best_one_that_does_not_fall() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        values, gains = rng.normal(size=30).astype(np.float32), rng.normal(size=30)
+        line = GainLine.fit(values, gains)
+        error = ((line(values) - gains) ** 2).sum()
+        for slope, shift in rng.normal(scale=0.2, size=(200, 2)):
+            other = GainLine(max(0.0, line.slope + slope), line.intercept + shift)
+            assert ((other(values) - gains) ** 2).sum() >= error - 1e-9
+    assert GainLine.fit(np.full(5, 0.1, np.float32), np.arange(5.0)) == GainLine(0.0, 2.0)
+
+
+def test_deciles_hold_every_choice_once_and_rise() -> None:
+    rng = np.random.default_rng(0)
+    expected = rng.normal(size=47)
+    realised = 2.0 * expected
+    means, found, counts = deciles(expected, realised)
+    assert len(counts) == 10 and counts.sum() == 47 and counts.max() - counts.min() <= 1
+    assert (np.diff(means) > 0).all() and counts @ means == pytest.approx(expected.sum())
+    np.testing.assert_allclose(found, 2.0 * means)
+    assert deciles(expected[:3], realised[:3])[2].tolist() == [1, 1, 1]
+
+
+def test_the_expected_gain_is_the_line_in_points(tmp_path: Path) -> None:
+    selector, *_ = exported(tmp_path / "s")
+    raw, allowed = states(30, 2), np.array([True, False, True, True])
+    with pytest.raises(InputError, match="gain_slope"):
+        selector.expected_gain(raw)
+    line = replace(INFO, gain_slope=0.5, gain_intercept=-0.02)
+    weights = {name: getattr(selector, name) for name in ("w1", "b1", "w2", "b2")}
+    export_selector(tmp_path / "t", weights=weights, normalizer=selector.normalizer, info=line)
+    loaded = Selector.load(tmp_path / "t")
+    assert loaded.info == line and "0.5 q -0.02" in (tmp_path / "t" / "README.md").read_text()
+    for mask in (None, allowed):
+        np.testing.assert_allclose(loaded.expected_gain(raw, mask), 50.0 * loaded.q_values(raw, mask) - 2.0, atol=1e-5)
+    config = json.loads((tmp_path / "t" / "config.json").read_text())
+    del config["gain_slope"], config["gain_intercept"]  # as an earlier version wrote it
+    (tmp_path / "t" / "config.json").write_text(json.dumps(config))
+    assert Selector.load(tmp_path / "t").info == INFO
 
 
 def memories_asking(count: int = 400) -> tuple[np.ndarray, np.ndarray]:

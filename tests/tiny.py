@@ -16,7 +16,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from mrag_rl.choices import PartitioningMethod, StateName
+from mrag_rl.choices import ArmName, PartitioningMethod, StateName
 from mrag_rl.data.records import TextPair
 from mrag_rl.data.splits import Splits
 from mrag_rl.data.synthetic import make_newsroom
@@ -65,7 +65,12 @@ class TinyWorld:
     dev: Embeddings
 
     def make_database(
-        self, folder: Path, *, method: PartitioningMethod = "category", state: StateName = "per_head"
+        self,
+        folder: Path,
+        *,
+        method: PartitioningMethod = "category",
+        state: StateName = "per_head",
+        arms: Sequence[ArmName] = (),
     ) -> MemoryDatabase:
         """A new database of the world's memories, with the vectors that Agent-S's state needs."""
         memories = self.splits.database
@@ -75,6 +80,7 @@ class TinyWorld:
         return MemoryDatabase.create(
             folder, memories, self.database, partitioning,
             encoder_fingerprint=encoder().fingerprint, pair_embeddings=self.pair_embeddings(state),
+            arms=arms,
         )  # fmt: skip
 
     def pair_embeddings(self, state: str) -> Embeddings | None:

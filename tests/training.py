@@ -42,7 +42,7 @@ def joint_context(
         names = candidate_features(database.heads, refinement.state)
         features = None if refinement.state == "equation_3" else len(names)
         agents = (
-            EvidenceAgent(feature_groups(database.heads), database.partitions, HYPER, seed=1)
+            EvidenceAgent(feature_groups(database.heads, arms=bool(database.arms)), database.partitions, HYPER, seed=1)
             if state == "evidence"
             else DQNAgent(size, database.partitions, HYPER, seed=1),
             DQNAgent(candidates * len(names), candidates, HYPER, seed=2, features=features),

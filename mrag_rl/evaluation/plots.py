@@ -92,6 +92,20 @@ def calibration_curve(
     save_figure(figure, folder, name, ("margin", "coverage", "precision"), list(zip(*columns, strict=True)))
 
 
+def gain_curve(folder: Path, name: str, expected: np.ndarray, realised: np.ndarray, count: np.ndarray) -> None:
+    """Realised over expected gain, in points, of groups of choices; each array (n,), count: choices in a group."""
+    figure = new_figure(4.4, 3.8)
+    axis = figure.subplots()
+    ends = [float(expected.min()), float(expected.max())]
+    axis.plot(ends, ends, color="black", linewidth=0.8)
+    axis.plot(expected, realised, marker="o", markersize=4, linestyle="none")
+    axis.set_xlabel("expected gain over the naive system (points)")
+    axis.set_ylabel("realised gain (points)")
+    axis.grid(alpha=0.3)
+    columns = (map(csv_number, expected), map(csv_number, realised), count.tolist())
+    save_figure(figure, folder, name, ("expected", "realised", "n"), list(zip(*columns, strict=True)))
+
+
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of that many inches, drawn without a display. Raises MissingExtra without Matplotlib."""
     require("plots", "matplotlib", by="a plot")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -11,13 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mrag_rl.choices import StateName
+from mrag_rl.choices import ARM_NAMES, ArmName, StateName
 from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import Filter
 from mrag_rl.filters.vocabulary import FieldVocabulary
 from mrag_rl.io import StrPath, atomic_directory, recover_directory
 from mrag_rl.memory.access import check_partitions, memory_mask, partition_mask
+from mrag_rl.memory.arms import arm_facts, stored_arms, with_arms
+from mrag_rl.memory.creation import check_contents
 from mrag_rl.memory.records import Hits, Memory, Version
 from mrag_rl.memory.search import NOTHING, PartitionOrder
 from mrag_rl.memory.store import RecordStore, reported_writes
@@ -55,9 +56,10 @@ class MemoryDatabase:
         self._encoder_fingerprint = facts["encoder_fingerprint"]
         self._heads = int(facts["heads"])
         self._has_pairs = facts["peeking"] == "true"
-        self._names = store.names()
+        names, arms = store.names(), stored_arms(facts)
+        self._arms, self._names = arms, [*names, *(ARM_NAMES[arm] for arm in arms)]
         self._versions = TargetVersions(store)
-        self._order = PartitionOrder.of(store.membership(len(self._versions), len(self._names)))
+        self._order = PartitionOrder.of(with_arms(store.membership(len(self._versions), len(names)), arms))
         self._vectors = MemoryVectors(folder, self._order, store, has_pairs=self._has_pairs)
 
     @classmethod
@@ -70,34 +72,22 @@ class MemoryDatabase:
         *,
         encoder_fingerprint: str,
         pair_embeddings: Embeddings | None = None,
+        arms: Sequence[ArmName] = (),
     ) -> MemoryDatabase:
         """Write a new database and open it. The folder appears complete or not at all.
 
         ``embeddings`` are those of the sources, ``pair_embeddings`` those of source + newline + target (only needed for
-        the peeking state); row i belongs to pair i, as does row i of the partitioning's membership.
-        Raises InputError if the folder exists, there are no pairs, an id is repeated, or it cannot be written.
+        the peeking state); row i belongs to pair i, as does row i of the partitioning's membership. ``arms``: see
+        ``memory.arms``. Raises InputError as ``check_contents`` does, and if it cannot be written.
         """
         folder = Path(folder)
         recover_directory(folder)
-        if folder.exists():
-            raise InputError(f"{folder}: exists already; open it, remove it or choose another folder")
-        if not pairs:
-            raise InputError(f"{folder}: no pairs to create a memory database from; give one or more")
-        repeated = [identifier for identifier, count in Counter(pair.id for pair in pairs).items() if count > 1]
-        if repeated:
-            raise InputError(f"{folder}: the id {repeated[0]!r} is given to more than one pair; make the ids unique")
-        lengths = {len(pairs), len(embeddings.standard), len(embeddings.heads), partitioning.membership.shape[0]}
-        if pair_embeddings is not None:
-            lengths.add(len(pair_embeddings.heads))
-        if len(lengths) > 1:
-            raise InputError(
-                f"{folder}: pairs, embeddings and partitioning differ in length {sorted(lengths)}; "
-                "make all of them from the same pairs"
-            )
+        check_contents(folder, pairs, embeddings, partitioning, pair_embeddings, arms)
         facts = {
             "encoder_fingerprint": encoder_fingerprint,
             "heads": str(embeddings.heads.shape[1]),
             "peeking": "false" if pair_embeddings is None else "true",
+            **arm_facts(arms),
         }
         with reported_writes(folder), atomic_directory(folder) as temporary:
             MemoryVectors.save(temporary, embeddings, pair_embeddings)
@@ -139,8 +129,18 @@ class MemoryDatabase:
 
     @property
     def partitions(self) -> int:
-        """M, the number of partitions."""
+        """M, the number of partitions, with the arms."""
         return len(self._names)
+
+    @property
+    def arms(self) -> dict[ArmName, int]:
+        """The arms (``memory.arms``), each with its place among the partitions, of which they are the last."""
+        return {arm: self.partitions - len(self._arms) + place for place, arm in enumerate(self._arms)}
+
+    @property
+    def is_arm(self) -> np.ndarray:
+        """(M,) boolean: which partitions are arms; the memories are divided into the others."""
+        return np.arange(self.partitions) >= self.partitions - len(self._arms)
 
     @property
     def heads(self) -> int:
@@ -149,7 +149,7 @@ class MemoryDatabase:
 
     @property
     def names(self) -> list[str]:
-        """The names of the partitions."""
+        """The names of the partitions, those of the arms last."""
         return list(self._names)
 
     @property
@@ -219,8 +219,8 @@ class MemoryDatabase:
     def allowed_partitions(self, filter_: Filter) -> np.ndarray:
         """(M,) boolean mask for ``Selector.select``: the partitions with at least one memory that passes a filter.
 
-        A memory with several labels also allows its other categories; ``allowed_memories`` keeps a search in them to
-        the memories that pass.
+        A memory with several labels also allows its other categories, and every memory the arm ``whole``;
+        ``allowed_memories`` keeps a search in them to the memories that pass.
         """
         return self.count_in_partitions(self.allowed_memories(filter_)) > 0
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mrag_rl.choices import StateName
+from mrag_rl.choices import ARM_NAMES, StateName
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import to_json
 from mrag_rl.filters.parsing import parse_filter
@@ -32,12 +32,14 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
     """Answer one text with a run's M-RAG.
 
     Only partitions in `settings.allowed` and memories that pass `settings.filter` (on their metadata and `labels`) are
-    read, and only partitions with such a memory are selected; nothing is read if there are none.
+    read, and only partitions with such a memory are selected; nothing is read if there are none. Arms are partitions
+    here; that of no memory, which has nothing to read, is selected only if nothing is restricted or if it is named.
 
     Returns:
         {"text", "hypothesis", "partition" (name or None), "partitions": [{"name", "memories" (how many may be read),
-        "allowed", "q_value", "similarities": [H floats]}], "filter": JSON or None, "notes": [lines], "memory": the
-        first of "memories" or None, "memories": [{"id", "similarity", "version", "source", "target"}], nearest first}.
+        "allowed", "q_value", "expected_gain" (points; None if the selector has no line of gains), "similarities":
+        [H floats]}], "filter": JSON or None, "notes": [lines], "memory": the first of "memories" or None, "memories":
+        [{"id", "similarity", "version", "source", "target"}], nearest first}.
 
     Raises:
         InputError: no complete run there, an empty text, an unknown partition, an invalid filter.
@@ -56,7 +58,7 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
         allowed_memories, applied, notes = _under_filter(database, condition, mask)
         readable = database.count_in_partitions(allowed_memories)
         if condition is not None:
-            mask &= readable > 0
+            mask &= (readable > 0) | np.isin(names, [name for name in allowed or () if name == ARM_NAMES["none"]])
         llm = load_llm(config.llm)
         encoder = load_encoder(config.encoder)
         check_encoder(database, encoder)
@@ -66,8 +68,11 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
                 "m_rag", trained, writer, encoder=encoder, allowed_partitions=mask, allowed_memories=allowed_memories
             )
             (answer,) = system.answer([text])
+        gains = None
         if isinstance(answer, PartitionAnswer) and answer.values is not None:
-            partition, values = answer.partition, answer.values
+            partition, values, selector = answer.partition, answer.values, trained.selector
+            if selector is not None and selector.info.gain_slope is not None and answer.states is not None:
+                (gains,) = selector.expected_gain(answer.states[None], mask)
         else:  # One partition: it is searched if it may be read, and there are no q-values
             partition, values = 0 if mask.any() else -1, np.zeros(len(names))
         shown: StateName = "per_head" if config.state == "evidence" else config.state
@@ -93,6 +98,7 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
                 "memories": int(readable[index]),
                 "allowed": bool(mask[index]),
                 "q_value": round(float(values[index]), 6),
+                "expected_gain": None if gains is None else round(float(gains[index]), 2),
                 "similarities": [round(float(similarity), 4) for similarity in states[index]],
             }
             for index, name in enumerate(names)
@@ -127,23 +133,27 @@ def _under_filter(
 
 
 def explanation(answer: dict[str, Any]) -> str:
-    """An answer of `answer_text` as text: partitions with q-values and similarities, memories, hypothesis."""
+    """An answer of `answer_text` as text: partitions with gains (or q-values), similarities, memories, hypothesis."""
     partitions = answer["partitions"]
+    calibrated = partitions[0]["expected_gain"] is not None
     width = max(len("partition"), *(len(row["name"]) for row in partitions)) + 2
     heads = len(partitions[0]["similarities"])
     columns = "".join(f"{f'head {head}' if heads > 1 else 'nearest':>9}" for head in range(heads))
-    lines = [f"{'partition':<{width}}{'q':>9}{columns}"]
+    lines = [f"{'partition':<{width}}{'gain' if calibrated else 'q':>9}{columns}"]
     for row in partitions:
         mark = "*" if row["name"] == answer["partition"] else " " if row["allowed"] else "x"
         cells = "".join(f"{value:9.3f}" for value in row["similarities"])
-        lines.append(f"{mark} {row['name']:<{width - 2}}{row['q_value']:9.4f}{cells}")
-    lines += ["", "* chosen, x may not be read; q is the expected reward, the rest the best cosine similarity per head"]
+        value = f"{row['expected_gain']:+9.2f}" if calibrated else f"{row['q_value']:9.4f}"
+        lines.append(f"{mark} {row['name']:<{width - 2}}{value}{cells}")
+    first = "gain is the expected gain over the naive system in points" if calibrated else "q is the expected reward"
+    lines += ["", f"* chosen, x may not be read; {first}, the rest the best cosine similarity per head"]
     if answer["filter"] is not None:
         lines += ["", f"Filter: {json.dumps(answer['filter'], ensure_ascii=False)}"]
         lines += ["Memories that pass: " + ", ".join(f"{row['name']} {row['memories']}" for row in partitions)]
     lines += answer["notes"]
     if not answer["memories"]:
-        lines += ["", "Memory: none may be read"]
+        alone = answer["partition"] == ARM_NAMES["none"]
+        lines += ["", "Memory: none was chosen" if alone else "Memory: none may be read"]
     for memory in answer["memories"]:
         origin = "as first stored" if memory["version"] == 0 else f"refined, version {memory['version']}"
         lines += [

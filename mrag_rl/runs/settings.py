@@ -128,6 +128,8 @@ class AskSettings:
           reads no partition but these two
       python evaluate.py ask --run runs/quickstart --text "..." --filter '{"labels": {"$in": ["court"]}}'
           chooses among the partitions that hold a memory with this label, and reads no other memory
+      python evaluate.py ask --run runs/arms --text "..." --allowed court "no memory"
+          a run with partitioning.arms: the memories of court, or the language model alone
       python evaluate.py ask --run runs/quickstart --text "..." --json | jq .hypothesis
     """
 
@@ -136,7 +138,8 @@ class AskSettings:
     text: str
     """The text to answer."""
     allowed: tuple[str, ...] | None = None
-    """Partitions that may be read; null for all."""
+    """Partitions that may be read; null for all. The arms of a run are partitions, too, called "whole database" (which
+    may read every memory) and "no memory" (with a filter it must be named here)."""
     filter: str | None = None
     """A filter (JSON) on the memories; null for none."""
     json: bool = False

@@ -93,7 +93,7 @@ class RunSystems:
         if kind == "copy":
             return CopiedTarget(self.database, name, originals)
         if name in ("oracle_partition", "oracle_refined", "oracle_random"):
-            groups = random_groups(self.database.membership(), self.seed) if name == "oracle_random" else None
+            groups = random_groups(self._divided, self.seed) if name == "oracle_random" else None
             return OraclePartition(
                 name, self.writer, self.database, self.metric, self._references, originals, groups=groups
             )
@@ -128,13 +128,13 @@ class RunSystems:
         """How a system chooses a partition; None if it does not."""
         match kind:
             case "random_partition":
-                return random_partition(self.database.partitions, self.seed)
+                return random_partition(self._divided.shape[1], self.seed)
             case "nearest_partition":
                 return nearest_partition(self.database)
             case "classifier":
-                return classified_partition(self._classifier("embedding"))
+                return classified_partition(self._classifier("embedding"), ~self.database.is_arm)
             case "classifier_words":
-                return classified_partition(self._classifier("words"))
+                return classified_partition(self._classifier("words"), ~self.database.is_arm)
             case "supervised":
                 return self._supervised()
         return None
@@ -147,6 +147,11 @@ class RunSystems:
     @property
     def _references(self) -> list[str]:
         return [pair.target for pair in self.pairs]
+
+    @property
+    def _divided(self) -> np.ndarray:
+        """(N, M) bool: the membership without the arms, which simple rivals never choose."""
+        return self.database.membership()[:, ~self.database.is_arm]
 
     @cached_property
     def _train(self) -> tuple[list[TextPair], Embeddings]:

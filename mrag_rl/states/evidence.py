@@ -8,12 +8,13 @@ the partitions, so a selector that reads these numbers can read those of another
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from mrag_rl.choices import ARM_NAMES, ArmName
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.retrieval.words import WordIndex
 from mrag_rl.states.ridge import Ridge
@@ -35,10 +36,10 @@ def space_names(heads: int) -> list[str]:
     return ["standard", *(f"head {head}" for head in range(heads)), "words"]
 
 
-def evidence_names(heads: int) -> list[str]:
-    """What each of the F numbers of a partition is, in order."""
+def evidence_names(heads: int, *, arms: bool = False) -> list[str]:
+    """What each of the F numbers of a partition is, in order; arms: in a database that has some."""
     measured = [f"{space}: {measure}" for space in space_names(heads) for measure in MEASURES]
-    return [*measured, "standard: member", "heads: member", "size"]
+    return [*measured, "standard: member", "heads: member", "size", *(ARM_NAMES.values() if arms else ())]
 
 
 @dataclass(frozen=True)
@@ -48,22 +49,25 @@ class PartitionEvidence:
     For each space: the best similarity to a memory of the partition, the mean of the best `BEST`, the mean of all, and
     the partition's share of the query's `NEIGHBOURS` nearest memories. Similarities are cosines; in the space of words
     they are BM25 scores as shares of the query's highest. "member" is how much the query is worded like the members:
-    a ridge regression from a memory's vectors to its memberships. "size" is the log of the partition's share.
+    a ridge regression from a memory's vectors to its memberships. "size" is the log of the partition's share. In a
+    database with arms, two more numbers say which arm an entry is, if any: 1 for it, 0 for all others.
 
     Attributes:
         memories: embeddings of the N memories' sources.
         words: index of these sources.
         membership: (N, M) bool.
+        arms: the places of the arms among the M.
     """
 
     memories: Embeddings
     words: WordIndex
     membership: np.ndarray
+    arms: Mapping[ArmName, int] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
         """What each of the F numbers is."""
-        return evidence_names(self.memories.heads.shape[1])
+        return evidence_names(self.memories.heads.shape[1], arms=bool(self.arms))
 
     def __call__(self, texts: Sequence[str], queries: Embeddings) -> np.ndarray:
         """The evidence (B, M, F) float32 for B queries."""
@@ -107,7 +111,11 @@ class PartitionEvidence:
 
     def _assembled(self, blocks: list[np.ndarray], members: list[np.ndarray], count: int) -> np.ndarray:
         sizes = np.log(np.maximum(self.membership.mean(axis=0), 1e-9))
-        columns = [*members, np.broadcast_to(sizes, (count, len(sizes)))]
+        if "none" in self.arms:  # told by a number of its own; as far out, its size would drown all others in scaling
+            sizes[self.arms["none"]] = -np.log(len(self.membership))
+        places = [self.arms.get(arm, -1) for arm in ARM_NAMES] if self.arms else []
+        flags = [np.arange(len(sizes)) == place for place in places]
+        columns = [*members, *(np.broadcast_to(row, (count, len(sizes))) for row in (sizes, *flags))]
         stacked = np.stack(columns, axis=2).astype(np.float32)
         return np.concatenate([np.concatenate(blocks), stacked], axis=2)
 
@@ -124,16 +132,23 @@ def _blocks(count: int) -> Iterator[slice]:
 
 
 def asked_by_memories(
-    memories: Embeddings, texts: Sequence[str], membership: np.ndarray, seed: int
+    memories: Embeddings,
+    texts: Sequence[str],
+    membership: np.ndarray,
+    seed: int,
+    arms: Mapping[ArmName, int] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Evidence (n, M, F) for memories that ask which partition is theirs, and their memberships (n, M) bool.
+
+    No arm is theirs: a memory asks for one of the partitions that the database is divided into.
 
     They ask in `FOLDS` folds, each of them the memories outside its fold. A fold has the same share of every partition,
     so that what is missing does not give an asker away, as it would if every memory were left out alone.
 
     memories, texts: of the N sources. membership: (N, M) bool. seed: draws the folds and, of more memories than
-    `ASKING`, those that take part.
+    `ASKING`, those that take part. arms: as in `PartitionEvidence`.
     """
+    arms = arms or {}
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.permutation(len(texts))[:ASKING])
     _, groups = np.unique(membership[rows], axis=0, return_inverse=True)
@@ -144,9 +159,10 @@ def asked_by_memories(
     for fold in range(FOLDS):
         inside, outside = rows[folds == fold], rows[folds != fold]
         if len(inside) and len(outside):
-            others = PartitionEvidence(
-                memories[outside], WordIndex([texts[row] for row in outside]), membership[outside]
-            )
+            words = WordIndex([texts[row] for row in outside])
+            others = PartitionEvidence(memories[outside], words, membership[outside], arms)
             evidence.append(others([texts[row] for row in inside], memories[inside]))
             asked.append(membership[inside])
-    return np.concatenate(evidence), np.concatenate(asked)
+    own = np.concatenate(asked)
+    own[:, list(arms.values())] = False
+    return np.concatenate(evidence), own

@@ -18,17 +18,23 @@ from mrag_rl.states.evidence import MEASURES, PartitionEvidence, evidence_names
 from mrag_rl.states.ledger import LEDGER_NAMES, Ledger
 
 
-def feature_names(state: StateName, heads: int) -> tuple[str, ...]:
-    """What the F numbers of each partition are in a state, for an encoder with that many heads."""
+def feature_names(state: StateName, heads: int, *, arms: bool = False) -> tuple[str, ...]:
+    """What the F numbers of each partition are in a state, for an encoder with that many heads.
+
+    arms: in a database that has some; only the state "evidence" has numbers for them.
+    """
     if state == "evidence":
-        return (*evidence_names(heads), *LEDGER_NAMES)
+        return (*evidence_names(heads, arms=arms), *LEDGER_NAMES)
     return ("standard: best",) if state in STANDARD_STATES else tuple(f"head {head}: best" for head in range(heads))
 
 
-def feature_groups(heads: int) -> np.ndarray:
-    """(F,) the group of each number of the state "evidence": a space's measures, one regression, the gains."""
+def feature_groups(heads: int, *, arms: bool = False) -> np.ndarray:
+    """(F,) the group of each number of the state "evidence": a space's measures, one regression, the gains.
+
+    arms: as for `feature_names`.
+    """
     measured = np.repeat(np.arange(heads + 2), len(MEASURES))
-    single = heads + 2 + np.arange(len(evidence_names(heads)) - len(measured))
+    single = heads + 2 + np.arange(len(evidence_names(heads, arms=arms)) - len(measured))
     return np.concatenate([measured, single, np.full(len(LEDGER_NAMES), single[-1] + 1)])
 
 
@@ -68,14 +74,14 @@ class StateReader:
     @property
     def names(self) -> tuple[str, ...]:
         """What the F numbers of each partition are."""
-        return feature_names(self.state, self.database.heads)
+        return feature_names(self.state, self.database.heads, arms=bool(self.database.arms))
 
     @cached_property
     def evidence(self) -> PartitionEvidence:
         """What the database alone says."""
         database = self.database
         words = WordIndex(database.sources())
-        return PartitionEvidence(database.source_embeddings(), words, database.membership())
+        return PartitionEvidence(database.source_embeddings(), words, database.membership(), database.arms)
 
     @cached_property
     def ledger(self) -> Ledger | None:

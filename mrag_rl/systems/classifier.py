@@ -57,14 +57,17 @@ def classify_memories(database: MemoryDatabase, features: TextFeatures = "embedd
     return PartitionClassifier.fit(sources, standard, database.membership(), features)
 
 
-def classified_partition(classifier: PartitionClassifier) -> Chooser:
-    """The partition that the query would most probably belong to if it were a memory."""
+def classified_partition(classifier: PartitionClassifier, candidates: np.ndarray) -> Chooser:
+    """The partition that the query would most probably belong to if it were a memory.
+
+    candidates: (M,) bool, the partitions to choose among; every memory belongs to the arm of the whole database.
+    """
 
     def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
         if not texts:
             return Choice(np.empty(0, dtype=np.int64))
         probabilities = classifier.probabilities(texts, queries.standard)
-        return Choice(probabilities.argmax(axis=1), values=probabilities)
+        return Choice(np.where(candidates, probabilities, -np.inf).argmax(axis=1), values=probabilities)
 
     return choose
 

@@ -112,7 +112,8 @@ def learned_partition(
     """Agent-S's greedy choice (M-RAG, Section 3.2), from the state that the selector was trained on.
 
     allowed_partitions: (M,) bool, those that it may choose, None for all; it chooses -1 if there are none.
-    fall_back: search all allowed partitions for a query whose choice is not trusted (`Selector.confident`).
+    fall_back: search all allowed partitions for a query whose choice is not trusted (`Selector.confident`). Raises
+    InputError if one of database and selector has arms and the other has not.
     """
     read = StateReader(database, selector.info.state)
 
@@ -131,12 +132,13 @@ def learned_partition(
 def nearest_partition(database: MemoryDatabase) -> Chooser:
     """The partition whose nearest memories, head by head, are most similar to the query on average.
 
-    With the standard similarity it would always be the partition of the whole database's nearest memory.
+    With the standard similarity it would always be the partition of the whole database's nearest memory. No arm is
+    chosen.
     """
 
     def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
         states = database.states(queries, "per_head")
-        return Choice(most_similar(states), states)
+        return Choice(most_similar(states, ~database.is_arm), states)
 
     return choose
 
@@ -152,7 +154,10 @@ def most_similar(states: np.ndarray, allowed: np.ndarray | None = None) -> np.nd
 
 
 def random_partition(partitions: int, seed: int) -> Chooser:
-    """A uniformly random partition, drawn per (seed, text), so that it does not depend on the batch."""
+    """A uniformly random partition, drawn per (seed, text), so that it does not depend on the batch.
+
+    partitions: how many there are; without the arms of a database, which come last.
+    """
 
     def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
         return Choice(np.array([_draw(text, seed) % partitions for text in texts], dtype=np.int64))

@@ -1,0 +1,48 @@
+"""What a new memory database is checked for before it is written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mrag_rl.choices import ArmName
+from mrag_rl.data.records import TextPair
+from mrag_rl.errors import InputError
+from mrag_rl.memory.arms import check_arms
+
+if TYPE_CHECKING:  # both are heavy to import
+    from mrag_rl.encoders import Embeddings
+    from mrag_rl.partitioning import Partitioning
+
+
+def check_contents(
+    folder: Path,
+    pairs: Sequence[TextPair],
+    embeddings: Embeddings,
+    partitioning: Partitioning,
+    pair_embeddings: Embeddings | None,
+    arms: Sequence[ArmName],
+) -> None:
+    """Check the arguments of ``MemoryDatabase.create``.
+
+    Raises InputError if the folder exists, there are no pairs, an id is repeated, the parts differ in length, or an arm
+    is unknown, repeated, or named as a partition is.
+    """
+    if folder.exists():
+        raise InputError(f"{folder}: exists already; open it, remove it or choose another folder")
+    if not pairs:
+        raise InputError(f"{folder}: no pairs to create a memory database from; give one or more")
+    repeated = [identifier for identifier, count in Counter(pair.id for pair in pairs).items() if count > 1]
+    if repeated:
+        raise InputError(f"{folder}: the id {repeated[0]!r} is given to more than one pair; make the ids unique")
+    lengths = {len(pairs), len(embeddings.standard), len(embeddings.heads), partitioning.membership.shape[0]}
+    if pair_embeddings is not None:
+        lengths.add(len(pair_embeddings.heads))
+    if len(lengths) > 1:
+        raise InputError(
+            f"{folder}: pairs, embeddings and partitioning differ in length {sorted(lengths)}; "
+            "make all of them from the same pairs"
+        )
+    check_arms(arms, partitioning.names)
