@@ -56,7 +56,7 @@ class RunSystems:
     """Makes the systems of a run. What two of them share, such as the index of words, is built once.
 
     Attributes:
-        folder: the run, whose training pairs `supervised` and `naive_train` read.
+        folder: the run, whose training pairs `supervised` and `naive_train` read, and the former its development pairs.
         trained: by system name: `m_rag`, and the ablations that can be made.
         metric, pairs: the target metric and the test pairs, by whose references the oracles choose.
         seed: of everything random.
@@ -103,7 +103,7 @@ class RunSystems:
                 self.writer, self.database, self.metric, self._references, samples, self.seed, originals=True
             )
         if kind == "naive_train":
-            return NearestWithPairs(name, self.writer, self.database, *self._train, originals)
+            return NearestWithPairs(name, self.writer, self.database, *self._queries("train"), originals)
         if (search := self._search(kind)) is not None:
             return NearestMemory(name, self.writer, self.database, search, originals)
         if (choose := self._chooser(kind)) is not None:
@@ -136,13 +136,10 @@ class RunSystems:
             case "classifier_words":
                 return classified_partition(self._classifier("words"), ~self.database.is_arm)
             case "supervised":
-                return self._supervised()
+                return supervised_partition(
+                    self.database, self.writer, self.metric, self._queries("train"), self._queries("dev")
+                )
         return None
-
-    def _supervised(self) -> Chooser:
-        train, queries = self._train
-        texts, references = [pair.source for pair in train], [pair.target for pair in train]
-        return supervised_partition(self.database, self.writer, self.metric, texts, references, queries)
 
     @property
     def _references(self) -> list[str]:
@@ -154,12 +151,11 @@ class RunSystems:
         return self.database.membership()[:, ~self.database.is_arm]
 
     @cached_property
-    def _train(self) -> tuple[list[TextPair], Embeddings]:
-        return load_pairs(self.folder.pairs("train")), Embeddings.load(self.folder.embeddings("train"))
-
-    @cached_property
     def _words(self) -> WordIndex:
         return WordIndex(self.database.sources())
+
+    def _queries(self, part: str) -> tuple[list[TextPair], Embeddings]:
+        return load_pairs(self.folder.pairs(part)), Embeddings.load(self.folder.embeddings(part))
 
     def _classifier(self, features: TextFeatures) -> PartitionClassifier:
         if features not in self._classifiers:

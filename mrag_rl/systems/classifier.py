@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -15,10 +15,11 @@ from sklearn.linear_model import LogisticRegression
 from mrag_rl.encoders import Embeddings
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.retrieval.words import words
-from mrag_rl.systems.cross_validation import Features, Predict
 from mrag_rl.systems.partitioned import Choice, Chooser
 
 TextFeatures = Literal["embedding", "words"]
+Features: TypeAlias = "np.ndarray | scipy.sparse.csr_array"
+"""(N, F), one row for each text."""
 
 _INVERSE_PENALTY = 10.0  # rows are unit vectors, for which scikit-learn's 1.0 penalises too much
 
@@ -36,7 +37,7 @@ class PartitionClassifier:
 
     features: TextFeatures
     _vectorizer: TfidfVectorizer
-    _predict: Predict
+    _predict: Callable[[Features], np.ndarray]
 
     @classmethod
     def fit(
@@ -83,7 +84,7 @@ def _features(name: TextFeatures, vectorizer: TfidfVectorizer, texts: Sequence[s
     return scipy.sparse.csr_array(vectorizer.transform(texts))
 
 
-def _fit(features: Features, membership: np.ndarray) -> Predict:
+def _fit(features: Features, membership: np.ndarray) -> Callable[[Features], np.ndarray]:
     """A logistic regression for each partition; a partition of all these memories, or of none, needs no model."""
     models = [
         float(column[0]) if column.all() or not column.any()

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import Metric
 from mrag_rl.states import Ledger, StateReader
 from mrag_rl.states.ledger import LEDGER_NAMES, LINEAR
-from mrag_rl.systems.cross_validation import Features, Predict, held_out_worth, worth_of_first
 from mrag_rl.systems.partitioned import Choice, Chooser, OraclePartition
 
-RIDGES = ("embedding", "heads", "evidence", "embedding and heads", "embedding and evidence")
-"""What the ridge regressions to choose from read of a query."""
-LEDGERS = LEDGER_NAMES[: LINEAR + 1]
-"""The numbers of a full ledger to choose from: two kernels and a regression, each of which expects a gain."""
+QUERY_FEATURES = ("embedding", "heads", "evidence", "embedding and heads", "embedding and evidence")
+"""What the ridge regressions with weights of their own for every partition read of a query."""
+LEDGER_READINGS = LEDGER_NAMES[: LINEAR + 1]
+"""The numbers of a full ledger that expect a gain: two kernels and a regression."""
 PENALTIES = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
 """Ridge penalties to choose from; features are standardised."""
 
@@ -41,84 +40,87 @@ class PartitionInputs:
     similarities: np.ndarray
     evidence: np.ndarray
 
-    def features(self, name: str) -> np.ndarray:
-        """(B, n), what the ridge regression of that name in `RIDGES` reads."""
+    def of_query(self, name: str) -> np.ndarray:
+        """(B, n), what the ridge regressions of that name in `QUERY_FEATURES` read."""
         parts = {"embedding": self.embeddings.standard, "heads": self.similarities, "evidence": self.evidence}
         return np.concatenate([parts[part].reshape(len(self.evidence), -1) for part in name.split(" and ")], axis=1)
 
 
+Predict = Callable[[PartitionInputs], np.ndarray]
+"""B queries to what is expected of their partitions, (B, M)."""
+
+
 @dataclass(frozen=True)
 class PartitionRegression:
-    """The regression from a query to the score of each partition that does best on held-out training queries.
+    """The regression from a query to its partitions' scores that does best on the development queries.
 
-    The candidates are a ridge regression on each of `RIDGES` with each of `PENALTIES`, and each of `LEDGERS`, read off
-    a ledger that has the gain of every training query in every partition: its score less the query's mean score.
+    Fitted on training queries, the candidates are, with each of `PENALTIES`, a ridge regression on each of
+    `QUERY_FEATURES`, with weights of its own for every partition; one whose weights all partitions share, as those of
+    Agent-S's network, on the evidence of each partition, with and without the readings of a ledger; and each of
+    `LEDGER_READINGS` by itself. The ledger has the gain of every training query in every partition: its score less the
+    query's mean score.
 
     Attributes:
-        name: "ridge: " or "ledger: ", and what is read.
-        penalty: of the ridge regression, the same for all partitions; None for a ledger, which chooses its own.
-        held_out_score: the mean score of the selected partition on held-out queries: by five-fold cross-validation of
-            a ridge regression, by leaving one out of a ledger. The candidate with the highest was chosen, the first of
-            equals.
+        name: what is read, and by which kind of regression.
+        penalty: of a ridge regression; None for a ledger, which chooses its own.
+        dev_score: the mean score of the development queries' partitions that it ranks first. The candidate with the
+            highest was chosen, the first of equals.
     """
 
     name: str
     penalty: float | None
-    held_out_score: float
-    _predict: Callable[[PartitionInputs], np.ndarray]
+    dev_score: float
+    _predict: Predict
 
     @classmethod
-    def fit(cls, queries: PartitionInputs, scores: np.ndarray) -> PartitionRegression:
-        """Fit on N queries and their scores (N, M)."""
-        ridges = [
-            (held_out_worth(partial(_ridge, penalty), features, scores), name, penalty)
-            for name in RIDGES
-            for features in [queries.features(name)]
-            for penalty in PENALTIES
+    def fit(
+        cls, train: PartitionInputs, scores: np.ndarray, dev: PartitionInputs, dev_scores: np.ndarray
+    ) -> PartitionRegression:
+        """Fit on N training queries and their scores (N, M), and choose by D development queries' (D, M)."""
+        fitted = [
+            cls(name, penalty, score_of_first(predict(dev), dev_scores), predict)
+            for name, penalty, predict in _candidates(train, scores)
         ]
-        best_ridge, features, penalty = max(ridges, key=lambda ridge: ridge[0])
-        ledger = Ledger(queries.embeddings, scores - scores.mean(axis=1, keepdims=True))
-        left_out = ledger.earned_left_out()
-        worth = [worth_of_first(left_out[:, :, column], scores) for column in range(len(LEDGERS))]
-        column = int(np.argmax(worth))
-        if worth[column] > best_ridge:
-            return cls(
-                f"ledger: {LEDGERS[column]}", None, worth[column],
-                lambda inputs: ledger.earned(inputs.embeddings)[:, :, column],
-            )  # fmt: skip
-        predict = _ridge(penalty, queries.features(features), scores)
-        return cls(f"ridge: {features}", penalty, best_ridge, lambda inputs: predict(inputs.features(features)))
+        return max(fitted, key=lambda regression: regression.dev_score)
 
     def predict(self, queries: PartitionInputs) -> np.ndarray:
-        """The expected scores (B, M) of B queries' partitions; from a ledger, what they exceed the query's mean by."""
+        """What is expected of B queries' partitions (B, M): scores, or what they exceed the query's mean score by."""
         return self._predict(queries)
+
+
+def score_of_first(values: np.ndarray, scores: np.ndarray) -> float:
+    """The mean score, over N queries, of the partition that `values` (N, M) rank first. scores: (N, M)."""
+    return float(scores[np.arange(len(scores)), values.argmax(axis=1)].mean())
 
 
 def supervised_partition(
     database: MemoryDatabase,
     writer: Writer,
     metric: Metric,
-    texts: Sequence[str],
-    references: Sequence[str],
-    queries: Embeddings,
+    train: tuple[Sequence[TextPair], Embeddings],
+    dev: tuple[Sequence[TextPair], Embeddings],
 ) -> Chooser:
     """The partition with the highest expected score, by a regression that is told every partition's score.
 
-    A learner by trial and error sees the score of the one partition that it selects. This one answers each of the N
-    training queries with the nearest memories of each of the M partitions (M calls of the language model per query) and
-    is told the M scores against the reference. It may read all that Agent-S reads, whichever state that has: the
-    similarities, the evidence, and a ledger, which is its own.
+    A learner by trial and error sees the score of the one partition that it selects. This one answers each of the
+    training and development queries with the nearest memories of each of the M partitions (M calls of the language
+    model per query) and is told the M scores against the reference. It may read all that Agent-S reads, whichever state
+    that has: the similarities, the evidence, and a ledger, which is its own; and as Agent-S's rounds, its candidates
+    are chosen by the development queries.
 
-    texts, references, queries: the N training queries, their references and embeddings.
+    train, dev: the pairs and the embeddings of their sources.
     """
     evidence = StateReader(database, "evidence").evidence
 
     def read(texts: Sequence[str], queries: Embeddings) -> PartitionInputs:
         return PartitionInputs(queries, database.states(queries), evidence(texts, queries))
 
-    oracle = OraclePartition("supervised", writer, database, metric, references)
-    _, scores = oracle.try_all(texts, queries)
-    regression = PartitionRegression.fit(read(texts, queries), scores)
+    def told(pairs: Sequence[TextPair], queries: Embeddings) -> tuple[PartitionInputs, np.ndarray]:
+        texts, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        oracle = OraclePartition("supervised", writer, database, metric, references)
+        return read(texts, queries), oracle.try_all(texts, queries)[1]
+
+    regression = PartitionRegression.fit(*told(*train), *told(*dev))
 
     def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
         if not texts:
@@ -130,11 +132,46 @@ def supervised_partition(
     return choose
 
 
-def _ridge(penalty: float, features: Features, scores: np.ndarray) -> Predict:
-    model = make_pipeline(StandardScaler(), Ridge(penalty)).fit(features, scores)
+def _candidates(train: PartitionInputs, scores: np.ndarray) -> Iterator[tuple[str, float | None, Predict]]:
+    gains = scores - scores.mean(axis=1, keepdims=True)
+    ledger = Ledger(train.embeddings, gains)
+    earned = ledger.earned_left_out()
+    for name in QUERY_FEATURES:
+        for penalty in PENALTIES:
+            yield f"ridge: {name}", penalty, _by_query(penalty, name, train, scores)
+    for penalty in PENALTIES:
+        yield "shared ridge: evidence", penalty, _by_partition(penalty, train.evidence, gains)
+        both = np.concatenate([train.evidence, earned], axis=2)
+        yield "shared ridge: evidence and ledger", penalty, _by_partition(penalty, both, gains, ledger)
+    for column, name in enumerate(LEDGER_READINGS):
+        yield f"ledger: {name}", None, lambda queries, column=column: ledger.earned(queries.embeddings)[:, :, column]  # type: ignore[misc]
 
-    def predict(features: Features) -> np.ndarray:
-        predicted: np.ndarray = model.predict(features)
-        return predicted.reshape(len(predicted), -1)
+
+def _by_query(penalty: float, name: str, train: PartitionInputs, scores: np.ndarray) -> Predict:
+    model = make_pipeline(StandardScaler(), Ridge(penalty)).fit(train.of_query(name), scores)
+
+    def predict(queries: PartitionInputs) -> np.ndarray:
+        expected: np.ndarray = model.predict(queries.of_query(name))
+        return expected.reshape(len(queries.evidence), -1)
 
     return predict
+
+
+def _by_partition(penalty: float, features: np.ndarray, gains: np.ndarray, ledger: Ledger | None = None) -> Predict:
+    """A regression of the gains (N, M) on what is peculiar to each partition in the features (N, M, F)."""
+    model = make_pipeline(StandardScaler(), Ridge(penalty)).fit(_peculiar(features), gains.reshape(-1))
+
+    def predict(queries: PartitionInputs) -> np.ndarray:
+        read = queries.evidence
+        if ledger is not None:
+            read = np.concatenate([read, ledger.earned(queries.embeddings)], axis=2)
+        expected: np.ndarray = model.predict(_peculiar(read))
+        return expected.reshape(read.shape[:2])
+
+    return predict
+
+
+def _peculiar(features: np.ndarray) -> np.ndarray:
+    """Each partition's features less the query's mean over its partitions, (B * M, F)."""
+    centred = features - features.mean(axis=1, keepdims=True)
+    return centred.reshape(-1, features.shape[2])
