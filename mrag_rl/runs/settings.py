@@ -56,7 +56,7 @@ class SystemsSettings:
       nearest_partition   the nearest memory of the partition that is most similar to the query
       classifier          logistic regression from embedding to partition, fitted on the memories alone
       classifier_words    the same from words
-      supervised          the best of several regressions, told every partition's score on the training queries
+      supervised          the best of many regressions, told every partition's score on the training queries
                           (one generation per training query and partition)
       oracle_partition    the best partition in hindsight: the ceiling for any selector
       oracle_refined      the same on the refined database
