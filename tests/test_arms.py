@@ -17,6 +17,7 @@ import train
 from mrag_rl import Selector
 from mrag_rl.agents.joint import train_jointly
 from mrag_rl.choices import ArmName, StateName
+from mrag_rl.data import save_pairs
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.envs.candidates import TargetVectors
@@ -103,7 +104,7 @@ def test_the_whole_database_is_searched_as_without_partitions_and_no_memory_find
     np.testing.assert_array_equal(whole.scores, everything.scores)
     none = armed.retrieve(WORLD.train, np.full(count, NONE), k=3, by=by)
     assert (none.indices == -1).all() and (none.scores == -1.0).all()
-    assert armed.demonstrations(none.indices[:, 0]) == [None] * count
+    assert armed.demonstrations(none.indices) == [[]] * count
 
 
 @pytest.mark.parametrize("state", ["per_head", "single", "peeking", "equation_1"])
@@ -243,13 +244,12 @@ def test_neighbours_of_a_memory_share_a_partition_and_not_only_the_whole_databas
 
 @pytest.fixture(scope="module")
 def systems(armed: MemoryDatabase, tmp_path_factory: pytest.TempPathFactory) -> RunSystems:
-    from mrag_rl.data import save_pairs
-
     folder = RunFolder(tmp_path_factory.mktemp("run"))
     for path in (folder.pairs("train"), folder.embeddings("train")):
         path.parent.mkdir()
-    save_pairs(folder.pairs("train"), WORLD.splits.train)
-    WORLD.train.save(folder.embeddings("train"))
+    for part in ("train", "dev"):
+        save_pairs(folder.pairs(part), getattr(WORLD.splits, part))
+        getattr(WORLD, part).save(folder.embeddings(part))
     trained = {"m_rag": TrainedSystem(armed, evidence_selector(armed))}
     return RunSystems(folder, trained, Writer(ScriptedLLM(), "summarization"), ROUGE, WORLD.splits.train, 0)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mrag_rl.choices import ABLATION_OF
 from mrag_rl.command_line import SettingsReader
 from mrag_rl.config import (
     Config,
@@ -68,25 +69,22 @@ def test_the_hash_follows_every_setting_but_the_name() -> None:
     assert config_sha256(config) != config_sha256(deep)
     arms = dataclasses.replace(config, partitioning=dataclasses.replace(config.partitioning, arms=("none",)))
     assert config_sha256(config) != config_sha256(arms)
+    assert config_sha256(config) != config_sha256(Config("a", demonstrations=2))
 
 
-def test_a_configuration_without_arms_has_the_hash_that_it_had_before_there_were_arms() -> None:
+def test_runs_from_before_there_were_arms_and_several_demonstrations_keep_their_hash() -> None:
     settings = config_to_dict(Config("a"))
-    del settings["name"], settings["partitioning"]["arms"]
+    del settings["name"], settings["demonstrations"], settings["partitioning"]["arms"]
     canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     assert config_sha256(Config("a")) == hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def test_runs_from_before_there_were_several_demonstrations_keep_their_hash() -> None:
-    config = Config("a")
-    before = {name: value for name, value in config_to_dict(config).items() if name not in ("name", "demonstrations")}
-    canonical = json.dumps(before, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    assert config_sha256(config) == hashlib.sha256(canonical.encode()).hexdigest()
-    assert config_sha256(config) != config_sha256(Config("a", demonstrations=2))
-
-
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_the_configurations_that_come_with_it_load(path: Path) -> None:
+    if path.stem == "few_systems":
+        config = load_config(FOLDER / "rivals.yaml", ["--config", str(path)])
+        assert config.name == "rivals" and not set(config.evaluation.compared) & set(ABLATION_OF)
+        return
     if path.parent.name != "llm":
         assert load_config(path).name in (path.stem, f"paper-{path.stem}")
         return
