@@ -71,7 +71,7 @@ def main() -> None:
         with_cache(load_llm(config.llm), folder.cache, enabled=config.llm.cache) as llm,
     ):
         writer = make_writer(config, llm)
-        partitions = database.partitions
+        partitions, divided = database.partitions, ~database.is_arm
         for part, queries in pairs.items():
             texts, references = [pair.source for pair in queries], [pair.target for pair in queries]
 
@@ -113,9 +113,12 @@ def main() -> None:
     row(
         "random partition",
         "",
-        [random_partition(partitions, seed)(texts, embeddings["test"]).partitions for seed in range(arguments.seeds)],
+        [
+            random_partition(int(divided.sum()), seed)(texts, embeddings["test"]).partitions
+            for seed in range(arguments.seeds)
+        ],
     )
-    row("nearest partition", "", [most_similar(raw["test"])])
+    row("nearest partition", "", [most_similar(raw["test"], divided)])
     for rounds in arguments.rounds or [config.training.rounds]:
         for name, make in learners.items():
             selections = []

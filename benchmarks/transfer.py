@@ -5,9 +5,10 @@
 The selector of `--run` selects for the test queries of the other runs, from their partitions as they were before
 refinement: with an empty ledger, and with the gains of a few of their training queries, each answered once, with a
 memory of a partition drawn at random. No weight changes. Beside it stand the nearest partition and the classifier,
-which need no training either, and the selector that was trained there, without what its ledger knows and with it.
-Scores are means of the run's metric, 0 to 100; "right" is the share of queries sent to a partition that their labels
-name (a desk's own; a source that is reliable on the query's topic). The other runs' caches of generations are used.
+which need no training either, and the selector that was trained there, without what its ledger knows and with it. Only
+selectors choose arms. Scores are means of the run's metric, 0 to 100; "right" is the share of queries sent to a
+partition that their labels name (a desk's own; a source that is reliable on the query's topic). The other runs' caches
+of generations are used.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ def measure(carried: Selector, folder: RunFolder, queries: int, seed: int) -> di
             return metric.scores(hypotheses, [pair.target for pair in asked])
 
         rows = rng.permutation(len(pairs["train"]))[:queries]
-        tried = rng.integers(database.partitions, size=len(rows))
+        tried = rng.integers(np.count_nonzero(~database.is_arm), size=len(rows))
         gains = np.full((len(rows), database.partitions), np.nan)
         gains[np.arange(len(rows)), tried] = scores("train", rows, tried) - scores("train", rows, None)
         empty = Ledger.empty(embeddings["train"][rows], database.partitions)
         own = Selector.load(folder.selector)
         choices = {
-            "nearest partition": most_similar(database.states(embeddings["test"], "per_head")),
+            "nearest partition": most_similar(database.states(embeddings["test"], "per_head"), ~database.is_arm),
             "classifier": classify_memories(database).probabilities(texts, embeddings["test"].standard).argmax(axis=1),
         }
         for name, selector, ledger in (

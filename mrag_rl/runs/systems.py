@@ -132,9 +132,9 @@ class RunSystems:
             case "nearest_partition":
                 return nearest_partition(self.database)
             case "classifier":
-                return classified_partition(self._classifier("embedding"), ~self.database.is_arm)
+                return classified_partition(self._classifier("embedding"))
             case "classifier_words":
-                return classified_partition(self._classifier("words"), ~self.database.is_arm)
+                return classified_partition(self._classifier("words"))
             case "supervised":
                 return supervised_partition(
                     self.database, self.writer, self.metric, self._queries("train"), self._queries("dev")

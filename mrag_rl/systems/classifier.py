@@ -53,22 +53,19 @@ class PartitionClassifier:
 
 
 def classify_memories(database: MemoryDatabase, features: TextFeatures = "embedding") -> PartitionClassifier:
-    """The classifier of a database's partitions."""
+    """The classifier of a database's partitions; of its arms, which come last, it knows nothing."""
     sources, standard = database.sources(), database.source_embeddings().standard
-    return PartitionClassifier.fit(sources, standard, database.membership(), features)
+    return PartitionClassifier.fit(sources, standard, database.membership()[:, ~database.is_arm], features)
 
 
-def classified_partition(classifier: PartitionClassifier, candidates: np.ndarray) -> Chooser:
-    """The partition that the query would most probably belong to if it were a memory.
-
-    candidates: (M,) bool, the partitions to choose among; every memory belongs to the arm of the whole database.
-    """
+def classified_partition(classifier: PartitionClassifier) -> Chooser:
+    """The partition that the query would most probably belong to if it were a memory."""
 
     def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
         if not texts:
             return Choice(np.empty(0, dtype=np.int64))
         probabilities = classifier.probabilities(texts, queries.standard)
-        return Choice(np.where(candidates, probabilities, -np.inf).argmax(axis=1), values=probabilities)
+        return Choice(probabilities.argmax(axis=1), values=probabilities)
 
     return choose
 
