@@ -16,7 +16,7 @@ from mrag_rl.envs.stopwatch import Stopwatch
 from mrag_rl.generation.writer import Demonstration
 from mrag_rl.memory import Memory
 
-# Nearest memories of each training query among which evidence is looked for.
+# Nearest memories of each training query among which evidence is looked for; k, if a prompt shows k and that is more.
 NEIGHBOURS = 20
 
 Proposal = tuple[int, str]
@@ -30,9 +30,11 @@ def consolidate(
 
     Every distinct version and proposal of a memory is shown with the `evidence` training queries nearest to the memory,
     among those that the greedy Agent-S sends to its partition and that have it among their nearest memories there
-    (`NEIGHBOURS`). The target with the best mean score becomes current, the earliest of equals. A memory that is near
-    no query stays as it is. Where prompts show k memories, the other k - 1 of a trial are the query's nearest, with the
-    targets that they have before any changes.
+    (`NEIGHBOURS`, or k if that is more). The target with the best mean score becomes current, the earliest of equals. A
+    memory that is near no query stays as it is. Where prompts show k memories, the other k - 1 of a trial are the
+    query's nearest, with the targets that they have before any changes. A memory that is not among the query's nearest
+    k stands in the place of the farthest, which is the first to be dropped where the context is full: then the trial
+    scores the same for all targets.
 
     Args:
         proposals: those of the round, in the order they were found.

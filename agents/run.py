@@ -193,10 +193,11 @@ def _plot(folder: RunFolder, evaluation: Evaluation) -> None:
         names = database.names
     records = [json.loads(line) for line in folder.log.read_text(encoding="utf-8").splitlines()]
     batches = [record for record in records if record["kind"] == "batch"]
+    refined = [record for record in batches if record["reward_r"] is not None]
     rounds = [record for record in records if record["kind"] == "round"]
     series = {
         "Agent-S's reward": [(record["step"], record["reward_s"]) for record in batches],
-        "Agent-R's reward": [(record["step"], record["reward_r"]) for record in batches],
+        "Agent-R's reward": [(record["step"], record["reward_r"]) for record in refined],
         "first answer's score": [(record["step"], record["first_score"]) for record in batches],
         "refined answer's score": [(record["step"], record["final_score"]) for record in batches],
         "score on dev": [(record["step"], record["dev"]) for record in rounds],

@@ -114,11 +114,6 @@ class Selector:
         return int(self.normalizer.mean.shape[1])
 
     @property
-    def has_arms(self) -> bool:
-        """Whether it was trained on a database with arms (`mrag_rl.memory.arms`), as its features tell."""
-        return set(ARM_NAMES.values()) <= set(self.info.features)
-
-    @property
     def head_weights(self) -> np.ndarray:
         """(F,) float: mean absolute first-layer weight per entry, as a measure of its influence on the choice."""
         weights: np.ndarray = np.abs(self.w1).reshape(len(self.b1), -1, self.heads).mean(axis=(0, 1))
@@ -135,10 +130,11 @@ class Selector:
         """
         values = as_states(states)
         if self.shared and abs(values.shape[2] - self.heads) == len(ARM_NAMES):
-            own, other = ("with", "without") if self.has_arms else ("without", "with")
+            armed = set(ARM_NAMES.values()) <= set(self.info.features)
+            own, other = ("with", "without") if armed else ("without", "with")
             raise InputError(
                 f"the selector was trained on a database {own} arms, and these states are of one {other}: "
-                "use it on a database whose partitioning.arms are as in its training"
+                f"use it on a database {own} arms"
             )
         self.normalizer.check(values)
         mask = None if allowed is None else self._mask(values, allowed)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mrag_rl.choices import ARM_NAMES, StateName
+from mrag_rl.choices import StateName
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import to_json
 from mrag_rl.filters.parsing import parse_filter
@@ -58,7 +58,8 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
         allowed_memories, applied, notes = _under_filter(database, condition, mask)
         readable = database.count_in_partitions(allowed_memories)
         if condition is not None:
-            mask &= (readable > 0) | np.isin(names, [name for name in allowed or () if name == ARM_NAMES["none"]])
+            named = database.is_arm & np.isin(names, list(allowed or ()))
+            mask &= (readable > 0) | named
         llm = load_llm(config.llm)
         encoder = load_encoder(config.encoder)
         check_encoder(database, encoder)
@@ -152,8 +153,8 @@ def explanation(answer: dict[str, Any]) -> str:
         lines += ["Memories that pass: " + ", ".join(f"{row['name']} {row['memories']}" for row in partitions)]
     lines += answer["notes"]
     if not answer["memories"]:
-        alone = answer["partition"] == ARM_NAMES["none"]
-        lines += ["", "Memory: none was chosen" if alone else "Memory: none may be read"]
+        chosen = answer["partition"] is not None  # the arm of no memory, whatever other partitions are called
+        lines += ["", "Memory: none was chosen" if chosen else "Memory: none may be read"]
     for memory in answer["memories"]:
         origin = "as first stored" if memory["version"] == 0 else f"refined, version {memory['version']}"
         lines += [
