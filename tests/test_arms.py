@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import evaluate
-import train
 from mrag_rl import Selector
 from mrag_rl.agents.joint import train_jointly
 from mrag_rl.choices import ArmName, StateName
@@ -25,6 +25,7 @@ from mrag_rl.envs.memory_refinement import RefinementEpisode
 from mrag_rl.envs.partition_selection import PartitionSelectionVectorEnv
 from mrag_rl.errors import InputError
 from mrag_rl.filters.parsing import parse_filter
+from mrag_rl.generation.prompts import Prompt
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
@@ -212,7 +213,6 @@ def test_a_selector_with_arms_and_a_database_without_are_refused_and_the_reverse
     writer = Writer(Copier(), "summarization")
     for owner, other, words in ((armed, plain, "with arms.*of one without"), (plain, armed, "without arms.*one with")):
         selector = evidence_selector(owner)
-        assert selector.has_arms == bool(owner.arms)
         with pytest.raises(InputError, match=words) as caught:
             trained_system("m_rag", TrainedSystem(other, selector), writer).answer(TEXTS, WORLD.train)
         assert "\n" not in str(caught.value)
@@ -278,10 +278,43 @@ def test_oracles_and_the_supervised_rival_may_choose_arms(systems: RunSystems, a
     scores = ROUGE.scores([answer.hypothesis for answer in answers], [pair.target for pair in WORLD.splits.train])
     alone = [answer.hypothesis for answer in systems.make("none").answer(TEXTS, WORLD.train)]
     assert (scores >= ROUGE.scores(alone, [pair.target for pair in WORLD.splits.train])).all()
-    supervised = systems.make("supervised").answer(TEXTS, WORLD.train)
-    for answer in supervised:
-        assert isinstance(answer, PartitionAnswer) and answer.values is not None
-        assert answer.values.shape == (6,) and np.isfinite(answer.values).all()
+
+
+class BetterAlone(Copier):
+    """Knows every reference of the world, but copies the nearest memory if it is shown any."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.references = {pair.source: pair.target for pair in (*WORLD.splits.train, *WORLD.splits.dev)}
+        self.shown: list[int] = []
+
+    def generate(self, prompts: Sequence[Prompt], *, samples: int = 1, **settings: Any) -> list[list[str]]:
+        self.shown += [len(prompt.demonstrations) for prompt in prompts]
+        copied = super().generate(prompts, samples=samples, **settings)
+        return [
+            texts if prompt.demonstrations else [self.references[prompt.query]] * samples
+            for prompt, texts in zip(prompts, copied, strict=True)
+        ]
+
+
+def test_the_supervised_rival_chooses_no_memory_where_that_scores_best(systems: RunSystems) -> None:
+    llm = BetterAlone()
+    armed = replace(systems, writer=Writer(llm, "summarization", demonstrations=2))
+    answers = armed.make("supervised").answer(TEXTS, WORLD.train)
+    queries = len(WORLD.splits.train) + len(WORLD.splits.dev)
+    assert Counter(llm.shown[: 6 * queries]) == {0: queries, 2: 5 * queries}
+    for answer, pair in zip(answers, WORLD.splits.train, strict=True):
+        assert isinstance(answer, PartitionAnswer) and answer.values is not None and answer.values.shape == (6,)
+        assert (answer.partition, answer.memories, answer.hypothesis) == (NONE, (), pair.target)
+
+
+def test_training_pairs_stand_beside_the_memories_of_a_database_with_arms(systems: RunSystems) -> None:
+    writer = Writer(Copier(), "summarization", demonstrations=2)
+    answers = replace(systems, writer=writer).make("naive_train").answer(TEXTS, WORLD.train)
+    whole = systems.database.retrieve(WORLD.train, None).indices[:, 0]
+    for answer, pair, memory in zip(answers, WORLD.splits.train, whole.tolist(), strict=True):
+        assert answer.hypothesis == pair.target  # each query is its own nearest training pair
+        assert answer.memories[0] == -1 and answer.memories[1] in (-1, memory)
 
 
 # -- environments and training -----------------------------------------------------------------------------------------
@@ -335,58 +368,3 @@ def test_trainings_with_arms_try_all_of_them(state, reward, arms, consolidate, t
         alone = counts[:, -1] == 1
         assert [record["reward_r"] is None for record in batches] == alone.tolist()
     assert np.isfinite([record["reward_s"] for record in batches]).all()
-
-
-# -- a run -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def run(workplace: Path) -> Path:
-    command = ["--config", str(workplace / "small.yaml"), "--runs", str(workplace / "runs"), "--name", "arms"]
-    assert train.main([*command, "--partitioning.arms", "whole", "none"]) == 0
-    return workplace / "runs" / "arms"
-
-
-def ask(run: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict:
-    assert evaluate.main(["ask", "--run", str(run), "--text", "The council met on Monday.", "--json", *options]) == 0
-    answer: dict = json.loads(capsys.readouterr().out)
-    return answer
-
-
-def test_a_run_with_arms_exports_a_selector_that_knows_them(run: Path) -> None:
-    info = Selector.load(run / "selector").info
-    assert info.partition_names[-2:] == ("whole database", "no memory")
-    assert {"whole database", "no memory"} <= set(info.features)
-    names = {json.loads(line)["answers"]["m_rag"]["partition"] for line in (run / "answers.jsonl").open()}
-    assert names <= set(info.partition_names)
-
-
-def test_asking_reads_an_arm_only_if_it_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with MemoryDatabase.open(run / "database") as database:
-        label = database.names[0]
-    everything = ask(run, capsys)["partitions"]
-    assert len(everything) == 6 and all(row["allowed"] for row in everything)
-    assert [row["memories"] for row in everything[-2:]] == [30, 0]
-
-    court = ask(run, capsys, "--allowed", label)
-    assert court["partition"] == label and not any(row["allowed"] for row in court["partitions"][1:])
-    whole = ask(run, capsys, "--allowed", "whole database")
-    assert whole["partition"] == "whole database" and whole["memory"] is not None
-    alone = ask(run, capsys, "--allowed", "no memory")
-    assert alone["partition"] == "no memory" and alone["memory"] is None and alone["hypothesis"]
-    assert evaluate.main(["ask", "--run", str(run), "--text", "x", "--allowed", "no memory"]) == 0
-    assert "Memory: none was chosen" in capsys.readouterr().out
-
-    filter_ = json.dumps({"labels": {"$in": [label]}})
-    allowed = {row["name"]: row["allowed"] for row in ask(run, capsys, "--filter", filter_)["partitions"]}
-    assert [name for name, may in allowed.items() if may] == [label, "whole database"]
-    filtered = ask(run, capsys, "--filter", filter_, "--allowed", "whole database")
-    assert filtered["partition"] == "whole database" and filtered["partitions"][4]["memories"] < 30
-    with MemoryDatabase.open(run / "database") as database:
-        (memory,) = [m for m in database.records(np.arange(len(database))) if m.id == filtered["memory"]["id"]]
-    assert label in memory.labels
-    nowhere = json.dumps({"labels": {"$in": ["nowhere"]}})
-    nothing = ask(run, capsys, "--filter", nowhere)
-    assert nothing["partition"] is None and not any(row["allowed"] for row in nothing["partitions"])
-    named = ask(run, capsys, "--filter", nowhere, "--allowed", "whole database", "no memory")
-    assert named["partition"] == "no memory" and named["memory"] is None

@@ -106,6 +106,15 @@ STOPS = {("dqn", False): (1, 4, 9, 17, 18, 25), ("dqn", True): (9, 18, 25), ("li
         ("dqn", {"state": "evidence", "arms": ("whole", "none")}),
         ("dqn", {"state": "peeking"}),
         ("dqn", {"candidates": "candidates_and_likelihood"}),
+        (
+            "dqn",
+            {
+                "state": "evidence",
+                "demonstrations": 2,
+                "arms": ("whole", "none"),
+                "candidates": "candidates_and_likelihood",
+            },
+        ),
         ("dqn", {"state": "equation_1"}),
         ("linucb", {"consolidate": False}),
     ],
