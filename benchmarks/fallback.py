@@ -29,6 +29,8 @@ def measure(folder: RunFolder) -> tuple[float, ...]:
     """A run's row of `COLUMNS`, on its test queries."""
     metric = get_metric(target_metric(folder.load_config()))
     rows = [row for _, row in read_jsonl(folder.root / "answers.jsonl")]
+    if missing := [name for name in SYSTEMS if name not in rows[0]["answers"]]:
+        raise SystemExit(f"error: {folder.root}: {missing[0]} is not among its evaluation.systems; name a run that has it")
     references = [row["reference"] for row in rows]
     answers = {name: [row["answers"][name] for row in rows] for name in SYSTEMS}
     scores = {

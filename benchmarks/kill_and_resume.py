@@ -5,7 +5,7 @@
 Trains once without a stop. Then it trains again and again, killing the process (SIGKILL) after a random time and
 resuming it, until the requested number of kills is reached. Every run's results, database, selector, answers, logs and
 plots are compared with the first run's, except for "seconds" and "llm" in results.json, which are costs. Without
---config, configs/quickstart.yaml is trained.
+--config, configs/quickstart.yaml is trained, and an ablation besides.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ def main() -> int:
     parser.add_argument("--kill-seed", type=int, default=0)
     arguments, settings = parser.parse_known_args()
     if not any(setting.split("=")[0] == "--config" for setting in settings):
-        settings = ["--config", str(TRAIN.parent / "configs" / "quickstart.yaml"), *settings]
+        quickstart = str(TRAIN.parent / "configs" / "quickstart.yaml")
+        systems, contrasts = "[naive, m_rag, m_rag_without_r]", "[m_rag - naive]"
+        compared = ["--evaluation.systems", systems, "--evaluation.contrasts", contrasts]
+        settings = ["--config", quickstart, *compared, *settings]
     moments = random.Random(arguments.kill_seed)
     root = Path(tempfile.mkdtemp(prefix="kill_and_resume_"))
 
