@@ -52,7 +52,7 @@ class GainLine:
     query does not get, and with `equation_7` or several selections for a query something else altogether, which may say
     nothing of the gain: then the slope is near 0, and every partition is expected to gain the mean.
 
-    The same queries decide which round is kept, so what the line promises is slightly optimistic.
+    It is fitted without a mask. The same queries decide which round is kept, so it promises slightly too much.
     """
 
     slope: float

@@ -117,7 +117,8 @@ SystemName = Literal[
 - ``classifier``, ``classifier_words``: that of the partition that a logistic regression on the standard embedding or on
   words, fitted on the memories alone, assigns the query to.
 - ``supervised``: that of the partition with the highest expected score, by a regression that is told the score of
-  every partition on the training queries, and may read all that Agent-S reads; on the refined database.
+  every partition on the training and development queries, a generation for each, and may read all that Agent-S can
+  read at inference; on the refined database.
 - ``oracle_partition``: the partition whose answer scores best in hindsight; ``oracle_refined`` does so on the refined
   database.
 - ``oracle_samples``, ``oracle_random``: placebos of ``oracle_partition``, which show how much of it is luck: the best
@@ -130,7 +131,7 @@ SystemName = Literal[
 - ``m_rag_random_r``, ``m_rag_consensus_r``, ``m_rag_neighbours_r``, ``m_rag_likely_r``: the same with another rule in
   Agent-R's place, and as many generated texts: a random candidate, the one most similar to the others of its pool, the
   one most similar to the targets of the nearest memories, and the one that the language model itself finds most
-  probable.
+  probable (the first of those with less than -4 nats per token, if all have less).
 
 "The nearest memory" stands for as many as the setting ``demonstrations`` says, except for ``copy``. The baselines read
 the memories as they were before refinement. ``NAME_refined`` is the same baseline on the database that ``m_rag``

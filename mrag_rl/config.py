@@ -183,7 +183,7 @@ class EvaluationConfig:
     bootstrap: int = bounded(2000, minimum=1)
     """Bootstrap resamples behind each 95% interval and p-value."""
     systems: tuple[SystemName, ...] = typing.get_args(SystemName)
-    """Systems to compare. supervised alone adds a generation for each training query and partition."""
+    """Systems to compare. supervised alone adds a generation for each training and development query and partition."""
     ablations: bool = True
     """Also train m_rag_without_s and m_rag_without_r (the paper's Table 4) and the other systems with a rule in place
     of Agent-R, as far as they are compared; false leaves all of them out."""
@@ -291,8 +291,8 @@ def config_to_yaml(config: Config) -> str:
 def config_sha256(config: Config) -> str:
     """Hex SHA-256 of the configuration as canonical JSON, without the run's name, which changes no result.
 
-    Nor does it have `demonstrations` if that is 1, or `partitioning.arms` if there are none, so that runs from before
-    there were these settings keep their hash.
+    Nor does it have `demonstrations` if that is 1, or `partitioning.arms` if there are none, so that the stored
+    configurations of earlier runs keep their hash.
     """
     settings = config_to_dict(config)
     del settings["name"]

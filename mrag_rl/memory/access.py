@@ -10,9 +10,9 @@ The vocabulary, the same in the whole package:
 
 None means no restriction. An empty set, or a mask without a True, reads nothing.
 
-The arms of a database (``memory.arms``) are partitions here: they are in no mask but one that names them. Allowing the
-arm ``whole`` allows every memory, because every memory belongs to it, so a mask that forbids a partition must forbid
-this arm, too: begin it with ``~database.is_arm``. The arm ``none`` reads nothing. A filter leaves it out of
+The arms of a database (``memory.arms``) are partitions here: None allows them, and a mask has an entry for each.
+Allowing the arm ``whole`` allows every memory, because every memory belongs to it, so a mask that forbids a partition
+must forbid this arm, too: begin it with ``~database.is_arm``. The arm ``none`` reads nothing. A filter leaves it out of
 ``MemoryDatabase.allowed_partitions``, as it does all partitions without a memory that passes.
 """
 

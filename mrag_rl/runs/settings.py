@@ -56,8 +56,8 @@ class SystemsSettings:
       nearest_partition   the nearest memory of the partition that is most similar to the query
       classifier          logistic regression from embedding to partition, fitted on the memories alone
       classifier_words    the same from words
-      supervised          the best of many regressions, told every partition's score on the training queries
-                          (one generation per training query and partition)
+      supervised          the best of many regressions, told every partition's score on the training and development
+                          queries (one generation per such query and partition)
       oracle_partition    the best partition in hindsight: the ceiling for any selector
       oracle_refined      the same on the refined database
       oracle_samples      placebo: the best of as many sampled answers with the nearest memory

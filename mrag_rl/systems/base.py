@@ -29,8 +29,8 @@ class MemoryAnswer(Answer):
 
     Attributes:
         partition: the partition searched, -1 for the whole database or none.
-        memories: indices of the memories for the prompt, nearest first; -1 for a pair that is not a memory. `Writer`
-            says when it drops the farthest.
+        memories: indices of the memories retrieved for the prompt, nearest first; -1 for a pair that is not a memory.
+            The farthest may have been left out of it where the context was full (`Writer`).
         similarities: how near each is to the text: their cosine similarity, or the score of a search by words. Answers
             are compared without them: their last digits may depend on the batch.
     """

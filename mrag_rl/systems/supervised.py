@@ -104,9 +104,9 @@ def supervised_partition(
 
     A learner by trial and error sees the score of the one partition that it selects. This one answers each of the
     training and development queries with the nearest memories of each of the M partitions (M calls of the language
-    model per query) and is told the M scores against the reference. It may read all that Agent-S reads, whichever state
-    that has: the similarities, the evidence, and a ledger, which is its own; and as Agent-S's rounds, its candidates
-    are chosen by the development queries.
+    model per query) and is told the M scores against the reference. It may read all that Agent-S can read at inference,
+    whichever state that has: the similarities, the evidence, and a ledger, which is its own; and as Agent-S's rounds,
+    its candidates are chosen by the development queries.
 
     train, dev: the pairs and the embeddings of their sources.
     """
