@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,8 @@ LEDGER_READINGS = LEDGER_NAMES[: LINEAR + 1]
 PENALTIES = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
 """Ridge penalties to choose from; features are standardised."""
 
+_LOG = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class PartitionInputs:
@@ -46,8 +49,8 @@ class PartitionInputs:
         return np.concatenate([parts[part].reshape(len(self.evidence), -1) for part in name.split(" and ")], axis=1)
 
 
-Predict = Callable[[PartitionInputs], np.ndarray]
-"""B queries to what is expected of their partitions, (B, M)."""
+Predict = Callable[[PartitionInputs, np.ndarray], np.ndarray]
+"""B queries, and what a ledger reads for them (B, M, L), to what is expected of their partitions, (B, M)."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class PartitionRegression:
     name: str
     penalty: float | None
     dev_score: float
+    _ledger: Ledger
     _predict: Predict
 
     @classmethod
@@ -77,15 +81,17 @@ class PartitionRegression:
         cls, train: PartitionInputs, scores: np.ndarray, dev: PartitionInputs, dev_scores: np.ndarray
     ) -> PartitionRegression:
         """Fit on N training queries and their scores (N, M), and choose by D development queries' (D, M)."""
+        ledger = Ledger(train.embeddings, scores - scores.mean(axis=1, keepdims=True))
+        earned = ledger.earned(dev.embeddings)
         fitted = [
-            cls(name, penalty, score_of_first(predict(dev), dev_scores), predict)
-            for name, penalty, predict in _candidates(train, scores)
+            cls(name, penalty, score_of_first(predict(dev, earned), dev_scores), ledger, predict)
+            for name, penalty, predict in _candidates(train, scores, ledger)
         ]
         return max(fitted, key=lambda regression: regression.dev_score)
 
     def predict(self, queries: PartitionInputs) -> np.ndarray:
         """What is expected of B queries' partitions (B, M): scores, or what they exceed the query's mean score by."""
-        return self._predict(queries)
+        return self._predict(queries, self._ledger.earned(queries.embeddings))
 
 
 def score_of_first(values: np.ndarray, scores: np.ndarray) -> float:
@@ -108,7 +114,7 @@ def supervised_partition(
     whichever state that has: the similarities, the evidence, and a ledger, which is its own; and as Agent-S's rounds,
     its candidates are chosen by the development queries.
 
-    train, dev: the pairs and the embeddings of their sources.
+    train, dev: the pairs and the embeddings of their sources. Which regression was chosen is logged (level INFO).
     """
     evidence = StateReader(database, "evidence").evidence
 
@@ -121,6 +127,7 @@ def supervised_partition(
         return read(texts, queries), oracle.try_all(texts, queries)[1]
 
     regression = PartitionRegression.fit(*told(*train), *told(*dev))
+    _LOG.info("%s, penalty %s: %.4f on dev", regression.name, regression.penalty, regression.dev_score)
 
     def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
         if not texts:
@@ -132,46 +139,54 @@ def supervised_partition(
     return choose
 
 
-def _candidates(train: PartitionInputs, scores: np.ndarray) -> Iterator[tuple[str, float | None, Predict]]:
-    gains = scores - scores.mean(axis=1, keepdims=True)
-    ledger = Ledger(train.embeddings, gains)
-    earned = ledger.earned_left_out()
+def _candidates(
+    train: PartitionInputs, scores: np.ndarray, ledger: Ledger
+) -> Iterator[tuple[str, float | None, Predict]]:
+    both = np.concatenate([train.evidence, ledger.earned_left_out()], axis=2)
     for name in QUERY_FEATURES:
         for penalty in PENALTIES:
             yield f"ridge: {name}", penalty, _by_query(penalty, name, train, scores)
     for penalty in PENALTIES:
-        yield "shared ridge: evidence", penalty, _by_partition(penalty, train.evidence, gains)
-        both = np.concatenate([train.evidence, earned], axis=2)
-        yield "shared ridge: evidence and ledger", penalty, _by_partition(penalty, both, gains, ledger)
+        yield "shared ridge: evidence", penalty, _by_partition(penalty, train.evidence, ledger.gains)
+        yield "shared ridge: evidence and ledger", penalty, _by_partition(penalty, both, ledger.gains)
     for column, name in enumerate(LEDGER_READINGS):
-        yield f"ledger: {name}", None, lambda queries, column=column: ledger.earned(queries.embeddings)[:, :, column]  # type: ignore[misc]
+        yield f"ledger: {name}", None, _by_ledger(column)
 
 
 def _by_query(penalty: float, name: str, train: PartitionInputs, scores: np.ndarray) -> Predict:
     model = make_pipeline(StandardScaler(), Ridge(penalty)).fit(train.of_query(name), scores)
 
-    def predict(queries: PartitionInputs) -> np.ndarray:
+    def predict(queries: PartitionInputs, earned: np.ndarray) -> np.ndarray:
         expected: np.ndarray = model.predict(queries.of_query(name))
         return expected.reshape(len(queries.evidence), -1)
 
     return predict
 
 
-def _by_partition(penalty: float, features: np.ndarray, gains: np.ndarray, ledger: Ledger | None = None) -> Predict:
-    """A regression of the gains (N, M) on what is peculiar to each partition in the features (N, M, F)."""
+def _by_partition(penalty: float, features: np.ndarray, gains: np.ndarray) -> Predict:
+    """A regression of the gains (N, M) on what is peculiar to each partition in the features (N, M, F).
+
+    They are the evidence, or the evidence and then what a ledger reads.
+    """
     model = make_pipeline(StandardScaler(), Ridge(penalty)).fit(_peculiar(features), gains.reshape(-1))
 
-    def predict(queries: PartitionInputs) -> np.ndarray:
-        read = queries.evidence
-        if ledger is not None:
-            read = np.concatenate([read, ledger.earned(queries.embeddings)], axis=2)
+    def predict(queries: PartitionInputs, earned: np.ndarray) -> np.ndarray:
+        read = np.concatenate([queries.evidence, earned], axis=2)[:, :, : features.shape[2]]
         expected: np.ndarray = model.predict(_peculiar(read))
         return expected.reshape(read.shape[:2])
 
     return predict
 
 
+def _by_ledger(column: int) -> Predict:
+    def predict(queries: PartitionInputs, earned: np.ndarray) -> np.ndarray:
+        expected: np.ndarray = earned[:, :, column]
+        return expected
+
+    return predict
+
+
 def _peculiar(features: np.ndarray) -> np.ndarray:
     """Each partition's features less the query's mean over its partitions, (B * M, F)."""
-    centred = features - features.mean(axis=1, keepdims=True)
+    centred: np.ndarray = features - features.mean(axis=1, keepdims=True)
     return centred.reshape(-1, features.shape[2])

@@ -11,7 +11,7 @@ from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.generation.writer import Demonstration, Writer
-from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory import Hits, MemoryDatabase
 from mrag_rl.memory.search import nearest
 from mrag_rl.systems.base import MemoryAnswer, embedded, rows_found
 from mrag_rl.systems.searches import Search, by_standard
@@ -105,28 +105,22 @@ class NearestWithPairs:
 
     def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
         """Answer N texts; see `System.answer`."""
-        queries, rows, k = (
-            embedded(texts, embeddings, self.encoder),
-            np.arange(len(self.pairs)),
-            self.writer.demonstrations,
-        )
+        queries, k = embedded(texts, embeddings, self.encoder), self.writer.demonstrations
         hits = self.database.retrieve(queries, None, k=k)
-        pairs, scores = nearest(queries.standard[:, None], self.pair_embeddings.standard[None], rows, rows, k)
-        similarities = np.concatenate([hits.scores, scores], axis=1)
-        order = np.argsort(-similarities, axis=1, kind="stable")[:, :k]
+        rows = np.arange(len(self.pairs))
+        further = Hits(*nearest(queries.standard[:, None], self.pair_embeddings.standard[None], rows, rows, k))
         of_memories = self.database.demonstrations(hits.indices, originals=self.originals)
-        shown: list[list[Demonstration]] = []
-        found: list[tuple[tuple[int, ...], tuple[float, ...]]] = []
-        for row, columns in enumerate(order.tolist()):
-            columns = [c for c in columns if (hits.indices[row, c] if c < k else pairs[row, c - k]) >= 0]
-            further = [self.pairs[pair] for pair in pairs[row].tolist() if pair >= 0]
-            shown.append(
-                [of_memories[row][c] if c < k else (further[c - k].source, further[c - k].target) for c in columns]
-            )
-            memories = tuple(int(hits.indices[row, c]) if c < k else -1 for c in columns)
-            found.append((memories, tuple(similarities[row, columns].tolist())))
-        hypotheses = self.writer.answer(texts, shown)
-        return [MemoryAnswer(text, -1, *row) for text, row in zip(hypotheses, found, strict=True)]
+        ranked: list[list[tuple[float, int, Demonstration]]] = []
+        for shown, memories, pairs in zip(of_memories, rows_found(hits), rows_found(further), strict=True):
+            row = [*zip(memories[1], memories[0], shown, strict=True)]
+            for pair, similarity in zip(*pairs, strict=True):
+                row.append((similarity, -1, (self.pairs[pair].source, self.pairs[pair].target)))
+            ranked.append(sorted(row, key=lambda found: -found[0])[:k])
+        hypotheses = self.writer.answer(texts, [[shown for *_, shown in row] for row in ranked])
+        return [
+            MemoryAnswer(text, -1, tuple(memory for _, memory, _ in row), tuple(similarity for similarity, *_ in row))
+            for text, row in zip(hypotheses, ranked, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
