@@ -19,7 +19,7 @@ from mrag_rl.config import EncoderConfig
 from mrag_rl.data import load_pairs
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.envs.candidates import candidate_features
-from mrag_rl.envs.partition_selection import naive_scores
+from mrag_rl.envs.partition_selection import answer_scores
 from mrag_rl.envs.states import observe, state_size
 from mrag_rl.evaluation.plots import calibration_curve, gain_curve
 from mrag_rl.evaluation.results import versions
@@ -136,9 +136,13 @@ class TrainingStage:
         return agent_s, agent_r
 
     def _candidate_state(self, heads: int) -> CandidateStateName:
-        """The configured state of candidates, or the smallest other one with the feature that a rule picks by."""
-        states: tuple[CandidateStateName, ...] = (self.refinement.state, "candidates", "candidates_and_likelihood")
-        needed = _RULES.get(self.ablation or "", "hypothesis")
+        """The configured state of candidates; for a rule without the likelihood, unless it needs that to pick by."""
+        configured = self.refinement.state
+        if self.ablation in (None, "without_s"):
+            return configured
+        small: CandidateStateName = "equation_3" if configured == "equation_3" else "candidates"
+        states: tuple[CandidateStateName, ...] = (small, "candidates", "candidates_and_likelihood")
+        needed = _RULES.get(self.ablation, "hypothesis")
         return next(state for state in states if needed in candidate_features(heads, state))
 
     def _export(
@@ -182,7 +186,7 @@ def _calibrate(
     choices, values = agent_s.act(observations), agent_s.q_values(observations)
 
     def score(partitions: np.ndarray | None, *, originals: bool = False) -> np.ndarray:
-        return naive_scores(
+        return answer_scores(
             database, dev.pairs, dev.embeddings, context.writer, context.metric, partitions, originals=originals
         )
 

@@ -100,11 +100,15 @@ def test_the_rule_tries_the_likeliest_candidate_whatever_the_state(state: Candid
             observations, *_ = env.step(actions)
 
 
-def test_other_rules_keep_the_configured_state_if_it_has_their_feature() -> None:
+def test_other_rules_keep_the_configured_state_if_it_has_their_feature_but_not_the_likelihood() -> None:
     states: tuple[CandidateStateName, ...] = ("candidates", "candidates_and_likelihood", "equation_3")
-    for ablation in (None, "without_s", "without_r", "random_r"):
-        for state in states:
+    for state in states:
+        for ablation in (None, "without_s"):
             assert stage(ablation, RefinementConfig(state=state))._candidate_state(12) == state
+        for ablation in ("without_r", "random_r"):
+            small = "candidates" if state == LIKELIHOOD else state
+            assert stage(ablation, RefinementConfig(state=state))._candidate_state(12) == small
+    assert stage("consensus_r", RefinementConfig(state=LIKELIHOOD))._candidate_state(12) == "candidates"
     assert stage("consensus_r", RefinementConfig(state="equation_3"))._candidate_state(12) == "candidates"
 
 
