@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -50,7 +50,6 @@ class Ledger:
 
     queries: Embeddings
     gains: np.ndarray
-    _shared_keys: _Keys | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         gains = self.gains.view()
@@ -64,7 +63,9 @@ class Ledger:
 
     def with_gains(self, gains: np.ndarray) -> Ledger:
         """A ledger of the same queries with other gains (P, M), which must not be written to afterwards."""
-        return Ledger(self.queries, gains, self._keys)
+        ledger = Ledger(self.queries, gains)
+        object.__setattr__(ledger, "_keys", self._keys)  # they depend on the queries alone
+        return ledger
 
     @cached_property
     def known(self) -> np.ndarray:
@@ -107,7 +108,7 @@ class Ledger:
 
     @cached_property
     def _keys(self) -> _Keys:
-        return self._shared_keys or _Keys(self.queries)
+        return _Keys(self.queries)
 
     @cached_property
     def _filled(self) -> np.ndarray:
@@ -161,7 +162,7 @@ class Ledger:
             return np.broadcast_to(self._means, shape), np.zeros(shape)
         weights = np.exp((similarities - similarities.max(axis=1, keepdims=True)) / temperature)
         totals = np.einsum("bk,bkm->bm", weights, self.known[indices].astype(np.float32))
-        sums = np.einsum("bk,bkm->bm", weights, (self._filled * self.known)[indices].astype(np.float32))
+        sums = np.einsum("bk,bkm->bm", weights, self._filled[indices].astype(np.float32))
         return (sums + PRIOR * self._means) / (totals + PRIOR), totals
 
 
