@@ -130,12 +130,8 @@ class Selector:
         """
         values = as_states(states)
         if self.shared and abs(values.shape[2] - self.heads) == len(ARM_NAMES):
-            armed = set(ARM_NAMES.values()) <= set(self.info.features)
-            own, other = ("with", "without") if armed else ("without", "with")
-            raise InputError(
-                f"the selector was trained on a database {own} arms, and these states are of one {other}: "
-                f"use it on a database {own} arms"
-            )
+            own = "with" if set(ARM_NAMES.values()) <= set(self.info.features) else "without"
+            raise InputError(f"the selector was trained {own} arms, unlike these states: use a database {own} arms")
         self.normalizer.check(values)
         mask = None if allowed is None else self._mask(values, allowed)
         q_values = np.empty(values.shape[:2], dtype=np.float32)
@@ -152,10 +148,14 @@ class Selector:
         A line through the Q-values, fitted on the partitions chosen for the development queries; of others it says
         less. Arguments and errors as for `q_values`; InputError, too, if the selector was exported without the line.
         """
+        return self.expected_gain_by(self.q_values(states, allowed))
+
+    def expected_gain_by(self, values: np.ndarray) -> np.ndarray:
+        """The same from Q-values (B, M) that `q_values` returned."""
         slope, intercept = self.info.gain_slope, self.info.gain_intercept
         if slope is None or intercept is None:
             raise InputError("the selector was exported without gain_slope and gain_intercept: train it again")
-        gains: np.ndarray = 100.0 * (slope * self.q_values(states, allowed) + intercept)
+        gains: np.ndarray = 100.0 * (slope * values + intercept)
         return gains
 
     def _values(self, states: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
@@ -281,7 +281,6 @@ class Selector:
             **{name: _field(config, name, types, path) for name, types in _INFO_TYPES.items()}
             | {"partition_names": tuple(_field(config, "partition_names", list, path))}
             | ({} if config["format_version"] == 1 else _newer_fields(config, path))
-            | ({"demonstrations": _field(config, "demonstrations", int, path)} if "demonstrations" in config else {})
         )
         normalizer = StateNormalizer(tensors["mean"], tensors["scale"], _field(config, "center", bool, path))
         selector = cls(tensors["w1"], tensors["b1"], tensors["w2"], tensors["b2"], normalizer, info)
@@ -326,12 +325,14 @@ _INFO_TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def _newer_fields(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The fields of `SelectorInfo` that format 1 had not; the line of gains is younger than format 2."""
+    """The fields of `SelectorInfo` that format 1 had not; the gains' line and `demonstrations` are younger still."""
     line = [name for name in ("gain_slope", "gain_intercept") if config.get(name) is not None]
-    return {name: float(_field(config, name, (int, float), path)) for name in line} | {
-        "features": tuple(_field(config, "features", list, path)),
-        "margin": float(_field(config, "margin", (int, float), path)),
-    }
+    newer: dict[str, Any] = {name: float(_field(config, name, (int, float), path)) for name in line}
+    newer["features"] = tuple(_field(config, "features", list, path))
+    newer["margin"] = float(_field(config, "margin", (int, float), path))
+    if "demonstrations" in config:
+        newer["demonstrations"] = _field(config, "demonstrations", int, path)
+    return newer
 
 
 def _field(config: Mapping[str, Any], name: str, types: type | tuple[type, ...], path: Path) -> Any:

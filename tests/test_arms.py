@@ -211,7 +211,7 @@ def test_memories_ask_for_partitions_and_for_no_arm(armed: MemoryDatabase) -> No
 
 def test_a_selector_with_arms_and_a_database_without_are_refused_and_the_reverse(armed, plain) -> None:
     writer = Writer(Copier(), "summarization")
-    for owner, other, words in ((armed, plain, "with arms.*of one without"), (plain, armed, "without arms.*one with")):
+    for owner, other, words in ((armed, plain, "a database with arms"), (plain, armed, "a database without arms")):
         selector = evidence_selector(owner)
         with pytest.raises(InputError, match=words) as caught:
             trained_system("m_rag", TrainedSystem(other, selector), writer).answer(TEXTS, WORLD.train)

@@ -72,8 +72,8 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
         gains = None
         if isinstance(answer, PartitionAnswer) and answer.values is not None:
             partition, values, selector = answer.partition, answer.values, trained.selector
-            if selector is not None and selector.info.gain_slope is not None and answer.states is not None:
-                (gains,) = selector.expected_gain(answer.states[None], mask)
+            if selector is not None and selector.info.gain_slope is not None:
+                (gains,) = selector.expected_gain_by(values[None])
         else:  # One partition: it is searched if it may be read, and there are no q-values
             partition, values = 0 if mask.any() else -1, np.zeros(len(names))
         shown: StateName = "per_head" if config.state == "evidence" else config.state
