@@ -38,7 +38,7 @@ from mrag_rl.agents.journal import BatchNotes, Journal
 from mrag_rl.agents.observer import make_observer
 from mrag_rl.agents.training_state import TrainingState
 from mrag_rl.envs.memory_refinement import MemoryRefinementVectorEnv, RefinementEpisode
-from mrag_rl.envs.partition_selection import PartitionSelectionVectorEnv, naive_scores, shown_scores
+from mrag_rl.envs.partition_selection import PartitionSelectionVectorEnv, answer_scores, shown_scores
 from mrag_rl.envs.stopwatch import Stopwatch
 
 
@@ -239,7 +239,7 @@ class _JointTrainer:
         """
         context, dev = self.context, self.context.dev
         partitions = self._greedy(self.observer.dev())
-        scores = naive_scores(
+        scores = answer_scores(
             context.database,
             dev.pairs,
             dev.embeddings,

@@ -13,7 +13,7 @@ from mrag_rl.agents.checkpoint import Checkpoint
 from mrag_rl.agents.consolidation import Proposal
 from mrag_rl.agents.context import JointContext
 from mrag_rl.agents.observer import Observer
-from mrag_rl.envs.partition_selection import naive_scores
+from mrag_rl.envs.partition_selection import answer_scores
 from mrag_rl.envs.stopwatch import Stopwatch
 from mrag_rl.normalizer import StateNormalizer
 
@@ -70,7 +70,7 @@ class TrainingState:
         baseline = np.zeros(len(context.train.pairs))
         if context.reward != "equation_7":
             queries = context.train
-            baseline = naive_scores(
+            baseline = answer_scores(
                 context.database, queries.pairs, queries.embeddings, context.writer, context.metric, stopwatch=stopwatch
             )
         return cls(normalizer, baseline, start=context.agent_s.state_dict())

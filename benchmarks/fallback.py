@@ -30,7 +30,7 @@ def measure(folder: RunFolder) -> tuple[float, ...]:
     metric = get_metric(target_metric(folder.load_config()))
     rows = [row for _, row in read_jsonl(folder.root / "answers.jsonl")]
     if missing := [name for name in SYSTEMS if name not in rows[0]["answers"]]:
-        raise SystemExit(f"error: {folder.root}: {missing[0]} is not among its evaluation.systems; name a run that has it")
+        raise SystemExit(f"error: {folder.root}: {missing[0]} was not among its systems; name a run that has it")
     references = [row["reference"] for row in rows]
     answers = {name: [row["answers"][name] for row in rows] for name in SYSTEMS}
     scores = {

@@ -87,7 +87,8 @@ class PartitionSelectionVectorEnv(BatchedEnv):
       `query_embeddings`.
     - `observe`: training queries' rows (B,) to their observations, where they are computed elsewhere; None reads the
       state off the database.
-    - `baseline_scores`: score(h_naive) of every pair (P,), for the two rewards that need it (`naive_scores`).
+    - `baseline_scores`: score(h_naive) of every pair (P,), for the two rewards that need it (`answer_scores`
+      on the unrefined database).
     - `seed`: of the shuffle. `stopwatch`: accounts for the seconds.
 
     ## Version History
@@ -122,7 +123,7 @@ class PartitionSelectionVectorEnv(BatchedEnv):
             if value not in get_args(kinds):
                 raise InputError(f"unknown {name} {value!r}: choose one of {', '.join(get_args(kinds))}")
         if reward != "equation_7" and baseline_scores is None:
-            raise InputError(f"the reward {reward} needs baseline_scores: compute them with naive_scores")
+            raise InputError(f"the reward {reward} needs baseline_scores: compute them with answer_scores")
         self.database, self.pairs, self.query_embeddings = database, pairs, query_embeddings
         self.writer, self.metric, self.refine = writer, metric, refine
         self.state, self.reward, self.baseline_scores = state, reward, baseline_scores
@@ -195,7 +196,7 @@ class PartitionSelectionEnv(SingleEnv):
     batched_form = PartitionSelectionVectorEnv
 
 
-def naive_scores(
+def answer_scores(
     database: MemoryDatabase,
     pairs: Sequence[TextPair],
     query_embeddings: Embeddings,
@@ -206,10 +207,10 @@ def naive_scores(
     originals: bool = False,
     stopwatch: Stopwatch | None = None,
 ) -> np.ndarray:
-    """score(h_naive) of every pair (P,): answered with the nearest memories of the whole current database.
+    """The score of every pair (P,), answered with the nearest memories of the database as it is.
 
-    partitions: (P,) the partition to search for each pair in place of the whole database. originals: show targets as
-    they were first stored, before any refinement.
+    partitions: (P,) the partition to search for each pair; None searches the whole database, as for h_naive.
+    originals: show targets as they were first stored, before any refinement.
     """
     stopwatch = stopwatch or Stopwatch()
     with stopwatch("retrieve"):
@@ -229,7 +230,7 @@ def shown_scores(
 ) -> np.ndarray:
     """The score of every pair (P,), answered with k memories (P, k) as they are now; -1 stands for none.
 
-    originals: as for `naive_scores`.
+    originals: as for `answer_scores`.
     """
     with stopwatch("generate"):
         demonstrations = database.demonstrations(memories, originals=originals)

@@ -14,7 +14,7 @@ from stable_baselines3 import DQN
 
 from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import TransformerEncoder
-from mrag_rl.envs.partition_selection import naive_scores  # importing envs registers the ids
+from mrag_rl.envs.partition_selection import answer_scores  # importing envs registers the ids
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
@@ -42,7 +42,7 @@ with (
     env = gymnasium.make(
         "mrag_rl/PartitionSelection-v0", database=database, pairs=world.train, query_embeddings=queries,
         writer=writer, metric=metric, reward="first_hypothesis",
-        baseline_scores=naive_scores(database, world.train, queries, writer, metric),
+        baseline_scores=answer_scores(database, world.train, queries, writer, metric),
     )  # fmt: skip
     agent = DQN("MlpPolicy", env, learning_starts=20, gamma=0.0, seed=0, verbose=1)
     agent.learn(arguments.steps, log_interval=50, progress_bar=False)

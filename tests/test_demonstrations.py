@@ -19,7 +19,7 @@ from mrag_rl.agents.joint import train_jointly
 from mrag_rl.agents.observer import EvidenceObserver, make_observer
 from mrag_rl.data import load_pairs
 from mrag_rl.envs.memory_refinement import MemoryRefinementVectorEnv, RefinementEpisode
-from mrag_rl.envs.partition_selection import PartitionSelectionVectorEnv, naive_scores
+from mrag_rl.envs.partition_selection import PartitionSelectionVectorEnv, answer_scores
 from mrag_rl.envs.stopwatch import Stopwatch
 from mrag_rl.errors import InputError
 from mrag_rl.generation.llm import LLM
@@ -159,14 +159,16 @@ def test_every_gain_that_training_keeps_is_that_of_an_answer_from_the_database_i
 ) -> None:
     llm = ScriptedLLM()
     context = context_of(database, llm)
-    baseline = naive_scores(database, TRAIN, WORLD.train, context.writer, METRIC)
+    baseline = answer_scores(database, TRAIN, WORLD.train, context.writer, METRIC)
     result = train_jointly(context, tmp_path / "run", progress=False)
     assert result.history[-1]["scored_again"] > 0 < database.counts_refined()
     ledger = Ledger.load(ledger_file(database))
     queries, partitions = np.nonzero(ledger.known)
     same = (ledger.queries.standard[:, None] == WORLD.train.standard).all(axis=2)
     rows = same.argmax(axis=1)[queries]
-    scores = naive_scores(database, [TRAIN[row] for row in rows], WORLD.train[rows], context.writer, METRIC, partitions)
+    scores = answer_scores(
+        database, [TRAIN[row] for row in rows], WORLD.train[rows], context.writer, METRIC, partitions
+    )
     assert len(rows) == len(TRAIN)
     np.testing.assert_allclose(ledger.gains[queries, partitions], scores - baseline[rows])
 

@@ -13,7 +13,7 @@ from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
 import mrag_rl.envs  # noqa: F401  (registers the ids)
 from mrag_rl.envs.memory_refinement import MemoryRefinementEnv, MemoryRefinementVectorEnv, RefinementEpisode
-from mrag_rl.envs.partition_selection import PartitionSelectionEnv, PartitionSelectionVectorEnv, naive_scores
+from mrag_rl.envs.partition_selection import PartitionSelectionEnv, PartitionSelectionVectorEnv, answer_scores
 from mrag_rl.envs.states import embed_pairs, observe, state_size
 from mrag_rl.errors import InputError
 from mrag_rl.generation.writer import Writer
@@ -82,7 +82,7 @@ def test_ids_make_the_single_and_the_batched_form(database) -> None:
 
 def test_rewards_are_what_their_names_say(database) -> None:
     llm = ScriptedLLM()
-    baseline = naive_scores(database, WORLD.splits.train, WORLD.train, Writer(llm, "summarization"), METRIC)
+    baseline = answer_scores(database, WORLD.splits.train, WORLD.train, Writer(llm, "summarization"), METRIC)
     rows, actions = np.array([3, 1, 4]), np.array([0, 1, 2])
     for reward in ("equation_7", "fixed_baseline", "first_hypothesis"):
         env = PartitionSelectionVectorEnv(
