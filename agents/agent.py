@@ -34,12 +34,20 @@ class Agent(ABC):
     """A policy over discrete actions. A policy that learns nothing only has to define `act`."""
 
     @abstractmethod
-    def act(self, observations: np.ndarray, epsilon: float = 0.0, allowed: np.ndarray | None = None) -> np.ndarray:
+    def act(
+        self,
+        observations: np.ndarray,
+        epsilon: float = 0.0,
+        allowed: np.ndarray | None = None,
+        untried: np.ndarray | None = None,
+    ) -> np.ndarray:
         """Actions (B,) int64 for observations (B, observation_dim).
 
         Args:
             epsilon: how much to explore, as `exploration` returns it; 0 is greedy and draws nothing at random.
             allowed: bool (actions,) or (B, actions), the actions that may be taken, at least one in every row.
+            untried: (B, actions) bool, those whose reward is not known yet, from which a random action is drawn if
+                there are any.
         """
 
     def exploration(self, progress: float) -> float:

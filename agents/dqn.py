@@ -73,14 +73,23 @@ class DQNAgent(Agent):
             values: np.ndarray = self.model.q_net(torch.as_tensor(observations, dtype=torch.float32)).numpy()
         return values
 
-    def act(self, observations: np.ndarray, epsilon: float = 0.0, allowed: np.ndarray | None = None) -> np.ndarray:
+    def act(
+        self,
+        observations: np.ndarray,
+        epsilon: float = 0.0,
+        allowed: np.ndarray | None = None,
+        untried: np.ndarray | None = None,
+    ) -> np.ndarray:
         """Epsilon-greedy actions (B,): every slot tosses its own coin. See `Agent.act`."""
         values = self.q_values(observations)
         greedy = best_allowed(values, allowed)
         if epsilon <= 0.0:
             return greedy
         coins = self._exploration.random(len(values))
-        random = best_allowed(self._exploration.random(values.shape), allowed)
+        chances = self._exploration.random(values.shape)
+        if untried is not None:
+            chances += untried  # chances are below 1, so the untried come first
+        random = best_allowed(chances, allowed)
         return np.where(coins < epsilon, random, greedy)
 
     def remember(self, transitions: Transitions) -> None:

@@ -10,7 +10,13 @@ from mrag_rl.agents.agent import Agent, Arrays, Transitions, best_allowed, gener
 class OnlyPartition(Agent):
     """The one partition of an undivided database: the paper's ablation "w/o Agent-S"."""
 
-    def act(self, observations: np.ndarray, epsilon: float = 0.0, allowed: np.ndarray | None = None) -> np.ndarray:
+    def act(
+        self,
+        observations: np.ndarray,
+        epsilon: float = 0.0,
+        allowed: np.ndarray | None = None,
+        untried: np.ndarray | None = None,
+    ) -> np.ndarray:
         return np.zeros(len(observations), np.int64)
 
 
@@ -29,7 +35,13 @@ class BestCandidate(Agent):
     def __init__(self, column: int = 0, features: int = 1) -> None:
         self.column, self.features = column, features
 
-    def act(self, observations: np.ndarray, epsilon: float = 0.0, allowed: np.ndarray | None = None) -> np.ndarray:
+    def act(
+        self,
+        observations: np.ndarray,
+        epsilon: float = 0.0,
+        allowed: np.ndarray | None = None,
+        untried: np.ndarray | None = None,
+    ) -> np.ndarray:
         return best_allowed(observations[:, self.column :: self.features], allowed)
 
 
@@ -39,7 +51,13 @@ class RandomAction(Agent):
     def __init__(self, actions: int, seed: int) -> None:
         self.actions, self._generator = actions, np.random.default_rng(seed)
 
-    def act(self, observations: np.ndarray, epsilon: float = 0.0, allowed: np.ndarray | None = None) -> np.ndarray:
+    def act(
+        self,
+        observations: np.ndarray,
+        epsilon: float = 0.0,
+        allowed: np.ndarray | None = None,
+        untried: np.ndarray | None = None,
+    ) -> np.ndarray:
         return best_allowed(self._generator.random((len(observations), self.actions)), allowed)
 
     def state_dict(self) -> Arrays:
@@ -75,7 +93,13 @@ class LinUCB(Agent):
         values: np.ndarray = _with_constant(observations) @ weights.T
         return values
 
-    def act(self, observations: np.ndarray, epsilon: float = 0.0, allowed: np.ndarray | None = None) -> np.ndarray:
+    def act(
+        self,
+        observations: np.ndarray,
+        epsilon: float = 0.0,
+        allowed: np.ndarray | None = None,
+        untried: np.ndarray | None = None,
+    ) -> np.ndarray:
         values = self.q_values(observations)
         if epsilon > 0.0:
             x = _with_constant(observations)

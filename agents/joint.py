@@ -112,7 +112,7 @@ class _JointTrainer:
         self.notes = BatchNotes(agent_s.exploration(share), agent_r.exploration(share))
         states, _ = self.selection.reset(options={"indices": rows})  # line 5
         for _ in range(self.context.training.selection_steps):  # line 6
-            actions = agent_s.act(states, self.notes.epsilon_s)  # line 7
+            actions = agent_s.act(states, self.notes.epsilon_s, untried=self.observer.untried(rows))  # line 7
             next_states, rewards, terminated, _, infos = self.selection.step(actions)  # lines 8-21; 10-20 are _refine
             agent_s.remember(Transitions(states, actions, rewards, next_states, terminated))
             self.observer.record(rows, actions, rewards)

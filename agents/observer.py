@@ -50,6 +50,16 @@ class Observer:
     def start(self) -> None:
         """Teach Agent-S what the database alone can."""
 
+    def compare(self, baselines: np.ndarray) -> None:
+        """Take note of the scores (P,) that rewards will be differences from, before the first reward."""
+
+    def untried(self, rows: np.ndarray) -> np.ndarray | None:
+        """(B, M) bool: partitions that have brought the training queries `rows` no reward that is up to date.
+
+        None if rewards are not kept.
+        """
+        return None
+
     def record(self, rows: np.ndarray, partitions: np.ndarray, rewards: np.ndarray) -> None:
         """Take note of rewards (B,) that the training queries `rows` brought in `partitions`."""
 
@@ -121,6 +131,13 @@ class EvidenceObserver(Observer):
         no_gains = np.zeros((*own.shape, len(LEDGER_NAMES)), np.float32)
         self.agent.start(self._observations(evidence, no_gains), own)
 
+    def compare(self, baselines: np.ndarray) -> None:
+        self.ledger = Ledger(self.ledger.queries, self.ledger.gains, baselines)
+
+    def untried(self, rows: np.ndarray) -> np.ndarray | None:
+        untried: np.ndarray = ~self.ledger.known[rows]
+        return untried
+
     def record(self, rows: np.ndarray, partitions: np.ndarray, rewards: np.ndarray) -> None:
         gains = self.gains()
         gains[rows, partitions] = rewards
@@ -149,7 +166,7 @@ class EvidenceObserver(Observer):
 
     def _replace_gains(self, gains: np.ndarray) -> None:
         self.ledger, self._current = self.ledger.with_gains(gains), None
-        self.agent.study(self._all_train(), self.ledger.gains)
+        self.agent.study(self._all_train(), self.ledger.worth)
 
     def _all_train(self) -> np.ndarray:
         """(P, M * F): observations of all training queries."""

@@ -73,6 +73,7 @@ class TrainingState:
             baseline = answer_scores(
                 context.database, queries.pairs, queries.embeddings, context.writer, context.metric, stopwatch=stopwatch
             )
+        observer.compare(baseline)
         return cls(normalizer, baseline, start=context.agent_s.state_dict())
 
     @classmethod
@@ -86,6 +87,7 @@ class TrainingState:
         best = {name: group for name, group in arrays.items() if name.startswith("best_")}
         fixed = arrays["given"]
         normalizer = StateNormalizer(fixed["mean"], fixed["scale"], observer.center)
+        observer.compare(fixed["baseline"])
         observer.restore(normalizer, arrays["ledger"]["gains"])
         return cls(normalizer, fixed["baseline"], progress, proposals, best, arrays["start"])
 

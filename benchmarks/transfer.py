@@ -55,8 +55,9 @@ def measure(carried: Selector, folder: RunFolder, queries: int, seed: int) -> di
         rows = rng.permutation(len(pairs["train"]))[:queries]
         tried = rng.integers(np.count_nonzero(~database.is_arm), size=len(rows))
         gains = np.full((len(rows), database.partitions), np.nan)
-        gains[np.arange(len(rows)), tried] = scores("train", rows, tried) - scores("train", rows, None)
-        empty = Ledger.empty(embeddings["train"][rows], database.partitions)
+        naive = scores("train", rows, None)
+        gains[np.arange(len(rows)), tried] = scores("train", rows, tried) - naive
+        empty = Ledger.empty(embeddings["train"][rows], database.partitions, naive)
         own = Selector.load(folder.selector)
         choices = {
             "nearest partition": most_similar(database.states(embeddings["test"], "per_head"), ~database.is_arm),
@@ -64,7 +65,7 @@ def measure(carried: Selector, folder: RunFolder, queries: int, seed: int) -> di
         }
         for name, selector, ledger in (
             ("carried selector", carried, empty),
-            (f"carried selector, {len(rows)} scored queries", carried, Ledger(empty.queries, gains)),
+            (f"carried selector, {len(rows)} scored queries", carried, empty.with_gains(gains)),
             ("own selector, empty ledger", own, empty),
             ("own selector", own, None),
         ):

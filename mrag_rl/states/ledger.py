@@ -46,10 +46,12 @@ class Ledger:
         queries: their embeddings.
         gains: (P, M) float64, the latest gain of each query in each partition, in the metric's 0..1; NaN where none
             was paid for, or where it is out of date. Read-only; see `with_gains`.
+        baselines: (P,) the scores, in 0..1, that the queries' gains are differences from; None if they are not known.
     """
 
     queries: Embeddings
     gains: np.ndarray
+    baselines: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         gains = self.gains.view()
@@ -57,13 +59,13 @@ class Ledger:
         object.__setattr__(self, "gains", gains)
 
     @classmethod
-    def empty(cls, queries: Embeddings, partitions: int) -> Ledger:
+    def empty(cls, queries: Embeddings, partitions: int, baselines: np.ndarray | None = None) -> Ledger:
         """A ledger of queries that have no gains yet."""
-        return cls(queries, np.full((len(queries), partitions), np.nan))
+        return cls(queries, np.full((len(queries), partitions), np.nan), baselines)
 
     def with_gains(self, gains: np.ndarray) -> Ledger:
         """A ledger of the same queries with other gains (P, M), which must not be written to afterwards."""
-        ledger = Ledger(self.queries, gains)
+        ledger = Ledger(self.queries, gains, self.baselines)
         object.__setattr__(ledger, "_keys", self._keys)  # they depend on the queries alone
         return ledger
 
@@ -72,6 +74,27 @@ class Ledger:
         """(P, M) bool: where there is a gain."""
         known: np.ndarray = np.isfinite(self.gains)
         return known
+
+    @cached_property
+    def worth(self) -> np.ndarray:
+        """(P, M): the gains without the luck of the baseline's answers, with the same mean; NaN where there is none.
+
+        A gain is a score less the query's baseline. Where the baseline does not tell how hard a query is, subtracting
+        it adds its variance to that of the score. So only as much is subtracted as the scores follow it, between
+        nothing and all: the coefficient of a control variate, by least squares over the known gains. The baseline does
+        not depend on the partition, so what one partition is worth over another stays the same.
+        """
+        rows, partitions = np.nonzero(self.known)
+        if self.baselines is None or len(rows) < FEWEST:
+            return self.gains
+        baselines = self.baselines[rows] - self.baselines[rows].mean()
+        variance = float(baselines @ baselines)
+        if variance == 0.0:
+            return self.gains
+        slope = 1.0 + float(baselines @ self.gains[rows, partitions]) / variance  # of the scores on the baselines
+        worth = self.gains.copy()
+        worth[rows, partitions] += (1.0 - np.clip(slope, 0.0, 1.0)) * baselines
+        return worth
 
     def earned(self, queries: Embeddings) -> np.ndarray:
         """What the gains say of each partition for B other queries: (B, M, L) float32, see `LEDGER_NAMES`."""
@@ -94,7 +117,10 @@ class Ledger:
         """Write the queries that have a gain to one npz file (no pickle), atomically. Raises OSError."""
         rows = self.known.any(axis=1)
         kept, buffer = self.queries[np.flatnonzero(rows)], io.BytesIO()
-        np.savez(buffer, standard=kept.standard, heads=kept.heads, norms=kept.norms, gains=self.gains[rows])
+        arrays = {"standard": kept.standard, "heads": kept.heads, "norms": kept.norms, "gains": self.gains[rows]}
+        if self.baselines is not None:
+            arrays["baselines"] = self.baselines[rows]
+        np.savez(buffer, **arrays)  # type: ignore[arg-type]  # numpy's stub takes the names for allow_pickle
         atomic_write_bytes(path, buffer.getvalue())
 
     @classmethod
@@ -102,7 +128,8 @@ class Ledger:
         """Read what `save` wrote. Raises InputError if it cannot be read."""
         try:
             with np.load(path, allow_pickle=False) as arrays:
-                return cls(Embeddings(arrays["standard"], arrays["heads"], arrays["norms"]), arrays["gains"])
+                queries = Embeddings(arrays["standard"], arrays["heads"], arrays["norms"])
+                return cls(queries, arrays["gains"], arrays.get("baselines"))
         except Exception as error:  # NumPy raises many types for a damaged archive
             raise InputError(f"{path}: not a ledger of gains ({error}); restore it from a copy") from error
 
@@ -112,8 +139,8 @@ class Ledger:
 
     @cached_property
     def _filled(self) -> np.ndarray:
-        """(P, M): the gains, 0 where there is none."""
-        filled: np.ndarray = np.nan_to_num(self.gains)
+        """(P, M): what the gains are worth, 0 where there is none."""
+        filled: np.ndarray = np.nan_to_num(self.worth)
         return filled
 
     @cached_property
@@ -138,7 +165,7 @@ class Ledger:
         """A regression of the gains on the standard embedding for each partition with `FEWEST` gains or more."""
         known, enough = self.known, np.flatnonzero(self.known.sum(axis=0) >= FEWEST).tolist()
         return [
-            (partition, Ridge.fit(self.queries.standard[rows], self.gains[rows, partition, None]))
+            (partition, Ridge.fit(self.queries.standard[rows], self.worth[rows, partition, None]))
             for partition in enough
             for rows in [known[:, partition]]
         ]
