@@ -84,6 +84,18 @@ def test_each_slot_tosses_its_own_coin() -> None:
     assert explored.mean() == pytest.approx(0.4 * (ARMS - 1) / ARMS, abs=0.03)
 
 
+def test_random_actions_are_drawn_from_the_untried_ones_first() -> None:
+    agent = DQNAgent(ARMS, ARMS, FAST, seed=0)
+    states = np.zeros((3000, ARMS), np.float32)
+    untried = np.zeros((3000, ARMS), bool)
+    untried[:1000, 1:3] = untried[1000:2000, 2] = True  # the rest have tried everything
+    actions = agent.act(states, epsilon=1.0, untried=untried)
+    assert set(actions[:1000]) == {1, 2} and set(actions[1000:2000]) == {2} and len(set(actions[2000:])) == ARMS
+    allowed = np.arange(ARMS) != 2
+    assert set(agent.act(states, epsilon=1.0, allowed=allowed, untried=untried)[:1000]) == {1}
+    np.testing.assert_array_equal(agent.act(states, untried=untried), agent.act(states))
+
+
 def test_only_allowed_actions_are_taken() -> None:
     states = bandit(np.random.default_rng(0), 200)
     allowed = np.array([False, True, False, True])

@@ -170,6 +170,53 @@ def test_a_ledger_is_fitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(fits) == known.gains.shape[1]
 
 
+def scored(follow: float, seed: int = 0) -> tuple[Ledger, np.ndarray]:
+    """800 queries' scores in 4 partitions, half of them known, and how far these follow the baselines of the queries.
+
+    Returns the ledger and the scores (P, M) without what the baseline contributes.
+    """
+    rng = np.random.default_rng(seed)
+    baselines, own = rng.random(800), rng.normal(0.5, 0.1, (800, 4))
+    gains = own + follow * baselines[:, None] - baselines[:, None]
+    gains[rng.random(gains.shape) < 0.5] = np.nan
+    return Ledger(embeddings(rng, 800), gains, baselines), own
+
+
+@pytest.mark.parametrize("follow", [0.0, 0.4, 1.0])
+def test_what_gains_are_worth_is_free_of_the_baselines_luck_and_of_nothing_else(follow: float) -> None:
+    known, own = scored(follow)
+    worth = known.worth
+    np.testing.assert_array_equal(np.isfinite(worth), known.known)
+    assert np.nanmean(worth) == pytest.approx(np.nanmean(known.gains))
+    np.testing.assert_allclose(np.nanstd(worth), 0.1, rtol=0.05)  # of the scores alone; gains have up to 0.3
+    assert np.corrcoef(worth[known.known], own[known.known])[0, 1] > 0.98
+    both = known.known[:, :2].all(axis=1)
+    difference, before = (np.diff(values[both, :2], axis=1) for values in (worth, known.gains))
+    np.testing.assert_allclose(difference, before, atol=1e-12)
+
+
+def test_gains_are_taken_as_they_are_where_they_are_few_or_nothing_is_known_of_the_baselines() -> None:
+    known, _ = scored(0.0)
+    few = np.full_like(known.gains, np.nan)
+    few[:7, 0] = 0.5
+    for ledger_ in (known.with_gains(few), Ledger(known.queries, known.gains), ledger()):
+        np.testing.assert_array_equal(ledger_.worth, ledger_.gains)
+    constant = Ledger(known.queries, known.gains, np.full(800, 0.3))
+    np.testing.assert_array_equal(constant.worth, known.gains)
+
+
+def test_a_ledger_reads_what_gains_are_worth_also_from_its_file(tmp_path: Path) -> None:
+    known, _ = scored(0.0)
+    queries = embeddings(np.random.default_rng(3), 20)
+    free = Ledger(known.queries, known.worth)
+    np.testing.assert_array_equal(known.earned(queries), free.earned(queries))
+    np.testing.assert_array_equal(known.earned_left_out(), free.earned_left_out())
+    known.save(tmp_path / "ledger.npz")
+    assert (known.gains[np.isfinite(known.gains)] != known.worth[np.isfinite(known.worth)]).any()
+    rows = known.known.any(axis=1)
+    np.testing.assert_array_equal(Ledger.load(tmp_path / "ledger.npz").worth, known.worth[rows])
+
+
 def test_an_empty_ledger_says_nothing(tmp_path: Path) -> None:
     queries = embeddings(np.random.default_rng(0), 5)
     empty = Ledger.empty(queries, 4)

@@ -85,13 +85,12 @@ class Ledger:
         not depend on the partition, so what one partition is worth over another stays the same.
         """
         rows, partitions = np.nonzero(self.known)
-        if self.baselines is None or len(rows) < FEWEST:
+        if self.baselines is None or len(rows) < FEWEST or np.ptp(self.baselines[rows]) == 0.0:
             return self.gains
         baselines = self.baselines[rows] - self.baselines[rows].mean()
-        variance = float(baselines @ baselines)
-        if variance == 0.0:
-            return self.gains
-        slope = 1.0 + float(baselines @ self.gains[rows, partitions]) / variance  # of the scores on the baselines
+        slope = 1.0 + float(baselines @ self.gains[rows, partitions]) / float(
+            baselines @ baselines
+        )  # of the scores on the baselines
         worth = self.gains.copy()
         worth[rows, partitions] += (1.0 - np.clip(slope, 0.0, 1.0)) * baselines
         return worth
