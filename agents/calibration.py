@@ -60,7 +60,10 @@ class GainLine:
 
     @classmethod
     def fit(cls, values: np.ndarray, gains: np.ndarray) -> GainLine:
-        """The least-squares line through Q-values (n,) and gains (n,) whose slope is not negative."""
+        """The least-squares line through Q-values (n,) and gains (n,) whose slope is not negative.
+
+        The gains are best given `mrag_rl.states.ledger.without_luck`, which a Q-value cannot foresee.
+        """
         values, gains = values.astype(np.float64), gains.astype(np.float64)
         slope = 0.0
         if np.ptp(values) > 0.0:

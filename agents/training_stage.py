@@ -31,6 +31,7 @@ from mrag_rl.runs.folder import RunFolder
 from mrag_rl.selector import SelectorInfo
 from mrag_rl.selector_export import export_selector
 from mrag_rl.states import StateReader, feature_groups, feature_names
+from mrag_rl.states.ledger import without_luck
 from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig
 
 # The feature of a candidate by which each ablation picks one.
@@ -193,7 +194,8 @@ def _calibrate(
     chosen = score(choices)
     calibration = Calibration.of(values, chosen, score(None))
     calibration_curve(folder, "margin", calibration.margins, calibration.coverage, calibration.precision)
-    best, gains = values[np.arange(len(choices)), choices], chosen - score(None, originals=True)
+    naive = score(None, originals=True)
+    best, gains = values[np.arange(len(choices)), choices], without_luck(chosen - naive, naive)
     line = GainLine.fit(best, gains)
     gain_curve(folder, "gain", *deciles(100.0 * line(best), 100.0 * gains))
     return calibration.margin(), line

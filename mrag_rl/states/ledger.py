@@ -77,22 +77,12 @@ class Ledger:
 
     @cached_property
     def worth(self) -> np.ndarray:
-        """(P, M): the gains without the luck of the baseline's answers, with the same mean; NaN where there is none.
-
-        A gain is a score less the query's baseline. Where the baseline does not tell how hard a query is, subtracting
-        it adds its variance to that of the score. So only as much is subtracted as the scores follow it, between
-        nothing and all: the coefficient of a control variate, by least squares over the known gains. The baseline does
-        not depend on the partition, so what one partition is worth over another stays the same.
-        """
+        """(P, M): the gains `without_luck`, as far as the baselines are known; NaN where there is none."""
         rows, partitions = np.nonzero(self.known)
-        if self.baselines is None or len(rows) < FEWEST or np.ptp(self.baselines[rows]) == 0.0:
+        if self.baselines is None or len(rows) < FEWEST:
             return self.gains
-        baselines = self.baselines[rows] - self.baselines[rows].mean()
-        slope = 1.0 + float(baselines @ self.gains[rows, partitions]) / float(
-            baselines @ baselines
-        )  # of the scores on the baselines
         worth = self.gains.copy()
-        worth[rows, partitions] += (1.0 - np.clip(slope, 0.0, 1.0)) * baselines
+        worth[rows, partitions] = without_luck(self.gains[rows, partitions], self.baselines[rows])
         return worth
 
     def earned(self, queries: Embeddings) -> np.ndarray:
@@ -190,6 +180,22 @@ class Ledger:
         totals = np.einsum("bk,bkm->bm", weights, self.known[indices].astype(np.float32))
         sums = np.einsum("bk,bkm->bm", weights, self._filled[indices].astype(np.float32))
         return (sums + PRIOR * self._means) / (totals + PRIOR), totals
+
+
+def without_luck(gains: np.ndarray, baselines: np.ndarray) -> np.ndarray:
+    """Gains (n,) without the luck of the answers that they are compared with, whose scores are `baselines` (n,).
+
+    A gain is a score less a baseline. Where the baseline does not tell how hard a query is, subtracting it adds its
+    variance to that of the score. So only as much is subtracted as the scores follow it, between nothing and all: the
+    coefficient of a control variate, by least squares. The baseline does not depend on the partition, so what one
+    partition is worth over another stays the same; the mean stays, too.
+    """
+    if np.ptp(baselines) == 0.0:
+        return gains
+    centred = baselines - baselines.mean()
+    slope = 1.0 + float(centred @ gains) / float(centred @ centred)  # of the scores on the baselines
+    free: np.ndarray = gains + (1.0 - np.clip(slope, 0.0, 1.0)) * centred
+    return free
 
 
 @dataclass(frozen=True)
