@@ -24,8 +24,9 @@ from mrag_rl.agents.agent import Agent, Transitions
 from mrag_rl.agents.dqn import DQNAgent
 from mrag_rl.agents.heuristics import LinUCB
 from mrag_rl.choices import StateName
-from mrag_rl.data.records import load_pairs
+from mrag_rl.data.records import TextPair, load_pairs
 from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.envs.partition_selection import answer_scores
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.normalizer import StateNormalizer
@@ -73,15 +74,13 @@ def main() -> None:
         writer = make_writer(config, llm)
         partitions, divided = database.partitions, ~database.is_arm
         for part, queries in pairs.items():
-            texts, references = [pair.source for pair in queries], [pair.target for pair in queries]
 
-            def answers(selection: np.ndarray | None, part: str = part, texts: list[str] = texts) -> list[str]:
-                memories = database.retrieve(embeddings[part], selection, k=writer.demonstrations).indices
-                return writer.answer(texts, database.demonstrations(memories, originals=True))
+            def score(selection: np.ndarray | None, part: str = part, queries: list[TextPair] = queries) -> np.ndarray:
+                return answer_scores(database, queries, embeddings[part], writer, metric, selection, originals=True)
 
-            columns = [metric.scores(answers(np.full(len(texts), m)), references) for m in range(partitions)]
+            columns = [score(np.full(len(queries), m)) for m in range(partitions)]
             scores[part] = np.stack(columns, axis=1)
-            naive[part] = metric.scores(answers(None), references)
+            naive[part] = score(None)
             raw[part] = database.states(embeddings[part], state)
     normalizer = StateNormalizer.fit(raw["train"], center=config.training.center)
     states = {part: normalizer(raw[part]) for part in raw}

@@ -20,6 +20,7 @@ import numpy as np
 
 from mrag_rl.data.records import load_pairs
 from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.envs.partition_selection import answer_scores
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.runs.evaluate import target_metric
@@ -46,11 +47,7 @@ def measure(carried: Selector, folder: RunFolder, queries: int, seed: int) -> di
 
         def scores(part: str, rows: np.ndarray, partitions: np.ndarray | None) -> np.ndarray:
             asked = [pairs[part][row] for row in rows.tolist()]
-            memories = database.retrieve(embeddings[part][rows], partitions, k=writer.demonstrations).indices
-            hypotheses = writer.answer(
-                [pair.source for pair in asked], database.demonstrations(memories, originals=True)
-            )
-            return metric.scores(hypotheses, [pair.target for pair in asked])
+            return answer_scores(database, asked, embeddings[part][rows], writer, metric, partitions, originals=True)
 
         rows = rng.permutation(len(pairs["train"]))[:queries]
         tried = rng.integers(np.count_nonzero(~database.is_arm), size=len(rows))
