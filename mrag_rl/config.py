@@ -204,7 +204,7 @@ class Config:
 
     examples:
       python train.py --config configs/quickstart.yaml
-      python train.py --config configs/summarization.yaml --name first --seed 1 --training.rounds 2
+      python train.py --config configs/rivals.yaml --name first --seed 1 --training.rounds 2
       python train.py --config configs/pairs.yaml --data.pairs pairs.jsonl --llm.name PATH_OR_HUB_MODEL
       python train.py --config configs/pairs.yaml --config configs/llm/phi-2.yaml --data.pairs pairs.jsonl
       python train.py --resume runs/first

@@ -101,7 +101,7 @@ class PoolSettings:
 
     examples:
       for s in 0 1 2; do
-        python train.py --config configs/summarization.yaml --name s$s --seed $s --data.world_seed $s
+        python train.py --config configs/rivals.yaml --name s$s --seed $s --data.world_seed $s
       done
       python evaluate.py pool --runs runs/s0 runs/s1 runs/s2 --output runs/seeds
     """
