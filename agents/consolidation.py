@@ -19,8 +19,8 @@ from mrag_rl.memory import Memory
 # Nearest memories of each training query among which evidence is looked for; k, if a prompt shows k and that is more.
 NEIGHBOURS = 20
 
-Proposal = tuple[int, str]
-"""A memory and a target that improved an answer."""
+Proposal = tuple[int, str, str]
+"""A memory, a target that improved an answer, and the id of the training pair whose answer it was."""
 
 
 def consolidate(
@@ -46,7 +46,7 @@ def consolidate(
     database, queries = context.database, context.train
     nearest, evidence = _evidence(context, partitions, stopwatch)
     refined = [memory.index for memory in database.records(np.arange(len(database))) if memory.version > 0]
-    proposed = [index for index, _ in proposals]
+    proposed = [index for index, *_ in proposals]
     memories = database.records(sorted({*refined, *proposed} & evidence.keys()))
     targets = _distinct_targets(context, memories, proposals)
     trials = [
@@ -118,7 +118,7 @@ def _distinct_targets(
         targets[memory.index] = {}
         for version in context.database.history(memory.index):
             targets[memory.index].setdefault(version.target, version.version)
-    for index, target in proposals:
+    for index, target, _ in proposals:
         if index in targets:
             targets[index].setdefault(target, None)
     return targets

@@ -31,7 +31,7 @@ import numpy as np
 
 from mrag_rl.agents.agent import Arrays, Transitions
 from mrag_rl.agents.checkpoint import latest_checkpoint, save_checkpoint
-from mrag_rl.agents.consolidation import consolidate
+from mrag_rl.agents.consolidation import Proposal, consolidate
 from mrag_rl.agents.context import JointContext, JointResult
 from mrag_rl.agents.evidence_agent import EvidenceAgent
 from mrag_rl.agents.journal import BatchNotes, Journal
@@ -137,9 +137,11 @@ class _JointTrainer:
             agent_r.remember(Transitions(states, actions, rewards, next_states, terminated))
             self.notes.refinement(rewards, infos["accepted"])
             if self.context.refinement.consolidate:
-                better = infos["accepted"]
-                memories, targets = infos["memories"][better].tolist(), infos["candidates"][better]
-                self.state.proposals += zip(memories, targets, strict=True)
+                self.state.proposals += [
+                    (episode.memory, target, episode.query.id)
+                    for episode, target, better in zip(episodes, infos["candidates"], infos["accepted"], strict=True)
+                    if better
+                ]
             else:
                 self.observer.forget(infos["memories"][infos["accepted"]])
             states = next_states
@@ -177,7 +179,7 @@ class _JointTrainer:
             counts, changed = consolidate(
                 context, state.proposals, partitions, step=progress.step, stopwatch=self.stopwatch
             )
-            counts["scored_again"] = self._score_again(changed)
+            counts["scored_again"] = self._score_again(changed, state.proposals)
             state.proposals = []
         score, partitions = self._validate()
         self._keep_if_best(score, context.agent_s.state_dict())
@@ -220,16 +222,30 @@ class _JointTrainer:
         self._keep_if_best(score, self.state.start)
         return score
 
-    def _score_again(self, changed: np.ndarray) -> int:
-        """Answer training queries again whose rewards came of memories that have changed; returns how many."""
-        rows, partitions, memories = self.observer.out_of_date(changed)
-        if self.context.reward != "first_hypothesis":  # the others also depend on what refinement found
+    def _score_again(self, changed: np.ndarray, proposals: list[Proposal]) -> int:
+        """Answer training queries again whose rewards came of memories that have changed, and learn from the new gains.
+
+        A query whose own proposal won is left out: its memory has been mended for it, as those of a new query are not,
+        and its new score would say that its partition is better than it is. Returns how many gains are new.
+        """
+        context = self.context
+        if context.reward != "first_hypothesis":  # the others also depend on what refinement found
             self.observer.forget(changed)
             return 0
+        targets = dict(zip(changed.tolist(), context.database.targets(changed), strict=True))
+        mended_for = {(query, memory) for memory, target, query in proposals if targets.get(memory) == target}
+        rows, partitions, memories = self.observer.out_of_date(changed)
+        honest = [
+            not any((context.train.pairs[row].id, memory) in mended_for for memory in shown)
+            for row, shown in zip(rows.tolist(), memories.tolist(), strict=True)
+        ]
+        rows, partitions, memories = rows[honest], partitions[honest], memories[honest]
         if len(rows):
-            context, queries = self.context, [self.context.train.pairs[row] for row in rows.tolist()]
+            queries = [context.train.pairs[row] for row in rows.tolist()]
             scores = shown_scores(context.database, queries, memories, context.writer, context.metric, self.stopwatch)
-            self.observer.record(rows, partitions, scores - self.state.baseline[rows])
+            self.observer.replace(rows, partitions, scores - self.state.baseline[rows])
+            with self.stopwatch("train"):
+                context.agent_s.learn(len(rows))  # as many steps as when the gains were first found
         return len(rows)
 
     def _validate(self) -> tuple[float, np.ndarray]:

@@ -61,7 +61,13 @@ class Observer:
         return None
 
     def record(self, rows: np.ndarray, partitions: np.ndarray, rewards: np.ndarray) -> None:
-        """Take note of rewards (B,) that the training queries `rows` brought in `partitions`."""
+        """Take note of rewards (B,) that the training queries `rows` brought in `partitions`, unless one is known.
+
+        A query that returns to a partition is shown a memory that may have been mended for it; see `replace`.
+        """
+
+    def replace(self, rows: np.ndarray, partitions: np.ndarray, rewards: np.ndarray) -> None:
+        """Take note of rewards (B,) in place of those that are known."""
 
     def forget(self, memories: np.ndarray) -> None:
         """Drop rewards that came of answers shown one of these memories, which have changed since."""
@@ -139,9 +145,14 @@ class EvidenceObserver(Observer):
         return untried
 
     def record(self, rows: np.ndarray, partitions: np.ndarray, rewards: np.ndarray) -> None:
-        gains = self.gains()
-        gains[rows, partitions] = rewards
-        self._replace_gains(gains)
+        new = ~self.ledger.known[rows, partitions]
+        self.replace(rows[new], partitions[new], rewards[new])
+
+    def replace(self, rows: np.ndarray, partitions: np.ndarray, rewards: np.ndarray) -> None:
+        if len(rows):
+            gains = self.gains()
+            gains[rows, partitions] = rewards
+            self._replace_gains(gains)
 
     def forget(self, memories: np.ndarray) -> None:
         rows, partitions, _ = self.out_of_date(memories)

@@ -83,7 +83,7 @@ class TrainingState:
         arrays, progress = checkpoint.arrays, Progress(**checkpoint.progress)
         context.agent_s.load_state_dict(arrays["agent_s"])
         context.agent_r.load_state_dict(arrays["agent_r"])
-        proposals = [(index, target) for index, target in json.loads(arrays["proposals"]["json"].tobytes())]
+        proposals = [tuple(proposal) for proposal in json.loads(arrays["proposals"]["json"].tobytes())]
         best = {name: group for name, group in arrays.items() if name.startswith("best_")}
         fixed = arrays["given"]
         normalizer = StateNormalizer(fixed["mean"], fixed["scale"], observer.center)

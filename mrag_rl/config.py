@@ -237,7 +237,9 @@ class Config:
     """The partitions."""
     llm: LLMConfig = field(default_factory=LLMConfig)
     """The language model."""
-    agent_s: AgentConfig = field(default_factory=lambda: AgentConfig(weight_decay=0.03))
+    agent_s: AgentConfig = field(
+        default_factory=lambda: AgentConfig(weight_decay=0.03, epsilon_end=0.5, epsilon_fraction=1.0)
+    )
     """Agent-S, which selects a partition."""
     agent_r: AgentConfig = field(default_factory=AgentConfig)
     """Agent-R, which refines a memory."""

@@ -13,7 +13,7 @@ import pytest
 import evaluate
 import train
 from mrag_rl import Selector
-from mrag_rl.agents.consolidation import consolidate
+from mrag_rl.agents.consolidation import Proposal, consolidate
 from mrag_rl.agents.context import JointContext
 from mrag_rl.agents.joint import train_jointly
 from mrag_rl.agents.observer import EvidenceObserver, make_observer
@@ -114,7 +114,7 @@ def test_consolidation_tries_a_target_in_the_prompt_that_inference_would_write(d
     llm = Listening(ScriptedLLM())
     context = context_of(database, llm)
     partitions = np.arange(len(TRAIN)) % database.partitions
-    proposals = [(memory, f"a proposal for {memory}") for memory in range(len(database))]
+    proposals = [(memory, f"a proposal for {memory}", "nobody") for memory in range(len(database))]
     before = database.targets(range(len(database)))
     counts, _ = consolidate(context, proposals, partitions, step=1, stopwatch=Stopwatch())
     assert counts["trials"] == len(llm.prompts) > 0
@@ -154,23 +154,55 @@ def test_a_gain_is_out_of_date_if_any_memory_shown_has_changed(database: MemoryD
     assert np.isnan(observer.gains()).any(axis=1).sum() > 0
 
 
-def test_every_gain_that_training_keeps_is_that_of_an_answer_from_the_database_it_keeps(
-    database: MemoryDatabase, tmp_path: Path
+def test_agent_s_takes_a_step_for_each_gain_new_or_scored_again(database: MemoryDatabase, tmp_path: Path) -> None:
+    context = context_of(database, ScriptedLLM())
+    learn, steps = context.agent_s.learn, list[int]()
+
+    def counted(queries: int) -> float | None:
+        steps.append(queries)
+        return learn(queries)
+
+    context.agent_s.learn = counted  # type: ignore[method-assign]
+    result = train_jointly(context, tmp_path / "run", progress=False)
+    again = result.history[-1]["scored_again"]
+    assert steps[-1] == again > 0
+    assert sum(steps[:-1]) == len(TRAIN)  # one round
+
+
+def test_a_gain_is_scored_again_unless_a_memory_was_mended_for_its_own_query(
+    database: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    llm = ScriptedLLM()
-    context = context_of(database, llm)
+    found = list[Proposal]()
+
+    def listening(context: JointContext, proposals: list[Proposal], *rest: Any, **named: Any) -> Any:
+        found.extend(proposals)
+        return consolidate(context, proposals, *rest, **named)
+
+    monkeypatch.setattr("mrag_rl.agents.joint.consolidate", listening)
+    context = context_of(database, ScriptedLLM())
     baseline = answer_scores(database, TRAIN, WORLD.train, context.writer, METRIC)
     result = train_jointly(context, tmp_path / "run", progress=False)
-    assert result.history[-1]["scored_again"] > 0 < database.counts_refined()
     ledger = Ledger.load(ledger_file(database))
     queries, partitions = np.nonzero(ledger.known)
     same = (ledger.queries.standard[:, None] == WORLD.train.standard).all(axis=2)
     rows = same.argmax(axis=1)[queries]
-    scores = answer_scores(
-        database, [TRAIN[row] for row in rows], WORLD.train[rows], context.writer, METRIC, partitions
-    )
     assert len(rows) == len(TRAIN)
-    np.testing.assert_allclose(ledger.gains[queries, partitions], scores - baseline[rows])
+
+    def gains(*, originals: bool) -> np.ndarray:
+        pairs = [TRAIN[row] for row in rows]
+        writer, vectors = context.writer, WORLD.train[rows]
+        return answer_scores(database, pairs, vectors, writer, METRIC, partitions, originals=originals) - baseline[rows]
+
+    targets = database.targets(range(len(database)))
+    mended = np.array(
+        [
+            any((memory, targets[memory], TRAIN[row].id) in found for memory in shown(database, row, partition))
+            for row, partition in zip(rows.tolist(), partitions.tolist(), strict=True)
+        ]
+    )
+    expected = np.where(mended, gains(originals=True), gains(originals=False))
+    assert result.history[-1]["scored_again"] > 0 < (mended & (gains(originals=True) != gains(originals=False))).sum()
+    np.testing.assert_allclose(ledger.gains[queries, partitions], expected)
 
 
 @pytest.fixture(scope="module")
