@@ -15,7 +15,7 @@ from mrag_rl.agents.agent import Arrays
 from mrag_rl.errors import InputError
 from mrag_rl.io import atomic_directory, atomic_write_bytes, read_json, write_json
 
-FORMAT = 1
+FORMAT = 2
 KEEP = 2  # the newest, and the one before it in case the newest is damaged
 _NAME = re.compile(r"\d{8}")
 _PROGRESS = "progress.json"
@@ -81,7 +81,7 @@ def latest_checkpoint(folder: Path) -> Checkpoint | None:
     if version != FORMAT:
         raise InputError(
             f"{newest}: checkpoint format {version}, but this version reads {FORMAT}; resume with the version that "
-            f"it, or remove {folder} to train from the start"
+            f"wrote it, or remove {folder} to train from the start"
         )
     arrays = {name: load_arrays(newest / f"{name}.safetensors") for name in content["arrays"]}
     for name, expected in content["arrays"].items():

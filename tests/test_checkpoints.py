@@ -66,12 +66,12 @@ def test_killed_while_writing_one_leaves_the_ones_before(name: str, tmp_path: Pa
     assert sorted(os.listdir(tmp_path)) == ["00000002", "00000003"]
 
 
-@pytest.mark.parametrize("given", [{"format": 2}, {}, []])
+@pytest.mark.parametrize("given", [{"format": 1}, {}, []])
 def test_an_unknown_format_is_refused_and_nothing_is_removed(given: object, tmp_path: Path) -> None:
     for step in (1, 2):
         save_checkpoint(tmp_path, checkpoint(step))
     (tmp_path / "00000002" / "progress.json").write_text(json.dumps(given))
-    with pytest.raises(InputError, match=r"00000002: checkpoint format (2|None), but this version reads 1"):
+    with pytest.raises(InputError, match=r"00000002: checkpoint format (1|None), but this version reads 2"):
         latest_checkpoint(tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["00000001", "00000002"]
 
