@@ -31,7 +31,7 @@ import numpy as np
 
 from mrag_rl.agents.agent import Arrays, Transitions
 from mrag_rl.agents.checkpoint import latest_checkpoint, save_checkpoint
-from mrag_rl.agents.consolidation import Proposal, consolidate
+from mrag_rl.agents.consolidation import consolidate
 from mrag_rl.agents.context import JointContext, JointResult
 from mrag_rl.agents.evidence_agent import EvidenceAgent
 from mrag_rl.agents.journal import BatchNotes, Journal
@@ -113,9 +113,10 @@ class _JointTrainer:
         states, _ = self.selection.reset(options={"indices": rows})  # line 5
         for _ in range(self.context.training.selection_steps):  # line 6
             actions = agent_s.act(states, self.notes.epsilon_s, untried=self.observer.untried(rows))  # line 7
+            new = ~self._refined_for(rows, self.observer.shown(rows, actions))
             next_states, rewards, terminated, _, infos = self.selection.step(actions)  # lines 8-21; 10-20 are _refine
             agent_s.remember(Transitions(states, actions, rewards, next_states, terminated))
-            self.observer.record(rows, actions, rewards)
+            self.observer.record_first(rows[new], actions[new], rewards[new])
             self.notes.selection(actions, rewards, infos["first_scores"], infos["final_scores"])
             states = next_states
         with self.stopwatch("train"):
@@ -136,14 +137,17 @@ class _JointTrainer:
             next_states, rewards, terminated, _, infos = self.refinement.step(actions)  # lines 13-19
             agent_r.remember(Transitions(states, actions, rewards, next_states, terminated))
             self.notes.refinement(rewards, infos["accepted"])
+            proposals = [
+                (episode.memory, target, episode.query.id)
+                for episode, target, better in zip(episodes, infos["candidates"], infos["accepted"], strict=True)
+                if better
+            ]
+            self.state.proposed.update(proposals)
             if self.context.refinement.consolidate:
-                self.state.proposals += [
-                    (episode.memory, target, episode.query.id)
-                    for episode, target, better in zip(episodes, infos["candidates"], infos["accepted"], strict=True)
-                    if better
-                ]
+                self.state.proposals += proposals
             else:
-                self.observer.forget(infos["memories"][infos["accepted"]])
+                rows, partitions, _ = self._out_of_date(infos["memories"][infos["accepted"]])
+                self.observer.forget(rows, partitions)
             states = next_states
         scores: np.ndarray = infos["scores"]
         return scores  # line 20: the sum of the rewards is what these exceed the first scores by
@@ -179,7 +183,7 @@ class _JointTrainer:
             counts, changed = consolidate(
                 context, state.proposals, partitions, step=progress.step, stopwatch=self.stopwatch
             )
-            counts["scored_again"] = self._score_again(changed, state.proposals)
+            counts["scored_again"] = self._score_again(changed)
             state.proposals = []
         score, partitions = self._validate()
         self._keep_if_best(score, context.agent_s.state_dict())
@@ -222,31 +226,46 @@ class _JointTrainer:
         self._keep_if_best(score, self.state.start)
         return score
 
-    def _score_again(self, changed: np.ndarray, proposals: list[Proposal]) -> int:
-        """Answer training queries again whose rewards came of memories that have changed, and learn from the new gains.
+    def _score_again(self, changed: np.ndarray) -> int:
+        """Score the gains again that came from answers shown a memory that has changed; returns how many they are.
 
-        A query whose own proposal won is left out: its memory has been mended for it, as those of a new query are not,
-        and its new score would say that its partition is better than it is. Returns how many gains are new.
+        Agent-S takes as many gradient steps.
         """
         context = self.context
+        rows, partitions, memories = self._out_of_date(changed)
         if context.reward != "first_hypothesis":  # the others also depend on what refinement found
-            self.observer.forget(changed)
+            self.observer.forget(rows, partitions)
             return 0
-        targets = dict(zip(changed.tolist(), context.database.targets(changed), strict=True))
-        mended_for = {(query, memory) for memory, target, query in proposals if targets.get(memory) == target}
-        rows, partitions, memories = self.observer.out_of_date(changed)
-        honest = [
-            not any((context.train.pairs[row].id, memory) in mended_for for memory in shown)
-            for row, shown in zip(rows.tolist(), memories.tolist(), strict=True)
-        ]
-        rows, partitions, memories = rows[honest], partitions[honest], memories[honest]
         if len(rows):
             queries = [context.train.pairs[row] for row in rows.tolist()]
             scores = shown_scores(context.database, queries, memories, context.writer, context.metric, self.stopwatch)
             self.observer.replace(rows, partitions, scores - self.state.baseline[rows])
             with self.stopwatch("train"):
-                context.agent_s.learn(len(rows))  # as many steps as when the gains were first found
+                context.agent_s.learn(len(rows))
         return len(rows)
+
+    def _out_of_date(self, changed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The gains to drop or to score again: training queries (n,), partitions (n,), and memories shown (n, k).
+
+        A gain is kept if a memory was refined for its own query: the new score would say that the partition is better
+        than it is for other queries, whose memories were not refined for them.
+        """
+        rows, partitions, memories = self.observer.out_of_date(changed)
+        others = ~self._refined_for(rows, memories)
+        return rows[others], partitions[others], memories[others]
+
+    def _refined_for(self, rows: np.ndarray, memories: np.ndarray) -> np.ndarray:
+        """(n,) bool: whether one of the memories (n, k) has a target that the training query itself proposed."""
+        pairs, proposed = self.context.train.pairs, self.state.proposed
+        indices = sorted(set(memories[memories >= 0].tolist()))
+        target = dict(zip(indices, self.context.database.targets(indices), strict=True))
+        return np.array(
+            [
+                any((memory, target.get(memory), pairs[row].id) in proposed for memory in shown)
+                for row, shown in zip(rows.tolist(), memories.tolist(), strict=True)
+            ],
+            bool,
+        )
 
     def _validate(self) -> tuple[float, np.ndarray]:
         """The development score (0-100) of the greedy policy on the database as it is, and the partitions selected.

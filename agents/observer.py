@@ -54,26 +54,30 @@ class Observer:
         """Take note of the scores (P,) that rewards will be differences from, before the first reward."""
 
     def untried(self, rows: np.ndarray) -> np.ndarray | None:
-        """(B, M) bool: partitions that have brought the training queries `rows` no reward that is up to date.
+        """(B, M) bool: partitions in which no reward of the training queries `rows` is known.
 
         None if rewards are not kept.
         """
         return None
 
-    def record(self, rows: np.ndarray, partitions: np.ndarray, rewards: np.ndarray) -> None:
-        """Take note of rewards (B,) that the training queries `rows` brought in `partitions`, unless one is known.
+    def shown(self, rows: np.ndarray, partitions: np.ndarray) -> np.ndarray:
+        """(B, k) the memories that the training queries `rows` are shown in `partitions`, -1 for none.
 
-        A query that returns to a partition is shown a memory that may have been mended for it; see `replace`.
+        k is 0 if rewards are not kept.
         """
+        return np.empty((len(rows), 0), np.int64)
+
+    def record_first(self, rows: np.ndarray, partitions: np.ndarray, rewards: np.ndarray) -> None:
+        """Take note of rewards (B,) that the training queries `rows` brought in `partitions`, unless one is known."""
 
     def replace(self, rows: np.ndarray, partitions: np.ndarray, rewards: np.ndarray) -> None:
         """Take note of rewards (B,) in place of those that are known."""
 
-    def forget(self, memories: np.ndarray) -> None:
-        """Drop rewards that came of answers shown one of these memories, which have changed since."""
+    def forget(self, rows: np.ndarray, partitions: np.ndarray) -> None:
+        """Drop the rewards of the training queries `rows` (n,) in `partitions` (n,)."""
 
     def out_of_date(self, memories: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The rewards that `forget` would drop: training queries (n,), partitions (n,), and memories shown (n, k)."""
+        """The rewards of answers shown one of `memories`: training queries (n,), partitions (n,), memories (n, k)."""
         nothing = np.empty(0, np.int64)
         return nothing, nothing, nothing[:, None]
 
@@ -144,7 +148,11 @@ class EvidenceObserver(Observer):
         untried: np.ndarray = ~self.ledger.known[rows]
         return untried
 
-    def record(self, rows: np.ndarray, partitions: np.ndarray, rewards: np.ndarray) -> None:
+    def shown(self, rows: np.ndarray, partitions: np.ndarray) -> np.ndarray:
+        memories: np.ndarray = self._shown[rows, partitions]
+        return memories
+
+    def record_first(self, rows: np.ndarray, partitions: np.ndarray, rewards: np.ndarray) -> None:
         new = ~self.ledger.known[rows, partitions]
         self.replace(rows[new], partitions[new], rewards[new])
 
@@ -154,12 +162,8 @@ class EvidenceObserver(Observer):
             gains[rows, partitions] = rewards
             self._replace_gains(gains)
 
-    def forget(self, memories: np.ndarray) -> None:
-        rows, partitions, _ = self.out_of_date(memories)
-        if len(rows):
-            gains = self.gains()
-            gains[rows, partitions] = np.nan
-            self._replace_gains(gains)
+    def forget(self, rows: np.ndarray, partitions: np.ndarray) -> None:
+        self.replace(rows, partitions, np.full(len(rows), np.nan))
 
     def restore(self, normalizer: StateNormalizer, gains: np.ndarray) -> None:
         super().restore(normalizer, gains)
@@ -167,7 +171,7 @@ class EvidenceObserver(Observer):
 
     def out_of_date(self, memories: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rows, partitions = np.nonzero(np.isin(self._shown, memories).any(axis=2) & self.ledger.known)
-        return rows, partitions, self._shown[rows, partitions]
+        return rows, partitions, self.shown(rows, partitions)
 
     def gains(self) -> np.ndarray:
         return self.ledger.gains.copy()

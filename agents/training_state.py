@@ -50,6 +50,7 @@ class TrainingState:
             if the reward does not need them.
         progress: counters.
         proposals: this round's, in the order they were found.
+        proposed: those of all rounds.
         best: "best_agent_s" and "best_agent_r", the agents of the best round, and "best_ledger", its gains.
         start: Agent-S before the first batch.
     """
@@ -58,6 +59,7 @@ class TrainingState:
     baseline: np.ndarray
     progress: Progress = field(default_factory=Progress)
     proposals: list[Proposal] = field(default_factory=list)
+    proposed: set[Proposal] = field(default_factory=set)
     best: dict[str, Arrays] = field(default_factory=dict)
     start: Arrays = field(default_factory=dict)
 
@@ -83,13 +85,13 @@ class TrainingState:
         arrays, progress = checkpoint.arrays, Progress(**checkpoint.progress)
         context.agent_s.load_state_dict(arrays["agent_s"])
         context.agent_r.load_state_dict(arrays["agent_r"])
-        proposals = [tuple(proposal) for proposal in json.loads(arrays["proposals"]["json"].tobytes())]
+        this_round, all_rounds = (_from_bytes(arrays["proposals"][name]) for name in ("this_round", "all_rounds"))
         best = {name: group for name, group in arrays.items() if name.startswith("best_")}
         fixed = arrays["given"]
         normalizer = StateNormalizer(fixed["mean"], fixed["scale"], observer.center)
         observer.compare(fixed["baseline"])
         observer.restore(normalizer, arrays["ledger"]["gains"])
-        return cls(normalizer, fixed["baseline"], progress, proposals, best, arrays["start"])
+        return cls(normalizer, fixed["baseline"], progress, this_round, set(all_rounds), best, arrays["start"])
 
     def checkpoint(self, context: JointContext, refinement: Mapping[str, np.ndarray], gains: np.ndarray) -> Checkpoint:
         """All that `restore` needs, with the state of Agent-R's environment as the group "refinement"."""
@@ -97,9 +99,17 @@ class TrainingState:
             "agent_s": context.agent_s.state_dict(),
             "agent_r": context.agent_r.state_dict(),
             "refinement": dict(refinement),
-            "proposals": {"json": np.frombuffer(json.dumps(self.proposals).encode(), np.uint8)},
+            "proposals": {"this_round": _to_bytes(self.proposals), "all_rounds": _to_bytes(sorted(self.proposed))},
             "ledger": {"gains": gains},
             "start": self.start,
             "given": {"mean": self.normalizer.mean, "scale": self.normalizer.scale, "baseline": self.baseline},
         }
         return Checkpoint(self.progress.step, arrays | self.best, vars(self.progress).copy())
+
+
+def _to_bytes(proposals: list[Proposal]) -> np.ndarray:
+    return np.frombuffer(json.dumps(proposals).encode(), np.uint8)
+
+
+def _from_bytes(array: np.ndarray) -> list[Proposal]:
+    return [(memory, target, query) for memory, target, query in json.loads(array.tobytes())]

@@ -139,7 +139,7 @@ def test_a_gain_is_out_of_date_if_any_memory_shown_has_changed(database: MemoryD
     assert isinstance(observer, EvidenceObserver)
     observer.fit()
     rows, partitions = np.indices((len(TRAIN), database.partitions)).reshape(2, -1)
-    observer.record(rows, partitions, np.linspace(-1, 1, len(rows)))
+    observer.record_first(rows, partitions, np.linspace(-1, 1, len(rows)))
     for memory in range(len(database)):
         stale = {
             (row, partition)
@@ -149,9 +149,15 @@ def test_a_gain_is_out_of_date_if_any_memory_shown_has_changed(database: MemoryD
         found = observer.out_of_date(np.array([memory]))
         assert set(zip(found[0].tolist(), found[1].tolist(), strict=True)) == stale
         assert all(shown(database, *pair) == row for *pair, row in zip(*(a.tolist() for a in found), strict=True))
-    observer.forget(np.array([5]))
-    assert len(observer.out_of_date(np.array([5]))[0]) == 0
-    assert np.isnan(observer.gains()).any(axis=1).sum() > 0
+    before = observer.gains()
+    observer.record_first(rows, partitions, np.zeros(len(rows)))
+    np.testing.assert_array_equal(observer.gains(), before)
+    observer.replace(rows[:1], partitions[:1], np.zeros(1))
+    assert observer.gains()[rows[0], partitions[0]] == 0 != before[rows[0], partitions[0]]
+    rows, partitions, _ = observer.out_of_date(np.array([5]))
+    observer.forget(rows, partitions)
+    assert len(rows) > 0 == len(observer.out_of_date(np.array([5]))[0])
+    assert np.isnan(observer.gains()).sum() == len(rows)
 
 
 def test_agent_s_takes_a_step_for_each_gain_new_or_scored_again(database: MemoryDatabase, tmp_path: Path) -> None:
@@ -203,6 +209,40 @@ def test_a_gain_is_scored_again_unless_a_memory_was_mended_for_its_own_query(
     expected = np.where(mended, gains(originals=True), gains(originals=False))
     assert result.history[-1]["scored_again"] > 0 < (mended & (gains(originals=True) != gains(originals=False))).sum()
     np.testing.assert_allclose(ledger.gains[queries, partitions], expected)
+
+
+def test_no_gain_ever_comes_from_a_memory_refined_for_its_own_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In three rounds, with several memories in a prompt, and an arm that shows them to a query a second time."""
+    proposed, noted = set[Proposal](), list[int]()
+    step, replace = MemoryRefinementVectorEnv.step, EvidenceObserver.replace
+
+    def listening(env: MemoryRefinementVectorEnv, actions: np.ndarray) -> Any:
+        result = step(env, actions)
+        infos, queries = result[-1], [query.id for query in env._queries]
+        rows = zip(infos["memories"].tolist(), infos["candidates"], queries, infos["accepted"], strict=True)
+        proposed.update((memory, target, query) for memory, target, query, accepted in rows if accepted)
+        return result
+
+    def checking(observer: EvidenceObserver, rows: np.ndarray, partitions: np.ndarray, rewards: np.ndarray) -> None:
+        targets = observer.context.database.targets(range(len(observer.context.database)))
+        for row, memories in zip(rows.tolist(), observer.shown(rows, partitions).tolist(), strict=True):
+            assert not proposed & {(memory, targets[memory], TRAIN[row].id) for memory in memories}
+        noted.append(len(rows))
+        replace(observer, rows, partitions, rewards)
+
+    monkeypatch.setattr(MemoryRefinementVectorEnv, "step", listening)
+    monkeypatch.setattr(EvidenceObserver, "replace", checking)
+    with WORLD.make_database(tmp_path / "database", state="evidence", arms=("whole",)) as database:
+        context = joint_context(
+            WORLD, database, ScriptedLLM(), state="evidence", reward="first_hypothesis", demonstrations=K,
+            refinement=RefinementConfig(evidence=4), training=TrainingConfig(rounds=3, slots=8, patience=3),
+        )  # fmt: skip
+        result = train_jointly(context, tmp_path / "run", progress=False)
+    rounds = [entry for entry in result.history if entry["kind"] == "round"]
+    assert len(rounds) == 3 and all(entry["changed"] for entry in rounds[:2])
+    assert sum(noted) > len(TRAIN)
 
 
 @pytest.fixture(scope="module")

@@ -71,6 +71,7 @@ def train(
     with database:
         context = joint_context(
             world, database, llm, state=state, encoder=embedder, agents=agents, demonstrations=demonstrations,
+            reward="first_hypothesis" if state == "evidence" else "fixed_baseline",
             refinement=RefinementConfig(consolidate=consolidate, state=candidates),
             training=TrainingConfig(rounds=2, slots=8, checkpoint_every=2),
         )  # fmt: skip
