@@ -64,7 +64,8 @@ def main() -> int:
         quickstart = str(TRAIN.parent / "configs" / "quickstart.yaml")
         systems, contrasts = "[naive, m_rag, m_rag_without_r]", "[m_rag - naive]"
         compared = ["--evaluation.systems", systems, "--evaluation.contrasts", contrasts]
-        settings = ["--config", quickstart, *compared, *settings]
+        rounds = ["--data.sizes.train", "400", "--training.rounds", "3"]
+        settings = ["--config", quickstart, *compared, *rounds, *settings]
     moments = random.Random(arguments.kill_seed)
     root = Path(tempfile.mkdtemp(prefix="kill_and_resume_"))
 

@@ -44,8 +44,8 @@ class Ledger:
 
     Attributes:
         queries: their embeddings.
-        gains: (P, M) float64, the gain of each query in each partition, in the metric's 0..1; NaN where none was paid
-            for. Read-only; see `with_gains`.
+        gains: (P, M) float64, the gain of each query in each partition, in the metric's 0..1; NaN where none is
+            known. Read-only; see `with_gains`.
         baselines: (P,) the scores, in 0..1, that the queries' gains are differences from; None if they are not known.
     """
 
