@@ -83,6 +83,7 @@ SystemName = Literal[
     "naive_hybrid_refined",
     "naive_heads",
     "naive_heads_refined",
+    "naive_revised",
     "random_partition",
     "nearest_partition",
     "nearest_partition_refined",
@@ -97,6 +98,7 @@ SystemName = Literal[
     "oracle_random",
     "m_rag",
     "m_rag_fallback",
+    "m_rag_revised",
     "m_rag_without_s",
     "m_rag_without_r",
     "m_rag_random_r",
@@ -110,6 +112,7 @@ SystemName = Literal[
 - ``copy``: the target of the nearest memory of the whole database, without the language model.
 - ``naive``: the nearest memory of the whole database, by standard embedding. ``naive_words``: by BM25;
   ``naive_hybrid``: by BM25 and standard embedding together; ``naive_heads``: by all heads, on average.
+- ``naive_revised``: the nearest, by standard embedding, of the memories whose target refinement changed.
 - ``naive_train``: the nearest, by standard embedding, of the database's memories and the training pairs. It is shown
   the training references themselves, which the agents know only through scores.
 - ``random_partition``, ``nearest_partition``: the nearest memory of a random partition, and of the partition whose
@@ -126,6 +129,8 @@ SystemName = Literal[
 - ``m_rag``: Agent-S selects a partition of the database that Agent-R refined.
 - ``m_rag_fallback``: the same, but the whole refined database where Agent-S's choice lies below the margin that was
   calibrated on the development queries.
+- ``m_rag_revised``: the nearest, in the partition that Agent-S selects, of the memories whose target refinement
+  changed.
 - ``m_rag_without_s``: a single partition; Agent-R trained alone, with a refined database of its own.
 - ``m_rag_without_r``: Agent-S trained with the greedy candidate in Agent-R's place, with a refined database of its own.
 - ``m_rag_random_r``, ``m_rag_consensus_r``, ``m_rag_neighbours_r``, ``m_rag_likely_r``: the same with another rule in

@@ -40,6 +40,7 @@ from mrag_rl.systems import (
     by_words,
     by_words_and_standard,
     random_groups,
+    revised_memories,
 )
 from mrag_rl.systems.classifier import TextFeatures
 from tests.test_systems import make_selector
@@ -184,6 +185,7 @@ def test_random_groups_are_as_large_as_the_partitions_and_drawn_by_the_seed() ->
 TEXTS, QUERIES = sentences(6, 20), random_embeddings(7, 20)
 TEST = [TextPair(f"t{i}", text, " ".join(text.split()[:4])) for i, text in enumerate(TEXTS)]
 ORACLES = ("oracle_partition", "oracle_refined", "oracle_samples", "oracle_random")
+REFINED = ("supervised", "naive_revised", "m_rag", "m_rag_fallback", "m_rag_revised")
 UNTRAINED = [name for name in get_args(SystemName) if name not in ABLATION_OF]
 
 
@@ -226,7 +228,7 @@ def test_refined_systems_read_refined_targets_and_the_others_the_originals(
     run: tuple[RunFolder, TrainedSystem], name: str
 ) -> None:
     systems = systems_of(run, Copier())
-    refined = name.endswith("_refined") or name in ("supervised", "m_rag", "m_rag_fallback")
+    refined = name.endswith("_refined") or name in REFINED
     answers = systems.make(name).answer(TEXTS, QUERIES)
     if name == "none":
         assert all(answer.memory == -1 for answer in answers)
@@ -238,6 +240,28 @@ def test_refined_systems_read_refined_targets_and_the_others_the_originals(
     if name.endswith("_refined") and name != "oracle_refined":
         plain = systems.make(name.removesuffix("_refined")).answer(TEXTS, QUERIES)
         assert [answer.memory for answer in plain] == [answer.memory for answer in answers]
+
+
+def test_revised_systems_read_changed_memories_alone_where_there_are_any(tmp_path: Path) -> None:
+    with make_database(tmp_path / "database", sentences(8, MEMORIES), random_embeddings(11, MEMORIES)) as database:
+        membership = database.membership()
+        assert revised_memories(database).all()  # nothing was changed anywhere
+        changed = np.flatnonzero(membership[:, 0])[:2]
+        database.refine(changed, ["better", "worse"], step=0)
+        database.refine(changed[1:], [database.original_targets(changed)[1]], step=1)  # as it was at first
+        expected = membership[:, 1:].any(axis=1)
+        expected[changed[0]] = True
+        assert (revised_memories(database) == expected).all()
+        run = RunFolder(tmp_path), TrainedSystem(database, make_selector(database))
+        systems = systems_of(run, Copier())
+        chosen = [answer.partition for answer in systems.make("m_rag").answer(TEXTS, QUERIES)]
+        answers = systems.make("m_rag_revised").answer(TEXTS, QUERIES)
+        assert [answer.partition for answer in answers] == chosen
+        allowed = expected[[answer.memory for answer in answers]]
+        assert allowed.all() and all(membership[answer.memory, answer.partition] for answer in answers)
+        read = [answer.memory for answer in systems.make("naive_revised").answer(TEXTS, QUERIES)]
+        hits = database.retrieve(QUERIES, None, allowed_memories=expected)
+        assert read == hits.indices[:, 0].tolist()
 
 
 class Reciter(Copier):
@@ -253,7 +277,7 @@ def test_every_system_shows_the_nearest_k_the_nearest_last_or_as_many_as_there_a
     run: tuple[RunFolder, TrainedSystem], name: str, k: int
 ) -> None:
     database, kind = run[1].database, name.removesuffix("_refined")
-    word = "refined" if name != kind or name in ("supervised", "m_rag", "m_rag_fallback") else "target"
+    word = "refined" if name != kind or name in REFINED else "target"
     members = database.membership().sum(axis=0)
     groups = random_groups(database.membership(), 0)
     answers = systems_of(run, Reciter(), k=k).make(name).answer(TEXTS, QUERIES)

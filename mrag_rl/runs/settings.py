@@ -52,6 +52,7 @@ class SystemsSettings:
       naive_words         the nearest by BM25
       naive_hybrid        the nearest by BM25 and standard embedding together
       naive_heads         the nearest by all heads on average
+      naive_revised       the nearest of the memories that refinement changed
       random_partition    the nearest memory of a random partition
       nearest_partition   the nearest memory of the partition that is most similar to the query
       classifier          logistic regression from embedding to partition, fitted on the memories alone
@@ -64,6 +65,7 @@ class SystemsSettings:
       oracle_random       placebo: the best of random groups as large as the partitions
       m_rag               the trained selector on the refined database
       m_rag_fallback      the same, but the whole database where the selector is in doubt
+      m_rag_revised       the nearest of the memories that refinement changed in the selected partition
       m_rag_without_s     one partition, refined by Agent-R (the paper's Table 4)
       m_rag_without_r     the trained selector, refined by the greedy rule (the paper's Table 4)
       m_rag_random_r, m_rag_consensus_r, m_rag_neighbours_r, m_rag_likely_r

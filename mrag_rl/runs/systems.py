@@ -42,6 +42,7 @@ from mrag_rl.systems import (
     nearest_partition,
     random_groups,
     random_partition,
+    revised_memories,
     supervised_partition,
 )
 from mrag_rl.systems.classifier import TextFeatures
@@ -80,6 +81,8 @@ class RunSystems:
         if name not in get_args(SystemName):
             raise InputError(f"unknown system {name!r}; choose from {', '.join(get_args(SystemName))}")
         originals, kind = not name.endswith(_REFINED), name.removesuffix(_REFINED)
+        if name == "m_rag_revised":
+            return trained_system(name, self.trained["m_rag"], self.writer, allowed_memories=self._revised)
         if name == "m_rag_fallback":
             trained = self.trained["m_rag"]
             if trained.selector is None:
@@ -105,6 +108,7 @@ class RunSystems:
         if kind == "naive_train":
             return NearestWithPairs(name, self.writer, self.database, *self._queries("train"), originals)
         if (search := self._search(kind)) is not None:
+            originals = originals and name != "naive_revised"
             return NearestMemory(name, self.writer, self.database, search, originals)
         if (choose := self._chooser(kind)) is not None:
             originals = originals and name != "supervised"
@@ -122,6 +126,8 @@ class RunSystems:
                 return by_words_and_standard(self._words, self.database)
             case "naive_heads":
                 return by_heads(self.database)
+            case "naive_revised":
+                return by_standard(self.database, allowed_memories=self._revised)
         return None
 
     def _chooser(self, kind: str) -> Chooser | None:
@@ -149,6 +155,10 @@ class RunSystems:
     def _divided(self) -> np.ndarray:
         """(N, M) bool: the membership without the arms, which simple rivals never choose."""
         return self.database.membership()[:, ~self.database.is_arm]
+
+    @cached_property
+    def _revised(self) -> np.ndarray:
+        return revised_memories(self.database)
 
     @cached_property
     def _words(self) -> WordIndex:

@@ -20,7 +20,14 @@ from mrag_rl.systems.partitioned import (
 from mrag_rl.systems.passages import PassageAnswer, PassageReader, PassageRetriever
 from mrag_rl.systems.placebos import OracleSamples, random_groups
 from mrag_rl.systems.rag_fusion import FusionAnswer, RAGFusion
-from mrag_rl.systems.searches import Search, by_heads, by_standard, by_words, by_words_and_standard
+from mrag_rl.systems.searches import (
+    Search,
+    by_heads,
+    by_standard,
+    by_words,
+    by_words_and_standard,
+    revised_memories,
+)
 from mrag_rl.systems.supervised import PartitionInputs, PartitionRegression, supervised_partition
 from mrag_rl.systems.unpartitioned import CopiedTarget, NearestMemory, NearestWithPairs, NoRetrieval, WholeDatabase
 
@@ -59,5 +66,6 @@ __all__ = [
     "nearest_partition",
     "random_groups",
     "random_partition",
+    "revised_memories",
     "supervised_partition",
 ]

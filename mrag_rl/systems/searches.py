@@ -33,6 +33,19 @@ def by_standard(
     return search
 
 
+def revised_memories(database: MemoryDatabase) -> np.ndarray:
+    """(N,) bool: the memories whose target refinement changed, and all memories of a partition that has none of these.
+
+    A changed target was tried on several training queries and scored best.
+    """
+    every = np.arange(len(database))
+    changed = np.array(database.targets(every)) != np.array(database.original_targets(every))
+    membership = database.membership()
+    untouched = ~membership[changed].any(axis=0)
+    revised: np.ndarray = changed | membership[:, untouched].any(axis=1)
+    return revised
+
+
 def by_heads(database: MemoryDatabase) -> Search:
     """The highest cosine similarity on average over all heads."""
 
