@@ -249,7 +249,7 @@ def test_revised_systems_read_changed_memories_alone_where_there_are_any(tmp_pat
         changed = np.flatnonzero(membership[:, 0])[:2]
         database.refine(changed, ["better", "worse"], step=0)
         database.refine(changed[1:], [database.original_targets(changed)[1]], step=1)  # as it was at first
-        expected = membership[:, 1:].any(axis=1)
+        expected = np.array([row[~membership[changed[0]]].any() for row in membership])
         expected[changed[0]] = True
         assert (revised_memories(database) == expected).all()
         run = RunFolder(tmp_path), TrainedSystem(database, make_selector(database))
