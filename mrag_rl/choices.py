@@ -71,6 +71,7 @@ RewardName = Literal["equation_7", "fixed_baseline", "first_hypothesis"]
 
 SystemName = Literal[
     "none",
+    "train_pairs",
     "copy",
     "copy_refined",
     "naive",
@@ -109,6 +110,7 @@ SystemName = Literal[
 """The systems that ``evaluate.py`` compares on a run (``mrag_rl.systems``), from no retrieval to M-RAG:
 
 - ``none``: the language model without a memory.
+- ``train_pairs``: the nearest training pair, by standard embedding, with its reference; no memory.
 - ``copy``: the target of the nearest memory of the whole database, without the language model.
 - ``naive``: the nearest memory of the whole database, by standard embedding. ``naive_words``: by BM25;
   ``naive_hybrid``: by BM25 and standard embedding together; ``naive_heads``: by all heads, on average.

@@ -282,7 +282,7 @@ def test_every_system_shows_the_nearest_k_the_nearest_last_or_as_many_as_there_a
     groups = random_groups(database.membership(), 0)
     answers = systems_of(run, Reciter(), k=k).make(name).answer(TEXTS, QUERIES)
     for row, answer in enumerate(answers):
-        if kind == "naive_train":
+        if kind in ("naive_train", "train_pairs"):
             shown = [f"{word} {memory}" for memory in reversed(answer.memories) if memory >= 0]
             assert re.findall(rf"{word} \d+", answer.hypothesis) == shown
         elif kind != "copy":
@@ -304,7 +304,7 @@ def test_every_system_shows_the_nearest_k_the_nearest_last_or_as_many_as_there_a
             alone = database.retrieve(QUERIES[[row]], np.array([answer.partition]), k=len(answer.memories))
             assert alone.indices[0].tolist() == list(answer.memories)
         else:
-            there = MEMORIES + (len(load_pairs(run[0].pairs("train"))) if kind == "naive_train" else 0)
+            there = MEMORIES * (kind != "train_pairs") + len(load_pairs(run[0].pairs("train"))) * ("train" in kind)
             assert len(answer.memories) == min(k, there)
     if name not in (*ORACLES, "supervised"):  # these choose by what was answered
         assert [answer.memory for answer in answers] == [
@@ -318,6 +318,14 @@ def test_an_ablation_without_a_training_and_an_unknown_system_are_refused(
     for name, message in (("m_rag_without_s", "not trained"), ("random_partition_refined", "unknown system")):
         with pytest.raises(InputError, match=message):
             systems_of(run, Copier()).make(name)
+
+
+def test_training_pairs_alone_are_shown_the_nearest_first(run: tuple[RunFolder, TrainedSystem]) -> None:
+    train, vectors = load_pairs(run[0].pairs("train")), Embeddings.load(run[0].embeddings("train"))
+    answers = systems_of(run, Copier()).make("train_pairs").answer(TEXTS, QUERIES)
+    similarities = QUERIES.standard @ vectors.standard.T
+    assert [answer.hypothesis for answer in answers] == [train[row].target for row in similarities.argmax(axis=1)]
+    np.testing.assert_allclose([answer.similarities[0] for answer in answers], similarities.max(axis=1), rtol=1e-6)
 
 
 def test_training_pairs_stand_beside_the_memories_and_are_never_stored(run: tuple[RunFolder, TrainedSystem]) -> None:

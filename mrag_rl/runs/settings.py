@@ -46,6 +46,7 @@ class SystemsSettings:
     """Answer the run's test pairs again with every system and compare them, without training anything.
 
       none                no retrieval at all
+      train_pairs         the nearest training pair with its reference, no memory
       copy                the nearest memory's target, without the language model
       naive               the nearest memory of the whole, unrefined database
       naive_train         the nearest of these memories and the training pairs, so it is told the training references

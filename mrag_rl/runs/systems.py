@@ -24,6 +24,7 @@ from mrag_rl.systems import (
     CopiedTarget,
     MemoryAnswer,
     NearestMemory,
+    NearestPairs,
     NearestWithPairs,
     NoRetrieval,
     OraclePartition,
@@ -57,7 +58,8 @@ class RunSystems:
     """Makes the systems of a run. What two of them share, such as the index of words, is built once.
 
     Attributes:
-        folder: the run, whose training pairs `supervised` and `naive_train` read, and the former its development pairs.
+        folder: the run, whose training pairs `supervised`, `naive_train` and `train_pairs` read, and the first also its
+            development pairs.
         trained: by system name: `m_rag`, and the ablations that can be made.
         metric, pairs: the target metric and the test pairs, by whose references the oracles choose.
         seed: of everything random.
@@ -93,6 +95,8 @@ class RunSystems:
             return trained_system(name, self.trained[name], self.writer)
         if name == "none":
             return NoRetrieval(self.writer)
+        if name == "train_pairs":
+            return NearestPairs(name, self.writer, *self._queries("train"))
         if kind == "copy":
             return CopiedTarget(self.database, name, originals)
         if name in ("oracle_partition", "oracle_refined", "oracle_random"):

@@ -29,7 +29,14 @@ from mrag_rl.systems.searches import (
     revised_memories,
 )
 from mrag_rl.systems.supervised import PartitionInputs, PartitionRegression, supervised_partition
-from mrag_rl.systems.unpartitioned import CopiedTarget, NearestMemory, NearestWithPairs, NoRetrieval, WholeDatabase
+from mrag_rl.systems.unpartitioned import (
+    CopiedTarget,
+    NearestMemory,
+    NearestPairs,
+    NearestWithPairs,
+    NoRetrieval,
+    WholeDatabase,
+)
 
 __all__ = [
     "Answer",
@@ -39,6 +46,7 @@ __all__ = [
     "MemoryAnswer",
     "MultiMetaRAG",
     "NearestMemory",
+    "NearestPairs",
     "NearestWithPairs",
     "NoRetrieval",
     "OraclePartition",

@@ -84,6 +84,35 @@ class WholeDatabase:
 
 
 @dataclass(frozen=True)
+class NearestPairs:
+    """The nearest of given pairs, by standard embedding, are shown to the language model; no memory is read.
+
+    In an answer's `memories`, -1 stands for a pair.
+
+    Attributes:
+        pairs, pair_embeddings: the pairs and the embeddings of their sources.
+        encoder: encodes texts that come without embeddings.
+    """
+
+    name: str
+    writer: Writer
+    pairs: Sequence[TextPair]
+    pair_embeddings: Embeddings
+    encoder: TextEncoder | None = None
+
+    def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
+        """Answer N texts; see `System.answer`."""
+        queries, rows = embedded(texts, embeddings, self.encoder), np.arange(len(self.pairs))
+        vectors, k = self.pair_embeddings.standard, self.writer.demonstrations
+        found = rows_found(Hits(*nearest(queries.standard[:, None], vectors[None], rows, rows, k)))
+        shown = [[(self.pairs[i].source, self.pairs[i].target) for i in pairs] for pairs, _ in found]
+        return [
+            MemoryAnswer(text, -1, (-1,) * len(pairs), similarities)
+            for text, (pairs, similarities) in zip(self.writer.answer(texts, shown), found, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
 class NearestWithPairs:
     """The nearest of the memories and of further pairs, by standard embedding, are shown to the language model.
 
