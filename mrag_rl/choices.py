@@ -71,13 +71,13 @@ RewardName = Literal["equation_7", "fixed_baseline", "first_hypothesis"]
 
 SystemName = Literal[
     "none",
-    "train_pairs",
     "copy",
     "copy_refined",
     "naive",
     "naive_refined",
     "naive_train",
     "naive_train_refined",
+    "train_pairs",
     "naive_words",
     "naive_words_refined",
     "naive_hybrid",
