@@ -51,6 +51,8 @@ from mrag_rl.systems.partitioned import Chooser
 from mrag_rl.systems.searches import Search
 
 _REFINED = "_refined"
+_READ_REFINED = ("naive_revised", "supervised")
+"""Baselines that exist on the refined database alone."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ class RunSystems:
         """The system of that name; docs/formats.md says what each one is. Raises InputError for an unknown one."""
         if name not in get_args(SystemName):
             raise InputError(f"unknown system {name!r}; choose from {', '.join(get_args(SystemName))}")
-        originals, kind = not name.endswith(_REFINED), name.removesuffix(_REFINED)
+        originals = not name.endswith(_REFINED) and name not in _READ_REFINED
+        kind = name.removesuffix(_REFINED)
         if name == "m_rag_revised":
             return trained_system(name, self.trained["m_rag"], self.writer, allowed_memories=self._revised)
         if name == "m_rag_fallback":
@@ -112,10 +115,8 @@ class RunSystems:
         if kind == "naive_train":
             return NearestWithPairs(name, self.writer, self.database, *self._queries("train"), originals)
         if (search := self._search(kind)) is not None:
-            originals = originals and name != "naive_revised"
             return NearestMemory(name, self.writer, self.database, search, originals)
         if (choose := self._chooser(kind)) is not None:
-            originals = originals and name != "supervised"
             return PartitionSystem(name, self.writer, self.database, choose, originals=originals)
         raise InputError(f"{name} is an ablation that this run has not trained; leave it out")
 

@@ -36,7 +36,7 @@ def by_standard(
 def revised_memories(database: MemoryDatabase) -> np.ndarray:
     """(N,) bool: the memories whose target refinement changed, and all memories of a partition that has none of these.
 
-    A changed target was tried on several training queries and scored best.
+    With consolidation, a changed target was tried on several training queries and scored best.
     """
     every = np.arange(len(database))
     changed = np.array(database.targets(every)) != np.array(database.original_targets(every))

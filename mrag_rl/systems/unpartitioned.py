@@ -102,9 +102,8 @@ class NearestPairs:
 
     def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
         """Answer N texts; see `System.answer`."""
-        queries, rows = embedded(texts, embeddings, self.encoder), np.arange(len(self.pairs))
-        vectors, k = self.pair_embeddings.standard, self.writer.demonstrations
-        found = rows_found(Hits(*nearest(queries.standard[:, None], vectors[None], rows, rows, k)))
+        queries, k = embedded(texts, embeddings, self.encoder), self.writer.demonstrations
+        found = rows_found(_nearest_pairs(queries, self.pair_embeddings, k))
         shown = [[(self.pairs[i].source, self.pairs[i].target) for i in pairs] for pairs, _ in found]
         return [
             MemoryAnswer(text, -1, (-1,) * len(pairs), similarities)
@@ -136,8 +135,7 @@ class NearestWithPairs:
         """Answer N texts; see `System.answer`."""
         queries, k = embedded(texts, embeddings, self.encoder), self.writer.demonstrations
         hits = self.database.retrieve(queries, None, k=k)
-        rows = np.arange(len(self.pairs))
-        further = Hits(*nearest(queries.standard[:, None], self.pair_embeddings.standard[None], rows, rows, k))
+        further = _nearest_pairs(queries, self.pair_embeddings, k)
         of_memories = self.database.demonstrations(hits.indices, originals=self.originals)
         ranked: list[list[tuple[float, int, Demonstration]]] = []
         for shown, memories, pairs in zip(of_memories, rows_found(hits), rows_found(further), strict=True):
@@ -172,3 +170,9 @@ class CopiedTarget:
         memories = hits.indices[:, 0]
         targets = self.database.original_targets(memories) if self.originals else self.database.targets(memories)
         return [MemoryAnswer(target, -1, *row) for target, row in zip(targets, rows_found(hits), strict=True)]
+
+
+def _nearest_pairs(queries: Embeddings, pairs: Embeddings, k: int) -> Hits:
+    """The k nearest of the pairs to each query, by standard embedding."""
+    rows = np.arange(len(pairs))
+    return Hits(*nearest(queries.standard[:, None], pairs.standard[None], rows, rows, k))
