@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from itertools import product
 
@@ -11,13 +12,20 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from mrag_rl.data import Splits
+from mrag_rl.data.synthetic.names import names
 from mrag_rl.data.synthetic.newsroom import TASKS, make_newsroom
 from mrag_rl.data.synthetic.newsroom_events import words
-from mrag_rl.data.synthetic.scenes import FLAW_SHARES, cut_short
-from mrag_rl.data.synthetic.source_world import SOURCES, SourceWorld, topics
-from mrag_rl.metrics.text import get_metric
+from mrag_rl.data.synthetic.scenes import FLAW_SHARES, STYLES, cut_short
+from mrag_rl.data.synthetic.source_world import SOURCES, SUBJECTS, SourceWorld, topics
 
 NOUNS = {thing.noun: thing.topic for thing in words().things}
+MARKS = (
+    ("How dare they", "Price tag: ", "Die Kosten betragen"),
+    ("Hooray!", "Uproar in", "Das Vorhaben kostet"),
+    ("We hereby", "Why it matters", "Veranschlagt sind"),
+    ("Oh dear", "Dear diary", "Dafür fallen"),
+)
+"""What only a target of each style says, in the three tasks."""
 
 
 def topic_of(source: str) -> str:
@@ -26,9 +34,23 @@ def topic_of(source: str) -> str:
     return topic
 
 
+def subject_of(source: str) -> tuple[str, str]:
+    """The only building and town that a source text names, the building with its adjective."""
+    (building,) = re.findall(rf"the (\w+ (?:{'|'.join(NOUNS)})) ", source)
+    (place,) = (place for place in names().places if place in source)
+    return building, place
+
+
+def style_of(target: str) -> int | None:
+    """The style of a target; None if it is cut short before it shows."""
+    styles = [style for style, marks in enumerate(MARKS) if any(mark in target for mark in marks)]
+    assert len(styles) <= 1, target
+    return styles[0] if styles else None
+
+
 @pytest.fixture(scope="module", params=TASKS)
 def world(request: pytest.FixtureRequest) -> Splits:
-    return make_newsroom(request.param, seed=0, database=800, train=80, dev=40, test=80, newsroom="sources")
+    return make_newsroom(request.param, seed=0, database=1600, train=96, dev=96, test=192, newsroom="sources")
 
 
 def test_each_source_is_reliable_on_two_topics_and_each_topic_has_two_reliable_sources() -> None:
@@ -41,13 +63,16 @@ def test_each_source_is_reliable_on_two_topics_and_each_topic_has_two_reliable_s
         assert all(len(set(sources)) == 2 and sources == tuple(sorted(sources)) for sources in reliable.values())
         assert Counter(source for sources in reliable.values() for source in sources) == dict.fromkeys(SOURCES, 2)
         assert len(set(reliable.values())) == 4, "the topics need four different choices"
-        assert drawn.house_style not in drawn.other_styles.values()
+        for series in drawn.series.values():
+            assert len({one.subject for one in series}) == SUBJECTS
+            assert Counter(one.style for one in series) == dict.fromkeys(range(STYLES), SUBJECTS // STYLES)
+            assert all(one.style != one.old_style for one in series)
     assert len(designs) > 20
 
 
 def test_memories_name_their_source_and_queries_the_sources_to_read(world: Splits) -> None:
     memories = Counter((pair.labels, topic_of(pair.source)) for pair in world.database)
-    assert memories == {((source,), topic): 50 for source, topic in product(SOURCES, topics())}
+    assert memories == {((source,), topic): 100 for source, topic in product(SOURCES, topics())}
     good = {(pair.labels[0], topic_of(pair.source)) for pair in world.database if not unreliable(pair.metadata)}
     for part in (world.train, world.dev, world.test):
         assert set(Counter(topic_of(pair.source) for pair in part).values()) == {len(part) // 4}
@@ -75,20 +100,37 @@ def test_reliable_memories_are_flawed_as_often_as_stated_and_unreliable_ones_all
         assert (pair.target == cut_short(clean)) == (flaw == "cut_short")
 
 
-def test_references_have_one_style_and_unreliable_memories_another(world: Splits) -> None:
-    """A classifier of what the house style would say and of unreliable targets also knows references from others."""
-    references = [pair.target for pair in world.train]
-    clean = [pair.metadata["clean_target"] for pair in world.database]
-    bad = [pair.target for pair in world.database if unreliable(pair.metadata)]
-    rouge = get_metric("rouge1")
-    within = np.mean(rouge.scores(references[:40], references[40:80]))
-    assert np.mean(rouge.scores(clean[:40], references[40:80])) > within - 0.05
-    assert np.mean(rouge.scores(bad[:80], references)) < within - 0.1
-    words_of_style = TfidfVectorizer(ngram_range=(1, 2))
-    features = words_of_style.fit_transform(clean[:200] + bad[:200])
-    classifier = LogisticRegression(max_iter=1000).fit(features, [1] * 200 + [0] * 200)
-    assert classifier.predict(words_of_style.transform(references)).mean() > 0.98
-    assert classifier.predict(words_of_style.transform(bad[200:])).mean() < 0.02
+def test_a_subject_has_one_style_in_references_and_reliable_memories_and_another_in_unreliable_ones(
+    world: Splits,
+) -> None:
+    references = [pair for part in (world.train, world.dev, world.test) for pair in part]
+    styles: dict[tuple[str, str], set[int | None]] = {}
+    for pair in references:
+        styles.setdefault(subject_of(pair.source), set()).add(style_of(pair.target))
+    assert len(styles) == len(topics()) * SUBJECTS and all(len(of_one) == 1 for of_one in styles.values())
+    assert {style for of_one in styles.values() for style in of_one} == set(range(STYLES))
+    old_styles: dict[tuple[str, str], set[int | None]] = {}
+    for pair in world.database:
+        subject = subject_of(pair.source)
+        if unreliable(pair.metadata):
+            old_styles.setdefault(subject, set()).add(style_of(pair.target))
+        elif pair.metadata["flaw"] != "cut_short":
+            assert ({style_of(pair.target)} == styles[subject]) == (pair.metadata["flaw"] != "other_style")
+    assert old_styles.keys() == styles.keys(), "each subject has memories of both kinds"
+    for subject, of_one in old_styles.items():
+        assert len(of_one) == 1 and not of_one & styles[subject], "both unreliable sources are wrong in the same way"
+
+
+def test_training_queries_are_about_half_of_the_subjects_and_other_pairs_about_all(world: Splits) -> None:
+    about = {
+        name: Counter(subject_of(pair.source) for pair in getattr(world, name))
+        for name in ("database", "train", "dev", "test")
+    }
+    assert len(about["train"]) == len(topics()) * SUBJECTS // 2
+    assert about["database"].keys() > about["train"].keys()
+    for name in ("dev", "test"):
+        known = sum(count for subject, count in about[name].items() if subject in about["train"])
+        assert about[name].keys() == about["database"].keys() and known == about[name].total() / 2, name
 
 
 def test_half_of_the_unreliable_memories_have_wrong_facts() -> None:

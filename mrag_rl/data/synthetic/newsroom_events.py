@@ -6,7 +6,7 @@ An event is a draw from the lists of `newsroom.json`. Which split it belongs to 
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -129,6 +129,15 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class Subject:
+    """What an event may be about: a building in a town; indices as in `Event`."""
+
+    adjective: int
+    thing: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """An event in words: `actor` and `thing` with their article, in lower case."""
 
@@ -150,9 +159,13 @@ def split_of(event: Event) -> str:
 
 
 def draw_event(
-    rng: np.random.Generator, split: str, like: Event | None = None, keep: float = 0.0, topic: str | None = None
+    rng: np.random.Generator,
+    split: str,
+    like: Event | None = None,
+    keep: float = 0.0,
+    subject: Subject | None = None,
 ) -> Event:
-    """Draw an event of `split`, on `topic` if given; each field is taken from `like` with probability `keep`."""
+    """Draw an event of `split`, about `subject` if given; each field is taken from `like` with probability `keep`."""
     sizes = [len(choices) for choices in _choices()]
     while True:
         indices = [int(rng.integers(size)) for size in sizes] + [int(rng.integers(2, 100))]
@@ -160,7 +173,9 @@ def draw_event(
             copied = rng.random(len(indices)) < keep
             indices = [old if copy else new for old, new, copy in zip(astuple(like), indices, copied, strict=True)]
         event = Event(*indices)
-        if topic in {None, words().things[event.thing].topic} and split_of(event) == split:
+        if subject is not None:
+            event = replace(event, adjective=subject.adjective, thing=subject.thing, place=subject.place)
+        if split_of(event) == split:
             return event
 
 

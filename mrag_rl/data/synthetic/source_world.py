@@ -1,25 +1,42 @@
 """The world "sources": four sources report on four topics, and each is reliable on two of them.
 
-All references are in one house style. A memory of a source that is unreliable on its topic is told in another style,
-and half of these have wrong facts, too. The texts of all sources are drawn alike, so nothing in a text tells which
-source wrote it: which one to read for a topic can be learned only from how well its memories serve.
+The style of an answer is that of its subject, a building in a town, as a series of articles has one. A text names its
+subject, but only memories of the same subject show the style, and training queries are about half of the subjects
+only. A source that is unreliable on a topic tells all of its subjects in styles that are out of date, the same as
+those of the other unreliable source, and half of its memories have wrong facts, too. The texts of all sources are drawn
+alike, so nothing in a text tells which source wrote it, and two sources contradict the other two: which one to read for
+a topic can be learned only from how well its memories serve.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
 from mrag_rl.data.records import TextPair
 from mrag_rl.data.synthetic.draws import draw, shuffled
-from mrag_rl.data.synthetic.newsroom_events import draw_event, words
+from mrag_rl.data.synthetic.names import names
+from mrag_rl.data.synthetic.newsroom_events import Subject, draw_event, words
 from mrag_rl.data.synthetic.scenes import STYLES, desks, draw_other_style, draw_scene, draw_target, draw_wrong_fact
 
 SOURCES = ("courier", "gazette", "herald", "wire")
 
+SUBJECTS = 24
+"""Subjects of each topic. Training queries are about the first half of them, all other pairs about all."""
+
 WRONG_FACT_SHARE = 0.5
 """Share of the unreliable memories that have wrong facts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A subject with the style of all references and reliable memories about it, and that of the unreliable ones."""
+
+    subject: Subject
+    style: int
+    old_style: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,49 +44,61 @@ class SourceWorld:
     """What the seed decides.
 
     Attributes:
-        house_style: Of all references and of the reliable memories.
-        other_styles: Of the memories of each (source, topic) that is unreliable; the eight others are reliable.
+        series: Those of each topic.
+        unreliable: The (source, topic) whose memories are unreliable; the eight others are reliable.
     """
 
     task: str
-    house_style: int
-    other_styles: dict[tuple[str, str], int]
+    series: dict[str, tuple[Series, ...]]
+    unreliable: frozenset[tuple[str, str]]
 
     @classmethod
     def draw(cls, rng: np.random.Generator, task: str) -> SourceWorld:
         """Make each source reliable on two topics, such that each topic has two reliable sources."""
-        house_style = int(rng.integers(STYLES))
         sources, topics_in_order = shuffled(rng, SOURCES), shuffled(rng, topics())
-        other_styles = {
-            (source, topic): draw_other_style(rng, house_style)
+        unreliable = frozenset(
+            (source, topic)
             for s, source in enumerate(sources)
             for t, topic in enumerate(topics_in_order)
             if (s - t) % len(sources) not in {0, 1}
-        }
-        return cls(task, house_style, other_styles)
+        )
+        return cls(task, {topic: _draw_series(rng, topic) for topic in topics()}, unreliable)
 
     def reliable_sources(self, topic: str) -> tuple[str, ...]:
         """The two sources to read for a topic, in alphabetical order."""
-        return tuple(source for source in SOURCES if (source, topic) not in self.other_styles)
+        return tuple(source for source in SOURCES if (source, topic) not in self.unreliable)
 
     def draw_pair(self, rng: np.random.Generator, split: str, number: int) -> TextPair:
-        """Pair `number` of a split; the topics take turns, and in the database the sources, too."""
-        topic = topics()[number % len(topics())]
-        event = draw_event(rng, split, topic=topic)
-        scene = draw_scene(rng, self.task, event, draw(rng, desks(self.task)), split)
-        target, metadata = draw_target(rng, scene, self.house_style, split)
-        labels = self.reliable_sources(topic)
+        """Pair `number` of a split; the topics take turns, in the database the sources, too, and then the subjects."""
+        turn, topic = divmod(number, len(topics()))
+        topic_name = topics()[topic]
+        labels = self.reliable_sources(topic_name)
         if split == "database":
-            source = SOURCES[number // len(topics()) % len(SOURCES)]
-            labels = (source,)
-            if (source, topic) in self.other_styles:
-                style = self.other_styles[source, topic]
-                wrong = rng.random() < WRONG_FACT_SHARE
-                target = draw_wrong_fact(rng, scene, style, split) if wrong else scene.target(style)
-                metadata |= {"flaw": "unreliable"}
+            turn, source = divmod(turn, len(SOURCES))
+            labels = (SOURCES[source],)
+        series = self.series[topic_name][turn % (SUBJECTS // 2 if split == "train" else SUBJECTS)]
+        event = draw_event(rng, split, subject=series.subject)
+        scene = draw_scene(rng, self.task, event, draw(rng, desks(self.task)), split)
+        target, metadata = draw_target(rng, scene, series.style, split)
+        if split == "database" and (*labels, topic_name) in self.unreliable:
+            wrong = rng.random() < WRONG_FACT_SHARE
+            old = scene.target(series.old_style)
+            target = draw_wrong_fact(rng, scene, series.old_style, split) if wrong else old
+            metadata |= {"flaw": "unreliable"}
         return TextPair(f"{split}-{number}", scene.source, target, labels, metadata)
 
 
 def topics() -> tuple[str, ...]:
     """The topics of the newsroom's events."""
     return tuple(dict.fromkeys(thing.topic for thing in words().things))
+
+
+def _draw_series(rng: np.random.Generator, topic: str) -> tuple[Series, ...]:
+    """`SUBJECTS` different buildings of a topic, as many in each style."""
+    things = [index for index, thing in enumerate(words().things) if thing.topic == topic]
+    buildings = shuffled(rng, list(product(things, range(len(names().places)))))[:SUBJECTS]
+    styles = shuffled(rng, [index % STYLES for index in range(SUBJECTS)])
+    return tuple(
+        Series(Subject(int(rng.integers(len(words().adjectives))), thing, place), style, draw_other_style(rng, style))
+        for (thing, place), style in zip(buildings, styles, strict=True)
+    )
