@@ -13,7 +13,7 @@ from mrag_rl.agents.sb3_internals import LedgerReplay, replay_buffer
 from mrag_rl.training_config import AgentConfig
 
 START_STEPS = 800
-"""Minibatches of memories that ask for their own partition."""
+"""Minibatches that it learns from before any answer is scored."""
 START_GAIN = 0.25
 """What the right partition is taken to be worth over another, in the metric's 0..1, until gains say more."""
 
@@ -38,26 +38,28 @@ class EvidenceAgent(DQNAgent):
         """Learn from now on from gains (P, M), NaN where there is none, at observations (P, M * F)."""
         self._replay.show(observations, gains)
 
-    def start(self, observations: np.ndarray, membership: np.ndarray) -> None:
-        """Learn from the database alone which partition a text belongs to, before any answer is scored.
+    def start(self, observations: np.ndarray, targets: np.ndarray) -> None:
+        """Learn what each partition is worth before any answer is scored.
 
         From here on the weight decay draws the network to what it is now (L2-SP: Li et al., 2018, arXiv:1802.01483), so
         that it leaves its start only as far as gains say it should.
 
-        observations (n, M * F), membership (n, M) bool: of memories that ask for their own partition, which no arm is.
-        So an arm starts at 0: the whole database gains nothing over the naive system, and what no memory gains is
-        unknown. Features that are 0 throughout, such as those of gains, keep no weight: nothing is known yet of what
-        they are worth.
+        Features that are 0 throughout, such as those of gains, keep no weight: nothing is known yet of what they are
+        worth.
+
+        observations: (n, M * F). targets: (n, M), in units of `START_GAIN`; NaN where nothing is known.
         """
         network, size = self.model.q_net.q_net, self.hyper.batch_size
         assert isinstance(network, SharedScorer)
         optimizer = torch.optim.Adam(
             network.parameters(), lr=self.hyper.learning_rate, weight_decay=self.hyper.weight_decay
         )
-        targets = torch.from_numpy(membership.astype(np.float32))
+        known = torch.from_numpy(np.isfinite(targets))
+        wanted = torch.from_numpy(np.nan_to_num(targets).astype(np.float32))
         with one_thread():
             for rows in self._replay.generator.integers(0, len(observations), size=(START_STEPS, size)):
-                loss = smooth_l1_loss(network(torch.from_numpy(self._replay.hide(observations[rows]))), targets[rows])
+                values = network(torch.from_numpy(self._replay.hide(observations[rows])))
+                loss = smooth_l1_loss(values[known[rows]], wanted[rows][known[rows]])
                 optimizer.zero_grad()
                 torch.autograd.backward(loss)
                 optimizer.step()

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from mrag_rl.agents.context import JointContext, Queries
-from mrag_rl.agents.evidence_agent import EvidenceAgent
+from mrag_rl.agents.evidence_agent import START_GAIN, EvidenceAgent
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.envs.states import observe
 from mrag_rl.normalizer import StateNormalizer
-from mrag_rl.states import Ledger, StateReader, asked_by_memories, ledger_file
-from mrag_rl.states.ledger import LEDGER_NAMES
+from mrag_rl.states import Ledger, StateReader, asked_by_memories, copied_scores, ledger_file
+from mrag_rl.states.ledger import LEDGER_NAMES, NEARBY
 
 GAIN_SCALE = 0.1
 """A gain of this much, in the metric's 0..1, is one unit of Agent-S's input."""
@@ -109,7 +109,8 @@ class EvidenceObserver(Observer):
         super().__init__(context)
         self.agent, self.center = agent, True
         database, train = context.database, context.train
-        self.ledger = Ledger.empty(train.embeddings, database.partitions)
+        copied = copied_scores(database, train.embeddings, train.references(), context.metric)
+        self.ledger = Ledger.empty(train.embeddings, database.partitions, copied=copied)
         self._train_evidence, self._dev_evidence = self._read(train), self._read(context.dev)
         rows, partitions = np.indices(self.ledger.gains.shape).reshape(2, -1)
         k = context.writer.demonstrations
@@ -120,7 +121,8 @@ class EvidenceObserver(Observer):
     def fit(self) -> StateNormalizer:
         """Fit the normaliser: one row for all partitions; gains keep their unit, however few there are."""
         fitted = StateNormalizer.fit(self._train_evidence, shared=True)
-        earned = np.array([[GAIN_SCALE] * (len(LEDGER_NAMES) - 1) + [1.0]], np.float32)  # the last is a log of counts
+        earned = np.full((1, len(LEDGER_NAMES)), GAIN_SCALE, np.float32)
+        earned[0, NEARBY] = 1.0  # a log of counts
         scale = np.concatenate([fitted.scale, earned], axis=1)
         self.normalizer = StateNormalizer(np.zeros_like(scale), scale)
         return self.normalizer
@@ -138,11 +140,14 @@ class EvidenceObserver(Observer):
         evidence, own = asked_by_memories(memories, sources, database.membership(), self.context.seed, database.arms)
         # Memories ask in the words of the database, which queries need not share: gains say what words are worth.
         evidence[:, :, [name.startswith("words: ") for name in self.reader.evidence.names]] = 0.0
-        no_gains = np.zeros((*own.shape, len(LEDGER_NAMES)), np.float32)
-        self.agent.start(self._observations(evidence, no_gains), own)
+        nothing_read = np.zeros((*own.shape, len(LEDGER_NAMES)), np.float32)
+        asked = self._observations(evidence, nothing_read), own.astype(float)
+        assert self.ledger.copied_gains is not None
+        copied = self._all_train(), self.ledger.copied_gains / START_GAIN + own.mean()
+        self.agent.start(*(np.concatenate(both) for both in zip(asked, copied, strict=True)))
 
     def compare(self, baselines: np.ndarray) -> None:
-        self.ledger = Ledger(self.ledger.queries, self.ledger.gains, baselines)
+        self.ledger = self.ledger.with_gains(self.ledger.gains, baselines)
 
     def untried(self, rows: np.ndarray) -> np.ndarray | None:
         untried: np.ndarray = ~self.ledger.known[rows]

@@ -92,6 +92,9 @@ SystemName = Literal[
     "classifier_refined",
     "classifier_words",
     "classifier_words_refined",
+    "consensus",
+    "consensus_refined",
+    "supervised_copies",
     "supervised",
     "oracle_partition",
     "oracle_refined",
@@ -121,6 +124,10 @@ SystemName = Literal[
   nearest memories are most similar to the query on average over the heads.
 - ``classifier``, ``classifier_words``: that of the partition that a logistic regression on the standard embedding or on
   words, fitted on the memories alone, assigns the query to.
+- ``consensus``: of the answers with the nearest memory of each partition, the one that agrees best with the others; M
+  generations for a text.
+- ``supervised_copies``: that of the partition whose nearest memory's target is expected to score best as the answer, by
+  a regression on such scores of the training queries, without the language model; on the refined database.
 - ``supervised``: that of the partition with the highest expected score, by a regression that is told the score of
   every partition on the training and development queries, a generation for each, and may read all that Agent-S can
   read at inference; on the refined database.

@@ -185,7 +185,7 @@ def test_random_groups_are_as_large_as_the_partitions_and_drawn_by_the_seed() ->
 TEXTS, QUERIES = sentences(6, 20), random_embeddings(7, 20)
 TEST = [TextPair(f"t{i}", text, " ".join(text.split()[:4])) for i, text in enumerate(TEXTS)]
 ORACLES = ("oracle_partition", "oracle_refined", "oracle_samples", "oracle_random")
-REFINED = ("supervised", "naive_revised", "m_rag", "m_rag_fallback", "m_rag_revised")
+REFINED = ("supervised", "supervised_copies", "naive_revised", "m_rag", "m_rag_fallback", "m_rag_revised")
 UNTRAINED = [name for name in get_args(SystemName) if name not in ABLATION_OF]
 
 
@@ -306,10 +306,39 @@ def test_every_system_shows_the_nearest_k_the_nearest_last_or_as_many_as_there_a
         else:
             there = MEMORIES * (kind != "train_pairs") + len(load_pairs(run[0].pairs("train"))) * ("train" in kind)
             assert len(answer.memories) == min(k, there)
-    if name not in (*ORACLES, "supervised"):  # these choose by what was answered
+    if name not in (*ORACLES, "supervised") and kind != "consensus":  # these choose by what was answered
         assert [answer.memory for answer in answers] == [
             answer.memory for answer in systems_of(run, Copier()).make(name).answer(TEXTS, QUERIES)
         ]
+
+
+class Grouped(Copier):
+    """Writes "a b c d" with memories of an even number, "a b c e" with others divisible by 3, else "x y z"."""
+
+    def generate(self, prompts: Sequence[Prompt], *, samples: int = 1, **settings: Any) -> list[list[str]]:
+        numbers = [int(prompt.demonstrations[0][1].split()[-1]) for prompt in prompts]
+        return [["a b c d" if n % 2 == 0 else "a b c e" if n % 3 == 0 else "x y z"] for n in numbers]
+
+
+def test_consensus_is_the_answer_that_agrees_best_with_those_of_the_other_partitions(
+    run: tuple[RunFolder, TrainedSystem],
+) -> None:
+    database, llm = run[1].database, Grouped()
+    each = [database.retrieve(QUERIES, np.full(len(TEXTS), m)).indices[:, 0] for m in range(database.partitions)]
+    seen = set()
+    for row, answer in enumerate(systems_of(run, llm).make("consensus").answer(TEXTS, QUERIES)):
+        texts = [
+            "a b c d" if memory % 2 == 0 else "a b c e" if memory % 3 == 0 else "x y z"
+            for memory in (int(nearest[row]) for nearest in each)
+        ]
+        agreement = [
+            sum(float(ROUGE.scores([text], [other])[0]) for i, other in enumerate(texts) if i != own)
+            for own, text in enumerate(texts)
+        ]
+        best = int(np.argmax(agreement))
+        assert (answer.partition, answer.hypothesis) == (best, texts[best])
+        seen.add(best)
+    assert len(seen) > 1
 
 
 def test_an_ablation_without_a_training_and_an_unknown_system_are_refused(

@@ -183,7 +183,21 @@ def memories_asking(count: int = 400) -> tuple[np.ndarray, np.ndarray]:
     raw[np.arange(count), own, 2] += 3.0
     raw[:, :, 5] = 0.0
     raw -= raw.mean(axis=1, keepdims=True)
-    return raw.reshape(count, -1), own[:, None] == np.arange(M)
+    return raw.reshape(count, -1), (own[:, None] == np.arange(M)).astype(float)
+
+
+def test_its_start_leaves_out_what_is_not_known() -> None:
+    observations, own = memories_asking()
+    starts = []
+    for unknown in (np.nan, 100.0):
+        agent = EvidenceAgent(GROUPS, M, AgentConfig(), seed=0)
+        targets = own.copy()
+        targets[:, 3] = unknown
+        agent.start(observations, targets)
+        starts.append(agent.q_values(observations))
+    right = own.argmax(axis=1)
+    assert (starts[0].argmax(axis=1) == right)[right != 3].mean() > 0.9
+    assert starts[1].mean() > starts[0].mean() + 0.1
 
 
 def test_it_starts_from_the_database_alone_and_gives_silent_features_no_weight() -> None:

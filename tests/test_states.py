@@ -9,10 +9,19 @@ import pytest
 
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
+from mrag_rl.metrics.text import get_metric
 from mrag_rl.retrieval import WordIndex
-from mrag_rl.states import Ledger, PartitionEvidence, StateReader, asked_by_memories, feature_groups, feature_names
+from mrag_rl.states import (
+    Ledger,
+    PartitionEvidence,
+    StateReader,
+    asked_by_memories,
+    copied_scores,
+    feature_groups,
+    feature_names,
+)
 from mrag_rl.states.evidence import evidence_names
-from mrag_rl.states.ledger import LEDGER_NAMES
+from mrag_rl.states.ledger import COPIED, LEDGER_NAMES, LINEAR
 from mrag_rl.states.ridge import PENALTIES, Ridge
 from tests.tiny import tiny_world
 
@@ -143,6 +152,42 @@ def test_a_query_never_reads_its_own_gain() -> None:
     assert np.abs(after[:, partition, 0] - before[:, partition, 0]).max() > 5e-5  # its neighbours do read it
 
 
+def test_copies_are_read_as_gains_are_and_beside_them(tmp_path: Path) -> None:
+    known, queries = ledger(), embeddings(np.random.default_rng(2), 300)
+    hard = np.random.default_rng(3).random((90, 1))  # of a query: it makes no difference between partitions
+    scores = np.nan_to_num(known.gains, nan=0.25) + hard
+    scores[:5, 2] = np.nan
+    both = Ledger(known.queries, known.gains, known.baselines, scores)
+    centred = scores - np.nanmean(scores, axis=1, keepdims=True)
+    assert both.copied_gains is not None
+    np.testing.assert_allclose(both.copied_gains, centred, atol=1e-12)
+    for read in (lambda one: one.earned(queries), Ledger.earned_left_out):
+        copied = read(Ledger(known.queries, centred))[:, :, : LINEAR + 1]
+        np.testing.assert_array_equal(read(both), np.concatenate([read(known)[:, :, :COPIED], copied], axis=2))
+        assert not read(known)[:, :, COPIED:].any()
+    np.testing.assert_array_equal(both.with_gains(both.gains).earned(queries), both.earned(queries))
+    both.save(tmp_path / "ledger.npz")
+    loaded = Ledger.load(tmp_path / "ledger.npz")
+    assert loaded.copied is not None
+    np.testing.assert_array_equal(loaded.copied, scores)
+    np.testing.assert_allclose(loaded.earned(queries), both.earned(queries), rtol=1e-5, atol=1e-6)
+
+
+def test_copies_are_scored_as_they_were_first_stored_and_not_without_memories(tmp_path: Path) -> None:
+    metric = get_metric("rouge1")
+    with WORLD.make_database(tmp_path / "db", arms=("whole", "none")) as database:
+        references = [pair.target for pair in WORLD.splits.train]
+        copied = copied_scores(database, WORLD.train, references, metric)
+        assert copied.shape == (len(references), database.partitions)
+        whole, none = (database.arms[arm] for arm in ("whole", "none"))
+        assert np.isnan(copied[:, none]).all() and np.isfinite(np.delete(copied, none, axis=1)).all()
+        nearest = (WORLD.train.standard @ WORLD.database.standard.T).argmax(axis=1)
+        targets = [WORLD.splits.database[index].target for index in nearest]
+        np.testing.assert_allclose(copied[:, whole], metric.scores(targets, references))
+        database.refine(np.arange(len(database)), references[:1] * len(database), step=1)
+        np.testing.assert_array_equal(copied_scores(database, WORLD.train, references, metric), copied)
+
+
 def test_a_ledger_of_other_gains_is_as_if_made_anew() -> None:
     known, queries = ledger(), embeddings(np.random.default_rng(2), 30)
     known.earned(queries)
@@ -229,7 +274,7 @@ def test_a_ledger_survives_saving_and_a_damaged_file_is_refused(tmp_path: Path) 
     known, path = ledger(), tmp_path / "ledger.npz"
     known.save(path)
     queries = embeddings(np.random.default_rng(3), 20)
-    np.testing.assert_array_equal(Ledger.load(path).earned(queries), known.earned(queries))
+    np.testing.assert_allclose(Ledger.load(path).earned(queries), known.earned(queries), rtol=1e-5, atol=1e-6)
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(InputError, match="not a ledger of gains"):
         Ledger.load(path)

@@ -58,6 +58,9 @@ class SystemsSettings:
       nearest_partition   the nearest memory of the partition that is most similar to the query
       classifier          logistic regression from embedding to partition, fitted on the memories alone
       classifier_words    the same from words
+      consensus           of all partitions' answers, the one that agrees best with the others
+      supervised_copies   the best of many regressions, told what the nearest memory's target of every partition would
+                          score as the answer to the training and development queries, without the language model
       supervised          the best of many regressions, told every partition's score on the training and development
                           queries (one generation per such query and partition)
       oracle_partition    the best partition in hindsight: the ceiling for any selector
@@ -76,7 +79,8 @@ class SystemsSettings:
     "The nearest memory" stands for as many as the run's setting demonstrations says (copy: one).
 
     These also read the refined database: copy_refined, naive_refined, naive_train_refined, naive_words_refined,
-    naive_hybrid_refined, naive_heads_refined, nearest_partition_refined, classifier_refined, classifier_words_refined.
+    naive_hybrid_refined, naive_heads_refined, nearest_partition_refined, classifier_refined, classifier_words_refined,
+    consensus_refined.
     Any system but the ablations can be named, even if the run's own evaluation left it out.
 
     examples:

@@ -21,6 +21,7 @@ from mrag_rl.retrieval import WordIndex
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.trained import TrainedSystem
 from mrag_rl.systems import (
+    ConsensusPartition,
     CopiedTarget,
     MemoryAnswer,
     NearestMemory,
@@ -44,6 +45,7 @@ from mrag_rl.systems import (
     random_groups,
     random_partition,
     revised_memories,
+    supervised_by_copies,
     supervised_partition,
 )
 from mrag_rl.systems.classifier import TextFeatures
@@ -51,7 +53,7 @@ from mrag_rl.systems.partitioned import Chooser
 from mrag_rl.systems.searches import Search
 
 _REFINED = "_refined"
-_READ_REFINED = ("naive_revised", "supervised")
+_READ_REFINED = ("naive_revised", "supervised", "supervised_copies")
 """Baselines that exist on the refined database alone."""
 
 
@@ -107,6 +109,8 @@ class RunSystems:
             return OraclePartition(
                 name, self.writer, self.database, self.metric, self._references, originals, groups=groups
             )
+        if kind == "consensus":
+            return ConsensusPartition(name, self.writer, self.database, self.metric, originals)
         if name == "oracle_samples":
             samples = self.database.partitions
             return OracleSamples(
@@ -146,6 +150,8 @@ class RunSystems:
                 return classified_partition(self._classifier("embedding"))
             case "classifier_words":
                 return classified_partition(self._classifier("words"))
+            case "supervised_copies":
+                return supervised_by_copies(self.database, self.metric, self._queries("train"), self._queries("dev"))
             case "supervised":
                 return supervised_partition(
                     self.database, self.writer, self.metric, self._queries("train"), self._queries("dev")

@@ -4,6 +4,7 @@ from mrag_rl.extras import require
 
 require("retrieve", "bm25s", "scipy", by=__name__)
 
+from mrag_rl.states.copies import copied_scores
 from mrag_rl.states.evidence import PartitionEvidence, asked_by_memories
 from mrag_rl.states.ledger import Ledger
 from mrag_rl.states.reader import StateReader, feature_groups, feature_names, ledger_file
@@ -13,6 +14,7 @@ __all__ = [
     "PartitionEvidence",
     "StateReader",
     "asked_by_memories",
+    "copied_scores",
     "feature_groups",
     "feature_names",
     "ledger_file",

@@ -23,6 +23,8 @@ BEST = 5
 """The nearest memories of a partition whose mean similarity is read."""
 NEIGHBOURS = 16
 """The nearest memories of the whole database that vote for their partitions, in each space."""
+TIE = 1e-6
+"""Similarities that differ by less are equal."""
 ASKING = 2000
 """The most memories that ask for their own partition: more teach the selector little."""
 FOLDS = 5
@@ -99,7 +101,8 @@ class PartitionEvidence:
         for space, similarities in enumerate(self._similarities(texts, queries)):
             nearest = min(NEIGHBOURS, similarities.shape[1])
             threshold = np.partition(similarities, -nearest, axis=1)[:, -nearest, None]
-            votes = (similarities >= threshold) & (similarities > 0.0)
+            # Equal similarities may differ in their last digits, and in others for another batch: all of them vote.
+            votes = (similarities > threshold - TIE) & (similarities > 0.0)
             for partition, members in enumerate(self._members):
                 if len(members):
                     part, best = similarities[:, members], min(BEST, len(members))

@@ -1,4 +1,5 @@
-"""What earlier answers have scored: the gains that were paid for, and what they say about a new query.
+"""What earlier answers have scored: the gains that were paid for, what copying would have scored, and what both say
+about a new query.
 
 An episodic memory in the sense of Neural Episodic Control (Pritzel et al., 2017, arXiv:1703.01988): the value of an
 action is read off the gains that it brought in similar situations. Here the situation is a query's embedding, the
@@ -31,9 +32,20 @@ PRIOR = 0.5
 FEWEST = 8
 """Gains that a partition must have for a regression on them."""
 
-LEDGER_NAMES = ("standard: earned", "heads: earned", "linear: earned", "earned on average", "scores nearby")
-"""What each of the L numbers of a partition is, in order."""
+LEDGER_NAMES = (
+    "standard: earned",
+    "heads: earned",
+    "linear: earned",
+    "earned on average",
+    "scores nearby",
+    "standard: copied",
+    "heads: copied",
+    "linear: copied",
+)
+"""What each of the L numbers of a partition is, in order: readings of gains, then of what copying would have scored."""
 LINEAR, MEAN, NEARBY = 2, 3, 4
+COPIED = 5
+"""The first of the readings of copies: two kernels and a regression, as the first three."""
 
 _BLOCK = 1024
 
@@ -47,11 +59,14 @@ class Ledger:
         gains: (P, M) float64, the gain of each query in each partition, in the metric's 0..1; NaN where none is
             known. Read-only; see `with_gains`.
         baselines: (P,) the scores, in 0..1, that the queries' gains are differences from; None if they are not known.
+        copied: (P, M) what copying would score (`mrag_rl.states.copied_scores`), NaN where it is not known; None
+            without any.
     """
 
     queries: Embeddings
     gains: np.ndarray
     baselines: np.ndarray | None = None
+    copied: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         gains = self.gains.view()
@@ -59,14 +74,24 @@ class Ledger:
         object.__setattr__(self, "gains", gains)
 
     @classmethod
-    def empty(cls, queries: Embeddings, partitions: int, baselines: np.ndarray | None = None) -> Ledger:
+    def empty(
+        cls,
+        queries: Embeddings,
+        partitions: int,
+        baselines: np.ndarray | None = None,
+        copied: np.ndarray | None = None,
+    ) -> Ledger:
         """A ledger of queries that have no gains yet."""
-        return cls(queries, np.full((len(queries), partitions), np.nan), baselines)
+        return cls(queries, np.full((len(queries), partitions), np.nan), baselines, copied)
 
-    def with_gains(self, gains: np.ndarray) -> Ledger:
-        """A ledger of the same queries with other gains (P, M), which must not be written to afterwards."""
-        ledger = Ledger(self.queries, gains, self.baselines)
-        object.__setattr__(ledger, "_keys", self._keys)  # they depend on the queries alone
+    def with_gains(self, gains: np.ndarray, baselines: np.ndarray | None = None) -> Ledger:
+        """A ledger of the same queries with other gains (P, M), which must not be written to afterwards.
+
+        baselines: (P,) other ones, too; None for the same.
+        """
+        ledger = Ledger(self.queries, gains, self.baselines if baselines is None else baselines, self.copied)
+        for name in ("_keys", "_copies"):  # they do not depend on the gains
+            object.__setattr__(ledger, name, getattr(self, name))
         return ledger
 
     @cached_property
@@ -91,6 +116,8 @@ class Ledger:
         earned = self._by_neighbours(neighbours)
         for partition, ridge in self._ridges:
             earned[:, partition, LINEAR] = ridge(queries.standard)[:, 0]
+        if self._copies is not None:
+            earned[:, :, COPIED:] = self._copies.earned(queries)[:, :, : LINEAR + 1]
         return earned
 
     def earned_left_out(self) -> np.ndarray:
@@ -100,15 +127,31 @@ class Ledger:
             rows = self.known[:, partition]
             earned[:, partition, LINEAR] = ridge(self.queries.standard)[:, 0]
             earned[rows, partition, LINEAR] = ridge.left_out[:, 0]
+        if self._copies is not None:
+            earned[:, :, COPIED:] = self._copies._own_readings
         return earned
 
+    @cached_property
+    def copied_gains(self) -> np.ndarray | None:
+        """(P, M): what copying would score in a partition less its mean over the partitions; None without copies."""
+        if self.copied is None:
+            return None
+        known = np.isfinite(self.copied)
+        sums, counts = np.where(known, self.copied, 0.0).sum(axis=1, keepdims=True), known.sum(axis=1, keepdims=True)
+        gains: np.ndarray = self.copied - sums / np.maximum(counts, 1)
+        return gains
+
     def save(self, path: Path) -> None:
-        """Write the queries that have a gain to one npz file (no pickle), atomically. Raises OSError."""
+        """Write the queries of which something is known to one npz file (no pickle), atomically. Raises OSError."""
         rows = self.known.any(axis=1)
+        if self.copied is not None:
+            rows |= np.isfinite(self.copied).any(axis=1)
         kept, buffer = self.queries[np.flatnonzero(rows)], io.BytesIO()
         arrays = {"standard": kept.standard, "heads": kept.heads, "norms": kept.norms, "gains": self.gains[rows]}
         if self.baselines is not None:
             arrays["baselines"] = self.baselines[rows]
+        if self.copied is not None:
+            arrays["copied"] = self.copied[rows]
         np.savez(buffer, **arrays)  # type: ignore[arg-type]  # numpy's stub takes the names for allow_pickle
         atomic_write_bytes(path, buffer.getvalue())
 
@@ -118,13 +161,27 @@ class Ledger:
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 queries = Embeddings(arrays["standard"], arrays["heads"], arrays["norms"])
-                return cls(queries, arrays["gains"], arrays.get("baselines"))
+                return cls(queries, arrays["gains"], arrays.get("baselines"), arrays.get("copied"))
         except Exception as error:  # NumPy raises many types for a damaged archive
             raise InputError(f"{path}: not a ledger of gains ({error}); restore it from a copy") from error
 
     @cached_property
     def _keys(self) -> _Keys:
         return _Keys(self.queries)
+
+    @cached_property
+    def _copies(self) -> Ledger | None:
+        """A ledger whose gains are those of copies, None without any."""
+        if self.copied_gains is None:
+            return None
+        ledger = Ledger(self.queries, self.copied_gains)
+        object.__setattr__(ledger, "_keys", self._keys)
+        return ledger
+
+    @cached_property
+    def _own_readings(self) -> np.ndarray:
+        """(P, M, LINEAR + 1): what each of the queries reads of the others' gains."""
+        return self.earned_left_out()[:, :, : LINEAR + 1]
 
     @cached_property
     def _filled(self) -> np.ndarray:

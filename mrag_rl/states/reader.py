@@ -15,7 +15,7 @@ from mrag_rl.memory import MemoryDatabase
 from mrag_rl.memory.database import LEDGER
 from mrag_rl.retrieval.words import WordIndex
 from mrag_rl.states.evidence import MEASURES, PartitionEvidence, evidence_names
-from mrag_rl.states.ledger import LEDGER_NAMES, Ledger
+from mrag_rl.states.ledger import COPIED, LEDGER_NAMES, Ledger
 
 
 def feature_names(state: StateName, heads: int, *, arms: bool = False) -> tuple[str, ...]:
@@ -29,13 +29,14 @@ def feature_names(state: StateName, heads: int, *, arms: bool = False) -> tuple[
 
 
 def feature_groups(heads: int, *, arms: bool = False) -> np.ndarray:
-    """(F,) the group of each number of the state "evidence": a space's measures, one regression, the gains.
+    """(F,) the group of each number of the state "evidence": a space's measures, one regression, gains, copies.
 
     arms: as for `feature_names`.
     """
     measured = np.repeat(np.arange(heads + 2), len(MEASURES))
     single = heads + 2 + np.arange(len(evidence_names(heads, arms=arms)) - len(measured))
-    return np.concatenate([measured, single, np.full(len(LEDGER_NAMES), single[-1] + 1)])
+    read = single[-1] + 1 + (np.arange(len(LEDGER_NAMES)) >= COPIED)
+    return np.concatenate([measured, single, read])
 
 
 def ledger_file(database: MemoryDatabase) -> Path:

@@ -9,6 +9,7 @@ from mrag_rl.systems.classifier import PartitionClassifier, classified_partition
 from mrag_rl.systems.multi_meta_rag import MultiMetaRAG
 from mrag_rl.systems.partitioned import (
     Choice,
+    ConsensusPartition,
     OraclePartition,
     PartitionAnswer,
     PartitionSystem,
@@ -28,7 +29,7 @@ from mrag_rl.systems.searches import (
     by_words_and_standard,
     revised_memories,
 )
-from mrag_rl.systems.supervised import PartitionInputs, PartitionRegression, supervised_partition
+from mrag_rl.systems.supervised import PartitionInputs, PartitionRegression, supervised_by_copies, supervised_partition
 from mrag_rl.systems.unpartitioned import (
     CopiedTarget,
     NearestMemory,
@@ -41,6 +42,7 @@ from mrag_rl.systems.unpartitioned import (
 __all__ = [
     "Answer",
     "Choice",
+    "ConsensusPartition",
     "CopiedTarget",
     "FusionAnswer",
     "MemoryAnswer",
@@ -75,5 +77,6 @@ __all__ = [
     "random_groups",
     "random_partition",
     "revised_memories",
+    "supervised_by_copies",
     "supervised_partition",
 ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 
 import numpy as np
 
@@ -194,26 +195,72 @@ class OraclePartition:
         self, texts: Sequence[str], embeddings: Embeddings | None = None
     ) -> tuple[list[list[MemoryAnswer]], np.ndarray]:
         """Every partition's answer to every text, N lists of M, and their scores (N, M)."""
-        queries = embedded(texts, embeddings, self.encoder)
         groups = self.database.membership() if self.groups is None else self.groups
-        count = groups.shape[1]
-        k = self.writer.demonstrations
-        each = [self.database.retrieve(queries, None, k=k, allowed_memories=group) for group in groups.T]
-        hits = Hits(
-            np.stack([hit.indices for hit in each], axis=1).reshape(-1, k),
-            np.stack([hit.scores for hit in each], axis=1).reshape(-1, k),
+        answers = _answers_of_each(
+            self.writer, self.database, groups, texts, embedded(texts, embeddings, self.encoder), self.originals
         )
-        hypotheses = self.writer.answer(
-            [text for text in texts for _ in range(count)],
-            self.database.demonstrations(hits.indices, originals=self.originals),
+        if self.groups is not None:
+            answers = [[replace(answer, partition=-1) for answer in row] for row in answers]
+        references = [reference for reference in self.references[: len(texts)] for _ in groups.T]
+        scores = self.metric.scores([answer.hypothesis for row in answers for answer in row], references)
+        return answers, scores.reshape(len(texts), groups.shape[1])
+
+
+@dataclass(frozen=True)
+class ConsensusPartition:
+    """The answer that agrees best with those of the other partitions: minimum Bayes risk (Kumar and Byrne, 2004).
+
+    It takes M calls of the language model per text, and no training. No arm takes part.
+
+    Attributes:
+        metric: agreement is an answer's mean score with each of the others as the reference; ties go to the first.
+        originals, encoder: as for `PartitionSystem`.
+    """
+
+    name: str
+    writer: Writer
+    database: MemoryDatabase
+    metric: Metric
+    originals: bool = False
+    encoder: TextEncoder | None = None
+
+    def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
+        """Answer N texts; every partition is tried. See `System.answer`."""
+        divided = self.database.membership()[:, ~self.database.is_arm]
+        answers = _answers_of_each(
+            self.writer, self.database, divided, texts, embedded(texts, embeddings, self.encoder), self.originals
         )
-        references = [reference for reference in self.references[: len(texts)] for _ in range(count)]
-        scores = self.metric.scores(hypotheses, references)
-        partitions = np.tile(np.arange(count) if self.groups is None else np.full(count, -1), len(texts))
-        rows = zip(hypotheses, partitions.tolist(), rows_found(hits), strict=True)
-        answers = [MemoryAnswer(hypothesis, partition, *found) for hypothesis, partition, found in rows]
-        grouped = [answers[start : start + count] for start in range(0, len(answers), count)]
-        return grouped, scores.reshape(len(texts), count)
+        pairs = [(one, other) for one, other in product(range(divided.shape[1]), repeat=2) if one != other]
+        agreements = self.metric.scores(
+            [row[one].hypothesis for row in answers for one, _ in pairs],
+            [row[other].hypothesis for row in answers for _, other in pairs],
+        )
+        totals = agreements.reshape(len(texts), divided.shape[1], divided.shape[1] - 1).sum(axis=2)
+        return [row[best] for row, best in zip(answers, totals.argmax(axis=1).tolist(), strict=True)]
+
+
+def _answers_of_each(
+    writer: Writer,
+    database: MemoryDatabase,
+    groups: np.ndarray,
+    texts: Sequence[str],
+    queries: Embeddings,
+    originals: bool,
+) -> list[list[MemoryAnswer]]:
+    """The answers to N texts with the nearest memories of each of G groups (memories, G): N lists of G."""
+    count, k = groups.shape[1], writer.demonstrations
+    each = [database.retrieve(queries, None, k=k, allowed_memories=group) for group in groups.T]
+    hits = Hits(
+        np.stack([hit.indices for hit in each], axis=1).reshape(-1, k),
+        np.stack([hit.scores for hit in each], axis=1).reshape(-1, k),
+    )
+    hypotheses = writer.answer(
+        [text for text in texts for _ in range(count)],
+        database.demonstrations(hits.indices, originals=originals),
+    )
+    rows = zip(hypotheses, rows_found(hits), strict=True)
+    answers = [MemoryAnswer(text, row % count, *found) for row, (text, found) in enumerate(rows)]
+    return [answers[start : start + count] for start in range(0, len(answers), count)]
 
 
 def _draw(text: str, seed: int) -> int:

@@ -1,4 +1,7 @@
-"""`supervised`: what a query's partitions score, learned from the scores of all of them on the training queries."""
+"""`supervised`: what a query's partitions score, learned from the scores of all of them on the training queries.
+
+The scores are those of answers, or of the memories' targets in place of answers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from mrag_rl.encoders import Embeddings
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import Metric
-from mrag_rl.states import Ledger, StateReader
+from mrag_rl.states import Ledger, StateReader, copied_scores
 from mrag_rl.states.ledger import LEDGER_NAMES, LINEAR
 from mrag_rl.systems.partitioned import Choice, Chooser, OraclePartition
 
@@ -116,15 +119,47 @@ def supervised_partition(
 
     train, dev: the pairs and the embeddings of their sources. Which regression was chosen is logged (level INFO).
     """
+
+    def scores(pairs: Sequence[TextPair], queries: Embeddings) -> np.ndarray:
+        texts, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        return OraclePartition("supervised", writer, database, metric, references).try_all(texts, queries)[1]
+
+    return _regressed_partition(database, train, dev, scores)
+
+
+def supervised_by_copies(
+    database: MemoryDatabase,
+    metric: Metric,
+    train: tuple[Sequence[TextPair], Embeddings],
+    dev: tuple[Sequence[TextPair], Embeddings],
+) -> Chooser:
+    """As `supervised_partition`, told what copying would score in every partition, see `copied_scores`.
+
+    It learns without the language model. No arm is chosen.
+    """
+    divided = ~database.is_arm
+
+    def scores(pairs: Sequence[TextPair], queries: Embeddings) -> np.ndarray:
+        copied = copied_scores(database, queries, [pair.target for pair in pairs], metric)
+        return np.where(divided, copied, 0.0)
+
+    return _regressed_partition(database, train, dev, scores)
+
+
+def _regressed_partition(
+    database: MemoryDatabase,
+    train: tuple[Sequence[TextPair], Embeddings],
+    dev: tuple[Sequence[TextPair], Embeddings],
+    scores: Callable[[Sequence[TextPair], Embeddings], np.ndarray],
+) -> Chooser:
+    """The partition that a regression on `scores` (N, M) of the training queries expects most of."""
     evidence = StateReader(database, "evidence").evidence
 
     def read(texts: Sequence[str], queries: Embeddings) -> PartitionInputs:
         return PartitionInputs(queries, database.states(queries), evidence(texts, queries))
 
     def told(pairs: Sequence[TextPair], queries: Embeddings) -> tuple[PartitionInputs, np.ndarray]:
-        texts, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        oracle = OraclePartition("supervised", writer, database, metric, references)
-        return read(texts, queries), oracle.try_all(texts, queries)[1]
+        return read([pair.source for pair in pairs], queries), scores(pairs, queries)
 
     regression = PartitionRegression.fit(*told(*train), *told(*dev))
     _LOG.info("%s, penalty %s: %.4f on dev", regression.name, regression.penalty, regression.dev_score)
