@@ -15,7 +15,7 @@ from mrag_rl.agents.agent import Arrays
 from mrag_rl.errors import InputError
 from mrag_rl.io import atomic_directory, atomic_write_bytes, read_json, write_json
 
-FORMAT = 2
+FORMAT = 3
 KEEP = 2  # the newest, and the one before it in case the newest is damaged
 _NAME = re.compile(r"\d{8}")
 _PROGRESS = "progress.json"

@@ -3,8 +3,9 @@
     python -m benchmarks.transfer --run runs/desks0 --others runs/desks1 runs/desks2 [--queries 50]
 
 The selector of `--run` selects for the test queries of the other runs, from their partitions as they were before
-refinement: with an empty ledger, and with the gains of a few of their training queries, each answered once, with a
-memory of a partition drawn at random. No weight changes. Beside it stand the nearest partition and the classifier,
+refinement: with an empty ledger; with what copying would score for a few of their training pairs, which takes no
+language model; and with the gains of these queries, too, each answered once, with a memory of a partition drawn at
+random. No weight changes. Beside it stand the nearest partition and the classifier,
 which need no training either, and the selector that was trained there, without what its ledger knows and with it. Only
 selectors choose arms. Scores are means of the run's metric, 0 to 100; "right" is the share of queries sent to a
 partition that their labels name (a desk's own; a source that is reliable on the query's topic). The other runs' caches
@@ -27,7 +28,7 @@ from mrag_rl.runs.evaluate import target_metric
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.models import load_llm, make_writer, with_cache
 from mrag_rl.selector import Selector
-from mrag_rl.states import Ledger, StateReader
+from mrag_rl.states import Ledger, StateReader, copied_scores
 from mrag_rl.systems import classify_memories, most_similar
 
 
@@ -54,7 +55,10 @@ def measure(carried: Selector, folder: RunFolder, queries: int, seed: int) -> di
         gains = np.full((len(rows), database.partitions), np.nan)
         naive = scores("train", rows, None)
         gains[np.arange(len(rows)), tried] = scores("train", rows, tried) - naive
+        references = [pairs["train"][row].target for row in rows.tolist()]
+        copied = copied_scores(database, embeddings["train"][rows], references, metric)
         empty = Ledger.empty(embeddings["train"][rows], database.partitions, naive)
+        copies = Ledger.empty(embeddings["train"][rows], database.partitions, naive, copied)
         own = Selector.load(folder.selector)
         choices = {
             "nearest partition": most_similar(database.states(embeddings["test"], "per_head"), ~database.is_arm),
@@ -62,7 +66,9 @@ def measure(carried: Selector, folder: RunFolder, queries: int, seed: int) -> di
         }
         for name, selector, ledger in (
             ("carried selector", carried, empty),
+            (f"carried selector, {len(rows)} copies", carried, copies),
             (f"carried selector, {len(rows)} scored queries", carried, empty.with_gains(gains)),
+            ("carried selector, both", carried, copies.with_gains(gains)),
             ("own selector, empty ledger", own, empty),
             ("own selector", own, None),
         ):

@@ -132,6 +132,11 @@ class Selector:
         if self.shared and abs(values.shape[2] - self.heads) == len(ARM_NAMES):
             own = "with" if set(ARM_NAMES.values()) <= set(self.info.features) else "without"
             raise InputError(f"the selector was trained {own} arms, unlike these states: use a database {own} arms")
+        if self.shared and values.shape[2] != self.heads:
+            raise InputError(
+                f"the selector reads {self.heads} numbers of each partition, not {values.shape[2]}: it was exported by "
+                f"mrag_rl {self.info.versions.get('mrag_rl', '(unknown version)')}; use that version, or train it again"
+            )
         self.normalizer.check(values)
         mask = None if allowed is None else self._mask(values, allowed)
         q_values = np.empty(values.shape[:2], dtype=np.float32)

@@ -95,7 +95,7 @@ def test_what_may_not_be_read_changes_no_value(selector: Selector) -> None:
 
 
 def test_states_of_another_width_are_refused(selector: Selector) -> None:
-    with pytest.raises(InputError, match=r"do not fit \(B, M, 6\)"):
+    with pytest.raises(InputError, match="reads 6 numbers of each partition, not 5: it was exported by mrag_rl"):
         selector.q_values(states(3, 0)[:, :, :5])
 
 
@@ -197,7 +197,7 @@ def test_its_start_leaves_out_what_is_not_known() -> None:
         starts.append(agent.q_values(observations))
     right = own.argmax(axis=1)
     assert (starts[0].argmax(axis=1) == right)[right != 3].mean() > 0.9
-    assert starts[1].mean() > starts[0].mean() + 0.1
+    assert starts[1].mean() > starts[0].mean() + 0.03
 
 
 def test_it_starts_from_the_database_alone_and_gives_silent_features_no_weight() -> None:
