@@ -1,4 +1,4 @@
-"""Agent-S over evidence: a DQN with one scorer for all partitions, which starts from the database alone."""
+"""Agent-S over evidence: a DQN with one scorer for all partitions, which starts from what costs no answer."""
 
 from __future__ import annotations
 

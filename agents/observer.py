@@ -48,7 +48,7 @@ class Observer:
         return self._observe(self.context.dev.sources(), self.context.dev.embeddings)
 
     def start(self) -> None:
-        """Teach Agent-S what the database alone can."""
+        """Teach Agent-S what can be known before any answer."""
 
     def compare(self, baselines: np.ndarray) -> None:
         """Take note of the scores (P,) that rewards will be differences from, before the first reward."""

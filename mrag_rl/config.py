@@ -102,7 +102,7 @@ class DataConfig:
     """Your own pairs, if they are already split."""
     newsroom: NewsroomName = "desks"
     """The bundled world: desks, in which the text hints at the desk whose style the answer needs, or sources, in which
-    all answers need the same style and each source keeps to it on two of the four topics."""
+    the answer needs its subject's style and each source keeps to it on two of the four topics."""
     sizes: WorldSizes = field(default_factory=WorldSizes)
     """Sizes of the bundled world."""
     languages: tuple[str, str] = ("English", "German")

@@ -19,7 +19,7 @@ class AgentConfig:
     """Learning rate of Adam."""
     weight_decay: float = bounded(0.01, minimum=0)
     """L2 penalty; without it, a few hundred queries are soon memorised. With state evidence, it draws Agent-S's network
-    to what it learned from the database alone."""
+    to what it learned before any answer."""
     gamma: float = bounded(1.0, minimum=0, maximum=1)
     """Discount per step; 1 as in Equation 6 ("when future rewards are not discounted")."""
     buffer_size: int = bounded(50_000, minimum=1)

@@ -1,7 +1,7 @@
 """The newsroom: text pairs whose style shows only in a memory from the right partition.
 
 There are two worlds. In "desks", the text hints at the desk whose style the answer needs (`desk_world`). In "sources",
-all answers need the same style, but each source keeps to it on some topics only, and no text names its source
+it needs the style of its subject, but each source keeps to that on some topics only, and no text names its source
 (`source_world`). In both, a stated share of the stored targets is flawed, as real memories are (`scenes.FLAW_SHARES`).
 
 The bundled language model is trained on pairs whose style is drawn at random (`draw_shots`), so it can learn a style
