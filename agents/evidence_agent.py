@@ -1,6 +1,8 @@
-"""Agent-S over evidence: a DQN with one scorer for all partitions, which starts from what costs no answer."""
+"""Agent-S over evidence: a DQN with one scorer for all partitions, which learns before any answer is generated."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -13,7 +15,7 @@ from mrag_rl.agents.sb3_internals import LedgerReplay, replay_buffer
 from mrag_rl.training_config import AgentConfig
 
 START_STEPS = 800
-"""Minibatches that it learns from before any answer is scored."""
+"""Minibatches of what is known before any answer is generated."""
 START_GAIN = 0.25
 """What the right partition is taken to be worth over another, in the metric's 0..1, until gains say more."""
 
@@ -38,8 +40,8 @@ class EvidenceAgent(DQNAgent):
         """Learn from now on from gains (P, M), NaN where there is none, at observations (P, M * F)."""
         self._replay.show(observations, gains)
 
-    def start(self, observations: np.ndarray, targets: np.ndarray) -> None:
-        """Learn what each partition is worth before any answer is scored.
+    def start(self, lessons: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
+        """Learn what each partition is worth before any answer is generated.
 
         From here on the weight decay draws the network to what it is now (L2-SP: Li et al., 2018, arXiv:1802.01483), so
         that it leaves its start only as far as gains say it should.
@@ -47,23 +49,30 @@ class EvidenceAgent(DQNAgent):
         Features that are 0 throughout, such as those of gains, keep no weight: nothing is known yet of what they are
         worth.
 
-        observations: (n, M * F). targets: (n, M), in units of `START_GAIN`; NaN where nothing is known.
+        lessons: observations (n, M * F) and targets (n, M) in units of `START_GAIN`, NaN where nothing is known. Each
+            has the same share of every minibatch, however long it is.
         """
         network, size = self.model.q_net.q_net, self.hyper.batch_size
         assert isinstance(network, SharedScorer)
         optimizer = torch.optim.Adam(
             network.parameters(), lr=self.hyper.learning_rate, weight_decay=self.hyper.weight_decay
         )
-        known = torch.from_numpy(np.isfinite(targets))
-        wanted = torch.from_numpy(np.nan_to_num(targets).astype(np.float32))
         with one_thread():
-            for rows in self._replay.generator.integers(0, len(observations), size=(START_STEPS, size)):
-                values = network(torch.from_numpy(self._replay.hide(observations[rows])))
-                loss = smooth_l1_loss(values[known[rows]], wanted[rows][known[rows]])
+            for _ in range(START_STEPS):
+                share = size // len(lessons)
+                drawn = [self._replay.generator.integers(0, len(seen), size=share) for seen, _ in lessons]
+                observations = np.concatenate([seen[rows] for (seen, _), rows in zip(lessons, drawn, strict=True)])
+                targets = np.concatenate([wanted[rows] for (_, wanted), rows in zip(lessons, drawn, strict=True)])
+                known = np.isfinite(targets)
+                values = network(torch.from_numpy(self._replay.hide(observations)))
+                loss = smooth_l1_loss(values[torch.from_numpy(known)], torch.from_numpy(targets[known]).float())
                 optimizer.zero_grad()
                 torch.autograd.backward(loss)
                 optimizer.step()
-        silent = ~observations.reshape(-1, len(self._replay.groups)).any(axis=0)
+        silent = ~np.any(
+            [seen.reshape(-1, len(self._replay.groups)).any(axis=0) for seen, _ in lessons],
+            axis=0,
+        )
         with torch.no_grad():
             first, last = network.first, network.last
             first.weight[:, torch.from_numpy(silent)] = 0.0

@@ -110,6 +110,7 @@ class EvidenceObserver(Observer):
         self.agent, self.center = agent, True
         database, train = context.database, context.train
         copied = copied_scores(database, train.embeddings, train.references(), context.metric)
+        copied[:, database.is_arm] = np.nan
         self.ledger = Ledger.empty(train.embeddings, database.partitions, copied=copied)
         self._train_evidence, self._dev_evidence = self._read(train), self._read(context.dev)
         rows, partitions = np.indices(self.ledger.gains.shape).reshape(2, -1)
@@ -135,16 +136,23 @@ class EvidenceObserver(Observer):
         return self._observations(self._dev_evidence, self.ledger.earned(self.context.dev.embeddings))
 
     def start(self) -> None:
+        self.agent.start(self.lessons())
+
+    def lessons(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """What `EvidenceAgent.start` learns from: memories that ask for their partition, and what copying scores."""
         database = self.context.database
         memories, sources = database.source_embeddings(), database.sources()
         evidence, own = asked_by_memories(memories, sources, database.membership(), self.context.seed, database.arms)
-        # Memories ask in the words of the database, which queries need not share: gains say what words are worth.
+        # Memories ask in the words of the database, which queries need not share: copies and gains say what words are
+        # worth.
         evidence[:, :, [name.startswith("words: ") for name in self.reader.evidence.names]] = 0.0
         nothing_read = np.zeros((*own.shape, len(LEDGER_NAMES)), np.float32)
-        asked = self._observations(evidence, nothing_read), own.astype(float)
-        assert self.ledger.copied_gains is not None
-        copied = self._all_train(), self.ledger.copied_gains / START_GAIN + own.mean()
-        self.agent.start(*(np.concatenate(both) for both in zip(asked, copied, strict=True)))
+        assert self.ledger.copied_differences is not None
+        differences = self.ledger.copied_differences / START_GAIN
+        return [
+            (self._observations(evidence, nothing_read), own.astype(float)),
+            (self._all_train(), differences + own[:, ~database.is_arm].mean()),
+        ]
 
     def compare(self, baselines: np.ndarray) -> None:
         self.ledger = self.ledger.with_gains(self.ledger.gains, baselines)

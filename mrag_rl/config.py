@@ -183,7 +183,8 @@ class EvaluationConfig:
     bootstrap: int = bounded(2000, minimum=1)
     """Bootstrap resamples behind each 95% interval and p-value."""
     systems: tuple[SystemName, ...] = typing.get_args(SystemName)
-    """Systems to compare. supervised alone adds a generation for each training and development query and partition."""
+    """Systems to compare. supervised adds a generation for each training and development query and partition, each of
+    consensus and consensus_refined one for each test query and partition."""
     ablations: bool = True
     """Also train m_rag_without_s and m_rag_without_r (the paper's Table 4) and the other systems with a rule in place
     of Agent-R, as far as they are compared; false leaves all of them out."""

@@ -134,8 +134,8 @@ class Selector:
             raise InputError(f"the selector was trained {own} arms, unlike these states: use a database {own} arms")
         if self.shared and values.shape[2] != self.heads:
             raise InputError(
-                f"the selector reads {self.heads} numbers of each partition, not {values.shape[2]}: it was exported by "
-                f"mrag_rl {self.info.versions.get('mrag_rl', '(unknown version)')}; use that version, or train it again"
+                f"the selector reads {self.heads} numbers of each partition, not {values.shape[2]} (`info.features`): "
+                "read the states with its own encoder and version of mrag_rl, or train it again"
             )
         self.normalizer.check(values)
         mask = None if allowed is None else self._mask(values, allowed)

@@ -255,7 +255,17 @@ def systems(armed: MemoryDatabase, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize(
-    "name", ["random_partition", "nearest_partition", "nearest_partition_refined", "classifier", "classifier_words"]
+    "name",
+    [
+        "random_partition",
+        "nearest_partition",
+        "nearest_partition_refined",
+        "classifier",
+        "classifier_words",
+        "consensus",
+        "consensus_refined",
+        "supervised_copies",
+    ],
 )
 def test_simple_rivals_never_choose_an_arm(systems: RunSystems, name: str) -> None:
     answers = systems.make(name).answer(TEXTS, WORLD.train)
@@ -268,7 +278,8 @@ def test_simple_rivals_choose_as_without_arms(systems: RunSystems, plain: Memory
         systems.folder, {"m_rag": TrainedSystem(plain, evidence_selector(plain))}, systems.writer, ROUGE,
         WORLD.splits.train, 0,
     )  # fmt: skip
-    for name in ("random_partition", "nearest_partition", "classifier", "classifier_words", "oracle_random", "naive"):
+    simple = ("random_partition", "nearest_partition", "classifier", "classifier_words", "consensus", "naive")
+    for name in (*simple, "supervised_copies", "oracle_random"):
         assert list(systems.make(name).answer(TEXTS, WORLD.train)) == list(before.make(name).answer(TEXTS, WORLD.train))
 
 

@@ -95,7 +95,7 @@ def test_what_may_not_be_read_changes_no_value(selector: Selector) -> None:
 
 
 def test_states_of_another_width_are_refused(selector: Selector) -> None:
-    with pytest.raises(InputError, match="reads 6 numbers of each partition, not 5: it was exported by mrag_rl"):
+    with pytest.raises(InputError, match="reads 6 numbers of each partition, not 5"):
         selector.q_values(states(3, 0)[:, :, :5])
 
 
@@ -193,17 +193,17 @@ def test_its_start_leaves_out_what_is_not_known() -> None:
         agent = EvidenceAgent(GROUPS, M, AgentConfig(), seed=0)
         targets = own.copy()
         targets[:, 3] = unknown
-        agent.start(observations, targets)
+        agent.start([(observations, targets)])
         starts.append(agent.q_values(observations))
     right = own.argmax(axis=1)
     assert (starts[0].argmax(axis=1) == right)[right != 3].mean() > 0.9
     assert starts[1].mean() > starts[0].mean() + 0.03
 
 
-def test_it_starts_from_the_database_alone_and_gives_silent_features_no_weight() -> None:
+def test_it_learns_its_lessons_and_gives_silent_features_no_weight() -> None:
     agent = EvidenceAgent(GROUPS, M, AgentConfig(), seed=0)
     observations, own = memories_asking()
-    agent.start(observations, own)
+    agent.start([(observations, own)])
     assert (agent.act(observations) == own.argmax(axis=1)).mean() > 0.9
     assert not agent.weights()["w1"][:, 5].any()
 
@@ -211,7 +211,7 @@ def test_it_starts_from_the_database_alone_and_gives_silent_features_no_weight()
 def test_gains_move_it_from_its_start_and_without_any_it_stays() -> None:
     agent = EvidenceAgent(GROUPS, M, AgentConfig(weight_decay=0.03), seed=0)
     observations, own = memories_asking()
-    agent.start(observations, own)
+    agent.start([(observations, own)])
     start = agent.weights()["w1"]
     agent.study(observations, np.full((len(observations), M), np.nan))
     assert agent.learn(100) is None
@@ -228,7 +228,7 @@ def test_a_stored_agent_continues_bit_by_bit_and_remembers_its_start() -> None:
     observations, own = memories_asking()
     gains = np.random.default_rng(1).normal(size=own.shape)
     agents = [EvidenceAgent(GROUPS, M, AgentConfig(), seed=2) for _ in range(2)]
-    agents[0].start(observations, own)
+    agents[0].start([(observations, own)])
     agents[0].study(observations, gains)
     agents[0].learn(200)
     agents[1].load_state_dict(agents[0].state_dict())

@@ -159,8 +159,8 @@ def test_copies_are_read_as_gains_are_and_beside_them(tmp_path: Path) -> None:
     scores[:5, 2] = np.nan
     both = Ledger(known.queries, known.gains, known.baselines, scores)
     centred = scores - np.nanmean(scores, axis=1, keepdims=True)
-    assert both.copied_gains is not None
-    np.testing.assert_allclose(both.copied_gains, centred, atol=1e-12)
+    assert both.copied_differences is not None
+    np.testing.assert_allclose(both.copied_differences, centred, atol=1e-12)
     for read in (lambda one: one.earned(queries), Ledger.earned_left_out):
         copied = read(Ledger(known.queries, centred))[:, :, : LINEAR + 1]
         np.testing.assert_array_equal(read(both), np.concatenate([read(known)[:, :, :COPIED], copied], axis=2))

@@ -107,7 +107,7 @@ class PartitionEvidence:
                 if len(members):
                     part, best = similarities[:, members], min(BEST, len(members))
                     top = np.partition(part, -best, axis=1)[:, -best:]
-                    share = votes[:, members].sum(axis=1) / nearest
+                    share = votes[:, members].sum(axis=1) / np.maximum(votes.sum(axis=1), nearest)
                     columns = (top.max(axis=1), top.mean(axis=1), part.mean(axis=1), share)
                     measures[:, partition, space] = np.stack(columns, axis=1)
         return measures.reshape(len(queries), len(self._members), -1)

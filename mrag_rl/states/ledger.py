@@ -1,5 +1,4 @@
-"""What earlier answers have scored: the gains that were paid for, what copying would have scored, and what both say
-about a new query.
+"""Scores of the past and what they say about a new query: gains that were paid for, and what copying would score.
 
 An episodic memory in the sense of Neural Episodic Control (Pritzel et al., 2017, arXiv:1703.01988): the value of an
 action is read off the gains that it brought in similar situations. Here the situation is a query's embedding, the
@@ -60,7 +59,7 @@ class Ledger:
             known. Read-only; see `with_gains`.
         baselines: (P,) the scores, in 0..1, that the queries' gains are differences from; None if they are not known.
         copied: (P, M) what copying would score (`mrag_rl.states.copied_scores`), NaN where it is not known; None
-            without any.
+            without any. Read-only.
     """
 
     queries: Embeddings
@@ -69,9 +68,11 @@ class Ledger:
     copied: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        gains = self.gains.view()
-        gains.flags.writeable = False
-        object.__setattr__(self, "gains", gains)
+        for name in ("gains", "copied"):
+            if (array := getattr(self, name)) is not None:
+                view = array.view()
+                view.flags.writeable = False
+                object.__setattr__(self, name, view)
 
     @classmethod
     def empty(
@@ -111,13 +112,11 @@ class Ledger:
         return worth
 
     def earned(self, queries: Embeddings) -> np.ndarray:
-        """What the gains say of each partition for B other queries: (B, M, L) float32, see `LEDGER_NAMES`."""
+        """What the ledger says of each partition for B other queries: (B, M, L) float32, see `LEDGER_NAMES`."""
         neighbours = [_nearest(own, other) for own, other in zip(flat_vectors(queries), self._keys.spaces, strict=True)]
-        earned = self._by_neighbours(neighbours)
-        for partition, ridge in self._ridges:
-            earned[:, partition, LINEAR] = ridge(queries.standard)[:, 0]
+        earned = self._read(queries, neighbours)
         if self._copies is not None:
-            earned[:, :, COPIED:] = self._copies.earned(queries)[:, :, : LINEAR + 1]
+            earned[:, :, COPIED:] = self._copies._read(queries, neighbours)[:, :, : LINEAR + 1]
         return earned
 
     def earned_left_out(self) -> np.ndarray:
@@ -128,18 +127,18 @@ class Ledger:
             earned[:, partition, LINEAR] = ridge(self.queries.standard)[:, 0]
             earned[rows, partition, LINEAR] = ridge.left_out[:, 0]
         if self._copies is not None:
-            earned[:, :, COPIED:] = self._copies._own_readings
+            earned[:, :, COPIED:] = self._copies._left_out
         return earned
 
     @cached_property
-    def copied_gains(self) -> np.ndarray | None:
+    def copied_differences(self) -> np.ndarray | None:
         """(P, M): what copying would score in a partition less its mean over the partitions; None without copies."""
         if self.copied is None:
             return None
         known = np.isfinite(self.copied)
         sums, counts = np.where(known, self.copied, 0.0).sum(axis=1, keepdims=True), known.sum(axis=1, keepdims=True)
-        gains: np.ndarray = self.copied - sums / np.maximum(counts, 1)
-        return gains
+        differences: np.ndarray = self.copied - sums / np.maximum(counts, 1)
+        return differences
 
     def save(self, path: Path) -> None:
         """Write the queries of which something is known to one npz file (no pickle), atomically. Raises OSError."""
@@ -171,15 +170,15 @@ class Ledger:
 
     @cached_property
     def _copies(self) -> Ledger | None:
-        """A ledger whose gains are those of copies, None without any."""
-        if self.copied_gains is None:
+        """A ledger whose gains are the copies' differences, None without any."""
+        if self.copied_differences is None:
             return None
-        ledger = Ledger(self.queries, self.copied_gains)
+        ledger = Ledger(self.queries, self.copied_differences)
         object.__setattr__(ledger, "_keys", self._keys)
         return ledger
 
     @cached_property
-    def _own_readings(self) -> np.ndarray:
+    def _left_out(self) -> np.ndarray:
         """(P, M, LINEAR + 1): what each of the queries reads of the others' gains."""
         return self.earned_left_out()[:, :, : LINEAR + 1]
 
@@ -215,6 +214,13 @@ class Ledger:
             for partition in enough
             for rows in [known[:, partition]]
         ]
+
+    def _read(self, queries: Embeddings, neighbours: Sequence[Neighbours]) -> np.ndarray:
+        """The readings of the gains (B, M, L) for B other queries with these neighbours in each space."""
+        earned = self._by_neighbours(neighbours)
+        for partition, ridge in self._ridges:
+            earned[:, partition, LINEAR] = ridge(queries.standard)[:, 0]
+        return earned
 
     def _by_neighbours(self, neighbours: Sequence[Neighbours]) -> np.ndarray:
         """(B, M, L) from the neighbours of B queries in each space; the linear column is left 0."""

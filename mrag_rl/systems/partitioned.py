@@ -210,7 +210,7 @@ class OraclePartition:
 class ConsensusPartition:
     """The answer that agrees best with those of the other partitions: minimum Bayes risk (Kumar and Byrne, 2004).
 
-    It takes M calls of the language model per text, and no training. No arm takes part.
+    It takes M calls of the language model per text, and no training. No arm and no empty partition takes part.
 
     Attributes:
         metric: agreement is an answer's mean score with each of the others as the reference; ties go to the first.
@@ -226,7 +226,9 @@ class ConsensusPartition:
 
     def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
         """Answer N texts; every partition is tried. See `System.answer`."""
-        divided = self.database.membership()[:, ~self.database.is_arm]
+        membership = self.database.membership()
+        partitions = np.flatnonzero(~self.database.is_arm & membership.any(axis=0))
+        divided = membership[:, partitions]
         answers = _answers_of_each(
             self.writer, self.database, divided, texts, embedded(texts, embeddings, self.encoder), self.originals
         )
@@ -236,7 +238,8 @@ class ConsensusPartition:
             [row[other].hypothesis for row in answers for _, other in pairs],
         )
         totals = agreements.reshape(len(texts), divided.shape[1], divided.shape[1] - 1).sum(axis=2)
-        return [row[best] for row, best in zip(answers, totals.argmax(axis=1).tolist(), strict=True)]
+        best = totals.argmax(axis=1).tolist()
+        return [replace(row[own], partition=int(partitions[own])) for row, own in zip(answers, best, strict=True)]
 
 
 def _answers_of_each(

@@ -20,13 +20,13 @@ from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import Metric
 from mrag_rl.states import Ledger, StateReader, copied_scores
-from mrag_rl.states.ledger import LEDGER_NAMES, LINEAR
+from mrag_rl.states.ledger import COPIED, LEDGER_NAMES, LINEAR
 from mrag_rl.systems.partitioned import Choice, Chooser, OraclePartition
 
 QUERY_FEATURES = ("embedding", "heads", "evidence", "embedding and heads", "embedding and evidence")
 """What the ridge regressions with weights of their own for every partition read of a query."""
-LEDGER_READINGS = LEDGER_NAMES[: LINEAR + 1]
-"""The numbers of a full ledger that expect a gain: two kernels and a regression."""
+LEDGER_READINGS = (*range(LINEAR + 1), *range(COPIED, len(LEDGER_NAMES)))
+"""The numbers of a full ledger that rank partitions: two kernels and a regression on gains, and the same on copies."""
 PENALTIES = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
 """Ridge penalties to choose from; features are standardised."""
 
@@ -81,10 +81,18 @@ class PartitionRegression:
 
     @classmethod
     def fit(
-        cls, train: PartitionInputs, scores: np.ndarray, dev: PartitionInputs, dev_scores: np.ndarray
+        cls,
+        train: PartitionInputs,
+        scores: np.ndarray,
+        dev: PartitionInputs,
+        dev_scores: np.ndarray,
+        copied: np.ndarray | None = None,
     ) -> PartitionRegression:
-        """Fit on N training queries and their scores (N, M), and choose by D development queries' (D, M)."""
-        ledger = Ledger(train.embeddings, scores - scores.mean(axis=1, keepdims=True))
+        """Fit on N training queries and their scores (N, M), and choose by D development queries' (D, M).
+
+        copied: (N, M), what copying would score, for the ledger; NaN where that is not known.
+        """
+        ledger = Ledger(train.embeddings, scores - scores.mean(axis=1, keepdims=True), copied=copied)
         earned = ledger.earned(dev.embeddings)
         fitted = [
             cls(name, penalty, score_of_first(predict(dev, earned), dev_scores), ledger, predict)
@@ -111,11 +119,11 @@ def supervised_partition(
 ) -> Chooser:
     """The partition with the highest expected score, by a regression that is told every partition's score.
 
-    A learner by trial and error sees the score of the one partition that it selects. This one answers each of the
-    training and development queries with the nearest memories of each of the M partitions (M calls of the language
-    model per query) and is told the M scores against the reference. It may read all that Agent-S can read at inference,
-    whichever state that has: the similarities, the evidence, and a ledger, which is its own; and as Agent-S's rounds,
-    its candidates are chosen by the development queries.
+    A learner by trial and error sees the score of an answer from the one partition that it selects. This one answers
+    each of the training and development queries with the nearest memories of each of the M partitions (M calls of the
+    language model per query) and is told the M scores against the reference. It may read all that Agent-S can read at
+    inference, whichever state that has: the similarities, the evidence, and a ledger, which is its own, with what
+    copying would score; and as Agent-S's rounds, its candidates are chosen by the development queries.
 
     train, dev: the pairs and the embeddings of their sources. Which regression was chosen is logged (level INFO).
     """
@@ -124,7 +132,9 @@ def supervised_partition(
         texts, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
         return OraclePartition("supervised", writer, database, metric, references).try_all(texts, queries)[1]
 
-    return _regressed_partition(database, train, dev, scores)
+    copied = copied_scores(database, train[1], [pair.target for pair in train[0]], metric)
+    copied[:, database.is_arm] = np.nan
+    return _regressed_partition(database, train, dev, scores, np.ones(database.partitions, bool), copied)
 
 
 def supervised_by_copies(
@@ -135,15 +145,13 @@ def supervised_by_copies(
 ) -> Chooser:
     """As `supervised_partition`, told what copying would score in every partition, see `copied_scores`.
 
-    It learns without the language model. No arm is chosen.
+    It learns without the language model. No arm and no empty partition is chosen.
     """
-    divided = ~database.is_arm
 
     def scores(pairs: Sequence[TextPair], queries: Embeddings) -> np.ndarray:
-        copied = copied_scores(database, queries, [pair.target for pair in pairs], metric)
-        return np.where(divided, copied, 0.0)
+        return copied_scores(database, queries, [pair.target for pair in pairs], metric)
 
-    return _regressed_partition(database, train, dev, scores)
+    return _regressed_partition(database, train, dev, scores, ~database.is_arm & database.membership().any(axis=0))
 
 
 def _regressed_partition(
@@ -151,25 +159,31 @@ def _regressed_partition(
     train: tuple[Sequence[TextPair], Embeddings],
     dev: tuple[Sequence[TextPair], Embeddings],
     scores: Callable[[Sequence[TextPair], Embeddings], np.ndarray],
+    open_: np.ndarray,
+    copied: np.ndarray | None = None,
 ) -> Chooser:
-    """The partition that a regression on `scores` (N, M) of the training queries expects most of."""
-    evidence = StateReader(database, "evidence").evidence
+    """The partition, among those that are `open_` (M,) bool, that a regression on the training queries' `scores` (N, M)
+    expects most of. copied: (N, M), for its ledger.
+    """
+    evidence, partitions = StateReader(database, "evidence").evidence, np.flatnonzero(open_)
 
     def read(texts: Sequence[str], queries: Embeddings) -> PartitionInputs:
-        return PartitionInputs(queries, database.states(queries), evidence(texts, queries))
+        similarities, measured = database.states(queries), evidence(texts, queries)
+        return PartitionInputs(queries, similarities[:, partitions], measured[:, partitions])
 
     def told(pairs: Sequence[TextPair], queries: Embeddings) -> tuple[PartitionInputs, np.ndarray]:
-        return read([pair.source for pair in pairs], queries), scores(pairs, queries)
+        return read([pair.source for pair in pairs], queries), scores(pairs, queries)[:, partitions]
 
-    regression = PartitionRegression.fit(*told(*train), *told(*dev))
+    known = None if copied is None else copied[:, partitions]
+    regression = PartitionRegression.fit(*told(*train), *told(*dev), copied=known)
     _LOG.info("%s, penalty %s: %.4f on dev", regression.name, regression.penalty, regression.dev_score)
 
     def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
         if not texts:
             return Choice(np.empty(0, dtype=np.int64))
-        inputs = read(texts, queries)
-        expected = regression.predict(inputs)
-        return Choice(expected.argmax(axis=1), inputs.evidence, expected)
+        expected = np.full((len(texts), database.partitions), -np.inf)
+        expected[:, partitions] = regression.predict(read(texts, queries))
+        return Choice(expected.argmax(axis=1), evidence(texts, queries), expected)
 
     return choose
 
@@ -184,8 +198,8 @@ def _candidates(
     for penalty in PENALTIES:
         yield "shared ridge: evidence", penalty, _by_partition(penalty, train.evidence, ledger.gains)
         yield "shared ridge: evidence and ledger", penalty, _by_partition(penalty, both, ledger.gains)
-    for column, name in enumerate(LEDGER_READINGS):
-        yield f"ledger: {name}", None, _by_ledger(column)
+    for column in LEDGER_READINGS if ledger.copied is not None else LEDGER_READINGS[: LINEAR + 1]:
+        yield f"ledger: {LEDGER_NAMES[column]}", None, _by_ledger(column)
 
 
 def _by_query(penalty: float, name: str, train: PartitionInputs, scores: np.ndarray) -> Predict:

@@ -36,7 +36,8 @@ def make_newsroom(
     Args:
         task: `summarization`, `translation` or `dialogue`.
         seed: Determines which desk has which style, or which source is reliable on which topic, and every draw.
-        database, train, dev, test: Pairs in each part, in equal shares for all desks, or for all topics and sources.
+        database, train, dev, test: Pairs in each part, in equal shares for all desks, or for all topics, sources and
+            subjects. Among the sources, less than 384 memories leave some subjects without one of each source.
             Parts never share an event, and no content word of the hints at a desk or mood is shared between the
             database, the training queries, and the development and test queries.
         newsroom: `desks` or `sources`.

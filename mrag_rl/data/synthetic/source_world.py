@@ -1,11 +1,11 @@
 """The world "sources": four sources report on four topics, and each is reliable on two of them.
 
-The style of an answer is that of its subject, a building in a town, as a series of articles has one. A text names its
-subject, but only memories of the same subject show the style, and training queries are about half of the subjects
-only. A source that is unreliable on a topic tells all of its subjects in styles that are out of date, the same as
-those of the other unreliable source, and half of its memories have wrong facts, too. The texts of all sources are drawn
-alike, so nothing in a text tells which source wrote it, and two sources contradict the other two: which one to read for
-a topic can be learned only from how well its memories serve.
+Each subject, a building in a town, has one style, as if all articles about it were one series. A text names its
+subject, but only memories of the same subject show the style, and training queries are about every second subject only.
+A source that is unreliable on a topic tells each of its subjects in a style that is out of date, the same as that of
+the other unreliable source, and half of its memories have wrong facts, too. The texts of all sources are drawn alike,
+so nothing in a text tells which source wrote it, and two sources contradict the other two: which one to read for a
+topic can be learned only from references.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mrag_rl.data.synthetic.scenes import STYLES, desks, draw_other_style, draw_
 SOURCES = ("courier", "gazette", "herald", "wire")
 
 SUBJECTS = 24
-"""Subjects of each topic. Training queries are about the first half of them, all other pairs about all."""
+"""Subjects of each topic. Training queries are about every second one, all other pairs about all."""
 
 WRONG_FACT_SHARE = 0.5
 """Share of the unreliable memories that have wrong facts."""
@@ -69,14 +69,14 @@ class SourceWorld:
         return tuple(source for source in SOURCES if (source, topic) not in self.unreliable)
 
     def draw_pair(self, rng: np.random.Generator, split: str, number: int) -> TextPair:
-        """Pair `number` of a split; the topics take turns, in the database the sources, too, and then the subjects."""
+        """Pair `number` of a split: the topics take turns, then the sources (memories only), then the subjects."""
         turn, topic = divmod(number, len(topics()))
         topic_name = topics()[topic]
         labels = self.reliable_sources(topic_name)
         if split == "database":
             turn, source = divmod(turn, len(SOURCES))
             labels = (SOURCES[source],)
-        series = self.series[topic_name][turn % (SUBJECTS // 2 if split == "train" else SUBJECTS)]
+        series = self.series[topic_name][(2 * turn if split == "train" else turn) % SUBJECTS]
         event = draw_event(rng, split, subject=series.subject)
         scene = draw_scene(rng, self.task, event, draw(rng, desks(self.task)), split)
         target, metadata = draw_target(rng, scene, series.style, split)
