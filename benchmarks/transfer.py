@@ -3,13 +3,12 @@
     python -m benchmarks.transfer --run runs/desks0 --others runs/desks1 runs/desks2 [--queries 50]
 
 The selector of `--run` selects for the test queries of the other runs, from their partitions as they were before
-refinement: with an empty ledger; with what copying would score for a few of their training pairs, which takes no
-language model; and with the gains of these queries, too, each answered once, with a memory of a partition drawn at
-random. No weight changes. Beside it stand the nearest partition and the classifier,
-which need no training either, and the selector that was trained there, without what its ledger knows and with it. Only
-selectors choose arms. Scores are means of the run's metric, 0 to 100; "right" is the share of queries sent to a
-partition that their labels name (a desk's own; a source that is reliable on the query's topic). The other runs' caches
-of generations are used.
+refinement. Its ledger there is empty; or has what copying would score for a few training pairs of that run, which takes
+no language model; or the gains of the same queries, each answered once, with a memory of a random partition; or both.
+No weight changes. Beside it stand the nearest partition and the classifier, which need no training either, and the
+selector that was trained there, without what its ledger knows and with it. Only selectors choose arms. Scores are means
+of the run's metric, 0 to 100; "right" is the share of queries sent to a partition that their labels name (a desk's own;
+a source that is reliable on the query's topic). The other runs' caches of generations are used.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, required=True, help="the run whose selector is carried")
     parser.add_argument("--others", type=Path, nargs="+", required=True, help="runs on other databases")
-    parser.add_argument("--queries", type=int, default=50, help="scored queries (%(default)s)")
+    parser.add_argument("--queries", type=int, default=50, help="training pairs in the ledger (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the queries and their partitions (%(default)s)")
     arguments = parser.parse_args()
     carried = Selector.load(RunFolder(arguments.run).selector)

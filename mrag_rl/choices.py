@@ -11,8 +11,8 @@ NewsroomName = Literal["desks", "sources"]
 """The bundled worlds that runs train on (``mrag_rl.data.synthetic.newsroom``), by what the partitions are:
 
 - ``desks``: each desk has a style of its own, and the text hints at the desk whose style the answer needs.
-- ``sources``: all answers need one style, which each source keeps to on two of the four topics; texts do not tell
-  their source.
+- ``sources``: an answer needs the style of its subject, which each source keeps to on two of the four topics; texts do
+  not tell their source.
 """
 
 MetricName = Literal["rouge1", "rouge2", "rougeL", "bleu", "bleu1", "bleu2", "distinct1", "distinct2"]
@@ -126,8 +126,9 @@ SystemName = Literal[
   words, fitted on the memories alone, assigns the query to.
 - ``consensus``: of the answers with the nearest memory of each partition, the one that agrees best with the others; M
   generations for a text.
-- ``supervised_copies``: that of the partition whose nearest memory's target is expected to score best as the answer, by
-  a regression on such scores of the training queries, without the language model; on the refined database.
+- ``supervised_copies``: that of the partition whose nearest memory's target is expected to score best as the answer. A
+  regression expects it that is told such scores of the training queries, without the language model; on the refined
+  database.
 - ``supervised``: that of the partition with the highest expected score, by a regression that is told the score of
   every partition on the training and development queries, a generation for each, and may read all that Agent-S can
   read at inference; on the refined database.

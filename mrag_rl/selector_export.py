@@ -121,7 +121,7 @@ def card(selector: Selector) -> str:
         network += ", the same for every partition: their number is free"
         fitted = (
             "It is fitted to one encoder and one language model. It can select from another database's partitions, "
-            "whose scores it learns from as its ledger fills (`mrag_rl.states.Ledger`)."
+            "and reads what its ledger says of them: what copying would score, and gains (`mrag_rl.states.Ledger`)."
         )
     names = ", ".join(f"`{name}`" for name in info.partition_names)
     shown = "the nearest memory" if info.demonstrations == 1 else f"the {info.demonstrations} nearest memories"

@@ -20,7 +20,7 @@ from mrag_rl.states import (
     feature_groups,
     feature_names,
 )
-from mrag_rl.states.evidence import evidence_names
+from mrag_rl.states.evidence import NEIGHBOURS, evidence_names
 from mrag_rl.states.ledger import COPIED, LEDGER_NAMES, LINEAR
 from mrag_rl.states.ridge import PENALTIES, Ridge
 from tests.tiny import tiny_world
@@ -93,6 +93,14 @@ def test_evidence_of_a_query_does_not_depend_on_the_batch() -> None:
     whole = read(TEXTS, WORLD.train)
     alone = np.concatenate([read([text], WORLD.train[[row]]) for row, text in enumerate(TEXTS)])
     np.testing.assert_allclose(alone, whole, atol=1e-5)
+
+
+def test_memories_as_near_as_the_last_that_votes_vote_too() -> None:
+    one = WORLD.database[np.zeros(len(SOURCES), np.int64)]
+    found = PartitionEvidence(one, WordIndex(SOURCES), membership())(TEXTS[:2], WORLD.train[:2])
+    votes = evidence_names(12).index("standard: neighbours")
+    assert len(SOURCES) > NEIGHBOURS
+    np.testing.assert_allclose(found[..., votes], np.broadcast_to(membership().mean(axis=0), (2, 4)), atol=1e-6)
 
 
 def test_an_empty_partition_has_nothing_to_say() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from mrag_rl.data.records import TextPair
 from mrag_rl.generation.writer import Writer
-from mrag_rl.states import Ledger
-from mrag_rl.systems import PartitionInputs, PartitionRegression, supervised_partition
+from mrag_rl.states import Ledger, copied_scores
+from mrag_rl.systems import PartitionInputs, PartitionRegression, supervised_by_copies, supervised_partition
 from mrag_rl.systems.supervised import QUERY_FEATURES, score_of_first
 from tests.test_rivals import HEADS, MEMORIES, PARTITIONS, ROUGE, make_database, random_embeddings, sentences
 from tests.tiny import Copier
@@ -104,3 +104,34 @@ def test_the_supervised_rival_asks_for_every_partition_once_and_learns_where_goo
         choice = choose(texts[150:], queries[150:])
         assert (choice.partitions == home[150:]).mean() > 0.85
         assert choice.values is not None and choice.values.shape == (50, 3)
+
+
+def test_the_rival_that_copies_learns_without_a_language_model_where_copying_scores_best(tmp_path: Path) -> None:
+    """A query's reference is the first target of its nearest memory in its home; all targets were refined since."""
+    memories, queries = random_embeddings(2, MEMORIES), random_embeddings(3, 200)
+    home = np.where(queries.standard[:, 0] > 0, 1, 2)
+    with make_database(tmp_path / "db", sentences(4, MEMORIES), memories) as database:
+        references = database.original_targets(database.retrieve(queries, home).indices[:, 0])
+        database.refine(range(MEMORIES), ["spoiled"] * MEMORIES, step=0)
+        texts = sentences(5, 200)
+        pairs = [TextPair(str(row), *both) for row, both in enumerate(zip(texts, references, strict=True))]
+        choose = supervised_by_copies(database, ROUGE, (pairs[:120], queries[:120]), (pairs[120:150], queries[120:150]))
+        choice = choose(texts[150:], queries[150:])
+        copied = copied_scores(database, queries[150:], references[150:], ROUGE)
+        assert copied[np.arange(50), choice.partitions].mean() > 0.9 > 0.8 > copied.mean()
+
+
+def test_supervised_reads_what_copying_would_score() -> None:
+    """Scores of the training queries are lost in noise; copies tell the right partition, by a product as above."""
+    rng, queries = np.random.default_rng(2), inputs(2, 1100)
+    first, second = queries.embeddings.standard[:, 0], queries.embeddings.standard[:, 1]
+    first[:], second[:] = 3.0 * np.sign(first), 3.0 * np.sign(second)
+    queries.embeddings.standard[:] /= np.linalg.norm(queries.embeddings.standard, axis=1, keepdims=True)
+    worth = np.eye(3)[np.where(first * second > 0, 0, 1)]
+    noisy = worth + rng.normal(0.0, 50.0, (1100, 3))
+    fitted, chosen_by = some(queries, slice(600)), some(queries, slice(600, 800))
+    told = PartitionRegression.fit(fitted, noisy[:600], chosen_by, worth[600:800], worth[:600])
+    without = PartitionRegression.fit(fitted, noisy[:600], chosen_by, worth[600:800])
+    assert told.name == "ledger: standard: copied"
+    rest = some(queries, slice(800, 1100))
+    assert worth_of_choice(told, rest, worth[800:]) > 0.95 > 0.7 > worth_of_choice(without, rest, worth[800:])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # both are heavy to import, and needed only when a database i
 
 _RECORDS = "memories.sqlite"
 _PARTITIONING = "partitioning"
-LEDGER = "ledger.npz"  # of the gains that were paid for, if there are any; see ``mrag_rl.states.Ledger``
+LEDGER = "ledger.npz"  # of past scores, if there are any; see ``mrag_rl.states.Ledger``
 
 
 class MemoryDatabase:

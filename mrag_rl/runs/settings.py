@@ -59,8 +59,8 @@ class SystemsSettings:
       classifier          logistic regression from embedding to partition, fitted on the memories alone
       classifier_words    the same from words
       consensus           of all partitions' answers, the one that agrees best with the others
-      supervised_copies   the best of many regressions, told what the nearest memory's target of every partition would
-                          score as the answer to the training and development queries, without the language model
+      supervised_copies   the best of many regressions, told what every partition's nearest target, copied, would score
+                          on the training and development queries, without the language model
       supervised          the best of many regressions, told every partition's score on the training and development
                           queries (one generation per such query and partition)
       oracle_partition    the best partition in hindsight: the ceiling for any selector

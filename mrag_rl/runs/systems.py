@@ -62,8 +62,8 @@ class RunSystems:
     """Makes the systems of a run. What two of them share, such as the index of words, is built once.
 
     Attributes:
-        folder: the run, whose training pairs `supervised`, `naive_train` and `train_pairs` read, and the first also its
-            development pairs.
+        folder: the run, whose training pairs `supervised`, `supervised_copies`, `naive_train` and `train_pairs` read,
+            and the first two also its development pairs.
         trained: by system name: `m_rag`, and the ablations that can be made.
         metric, pairs: the target metric and the test pairs, by whose references the oracles choose.
         seed: of everything random.

@@ -40,7 +40,7 @@ def feature_groups(heads: int, *, arms: bool = False) -> np.ndarray:
 
 
 def ledger_file(database: MemoryDatabase) -> Path:
-    """Where a database keeps the gains that were paid for."""
+    """Where a database keeps its ledger."""
     return database.folder / LEDGER
 
 
@@ -51,7 +51,7 @@ class StateReader:
     Attributes:
         database: its partitions are what is chosen from.
         state: see `mrag_rl.choices.StateName`.
-        other_ledger: gains to read in place of the database's own.
+        other_ledger: the ledger to read in place of the database's own.
     """
 
     database: MemoryDatabase
@@ -86,7 +86,7 @@ class StateReader:
 
     @cached_property
     def ledger(self) -> Ledger | None:
-        """The gains that are read, None if there are none. Raises InputError if they cannot be read."""
+        """The ledger that is read, None without one. Raises InputError if it cannot be read."""
         if self.other_ledger is not None:
             return self.other_ledger
         path = ledger_file(self.database)
