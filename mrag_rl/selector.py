@@ -133,10 +133,8 @@ class Selector:
             own = "with" if set(ARM_NAMES.values()) <= set(self.info.features) else "without"
             raise InputError(f"the selector was trained {own} arms, unlike these states: use a database {own} arms")
         if self.shared and values.shape[2] != self.heads:
-            raise InputError(
-                f"the selector reads {self.heads} numbers of each partition, not {values.shape[2]} (`info.features`): "
-                "read the states with its own encoder and version of mrag_rl, or train it again"
-            )
+            reads = f"the selector reads {self.heads} numbers of a partition, not {values.shape[2]} (info.features)"
+            raise InputError(f"{reads}: use the encoder and version of mrag_rl of its training, or train again")
         self.normalizer.check(values)
         mask = None if allowed is None else self._mask(values, allowed)
         q_values = np.empty(values.shape[:2], dtype=np.float32)

@@ -95,7 +95,7 @@ def test_what_may_not_be_read_changes_no_value(selector: Selector) -> None:
 
 
 def test_states_of_another_width_are_refused(selector: Selector) -> None:
-    with pytest.raises(InputError, match="reads 6 numbers of each partition, not 5"):
+    with pytest.raises(InputError, match="reads 6 numbers of a partition, not 5"):
         selector.q_values(states(3, 0)[:, :, :5])
 
 
