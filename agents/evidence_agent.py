@@ -57,9 +57,9 @@ class EvidenceAgent(DQNAgent):
         optimizer = torch.optim.Adam(
             network.parameters(), lr=self.hyper.learning_rate, weight_decay=self.hyper.weight_decay
         )
+        share = max(1, size // len(lessons))
         with one_thread():
             for _ in range(START_STEPS):
-                share = size // len(lessons)
                 drawn = [self._replay.generator.integers(0, len(seen), size=share) for seen, _ in lessons]
                 observations = np.concatenate([seen[rows] for (seen, _), rows in zip(lessons, drawn, strict=True)])
                 targets = np.concatenate([wanted[rows] for (_, wanted), rows in zip(lessons, drawn, strict=True)])
@@ -69,10 +69,7 @@ class EvidenceAgent(DQNAgent):
                 optimizer.zero_grad()
                 torch.autograd.backward(loss)
                 optimizer.step()
-        silent = ~np.any(
-            [seen.reshape(-1, len(self._replay.groups)).any(axis=0) for seen, _ in lessons],
-            axis=0,
-        )
+        silent = ~np.any([seen.reshape(-1, len(self._replay.groups)).any(axis=0) for seen, _ in lessons], axis=0)
         with torch.no_grad():
             first, last = network.first, network.last
             first.weight[:, torch.from_numpy(silent)] = 0.0

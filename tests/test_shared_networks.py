@@ -200,6 +200,12 @@ def test_its_start_leaves_out_what_is_not_known() -> None:
     assert starts[1].mean() > starts[0].mean() + 0.03
 
 
+def test_minibatches_of_one_have_something_of_each_lesson() -> None:
+    agent = EvidenceAgent(GROUPS, M, AgentConfig(batch_size=1), seed=0)
+    agent.start([memories_asking(), memories_asking()])
+    assert all(np.isfinite(weights).all() for weights in agent.weights().values())
+
+
 def test_it_learns_its_lessons_and_gives_silent_features_no_weight() -> None:
     agent = EvidenceAgent(GROUPS, M, AgentConfig(), seed=0)
     observations, own = memories_asking()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import product
+from dataclasses import dataclass, field
+from itertools import permutations
 
 import numpy as np
 
@@ -196,11 +196,9 @@ class OraclePartition:
     ) -> tuple[list[list[MemoryAnswer]], np.ndarray]:
         """Every partition's answer to every text, N lists of M, and their scores (N, M)."""
         groups = self.database.membership() if self.groups is None else self.groups
-        answers = _answers_of_each(
-            self.writer, self.database, groups, texts, embedded(texts, embeddings, self.encoder), self.originals
-        )
-        if self.groups is not None:
-            answers = [[replace(answer, partition=-1) for answer in row] for row in answers]
+        partitions = range(groups.shape[1]) if self.groups is None else [-1] * groups.shape[1]
+        queries = embedded(texts, embeddings, self.encoder)
+        answers = _answers_of_each(self.writer, self.database, groups, partitions, texts, queries, self.originals)
         references = [reference for reference in self.references[: len(texts)] for _ in groups.T]
         scores = self.metric.scores([answer.hypothesis for row in answers for answer in row], references)
         return answers, scores.reshape(len(texts), groups.shape[1])
@@ -227,30 +225,31 @@ class ConsensusPartition:
     def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
         """Answer N texts; every partition is tried. See `System.answer`."""
         membership = self.database.membership()
-        partitions = np.flatnonzero(~self.database.is_arm & membership.any(axis=0))
-        divided = membership[:, partitions]
-        answers = _answers_of_each(
-            self.writer, self.database, divided, texts, embedded(texts, embeddings, self.encoder), self.originals
-        )
-        pairs = [(one, other) for one, other in product(range(divided.shape[1]), repeat=2) if one != other]
+        partitions = np.flatnonzero(~self.database.is_arm & membership.any(axis=0)).tolist()
+        queries, groups, count = embedded(texts, embeddings, self.encoder), membership[:, partitions], len(partitions)
+        answers = _answers_of_each(self.writer, self.database, groups, partitions, texts, queries, self.originals)
+        pairs = list(permutations(range(count), 2))
         agreements = self.metric.scores(
             [row[one].hypothesis for row in answers for one, _ in pairs],
             [row[other].hypothesis for row in answers for _, other in pairs],
         )
-        totals = agreements.reshape(len(texts), divided.shape[1], divided.shape[1] - 1).sum(axis=2)
-        best = totals.argmax(axis=1).tolist()
-        return [replace(row[own], partition=int(partitions[own])) for row, own in zip(answers, best, strict=True)]
+        totals = agreements.reshape(len(texts), count, count - 1).sum(axis=2)
+        return [row[best] for row, best in zip(answers, totals.argmax(axis=1).tolist(), strict=True)]
 
 
 def _answers_of_each(
     writer: Writer,
     database: MemoryDatabase,
     groups: np.ndarray,
+    partitions: Sequence[int],
     texts: Sequence[str],
     queries: Embeddings,
     originals: bool,
 ) -> list[list[MemoryAnswer]]:
-    """The answers to N texts with the nearest memories of each of G groups (memories, G): N lists of G."""
+    """The answers to N texts with the nearest memories of each of G groups (memories, G): N lists of G.
+
+    partitions: what the answers of each group say of it.
+    """
     count, k = groups.shape[1], writer.demonstrations
     each = [database.retrieve(queries, None, k=k, allowed_memories=group) for group in groups.T]
     hits = Hits(
@@ -262,7 +261,7 @@ def _answers_of_each(
         database.demonstrations(hits.indices, originals=originals),
     )
     rows = zip(hypotheses, rows_found(hits), strict=True)
-    answers = [MemoryAnswer(text, row % count, *found) for row, (text, found) in enumerate(rows)]
+    answers = [MemoryAnswer(text, partitions[row % count], *found) for row, (text, found) in enumerate(rows)]
     return [answers[start : start + count] for start in range(0, len(answers), count)]
 
 

@@ -159,20 +159,20 @@ def _regressed_partition(
     train: tuple[Sequence[TextPair], Embeddings],
     dev: tuple[Sequence[TextPair], Embeddings],
     scores: Callable[[Sequence[TextPair], Embeddings], np.ndarray],
-    open_: np.ndarray,
+    allowed: np.ndarray,
     copied: np.ndarray | None = None,
 ) -> Chooser:
-    """The partition, among those that are `open_` (M,) bool, that a regression on the training queries' `scores` (N, M)
+    """The partition, among those `allowed` (M,) bool, that a regression on the training queries' `scores` (N, M)
     expects most of. copied: (N, M), for its ledger.
     """
-    evidence, partitions = StateReader(database, "evidence").evidence, np.flatnonzero(open_)
+    evidence, partitions = StateReader(database, "evidence").evidence, np.flatnonzero(allowed)
 
-    def read(texts: Sequence[str], queries: Embeddings) -> PartitionInputs:
-        similarities, measured = database.states(queries), evidence(texts, queries)
-        return PartitionInputs(queries, similarities[:, partitions], measured[:, partitions])
+    def inputs(queries: Embeddings, measured: np.ndarray) -> PartitionInputs:
+        return PartitionInputs(queries, database.states(queries)[:, partitions], measured[:, partitions])
 
     def told(pairs: Sequence[TextPair], queries: Embeddings) -> tuple[PartitionInputs, np.ndarray]:
-        return read([pair.source for pair in pairs], queries), scores(pairs, queries)[:, partitions]
+        measured = evidence([pair.source for pair in pairs], queries)
+        return inputs(queries, measured), scores(pairs, queries)[:, partitions]
 
     known = None if copied is None else copied[:, partitions]
     regression = PartitionRegression.fit(*told(*train), *told(*dev), copied=known)
@@ -182,8 +182,9 @@ def _regressed_partition(
         if not texts:
             return Choice(np.empty(0, dtype=np.int64))
         expected = np.full((len(texts), database.partitions), -np.inf)
-        expected[:, partitions] = regression.predict(read(texts, queries))
-        return Choice(expected.argmax(axis=1), evidence(texts, queries), expected)
+        measured = evidence(texts, queries)
+        expected[:, partitions] = regression.predict(inputs(queries, measured))
+        return Choice(expected.argmax(axis=1), measured, expected)
 
     return choose
 
