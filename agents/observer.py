@@ -110,7 +110,6 @@ class EvidenceObserver(Observer):
         self.agent, self.center = agent, True
         database, train = context.database, context.train
         copied = copied_scores(database, train.embeddings, train.references(), context.metric)
-        copied[:, database.is_arm] = np.nan
         self.ledger = Ledger.empty(train.embeddings, database.partitions, copied=copied)
         self._train_evidence, self._dev_evidence = self._read(train), self._read(context.dev)
         rows, partitions = np.indices(self.ledger.gains.shape).reshape(2, -1)

@@ -187,11 +187,12 @@ def test_copies_are_scored_as_they_were_first_stored_and_not_without_memories(tm
         references = [pair.target for pair in WORLD.splits.train]
         copied = copied_scores(database, WORLD.train, references, metric)
         assert copied.shape == (len(references), database.partitions)
-        whole, none = (database.arms[arm] for arm in ("whole", "none"))
-        assert np.isnan(copied[:, none]).all() and np.isfinite(np.delete(copied, none, axis=1)).all()
-        nearest = (WORLD.train.standard @ WORLD.database.standard.T).argmax(axis=1)
-        targets = [WORLD.splits.database[index].target for index in nearest]
-        np.testing.assert_allclose(copied[:, whole], metric.scores(targets, references))
+        assert np.isnan(copied[:, database.is_arm]).all()
+        cosines = WORLD.train.standard @ WORLD.database.standard.T
+        for partition in np.flatnonzero(~database.is_arm).tolist():
+            nearest = np.where(database.membership()[:, partition], cosines, -1.0).argmax(axis=1)
+            targets = [WORLD.splits.database[index].target for index in nearest]
+            np.testing.assert_allclose(copied[:, partition], metric.scores(targets, references))
         database.refine(np.arange(len(database)), references[:1] * len(database), step=1)
         np.testing.assert_array_equal(copied_scores(database, WORLD.train, references, metric), copied)
 

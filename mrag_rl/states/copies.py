@@ -17,10 +17,10 @@ def copied_scores(
     """(P, M) float64, 0..1: each partition's nearest memory by standard embedding, its target scored as the answer.
 
     The targets are those that were first stored: refinement writes targets for the very queries that are scored here.
-    NaN in a partition without memories. queries, references: of P texts.
+    NaN in an arm, which is no place to copy from, and in a partition without memories. queries, references: of P texts.
     """
     scores = np.full((len(queries), database.partitions), np.nan)
-    for partition in range(database.partitions):
+    for partition in np.flatnonzero(~database.is_arm).tolist():
         memories = database.retrieve(queries, np.full(len(queries), partition)).indices[:, 0]
         rows = np.flatnonzero(memories >= 0)
         targets = database.original_targets(memories[rows])

@@ -133,7 +133,6 @@ def supervised_partition(
         return OraclePartition("supervised", writer, database, metric, references).try_all(texts, queries)[1]
 
     copied = copied_scores(database, train[1], [pair.target for pair in train[0]], metric)
-    copied[:, database.is_arm] = np.nan
     return _regressed_partition(database, train, dev, scores, np.ones(database.partitions, bool), copied)
 
 
