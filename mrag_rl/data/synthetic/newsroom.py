@@ -10,6 +10,8 @@ only from the demonstration.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import get_args
 
 import numpy as np
@@ -25,7 +27,11 @@ from mrag_rl.data.synthetic.source_world import SourceWorld
 from mrag_rl.errors import InputError
 
 TASKS = get_args(Task)
-WORLDS: dict[str, type[DeskWorld] | type[SourceWorld]] = {"desks": DeskWorld, "sources": SourceWorld}
+WORLDS: dict[str, Callable[[np.random.Generator, str], DeskWorld | SourceWorld]] = {
+    "desks": DeskWorld.draw,
+    "sources": SourceWorld.draw,
+    "paywalls": partial(SourceWorld.draw, paywalls=True),
+}
 
 
 def make_newsroom(
@@ -55,7 +61,7 @@ def make_newsroom(
         raise InputError(f"unknown task {task!r} for the bundled newsroom; choose one of {', '.join(TASKS)}")
     if newsroom not in WORLDS:
         raise InputError(f"unknown newsroom {newsroom!r}; choose one of {', '.join(WORLDS)}")
-    world = WORLDS[newsroom].draw(np.random.default_rng([seed, 0]), task)
+    world = WORLDS[newsroom](np.random.default_rng([seed, 0]), task)
 
     def write(split: str, stream: int, count: int) -> list[TextPair]:
         rng = np.random.default_rng([seed, stream])
