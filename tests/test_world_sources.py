@@ -1,4 +1,4 @@
-"""The newsroom's world "sources": a source is reliable on some topics, and its texts do not tell who wrote them."""
+"""The worlds "sources" and "paywalls": a source is reliable on some topics, and no text tells who wrote it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ from mrag_rl.data.synthetic.newsroom import TASKS, make_newsroom
 from mrag_rl.data.synthetic.newsroom_events import words
 from mrag_rl.data.synthetic.scenes import FLAW_SHARES, STYLES, cut_short
 from mrag_rl.data.synthetic.source_world import SOURCES, SUBJECTS, SourceWorld, topics
+from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.generation.writer import Writer
+from mrag_rl.metrics.text import get_metric
+from mrag_rl.models.bundled import NEWSROOM_LLM
 
 NOUNS = {thing.noun: thing.topic for thing in words().things}
 MARKS = (
@@ -158,3 +162,43 @@ def unreliable(metadata: object) -> bool:
     """Whether a memory's source is unreliable on its topic."""
     assert isinstance(metadata, dict)
     return bool(metadata["flaw"] == "unreliable")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_behind_a_paywall_memories_have_the_first_words_and_free_ones_tell_all_in_the_old_style(task: str) -> None:
+    world = make_newsroom(task, seed=0, database=384, train=96, dev=4, test=4, newsroom="paywalls")
+    styles = {subject_of(pair.source): style_of(pair.target) for pair in world.train}
+    assert Counter(pair.metadata["flaw"] for pair in world.database) == {"paywall": 192, "unreliable": 192}
+    for pair in world.database:
+        clean = str(pair.metadata["clean_target"])
+        if unreliable(pair.metadata):
+            assert style_of(pair.target) not in {None, style_of(clean)}
+            assert styles.get(subject_of(pair.source), style_of(clean)) == style_of(clean)
+        else:
+            assert pair.target == " ".join(clean.split()[:3])
+
+
+def test_texts_about_a_subject_of_the_paywalls_tell_one_story() -> None:
+    shares = {}
+    for newsroom in ("sources", "paywalls"):
+        world = make_newsroom("summarization", seed=0, database=384, train=0, dev=0, test=96, newsroom=newsroom)
+        days = {subject_of(pair.source): re.findall(r"\w+day", pair.source)[0] for pair in world.test}
+        told = [days[subject_of(pair.source)] in pair.source for pair in world.database]
+        shares[newsroom] = np.mean(told)
+    assert shares["sources"] < 0.25 and 0.5 < shares["paywalls"] < 0.8, shares
+
+
+@pytest.mark.parametrize(("task", "metric"), [("summarization", "rouge1"), ("dialogue", "bleu1")])
+def test_among_the_paywalls_copying_prefers_the_sources_that_answers_are_worse_with(task: str, metric: str) -> None:
+    world = make_newsroom(task, seed=0, database=384, train=0, dev=0, test=96, newsroom="paywalls")
+    writer, scored = Writer(TransformersLLM.load(NEWSROOM_LLM), task), get_metric(metric)
+    references = [pair.target for pair in world.test]
+    copied, answered = {}, {}
+    for free in (True, False):
+        memories = {subject_of(p.source): p for p in world.database if unreliable(p.metadata) == free}
+        shown = [memories[subject_of(pair.source)] for pair in world.test]
+        answers = writer.answer([pair.source for pair in world.test], [[(p.source, p.target)] for p in shown])
+        copied[free] = scored.scores([pair.target for pair in shown], references).mean()
+        answered[free] = scored.scores(answers, references).mean()
+    assert copied[True] > copied[False] + 0.03, copied
+    assert answered[False] > answered[True] + 0.05, answered

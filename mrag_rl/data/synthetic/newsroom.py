@@ -1,8 +1,9 @@
 """The newsroom: text pairs whose style shows only in a memory from the right partition.
 
-There are two worlds. In "desks", the text hints at the desk whose style the answer needs (`desk_world`). In "sources",
-it needs the style of its subject, but each source keeps to that on some topics only, and no text names its source
-(`source_world`). In both, a stated share of the stored targets is flawed, as real memories are (`scenes.FLAW_SHARES`).
+There are three worlds. In "desks", the text hints at the desk whose style the answer needs (`desk_world`). In
+"sources", it needs the style of its subject, but each source keeps to that on some topics only, and no text names its
+source (`source_world`). In both, a stated share of the stored targets is flawed, as real memories are
+(`scenes.FLAW_SHARES`). "paywalls" is like "sources", but of a reliable source's targets only the first words are known.
 
 The bundled language model is trained on pairs whose style is drawn at random (`draw_shots`), so it can learn a style
 only from the demonstration.
@@ -43,16 +44,17 @@ def make_newsroom(
         task: `summarization`, `translation` or `dialogue`.
         seed: Determines which desk has which style, or which source is reliable on which topic, and every draw.
         database, train, dev, test: Pairs in each part, in equal shares for all desks, or for all topics, sources and
-            subjects. Among the sources, less than 384 memories leave some subjects without one of each source.
+            subjects. In the worlds of sources, less than 384 memories leave some subjects without one of each source.
             Parts never share an event, and no content word of the hints at a desk or mood is shared between the
             database, the training queries, and the development and test queries.
-        newsroom: `desks` or `sources`.
+        newsroom: `desks`, `sources` or `paywalls`.
 
     Returns:
         The parts. Memories carry metadata `flaw` ("" if clean) and `clean_target`, and labels: (desk,), in dialogue
-        (mood, topic); in the world "sources" (source,). There the flaw is "unreliable" if the source is unreliable on
-        the memory's topic. Queries have clean targets; their labels are for analysis only, no selector reads them: the
-        same as the memories', in the world "sources" the reliable sources of the query's topic.
+        (mood, topic); in the worlds of sources (source,). There the flaw is "unreliable" if the source is unreliable on
+        the memory's topic, and "paywall" if the target is not shown in full. Queries have clean targets; their labels
+        are for analysis only, no selector reads them: the same as the memories', in the worlds of sources the reliable
+        sources of the query's topic.
 
     Raises:
         InputError: The task or the world is unknown.

@@ -105,27 +105,24 @@ class SourceWorld:
         series = self.series[topic_name][(2 * turn if split == "train" else turn) % SUBJECTS]
         event = draw_event(rng, split, like=series.story, keep=STORY_SHARE, subject=series.subject)
         scene = draw_scene(rng, self.task, event, draw(rng, desks(self.task)), split)
-        if split == "database":
-            target, metadata = self._draw_memory(
-                rng, scene, series, reliable=labels[0] in self.reliable_sources(topic_name)
-            )
-        else:
-            target, metadata = draw_target(rng, scene, series.style, split)
+        reliable = labels[0] in self.reliable_sources(topic_name)
+        target, metadata = self._draw_target(rng, scene, series, split, reliable=reliable)
         return TextPair(f"{split}-{number}", scene.source, target, labels, metadata)
 
-    def _draw_memory(
-        self, rng: np.random.Generator, scene: Scene, series: Series, *, reliable: bool
+    def _draw_target(
+        self, rng: np.random.Generator, scene: Scene, series: Series, split: str, *, reliable: bool
     ) -> tuple[str, dict[str, object]]:
-        """A memory's target and metadata."""
-        target, metadata = draw_target(rng, scene, series.style, "database")
-        if not reliable:
-            wrong = not self.paywalls and rng.random() < WRONG_FACT_SHARE
-            old = scene.target(series.old_style)
-            target = draw_wrong_fact(rng, scene, series.old_style, "database") if wrong else old
-            return target, metadata | {"flaw": "unreliable"}
-        if self.paywalls:
-            return " ".join(scene.target(series.style).split()[:TEASER_WORDS]), metadata | {"flaw": "paywall"}
-        return target, metadata
+        """A query's reference, or what a reliable or unreliable source tells, with its metadata."""
+        target, metadata = draw_target(rng, scene, series.style, split)
+        if split != "database" or (reliable and not self.paywalls):
+            return target, metadata
+        if reliable:
+            teaser = scene.target(series.style).split()[:TEASER_WORDS]
+            return " ".join(teaser), metadata | {"flaw": "paywall"}
+        wrong = not self.paywalls and rng.random() < WRONG_FACT_SHARE
+        old = scene.target(series.old_style)
+        target = draw_wrong_fact(rng, scene, series.old_style, split) if wrong else old
+        return target, metadata | {"flaw": "unreliable"}
 
 
 def topics() -> tuple[str, ...]:
