@@ -10,7 +10,8 @@ topic can be learned only from references.
 The world "paywalls" has the same sources, but what copying a target would score misleads. About each subject, all texts
 tell one running story, of which most facts stay the same. A reliable source is behind a paywall: of its targets,
 memories have the first words, which show the style but overlap with a reference less than the other sources' targets
-do, told in full, with the right facts, in the style that is out of date.
+do, told in full, with the right facts, in the style that is out of date. Training queries are about every fourth
+subject only.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ from mrag_rl.data.synthetic.scenes import (
 SOURCES = ("courier", "gazette", "herald", "wire")
 
 SUBJECTS = 24
-"""Subjects of each topic. Training queries are about every second one, all other pairs about all."""
+"""Subjects of each topic. Training queries are about every second one, behind paywalls every fourth, all other pairs
+about all.
+"""
 
 WRONG_FACT_SHARE = 0.5
 """Share of the unreliable memories that have wrong facts."""
@@ -102,7 +105,8 @@ class SourceWorld:
         if split == "database":
             turn, source = divmod(turn, len(SOURCES))
             labels = (SOURCES[source],)
-        series = self.series[topic_name][(2 * turn if split == "train" else turn) % SUBJECTS]
+        stride = (4 if self.paywalls else 2) if split == "train" else 1
+        series = self.series[topic_name][stride * turn % SUBJECTS]
         event = draw_event(rng, split, like=series.story, keep=STORY_SHARE, subject=series.subject)
         scene = draw_scene(rng, self.task, event, draw(rng, desks(self.task)), split)
         reliable = labels[0] in self.reliable_sources(topic_name)
