@@ -7,14 +7,14 @@ from typing import Literal
 Task = Literal["summarization", "translation", "dialogue"]
 """What the language model writes: a summary of the source, its translation, or a reply to it."""
 
-NewsroomName = Literal["desks", "sources", "paywalls"]
+NewsroomName = Literal["desks", "sources", "scrambled"]
 """The bundled worlds that runs train on (``mrag_rl.data.synthetic.newsroom``), by what the partitions are:
 
 - ``desks``: each desk has a style of its own, and the text hints at the desk whose style the answer needs.
 - ``sources``: an answer needs the style of its subject, which each source keeps to on two of the four topics; texts do
   not tell their source.
-- ``paywalls``: as ``sources``, but memories have only the first words of what a reliable source wrote, so that what
-  copying would score misleads.
+- ``scrambled``: as ``sources``, but reliable memories have lost the order of their words, so that what copying would
+  score misleads, if the metric looks at word order.
 """
 
 MetricName = Literal["rouge1", "rouge2", "rougeL", "bleu", "bleu1", "bleu2", "distinct1", "distinct2"]

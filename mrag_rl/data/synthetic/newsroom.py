@@ -3,7 +3,7 @@
 There are three worlds. In "desks", the text hints at the desk whose style the answer needs (`desk_world`). In
 "sources", it needs the style of its subject, but each source keeps to that on some topics only, and no text names its
 source (`source_world`). In both, a stated share of the stored targets is flawed, as real memories are
-(`scenes.FLAW_SHARES`). "paywalls" is like "sources", but of a reliable source's targets only the first words are known.
+(`scenes.FLAW_SHARES`). "scrambled" is like "sources", but the words of reliable memories' targets are in random order.
 
 The bundled language model is trained on pairs whose style is drawn at random (`draw_shots`), so it can learn a style
 only from the demonstration.
@@ -31,7 +31,7 @@ TASKS = get_args(Task)
 WORLDS: dict[str, Callable[[np.random.Generator, str], DeskWorld | SourceWorld]] = {
     "desks": DeskWorld.draw,
     "sources": SourceWorld.draw,
-    "paywalls": partial(SourceWorld.draw, paywalls=True),
+    "scrambled": partial(SourceWorld.draw, scrambled=True),
 }
 
 
@@ -47,14 +47,13 @@ def make_newsroom(
             subjects. In the worlds of sources, less than 384 memories leave some subjects without one of each source.
             Parts never share an event, and no content word of the hints at a desk or mood is shared between the
             database, the training queries, and the development and test queries.
-        newsroom: `desks`, `sources` or `paywalls`.
+        newsroom: `desks`, `sources` or `scrambled`.
 
     Returns:
         The parts. Memories carry metadata `flaw` ("" if clean) and `clean_target`, and labels: (desk,), in dialogue
         (mood, topic); in the worlds of sources (source,). There the flaw is "unreliable" if the source is unreliable on
-        the memory's topic, and "paywall" if the target is not shown in full. Queries have clean targets; their labels
-        are for analysis only, no selector reads them: the same as the memories', in the worlds of sources the reliable
-        sources of the query's topic.
+        the memory's topic. Queries have clean targets; their labels are for analysis only, no selector reads them: the
+        same as the memories', in the worlds of sources the reliable sources of the query's topic.
 
     Raises:
         InputError: The task or the world is unknown.

@@ -7,11 +7,9 @@ the other unreliable source, and half of its memories have wrong facts, too. The
 so nothing in a text tells which source wrote it, and two sources contradict the other two: which one to read for a
 topic can be learned only from references.
 
-The world "paywalls" has the same sources, but what copying a target would score misleads. About each subject, all texts
-tell one running story, of which most facts stay the same. A reliable source is behind a paywall: of its targets,
-memories have the first words, which show the style but overlap with a reference less than the other sources' targets
-do, told in full, with the right facts, in the style that is out of date. Training queries are about every fourth
-subject only.
+The world "scrambled" has the same sources, but the targets of reliable memories have lost the order of their words.
+Copied, they score less than unreliable ones if the metric looks at word order; but the language model still reads the
+style from them. Which source to read can be learned only from the scores of answers.
 """
 
 from __future__ import annotations
@@ -24,45 +22,25 @@ import numpy as np
 from mrag_rl.data.records import TextPair
 from mrag_rl.data.synthetic.draws import draw, shuffled
 from mrag_rl.data.synthetic.names import names
-from mrag_rl.data.synthetic.newsroom_events import Event, Subject, draw_event, words
-from mrag_rl.data.synthetic.scenes import (
-    STYLES,
-    Scene,
-    desks,
-    draw_other_style,
-    draw_scene,
-    draw_target,
-    draw_wrong_fact,
-)
+from mrag_rl.data.synthetic.newsroom_events import Subject, draw_event, words
+from mrag_rl.data.synthetic.scenes import STYLES, desks, draw_other_style, draw_scene, draw_target, draw_wrong_fact
 
 SOURCES = ("courier", "gazette", "herald", "wire")
 
 SUBJECTS = 24
-"""Subjects of each topic. Training queries are about every second one, behind paywalls every fourth, all other pairs
-about all.
-"""
+"""Subjects of each topic. Training queries are about every second one, all other pairs about all."""
 
 WRONG_FACT_SHARE = 0.5
 """Share of the unreliable memories that have wrong facts."""
 
-STORY_SHARE = 0.8
-"""Share of a running story's facts that a text about it keeps, on average."""
-
-TEASER_WORDS = 3
-"""How much of a target stands before the paywall."""
-
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A subject with the style of all references and reliable memories about it, and that of the unreliable ones.
-
-    story: Whose facts the texts share; None in the world "sources".
-    """
+    """A subject with the style of all references and reliable memories about it, and that of the unreliable ones."""
 
     subject: Subject
     style: int
     old_style: int
-    story: Event | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +50,16 @@ class SourceWorld:
     Attributes:
         series: Those of each topic.
         unreliable: The (source, topic) whose memories are unreliable; the eight others are reliable.
-        paywalls: Whether it is the world "paywalls".
+        scrambled: Whether the targets of reliable memories have lost the order of their words.
     """
 
     task: str
     series: dict[str, tuple[Series, ...]]
     unreliable: frozenset[tuple[str, str]]
-    paywalls: bool
+    scrambled: bool = False
 
     @classmethod
-    def draw(cls, rng: np.random.Generator, task: str, *, paywalls: bool = False) -> SourceWorld:
+    def draw(cls, rng: np.random.Generator, task: str, *, scrambled: bool = False) -> SourceWorld:
         """Make each source reliable on two topics, such that each topic has two reliable sources."""
         sources, topics_in_order = shuffled(rng, SOURCES), shuffled(rng, topics())
         unreliable = frozenset(
@@ -90,8 +68,7 @@ class SourceWorld:
             for t, topic in enumerate(topics_in_order)
             if (s - t) % len(sources) not in {0, 1}
         )
-        series = {topic: _draw_series(rng, topic, stories=paywalls) for topic in topics()}
-        return cls(task, series, unreliable, paywalls)
+        return cls(task, {topic: _draw_series(rng, topic) for topic in topics()}, unreliable, scrambled)
 
     def reliable_sources(self, topic: str) -> tuple[str, ...]:
         """The two sources to read for a topic, in alphabetical order."""
@@ -105,28 +82,19 @@ class SourceWorld:
         if split == "database":
             turn, source = divmod(turn, len(SOURCES))
             labels = (SOURCES[source],)
-        stride = (4 if self.paywalls else 2) if split == "train" else 1
-        series = self.series[topic_name][stride * turn % SUBJECTS]
-        event = draw_event(rng, split, like=series.story, keep=STORY_SHARE, subject=series.subject)
+        series = self.series[topic_name][(2 * turn if split == "train" else turn) % SUBJECTS]
+        event = draw_event(rng, split, subject=series.subject)
         scene = draw_scene(rng, self.task, event, draw(rng, desks(self.task)), split)
-        reliable = labels[0] in self.reliable_sources(topic_name)
-        target, metadata = self._draw_target(rng, scene, series, split, reliable=reliable)
-        return TextPair(f"{split}-{number}", scene.source, target, labels, metadata)
-
-    def _draw_target(
-        self, rng: np.random.Generator, scene: Scene, series: Series, split: str, *, reliable: bool
-    ) -> tuple[str, dict[str, object]]:
-        """A query's reference, or what a reliable or unreliable source tells, with its metadata."""
         target, metadata = draw_target(rng, scene, series.style, split)
-        if split != "database" or (reliable and not self.paywalls):
-            return target, metadata
-        if reliable:
-            teaser = scene.target(series.style).split()[:TEASER_WORDS]
-            return " ".join(teaser), metadata | {"flaw": "paywall"}
-        wrong = not self.paywalls and rng.random() < WRONG_FACT_SHARE
-        old = scene.target(series.old_style)
-        target = draw_wrong_fact(rng, scene, series.old_style, split) if wrong else old
-        return target, metadata | {"flaw": "unreliable"}
+        if split == "database" and (*labels, topic_name) in self.unreliable:
+            wrong = rng.random() < WRONG_FACT_SHARE
+            old = scene.target(series.old_style)
+            target = draw_wrong_fact(rng, scene, series.old_style, split) if wrong else old
+            metadata |= {"flaw": "unreliable"}
+        elif split == "database" and self.scrambled:
+            target = " ".join(shuffled(rng, target.split()))
+            metadata |= {"flaw": metadata["flaw"] or "scrambled"}
+        return TextPair(f"{split}-{number}", scene.source, target, labels, metadata)
 
 
 def topics() -> tuple[str, ...]:
@@ -134,15 +102,12 @@ def topics() -> tuple[str, ...]:
     return tuple(dict.fromkeys(thing.topic for thing in words().things))
 
 
-def _draw_series(rng: np.random.Generator, topic: str, *, stories: bool) -> tuple[Series, ...]:
+def _draw_series(rng: np.random.Generator, topic: str) -> tuple[Series, ...]:
     """`SUBJECTS` different buildings of a topic, as many in each style."""
     things = [index for index, thing in enumerate(words().things) if thing.topic == topic]
     buildings = shuffled(rng, list(product(things, range(len(names().places)))))[:SUBJECTS]
     styles = shuffled(rng, [index % STYLES for index in range(SUBJECTS)])
-    series = []
-    for (thing, place), style in zip(buildings, styles, strict=True):
-        subject = Subject(int(rng.integers(len(words().adjectives))), thing, place)
-        old_style = draw_other_style(rng, style)
-        story = draw_event(rng, "database", subject=subject) if stories else None
-        series.append(Series(subject, style, old_style, story))
-    return tuple(series)
+    return tuple(
+        Series(Subject(int(rng.integers(len(words().adjectives))), thing, place), style, draw_other_style(rng, style))
+        for (thing, place), style in zip(buildings, styles, strict=True)
+    )
