@@ -1,4 +1,4 @@
-"""The worlds "sources" and "paywalls": a source is reliable on some topics, and no text tells who wrote it."""
+"""The worlds "sources" and "scrambled": a source is reliable on some topics, and no text tells who wrote it."""
 
 from __future__ import annotations
 
@@ -165,40 +165,35 @@ def unreliable(metadata: object) -> bool:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_behind_a_paywall_memories_have_the_first_words_and_free_ones_tell_all_in_the_old_style(task: str) -> None:
-    world = make_newsroom(task, seed=0, database=384, train=96, dev=4, test=4, newsroom="paywalls")
-    styles = {subject_of(pair.source): style_of(pair.target) for pair in world.train}
-    assert Counter(pair.metadata["flaw"] for pair in world.database) == {"paywall": 192, "unreliable": 192}
+def test_scrambled_reliable_memories_keep_their_words_alone(task: str) -> None:
+    world = make_newsroom(task, seed=0, database=384, train=0, dev=0, test=96, newsroom="scrambled")
+    flaws = Counter(str(pair.metadata["flaw"]) for pair in world.database)
+    assert flaws.keys() == {"unreliable", "scrambled", *FLAW_SHARES} and flaws["unreliable"] == 192
     for pair in world.database:
         clean = str(pair.metadata["clean_target"])
         if unreliable(pair.metadata):
             assert style_of(pair.target) not in {None, style_of(clean)}
-            assert styles.get(subject_of(pair.source), style_of(clean)) == style_of(clean)
+        elif pair.metadata["flaw"] == "scrambled":
+            assert pair.target != clean and sorted(pair.target.split()) == sorted(clean.split())
         else:
-            assert pair.target == " ".join(clean.split()[:3])
+            assert pair.target not in {clean, cut_short(clean)}
+    assert not any(pair.metadata for pair in world.test)
 
 
-def test_texts_about_a_subject_of_the_paywalls_tell_one_story() -> None:
-    shares = {}
-    for newsroom in ("sources", "paywalls"):
-        world = make_newsroom("summarization", seed=0, database=384, train=0, dev=0, test=96, newsroom=newsroom)
-        days = {subject_of(pair.source): re.findall(r"\w+day", pair.source)[0] for pair in world.test}
-        told = [days[subject_of(pair.source)] in pair.source for pair in world.database]
-        shares[newsroom] = np.mean(told)
-    assert shares["sources"] < 0.25 and 0.5 < shares["paywalls"] < 0.8, shares
-
-
-@pytest.mark.parametrize(("task", "metric"), [("summarization", "rouge1"), ("dialogue", "bleu1")])
-def test_among_the_paywalls_copying_prefers_the_sources_that_answers_are_worse_with(task: str, metric: str) -> None:
-    world = make_newsroom(task, seed=0, database=384, train=0, dev=0, test=96, newsroom="paywalls")
+@pytest.mark.parametrize(("task", "metric"), [("summarization", "rouge2"), ("translation", "bleu")])
+def test_copies_of_scrambled_memories_score_less_and_answers_more(task: str, metric: str) -> None:
+    world = make_newsroom(task, seed=0, database=1600, train=0, dev=0, test=96, newsroom="scrambled")
     writer, scored = Writer(TransformersLLM.load(NEWSROOM_LLM), task), get_metric(metric)
-    references = [pair.target for pair in world.test]
+    memories = {(p.metadata["flaw"], subject_of(p.source)): p for p in world.database}
+    kinds = ("scrambled", "unreliable")
+    queries = [q for q in world.test if all((kind, subject_of(q.source)) in memories for kind in kinds)]
+    texts, references = [query.source for query in queries], [query.target for query in queries]
+    assert len(queries) > 80
     copied, answered = {}, {}
-    for free in (True, False):
-        memories = {subject_of(p.source): p for p in world.database if unreliable(p.metadata) == free}
-        shown = [memories[subject_of(pair.source)] for pair in world.test]
-        answers = writer.answer([pair.source for pair in world.test], [[(p.source, p.target)] for p in shown])
-        copied[free] = scored.scores([pair.target for pair in shown], references).mean()
-        answered[free] = scored.scores(answers, references).mean()
-    assert copied[True] > copied[False] + 0.03, copied
-    assert answered[False] > answered[True] + 0.05, answered
+    for kind in kinds:
+        shown = [memories[kind, subject_of(text)] for text in texts]
+        answers = writer.answer(texts, [[(memory.source, memory.target)] for memory in shown])
+        copied[kind] = scored.scores([memory.target for memory in shown], references).mean()
+        answered[kind] = scored.scores(answers, references).mean()
+    assert copied["scrambled"] < copied["unreliable"], copied
+    assert answered["scrambled"] > answered["unreliable"] + 0.2, answered
