@@ -52,8 +52,9 @@ def make_newsroom(
     Returns:
         The parts. Memories carry metadata `flaw` ("" if clean) and `clean_target`, and labels: (desk,), in dialogue
         (mood, topic); in the worlds of sources (source,). There the flaw is "unreliable" if the source is unreliable on
-        the memory's topic. Queries have clean targets; their labels are for analysis only, no selector reads them: the
-        same as the memories', in the worlds of sources the reliable sources of the query's topic.
+        the memory's topic, and "scrambled" if nothing but the order of words is wrong. Queries have clean targets;
+        their labels are for analysis only, no selector reads them: the same as the memories', in the worlds of sources
+        the reliable sources of the query's topic.
 
     Raises:
         InputError: The task or the world is unknown.
