@@ -2,7 +2,7 @@
 
 There are three worlds. In "desks", the text hints at the desk whose style the answer needs (`desk_world`). In
 "sources", it needs the style of its subject, but each source keeps to that on some topics only, and no text names its
-source (`source_world`). In both, a stated share of the stored targets is flawed, as real memories are
+source (`source_world`). In these two, a stated share of the stored targets is flawed, as real memories are
 (`scenes.FLAW_SHARES`). "scrambled" is like "sources", but the words of reliable memories' targets are in random order.
 
 The bundled language model is trained on pairs whose style is drawn at random (`draw_shots`), so it can learn a style

@@ -17,7 +17,7 @@ from mrag_rl.data.synthetic.newsroom_events import Event, draw_event, words
 STYLES = 4
 
 FLAW_SHARES = {"other_style": 0.25, "cut_short": 0.10, "wrong_fact": 0.05}
-"""Share of the memories' targets with each flaw; the rest is clean. In the world "sources", of reliable memories."""
+"""Share of the memories' targets with each flaw; the rest is clean. In the worlds of sources, of reliable memories."""
 
 
 @dataclass(frozen=True, slots=True)

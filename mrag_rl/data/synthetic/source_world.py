@@ -9,7 +9,7 @@ topic can be learned only from references.
 
 The world "scrambled" has the same sources, but the targets of reliable memories have lost the order of their words.
 Copied, they score less than unreliable ones if the metric looks at word order; but the language model still reads the
-style from them. Which source to read can be learned only from the scores of answers.
+style from them. By such a metric, which source to read can be learned only from the scores of answers.
 """
 
 from __future__ import annotations
