@@ -158,12 +158,6 @@ def test_the_text_of_a_memory_does_not_tell_its_source(task: str) -> None:
     assert 0.17 < classifier.score(features[1500:], labels[1500:]) < 0.33
 
 
-def unreliable(metadata: object) -> bool:
-    """Whether a memory's source is unreliable on its topic."""
-    assert isinstance(metadata, dict)
-    return bool(metadata["flaw"] == "unreliable")
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_scrambled_reliable_memories_keep_their_words_alone(task: str) -> None:
     world = make_newsroom(task, seed=0, database=384, train=0, dev=0, test=96, newsroom="scrambled")
@@ -197,3 +191,9 @@ def test_copies_of_scrambled_memories_score_less_and_answers_more(task: str, met
         answered[kind] = scored.scores(answers, references).mean()
     assert copied["scrambled"] < copied["unreliable"], copied
     assert answered["scrambled"] > answered["unreliable"] + 0.2, answered
+
+
+def unreliable(metadata: object) -> bool:
+    """Whether a memory's source is unreliable on its topic."""
+    assert isinstance(metadata, dict)
+    return bool(metadata["flaw"] == "unreliable")

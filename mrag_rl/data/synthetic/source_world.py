@@ -56,7 +56,7 @@ class SourceWorld:
     task: str
     series: dict[str, tuple[Series, ...]]
     unreliable: frozenset[tuple[str, str]]
-    scrambled: bool = False
+    scrambled: bool
 
     @classmethod
     def draw(cls, rng: np.random.Generator, task: str, *, scrambled: bool = False) -> SourceWorld:
@@ -79,19 +79,20 @@ class SourceWorld:
         turn, topic = divmod(number, len(topics()))
         topic_name = topics()[topic]
         labels = self.reliable_sources(topic_name)
-        if split == "database":
+        stored = split == "database"
+        if stored:
             turn, source = divmod(turn, len(SOURCES))
             labels = (SOURCES[source],)
         series = self.series[topic_name][(2 * turn if split == "train" else turn) % SUBJECTS]
         event = draw_event(rng, split, subject=series.subject)
         scene = draw_scene(rng, self.task, event, draw(rng, desks(self.task)), split)
         target, metadata = draw_target(rng, scene, series.style, split)
-        if split == "database" and (*labels, topic_name) in self.unreliable:
+        if stored and (*labels, topic_name) in self.unreliable:
             wrong = rng.random() < WRONG_FACT_SHARE
             old = scene.target(series.old_style)
             target = draw_wrong_fact(rng, scene, series.old_style, split) if wrong else old
             metadata |= {"flaw": "unreliable"}
-        elif split == "database" and self.scrambled:
+        elif stored and self.scrambled:
             target = " ".join(shuffled(rng, target.split()))
             metadata |= {"flaw": metadata["flaw"] or "scrambled"}
         return TextPair(f"{split}-{number}", scene.source, target, labels, metadata)
