@@ -129,8 +129,8 @@ SystemName = Literal[
 - ``consensus``: of the answers with the nearest memory of each partition, the one that agrees best with the others; M
   generations for a text.
 - ``supervised_copies``: that of the partition whose nearest memory's target is expected to score best as the answer. A
-  regression expects it that is told such scores of the training queries, without the language model; on the refined
-  database.
+  regression expects it that is told such scores of the training queries, without the language model: by the metric of
+  the run or by ROUGE-1, whichever the answers to the development queries speak for; on the refined database.
 - ``supervised``: that of the partition with the highest expected score, by a regression that is told the score of
   every partition on the training and development queries, a generation for each, and may read all that Agent-S can
   read at inference; on the refined database.

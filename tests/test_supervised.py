@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mrag_rl.data.records import TextPair
+from mrag_rl.generation.prompts import Prompt
 from mrag_rl.generation.writer import Writer
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.metrics.text import get_metric
+from mrag_rl.partitioning import fit_partitioning
 from mrag_rl.states import Ledger, copied_scores
 from mrag_rl.systems import PartitionInputs, PartitionRegression, supervised_by_copies, supervised_partition
 from mrag_rl.systems.supervised import QUERY_FEATURES, score_of_first
@@ -115,10 +121,44 @@ def test_the_rival_that_copies_learns_without_a_language_model_where_copying_sco
         database.refine(range(MEMORIES), ["spoiled"] * MEMORIES, step=0)
         texts = sentences(5, 200)
         pairs = [TextPair(str(row), *both) for row, both in enumerate(zip(texts, references, strict=True))]
-        choose = supervised_by_copies(database, ROUGE, (pairs[:120], queries[:120]), (pairs[120:150], queries[120:150]))
+        train, dev = (pairs[:120], queries[:120]), (pairs[120:150], queries[120:150])
+        llm = Copier()
+        choose = supervised_by_copies(database, Writer(llm, "summarization"), ROUGE, train, dev)
+        assert llm.calls == 0
         choice = choose(texts[150:], queries[150:])
         copied = copied_scores(database, queries[150:], references[150:], ROUGE)
         assert copied[np.arange(50), choice.partitions].mean() > 0.9 > 0.8 > copied.mean()
+
+
+class Sorter(Copier):
+    """Writes the words of the nearest memory's target in alphabetical order."""
+
+    def generate(self, prompts: Sequence[Prompt], *, samples: int = 1, **settings: Any) -> list[list[str]]:
+        return [
+            [" ".join(sorted(text.split())) for text in texts]
+            for texts in super().generate(prompts, samples=samples, **settings)
+        ]
+
+
+@pytest.mark.parametrize(("llm", "chosen"), [(Sorter(), "backwards"), (Copier(), "half")])
+def test_of_two_metrics_of_copies_the_one_with_the_better_answers_is_used(
+    tmp_path: Path, llm: Copier, chosen: str
+) -> None:
+    """By ROUGE-2, "a b x y" is the better copy; by ROUGE-1 it is "d c b a", a good answer once it is sorted."""
+    memories, queries = random_embeddings(2, MEMORIES), random_embeddings(3, 150)
+    labels = [("backwards", "half")[row % 2] for row in range(MEMORIES)]
+    targets = {"backwards": "d c b a", "half": "a b x y"}
+    stored = [TextPair(str(row), "text", targets[label], (label,)) for row, label in enumerate(labels)]
+    partitioning = fit_partitioning("category", memories.standard, labels=[(label,) for label in labels], seed=0)
+    pairs = [TextPair(str(row), text, "a b c d") for row, text in enumerate(sentences(5, 150))]
+    train, dev = (pairs[:90], queries[:90]), (pairs[90:120], queries[90:120])
+    rouge2 = get_metric("rouge2")
+    with MemoryDatabase.create(tmp_path / "db", stored, memories, partitioning, encoder_fingerprint="abc") as database:
+        writer, calls = Writer(llm, "summarization"), llm.calls
+        choose = supervised_by_copies(database, writer, rouge2, train, dev, [rouge2, ROUGE])
+        assert llm.calls == calls + 2  # the development queries, once for each metric
+        choice = choose([pair.source for pair in pairs[120:]], queries[120:])
+        assert {database.names[partition] for partition in choice.partitions} == {chosen}
 
 
 def test_supervised_reads_what_copying_would_score() -> None:

@@ -60,7 +60,8 @@ class SystemsSettings:
       classifier_words    the same from words
       consensus           of all partitions' answers, the one that agrees best with the others
       supervised_copies   the best of many regressions, told what every partition's nearest target, copied, would score
-                          on the training and development queries, without the language model
+                          on the training and development queries, by the run's metric or by ROUGE-1, whichever does
+                          better on the development queries
       supervised          the best of many regressions, told every partition's score on the training and development
                           queries (one generation per such query and partition)
       oracle_partition    the best partition in hindsight: the ceiling for any selector

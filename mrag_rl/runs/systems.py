@@ -16,7 +16,7 @@ from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.metrics.text import Metric
+from mrag_rl.metrics.text import Metric, get_metric
 from mrag_rl.retrieval import WordIndex
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.trained import TrainedSystem
@@ -151,7 +151,15 @@ class RunSystems:
             case "classifier_words":
                 return classified_partition(self._classifier("words"))
             case "supervised_copies":
-                return supervised_by_copies(self.database, self.metric, self._queries("train"), self._queries("dev"))
+                return supervised_by_copies(
+                    self.database,
+                    self.writer,
+                    self.metric,
+                    self._queries("train"),
+                    self._queries("dev"),
+                    # Unigrams may tell what the run's metric does not: see docs/results.md, scrambled sources.
+                    copy_metrics=[self.metric, *([] if self.metric.name == "rouge1" else [get_metric("rouge1")])],
+                )
             case "supervised":
                 return supervised_partition(
                     self.database, self.writer, self.metric, self._queries("train"), self._queries("dev")

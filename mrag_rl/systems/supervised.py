@@ -21,7 +21,7 @@ from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import Metric
 from mrag_rl.states import Ledger, StateReader, copied_scores
 from mrag_rl.states.ledger import COPIED, LEDGER_NAMES, LINEAR
-from mrag_rl.systems.partitioned import Choice, Chooser, OraclePartition
+from mrag_rl.systems.partitioned import Choice, Chooser, OraclePartition, PartitionSystem
 
 QUERY_FEATURES = ("embedding", "heads", "evidence", "embedding and heads", "embedding and evidence")
 """What the ridge regressions with weights of their own for every partition read of a query."""
@@ -138,19 +138,42 @@ def supervised_partition(
 
 def supervised_by_copies(
     database: MemoryDatabase,
+    writer: Writer,
     metric: Metric,
     train: tuple[Sequence[TextPair], Embeddings],
     dev: tuple[Sequence[TextPair], Embeddings],
+    copy_metrics: Sequence[Metric] = (),
 ) -> Chooser:
     """As `supervised_partition`, told what copying would score in every partition, see `copied_scores`.
 
-    It learns without the language model. No arm and no empty partition is chosen.
+    No arm and no empty partition is chosen.
+
+    metric: of the answers, and of the copies unless `copy_metrics` are given, each of which then scores the copies of
+    a chooser. With one, nothing is generated; of several choosers, the one is returned whose partitions' answers to the
+    development queries score best, one generation for each query and chooser, the first of equals.
     """
 
-    def scores(pairs: Sequence[TextPair], queries: Embeddings) -> np.ndarray:
-        return copied_scores(database, queries, [pair.target for pair in pairs], metric)
+    def by(copy_metric: Metric) -> Chooser:
+        def scores(pairs: Sequence[TextPair], queries: Embeddings) -> np.ndarray:
+            return copied_scores(database, queries, [pair.target for pair in pairs], copy_metric)
 
-    return _regressed_partition(database, train, dev, scores, ~database.is_arm & database.membership().any(axis=0))
+        return _regressed_partition(database, train, dev, scores, ~database.is_arm & database.membership().any(axis=0))
+
+    choosers = {copy_metric.name: by(copy_metric) for copy_metric in (copy_metrics or [metric])}
+    if len(choosers) == 1:
+        return next(iter(choosers.values()))
+
+    def answered(choose: Chooser) -> float:
+        answers = PartitionSystem("supervised_copies", writer, database, choose).answer(texts, dev[1])
+        return float(metric.scores([answer.hypothesis for answer in answers], references).mean())
+
+    texts, references = [pair.source for pair in dev[0]], [pair.target for pair in dev[0]]
+    on_dev = {name: answered(choose) for name, choose in choosers.items()}
+    best = max(on_dev, key=lambda name: on_dev[name])
+    _LOG.info(
+        "copies scored by %s; on dev, %s", best, ", ".join(f"{name} {score:.4f}" for name, score in on_dev.items())
+    )
+    return choosers[best]
 
 
 def _regressed_partition(
