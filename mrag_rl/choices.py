@@ -97,6 +97,7 @@ SystemName = Literal[
     "consensus",
     "consensus_refined",
     "supervised_copies",
+    "supervised_trials",
     "supervised",
     "oracle_partition",
     "oracle_refined",
@@ -131,6 +132,8 @@ SystemName = Literal[
 - ``supervised_copies``: that of the partition whose nearest memory's target is expected to score best as the answer. A
   regression expects it that is told such scores of the training queries, without the language model: by the metric of
   the run or by ROUGE-1, whichever the answers to the development queries speak for; on the refined database.
+- ``supervised_trials``: that of the partition with the highest expected gain, by a regression that is told the gains of
+  Agent-S's own trials, and the score of every partition on the development queries; on the refined database.
 - ``supervised``: that of the partition with the highest expected score, by a regression that is told the score of
   every partition on the training and development queries, a generation for each, and may read all that Agent-S can
   read at inference; on the refined database.

@@ -30,6 +30,7 @@ from mrag_rl.retrieval import WordIndex
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.systems import RunSystems
 from mrag_rl.runs.trained import TrainedSystem
+from mrag_rl.states import Ledger, ledger_file
 from mrag_rl.systems import (
     Choice,
     NearestWithPairs,
@@ -185,7 +186,15 @@ def test_random_groups_are_as_large_as_the_partitions_and_drawn_by_the_seed() ->
 TEXTS, QUERIES = sentences(6, 20), random_embeddings(7, 20)
 TEST = [TextPair(f"t{i}", text, " ".join(text.split()[:4])) for i, text in enumerate(TEXTS)]
 ORACLES = ("oracle_partition", "oracle_refined", "oracle_samples", "oracle_random")
-REFINED = ("supervised", "supervised_copies", "naive_revised", "m_rag", "m_rag_fallback", "m_rag_revised")
+REFINED = (
+    "supervised",
+    "supervised_copies",
+    "supervised_trials",
+    "naive_revised",
+    "m_rag",
+    "m_rag_fallback",
+    "m_rag_revised",
+)
 UNTRAINED = [name for name in get_args(SystemName) if name not in ABLATION_OF]
 
 
@@ -201,6 +210,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunFolder, T
         random_embeddings(10, len(sources)).save(folder.embeddings(part))
     with make_database(folder.database, sentences(8, MEMORIES), random_embeddings(11, MEMORIES)) as database:
         database.refine(range(MEMORIES), [f"refined {i}" for i in range(MEMORIES)], step=0)
+        tried = np.arange(len(sources))[:, None] % len(PARTITIONS) == np.arange(len(PARTITIONS))
+        gains = np.where(tried, np.random.default_rng(12).random(tried.shape), np.nan)
+        Ledger(random_embeddings(10, len(sources)), gains).save(ledger_file(database))
         yield folder, TrainedSystem(database, make_selector(database))
 
 
@@ -240,6 +252,17 @@ def test_refined_systems_read_refined_targets_and_the_others_the_originals(
     if name.endswith("_refined") and name != "oracle_refined":
         plain = systems.make(name.removesuffix("_refined")).answer(TEXTS, QUERIES)
         assert [answer.memory for answer in plain] == [answer.memory for answer in answers]
+
+
+def test_a_run_without_a_ledger_names_the_state_that_has_one(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    for part in ("train", "dev"):
+        folder.pairs(part).parent.mkdir(exist_ok=True)
+        write_jsonl(folder.pairs(part), [{"id": "a", "source": "b", "target": "c"}])
+    with make_database(folder.database, sentences(8, MEMORIES), random_embeddings(11, MEMORIES)) as database:
+        systems = systems_of((folder, TrainedSystem(database, make_selector(database))), Copier())
+        with pytest.raises(InputError, match="whose state is evidence"):
+            systems.make("supervised_trials")
 
 
 def test_revised_systems_read_changed_memories_alone_where_there_are_any(tmp_path: Path) -> None:
@@ -306,7 +329,9 @@ def test_every_system_shows_the_nearest_k_the_nearest_last_or_as_many_as_there_a
         else:
             there = MEMORIES * (kind != "train_pairs") + len(load_pairs(run[0].pairs("train"))) * ("train" in kind)
             assert len(answer.memories) == min(k, there)
-    if name not in (*ORACLES, "supervised") and kind != "consensus":  # these choose by what was answered
+    if (
+        name not in (*ORACLES, "supervised", "supervised_trials") and kind != "consensus"
+    ):  # these choose by what was answered
         assert [answer.memory for answer in answers] == [
             answer.memory for answer in systems_of(run, Copier()).make(name).answer(TEXTS, QUERIES)
         ]

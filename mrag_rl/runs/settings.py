@@ -62,6 +62,8 @@ class SystemsSettings:
       supervised_copies   the best of many regressions, told what every partition's nearest target, copied, would score
                           on the training and development queries, by the run's metric or by ROUGE-1, whichever does
                           better on the development queries
+      supervised_trials   the best of many regressions, told the gains of Agent-S's own trials, and every partition's
+                          score on the development queries
       supervised          the best of many regressions, told every partition's score on the training and development
                           queries (one generation per such query and partition)
       oracle_partition    the best partition in hindsight: the ceiling for any selector

@@ -20,6 +20,7 @@ from mrag_rl.metrics.text import Metric, get_metric
 from mrag_rl.retrieval import WordIndex
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.trained import TrainedSystem
+from mrag_rl.states import Ledger, StateReader
 from mrag_rl.systems import (
     ConsensusPartition,
     CopiedTarget,
@@ -46,6 +47,7 @@ from mrag_rl.systems import (
     random_partition,
     revised_memories,
     supervised_by_copies,
+    supervised_by_trials,
     supervised_partition,
 )
 from mrag_rl.systems.classifier import TextFeatures
@@ -53,7 +55,7 @@ from mrag_rl.systems.partitioned import Chooser
 from mrag_rl.systems.searches import Search
 
 _REFINED = "_refined"
-_READ_REFINED = ("naive_revised", "supervised", "supervised_copies")
+_READ_REFINED = ("naive_revised", "supervised", "supervised_copies", "supervised_trials")
 """Baselines that exist on the refined database alone."""
 
 
@@ -62,8 +64,8 @@ class RunSystems:
     """Makes the systems of a run. What two of them share, such as the index of words, is built once.
 
     Attributes:
-        folder: the run, whose training pairs `supervised`, `supervised_copies`, `naive_train` and `train_pairs` read,
-            and the first two also its development pairs.
+        folder: the run, whose training pairs the supervised systems, `naive_train` and `train_pairs` read, and the
+            supervised ones also its development pairs.
         trained: by system name: `m_rag`, and the ablations that can be made.
         metric, pairs: the target metric and the test pairs, by whose references the oracles choose.
         seed: of everything random.
@@ -160,6 +162,10 @@ class RunSystems:
                     # Unigrams may tell what the run's metric does not: see docs/results.md, scrambled sources.
                     copy_metrics=[self.metric, *([] if self.metric.name == "rouge1" else [get_metric("rouge1")])],
                 )
+            case "supervised_trials":
+                return supervised_by_trials(
+                    self.database, self.writer, self.metric, *self._trials(), self._queries("dev")
+                )
             case "supervised":
                 return supervised_partition(
                     self.database, self.writer, self.metric, self._queries("train"), self._queries("dev")
@@ -185,6 +191,15 @@ class RunSystems:
 
     def _queries(self, part: str) -> tuple[list[TextPair], Embeddings]:
         return load_pairs(self.folder.pairs(part)), Embeddings.load(self.folder.embeddings(part))
+
+    def _trials(self) -> tuple[list[TextPair], Ledger]:
+        ledger, pairs = StateReader(self.database, "evidence").ledger, load_pairs(self.folder.pairs("train"))
+        if ledger is None or len(ledger.queries) != len(pairs):
+            raise InputError(
+                f"{self.folder.root}: supervised_trials learns from a ledger of all training queries, which a run has "
+                "whose state is evidence; leave it out"
+            )
+        return pairs, ledger
 
     def _classifier(self, features: TextFeatures) -> PartitionClassifier:
         if features not in self._classifiers:

@@ -29,7 +29,13 @@ from mrag_rl.systems.searches import (
     by_words_and_standard,
     revised_memories,
 )
-from mrag_rl.systems.supervised import PartitionInputs, PartitionRegression, supervised_by_copies, supervised_partition
+from mrag_rl.systems.supervised import (
+    PartitionInputs,
+    PartitionRegression,
+    supervised_by_copies,
+    supervised_by_trials,
+    supervised_partition,
+)
 from mrag_rl.systems.unpartitioned import (
     CopiedTarget,
     NearestMemory,
@@ -78,5 +84,6 @@ __all__ = [
     "random_partition",
     "revised_memories",
     "supervised_by_copies",
+    "supervised_by_trials",
     "supervised_partition",
 ]

@@ -58,13 +58,12 @@ Predict = Callable[[PartitionInputs, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class PartitionRegression:
-    """The regression from a query to its partitions' scores that does best on the development queries.
+    """The regression from a query to its partitions' gains that does best on the development queries.
 
     Fitted on training queries, the candidates are, with each of `PENALTIES`, a ridge regression on each of
     `QUERY_FEATURES`, with weights of its own for every partition; one whose weights all partitions share, as those of
     Agent-S's network, on the evidence of each partition, with and without the readings of a ledger; and each of
-    `LEDGER_READINGS` by itself. The ledger has the gain of every training query in every partition: its score less the
-    query's mean score.
+    `LEDGER_READINGS` by itself. The gains are those of the training queries' ledger, in all partitions or in some.
 
     Attributes:
         name: what is read, and by which kind of regression.
@@ -81,27 +80,21 @@ class PartitionRegression:
 
     @classmethod
     def fit(
-        cls,
-        train: PartitionInputs,
-        scores: np.ndarray,
-        dev: PartitionInputs,
-        dev_scores: np.ndarray,
-        copied: np.ndarray | None = None,
+        cls, train: PartitionInputs, ledger: Ledger, dev: PartitionInputs, dev_scores: np.ndarray
     ) -> PartitionRegression:
-        """Fit on N training queries and their scores (N, M), and choose by D development queries' (D, M).
+        """Fit on N training queries and their ledger, and choose by D development queries' scores (D, M).
 
-        copied: (N, M), what copying would score, for the ledger; NaN where that is not known.
+        ledger: the gains of the training queries (N, M), NaN where none is known, and what copying would score.
         """
-        ledger = Ledger(train.embeddings, scores - scores.mean(axis=1, keepdims=True), copied=copied)
         earned = ledger.earned(dev.embeddings)
         fitted = [
             cls(name, penalty, score_of_first(predict(dev, earned), dev_scores), ledger, predict)
-            for name, penalty, predict in _candidates(train, scores, ledger)
+            for name, penalty, predict in _candidates(train, ledger)
         ]
         return max(fitted, key=lambda regression: regression.dev_score)
 
     def predict(self, queries: PartitionInputs) -> np.ndarray:
-        """What is expected of B queries' partitions (B, M): scores, or what they exceed the query's mean score by."""
+        """The gain that is expected of each partition for B queries, (B, M)."""
         return self._predict(queries, self._ledger.earned(queries.embeddings))
 
 
@@ -128,12 +121,28 @@ def supervised_partition(
     train, dev: the pairs and the embeddings of their sources. Which regression was chosen is logged (level INFO).
     """
 
-    def scores(pairs: Sequence[TextPair], queries: Embeddings) -> np.ndarray:
-        texts, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        return OraclePartition("supervised", writer, database, metric, references).try_all(texts, queries)[1]
-
+    told = _scores_of_all(database, writer, metric, *train)
     copied = copied_scores(database, train[1], [pair.target for pair in train[0]], metric)
-    return _regressed_partition(database, train, dev, scores, np.ones(database.partitions, bool), copied)
+    ledger = Ledger(train[1], told - told.mean(axis=1, keepdims=True), copied=copied)
+    return _regressed_partition(database, train[0], ledger, dev, _scores_of_all(database, writer, metric, *dev))
+
+
+def supervised_by_trials(
+    database: MemoryDatabase,
+    writer: Writer,
+    metric: Metric,
+    train: Sequence[TextPair],
+    ledger: Ledger,
+    dev: tuple[Sequence[TextPair], Embeddings],
+) -> Chooser:
+    """As `supervised_partition`, told no more gains of the training queries than a ledger has, such as Agent-S's own.
+
+    It is what a regression makes of the trials that Agent-S learned from. It is told the score of every partition on
+    the development queries, M generations each, where Agent-S answers them once a round.
+
+    train: the pairs of the ledger's queries.
+    """
+    return _regressed_partition(database, train, ledger, dev, _scores_of_all(database, writer, metric, *dev))
 
 
 def supervised_by_copies(
@@ -153,11 +162,15 @@ def supervised_by_copies(
     development queries score best, one generation for each query and chooser, the first of equals.
     """
 
-    def by(copy_metric: Metric) -> Chooser:
-        def scores(pairs: Sequence[TextPair], queries: Embeddings) -> np.ndarray:
-            return copied_scores(database, queries, [pair.target for pair in pairs], copy_metric)
+    allowed = ~database.is_arm & database.membership().any(axis=0)
 
-        return _regressed_partition(database, train, dev, scores, ~database.is_arm & database.membership().any(axis=0))
+    def by(copy_metric: Metric) -> Chooser:
+        told, on_dev = (
+            copied_scores(database, queries, [pair.target for pair in pairs], copy_metric)[:, allowed]
+            for pairs, queries in (train, dev)
+        )
+        ledger = Ledger(train[1], told - told.mean(axis=1, keepdims=True))
+        return _regressed_partition(database, train[0], ledger, dev, on_dev, allowed)
 
     choosers = {copy_metric.name: by(copy_metric) for copy_metric in (copy_metrics or [metric])}
     if len(choosers) == 1:
@@ -176,28 +189,36 @@ def supervised_by_copies(
     return choosers[best]
 
 
+def _scores_of_all(
+    database: MemoryDatabase, writer: Writer, metric: Metric, pairs: Sequence[TextPair], queries: Embeddings
+) -> np.ndarray:
+    """(P, M): the scores of P pairs, answered with each partition's nearest memories."""
+    texts, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    return OraclePartition("supervised", writer, database, metric, references).try_all(texts, queries)[1]
+
+
 def _regressed_partition(
     database: MemoryDatabase,
-    train: tuple[Sequence[TextPair], Embeddings],
+    train: Sequence[TextPair],
+    ledger: Ledger,
     dev: tuple[Sequence[TextPair], Embeddings],
-    scores: Callable[[Sequence[TextPair], Embeddings], np.ndarray],
-    allowed: np.ndarray,
-    copied: np.ndarray | None = None,
+    dev_scores: np.ndarray,
+    allowed: np.ndarray | None = None,
 ) -> Chooser:
-    """The partition, among those `allowed` (M,) bool, that a regression on the training queries' `scores` (N, M)
-    expects most of. copied: (N, M), for its ledger.
+    """The partition, among those `allowed` (M,) bool, that a regression on the training queries' ledger prefers.
+
+    The ledger and dev_scores (D, M) have these partitions alone; None allows all.
     """
-    evidence, partitions = StateReader(database, "evidence").evidence, np.flatnonzero(allowed)
+    evidence = StateReader(database, "evidence").evidence
+    partitions = np.arange(database.partitions) if allowed is None else np.flatnonzero(allowed)
 
     def inputs(queries: Embeddings, measured: np.ndarray) -> PartitionInputs:
         return PartitionInputs(queries, database.states(queries)[:, partitions], measured[:, partitions])
 
-    def told(pairs: Sequence[TextPair], queries: Embeddings) -> tuple[PartitionInputs, np.ndarray]:
-        measured = evidence([pair.source for pair in pairs], queries)
-        return inputs(queries, measured), scores(pairs, queries)[:, partitions]
+    def read(pairs: Sequence[TextPair], queries: Embeddings) -> PartitionInputs:
+        return inputs(queries, evidence([pair.source for pair in pairs], queries))
 
-    known = None if copied is None else copied[:, partitions]
-    regression = PartitionRegression.fit(*told(*train), *told(*dev), copied=known)
+    regression = PartitionRegression.fit(read(train, ledger.queries), ledger, read(*dev), dev_scores)
     _LOG.info("%s, penalty %s: %.4f on dev", regression.name, regression.penalty, regression.dev_score)
 
     def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
@@ -211,36 +232,42 @@ def _regressed_partition(
     return choose
 
 
-def _candidates(
-    train: PartitionInputs, scores: np.ndarray, ledger: Ledger
-) -> Iterator[tuple[str, float | None, Predict]]:
+def _candidates(train: PartitionInputs, ledger: Ledger) -> Iterator[tuple[str, float | None, Predict]]:
     both = np.concatenate([train.evidence, ledger.earned_left_out()], axis=2)
     for name in QUERY_FEATURES:
         for penalty in PENALTIES:
-            yield f"ridge: {name}", penalty, _by_query(penalty, name, train, scores)
+            yield f"ridge: {name}", penalty, _by_query(penalty, name, train, ledger)
     for penalty in PENALTIES:
-        yield "shared ridge: evidence", penalty, _by_partition(penalty, train.evidence, ledger.gains)
-        yield "shared ridge: evidence and ledger", penalty, _by_partition(penalty, both, ledger.gains)
+        yield "shared ridge: evidence", penalty, _by_partition(penalty, train.evidence, ledger)
+        yield "shared ridge: evidence and ledger", penalty, _by_partition(penalty, both, ledger)
     for column in LEDGER_READINGS if ledger.copied is not None else LEDGER_READINGS[: LINEAR + 1]:
         yield f"ledger: {LEDGER_NAMES[column]}", None, _by_ledger(column)
 
 
-def _by_query(penalty: float, name: str, train: PartitionInputs, scores: np.ndarray) -> Predict:
-    model = make_pipeline(StandardScaler(), Ridge(penalty)).fit(train.of_query(name), scores)
+def _by_query(penalty: float, name: str, train: PartitionInputs, ledger: Ledger) -> Predict:
+    """A regression for each partition, on the queries that have a gain there; without any, 0 is expected."""
+    scaler = StandardScaler()
+    features = scaler.fit_transform(train.of_query(name))
+    models = [
+        Ridge(penalty).fit(features[rows], gains[rows]) if rows.any() else None
+        for rows, gains in zip(ledger.known.T, ledger.worth.T, strict=True)
+    ]
 
     def predict(queries: PartitionInputs, earned: np.ndarray) -> np.ndarray:
-        expected: np.ndarray = model.predict(queries.of_query(name))
-        return expected.reshape(len(queries.evidence), -1)
+        read = scaler.transform(queries.of_query(name))
+        return np.stack([np.zeros(len(read)) if model is None else model.predict(read) for model in models], axis=1)
 
     return predict
 
 
-def _by_partition(penalty: float, features: np.ndarray, gains: np.ndarray) -> Predict:
-    """A regression of the gains (N, M) on what is peculiar to each partition in the features (N, M, F).
+def _by_partition(penalty: float, features: np.ndarray, ledger: Ledger) -> Predict:
+    """A regression of the gains on what is peculiar to each partition in the features (N, M, F).
 
     They are the evidence, or the evidence and then what a ledger reads.
     """
-    model = make_pipeline(StandardScaler(), Ridge(penalty)).fit(_peculiar(features), gains.reshape(-1))
+    rows = ledger.known.reshape(-1)
+    model = make_pipeline(StandardScaler(), Ridge(penalty))
+    model.fit(_peculiar(features)[rows], ledger.worth.reshape(-1)[rows])
 
     def predict(queries: PartitionInputs, earned: np.ndarray) -> np.ndarray:
         read = np.concatenate([queries.evidence, earned], axis=2)[:, :, : features.shape[2]]
