@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mrag_rl.agents.context import JointResult
-from mrag_rl.agents.heuristics import BestCandidate, LinUCB
+from mrag_rl.agents.heuristics import BestCandidate, RandomAction
 from mrag_rl.agents.joint import train_jointly
 from mrag_rl.choices import ArmName, CandidateStateName, StateName
 from mrag_rl.envs.candidates import candidate_features
@@ -65,9 +65,9 @@ def train(
     else:
         database = world.make_database(folder / "database", state=state, arms=arms)
     agents = None
-    if kind == "linucb":
+    if kind == "random":
         features = len(candidate_features(database.heads))
-        agents = LinUCB(database.partitions * database.heads, database.partitions), BestCandidate(0, features)
+        agents = RandomAction(database.partitions, seed=3), BestCandidate(0, features)
     with database:
         context = joint_context(
             world, database, llm, state=state, encoder=embedder, agents=agents, demonstrations=demonstrations,
@@ -95,7 +95,7 @@ def assert_same(first, second) -> None:
 
 
 # Calls of the language model: in the baseline, a batch, a consolidation, a validation, the second round.
-STOPS = {("dqn", False): (1, 4, 9, 17, 18, 25), ("dqn", True): (9, 18, 25), ("linucb", True): (10,)}
+STOPS = {("dqn", False): (1, 4, 9, 17, 18, 25), ("dqn", True): (9, 18, 25), ("random", True): (10,)}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ STOPS = {("dqn", False): (1, 4, 9, 17, 18, 25), ("dqn", True): (9, 18, 25), ("li
             },
         ),
         ("dqn", {"state": "equation_1"}),
-        ("linucb", {"consolidate": False}),
+        ("random", {"consolidate": False}),
     ],
 )
 def test_stopped_at_any_call_and_resumed_it_ends_the_same(kind, changes, tmp_path) -> None:
