@@ -57,7 +57,7 @@ class RunPlan:
     @classmethod
     def of(cls, config: Config) -> RunPlan:
         """The plan of a configuration's run."""
-        systems, metric = config.evaluation.compared, target_metric(config)
+        systems, metric = config.compared, target_metric(config)
         ablations = [ablation for system, ablation in ABLATION_OF.items() if system in systems]
         return cls(
             config=config,

@@ -184,7 +184,8 @@ class EvaluationConfig:
     """Bootstrap resamples behind each 95% interval and p-value."""
     systems: tuple[SystemName, ...] = typing.get_args(SystemName)
     """Systems to compare. supervised adds a generation for each training and development query and partition, each of
-    consensus and consensus_refined one for each test query and partition."""
+    consensus and consensus_refined one for each test query and partition, supervised_trials one for each development
+    query and partition; a state other than evidence leaves supervised_trials out."""
     ablations: bool = True
     """Also train m_rag_without_s and m_rag_without_r (the paper's Table 4) and the other systems with a rule in place
     of Agent-R, as far as they are compared; false leaves all of them out."""
@@ -192,11 +193,6 @@ class EvaluationConfig:
     """Differences of two systems, such as "m_rag - naive", that are tested in the target metric, with Holm's correction
     for their number; all others are exploratory. null is m_rag minus naive, nearest_partition and m_rag_without_r, as
     far as these are compared."""
-
-    @property
-    def compared(self) -> tuple[str, ...]:
-        """The systems that are compared, without the ablations that are not trained."""
-        return tuple(name for name in self.systems if self.ablations or name not in ABLATION_OF)
 
 
 @dataclass(frozen=True)
@@ -250,6 +246,17 @@ class Config:
     """Joint training."""
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     """Final evaluation."""
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The systems that are compared: without ablations that are not trained, and rivals that need another state."""
+        absent = {*(() if self.evaluation.ablations else ABLATION_OF), *self._without_ledger}
+        return tuple(name for name in self.evaluation.systems if name not in absent)
+
+    @property
+    def _without_ledger(self) -> tuple[str, ...]:
+        """The systems that a state without a ledger leaves out."""
+        return () if self.state == "evidence" else ("supervised_trials",)
 
     @property
     def prompt_task(self) -> str:
@@ -331,7 +338,7 @@ def validate_config(config: Config) -> None:
         raise InputError("llm.stop contains an empty string, which would end every text at once; remove it")
     if len(set(config.partitioning.arms)) < len(config.partitioning.arms):
         raise InputError(f"partitioning.arms is {list(config.partitioning.arms)}; name each arm once")
-    check_contrasts(config.evaluation.contrasts or (), config.evaluation.compared)
+    check_contrasts(config.evaluation.contrasts or (), (*config.compared, *config._without_ledger))
     _validate_data(config.data)
     _validate_languages(config)
 

@@ -46,13 +46,16 @@ def test_the_file_fills_in_over_the_defaults_and_the_command_line_over_the_file(
 
 def test_contrasts_are_the_named_ones_or_the_default_ones_of_the_compared_systems(file: Path) -> None:
     def contrasts(*options: str) -> tuple[str, ...]:
-        evaluation = load_config(file, options).evaluation
-        return primary_contrasts(evaluation.contrasts, evaluation.compared)
+        config = load_config(file, options)
+        return primary_contrasts(config.evaluation.contrasts, config.compared)
 
     assert contrasts() == DEFAULT_CONTRASTS
     assert contrasts("--evaluation.ablations", "false") == DEFAULT_CONTRASTS[:2]
     assert contrasts("--evaluation.systems", "[none, naive]") == ()
     assert contrasts("--evaluation.contrasts", "[m_rag_without_r - naive]") == ("m_rag_without_r - naive",)
+    trials = "--evaluation.contrasts", "[m_rag - supervised_trials]"
+    assert contrasts(*trials) == ("m_rag - supervised_trials",)
+    assert contrasts(*trials, "--state", "single") == ()  # which has no ledger to learn from
 
 
 def test_the_written_form_reads_back_equal(file: Path, tmp_path: Path) -> None:
@@ -83,7 +86,7 @@ def test_runs_from_before_there_were_arms_and_several_demonstrations_keep_their_
 def test_the_configurations_that_come_with_it_load(path: Path) -> None:
     if path.stem == "few_systems":
         config = load_config(FOLDER / "rivals.yaml", ["--config", str(path)])
-        assert config.name == "rivals" and not set(config.evaluation.compared) & set(ABLATION_OF)
+        assert config.name == "rivals" and not set(config.compared) & set(ABLATION_OF)
         return
     if path.parent.name != "llm":
         assert load_config(path).name in (path.stem, f"paper-{path.stem}")

@@ -147,7 +147,7 @@ def run(settings: SystemsSettings) -> str:
     """
     folder = RunFolder(Path(settings.run))
     config = folder.load_config()
-    evaluated = config.evaluation.compared
+    evaluated = config.compared
     known = [name for name in get_args(SystemName) if name in evaluated or name not in ABLATION_OF]
     names = evaluated if settings.systems is None else tuple(dict.fromkeys(settings.systems))
     for name in names:
