@@ -42,6 +42,9 @@ from mrag_rl.models.bundled import NEWSROOM_LLM
 from mrag_rl.settings import bounded, check_bounds
 from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig
 
+_NEED_LEDGER: tuple[SystemName, ...] = ("supervised_trials",)
+"""Systems that only a run with the state evidence has."""
+
 
 @dataclass(frozen=True)
 class WorldSizes:
@@ -250,13 +253,11 @@ class Config:
     @property
     def compared(self) -> tuple[str, ...]:
         """The systems that are compared: without ablations that are not trained, and rivals that need another state."""
-        absent = {*(() if self.evaluation.ablations else ABLATION_OF), *self._without_ledger}
+        absent = {
+            *(() if self.evaluation.ablations else ABLATION_OF),
+            *(() if self.state == "evidence" else _NEED_LEDGER),
+        }
         return tuple(name for name in self.evaluation.systems if name not in absent)
-
-    @property
-    def _without_ledger(self) -> tuple[str, ...]:
-        """The systems that a state without a ledger leaves out."""
-        return () if self.state == "evidence" else ("supervised_trials",)
 
     @property
     def prompt_task(self) -> str:
@@ -338,7 +339,8 @@ def validate_config(config: Config) -> None:
         raise InputError("llm.stop contains an empty string, which would end every text at once; remove it")
     if len(set(config.partitioning.arms)) < len(config.partitioning.arms):
         raise InputError(f"partitioning.arms is {list(config.partitioning.arms)}; name each arm once")
-    check_contrasts(config.evaluation.contrasts or (), (*config.compared, *config._without_ledger))
+    need_ledger = (name for name in _NEED_LEDGER if name in config.evaluation.systems)
+    check_contrasts(config.evaluation.contrasts or (), (*config.compared, *need_ledger))
     _validate_data(config.data)
     _validate_languages(config)
 
