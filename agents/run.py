@@ -23,6 +23,7 @@ from mrag_rl.data import load_pairs
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.plots import label_by_partition, learning_curves, reward_by_partition
 from mrag_rl.generation.llm import LLM
+from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import atomic_directory, remove_leftovers
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.models.quantization import weight_bytes
@@ -53,6 +54,12 @@ class RunPlan:
     preparation: Preparation
     trainings: tuple[TrainingStage, ...]
     systems: tuple[str, ...]
+
+    @property
+    def reads_log_probabilities(self) -> bool:
+        """Whether a training asks the language model for log-probabilities."""
+        ablations = [training.ablation for training in self.trainings]
+        return self.config.refinement.state == "candidates_and_likelihood" or "likely_r" in ablations
 
     @classmethod
     def of(cls, config: Config) -> RunPlan:
@@ -153,7 +160,11 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
     splits = None if stages.done("prepare") else plan.preparation.read()
     encoder = candidate_encoder = load_encoder(settings.encoder)
     llm = load_llm(settings.llm)
-    say(f"the language model's weights take {weight_bytes(llm.model) / 2**20:,.0f} MiB")
+    if isinstance(llm, TransformersLLM):
+        say(f"the language model's weights take {weight_bytes(llm.model) / 2**20:,.0f} MiB")
+    elif plan.reads_log_probabilities:
+        say("asking whether the server has log-probabilities")
+        make_writer(settings, llm).log_probabilities(["A"], [["B"]])  # An error now, not after hours of training
     if splits is not None:
         say("preparing data, embeddings and databases")
         if repeated := splits.known_sources():

@@ -38,7 +38,7 @@ from mrag_rl.contrasts import check_contrasts
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import translation
 from mrag_rl.io import StrPath
-from mrag_rl.models.bundled import NEWSROOM_LLM
+from mrag_rl.llm_config import LLMConfig, check_llm_config
 from mrag_rl.settings import bounded, check_bounds
 from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig
 
@@ -147,36 +147,6 @@ class PartitioningConfig:
     """Number of partitions M; ignored by category, which makes one for each label."""
     arms: tuple[ArmName, ...] = ()
     """What Agent-S may choose besides: whole (the whole database) and none (no memory, the language model alone)."""
-
-
-@dataclass(frozen=True)
-class LLMConfig:
-    """The frozen language model."""
-
-    name: str = "bundled"
-    """bundled, a local folder, or a hub name of a decoder-only model."""
-    revision: str | None = None
-    """Revision of a hub model."""
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Type of the weights."""
-    device: str = "cpu"
-    """Torch device, such as cpu or cuda."""
-    quantization: Literal["nf4"] | None = None
-    """nf4 loads the weights in 4 bits (extra: gpu)."""
-    batch_tokens: int = bounded(16384, minimum=1)
-    """Tokens in one batch, including padding and the tokens to be generated."""
-    max_new_tokens: int = bounded(64, minimum=1)
-    """Longest hypothesis, in tokens."""
-    stop: tuple[str, ...] = ()
-    """Strings that end a text, in addition to the end-of-sequence token and, without a chat template, a newline."""
-    cache: bool = True
-    """Cache every generation in the run folder, so that nothing is generated twice. Without it, only the texts of the
-    final evaluation are remembered, in memory, while it lasts."""
-
-    @property
-    def path(self) -> str:
-        """What to load: the bundled folder, or ``name`` unchanged."""
-        return str(NEWSROOM_LLM) if self.name == "bundled" else self.name
 
 
 @dataclass(frozen=True)
@@ -300,13 +270,21 @@ def config_to_yaml(config: Config) -> str:
 
 
 def config_sha256(config: Config) -> str:
-    """Hex SHA-256 of the configuration as canonical JSON, without the run's name, which changes no result.
+    """Hex SHA-256 of the configuration as canonical JSON, without what changes no result.
 
-    Nor does it have `demonstrations` if that is 1, or `partitioning.arms` if there are none, so that the stored
+    That is the run's name, and of a server its address, how many requests it gets at a time and how long they may take:
+    a server that has moved, or another one with the same model, may finish a run. Nor does it have `demonstrations` if
+    that is 1, `partitioning.arms` if there are none, or anything of a server if there is none, so that the stored
     configurations of earlier runs keep their hash.
     """
     settings = config_to_dict(config)
     del settings["name"]
+    for key in ("concurrency", "timeout"):
+        del settings["llm"][key]
+    settings["llm"]["server"] = True
+    if config.llm.server is None:
+        for key in ("server", "chat", "context"):
+            del settings["llm"][key]
     if config.demonstrations == Config.demonstrations:
         del settings["demonstrations"]
     if not config.partitioning.arms:
@@ -335,8 +313,7 @@ def validate_config(config: Config) -> None:
             f"training.selection_steps is {config.training.selection_steps}, but with state evidence Agent-S selects "
             "once for each query; set it to 1, or choose another state"
         )
-    if "" in config.llm.stop:
-        raise InputError("llm.stop contains an empty string, which would end every text at once; remove it")
+    check_llm_config(config.llm)
     if len(set(config.partitioning.arms)) < len(config.partitioning.arms):
         raise InputError(f"partitioning.arms is {list(config.partitioning.arms)}; name each arm once")
     need_ledger = (name for name in _NEED_LEDGER if name in config.evaluation.systems)

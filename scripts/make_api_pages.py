@@ -36,6 +36,7 @@ PAGES = {
         "subcommands",
         "config",
         "training_config",
+        "llm_config",
         "settings",
         "command_line",
         "contrasts",

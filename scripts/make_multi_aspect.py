@@ -36,7 +36,6 @@ from typing import Any
 from tqdm import tqdm
 
 from mrag_rl.command_line import run_command
-from mrag_rl.config import LLMConfig
 from mrag_rl.data.multi_aspect import (
     ASPECTS,
     Selection,
@@ -53,6 +52,7 @@ from mrag_rl.generation.fusion_prompts import MOST_QUERIES
 from mrag_rl.generation.stories import Dropped, story_prompt, write_stories
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import atomic_directory, write_json
+from mrag_rl.llm_config import LLMConfig
 from mrag_rl.retrieval.fusion import generate_queries
 
 AT_ONCE = 16  # stories requested together, and the most that are lost when the command is stopped

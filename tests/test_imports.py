@@ -32,6 +32,7 @@ ROOMS = (
     "generation",
     "metrics",
     "training_config",
+    "llm_config",
     "config",
     "filters",
     "memory",

@@ -2,13 +2,13 @@
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mrag_rl.errors import InputError
-from mrag_rl.generation.llm import LLM, Usage, one_seed_per_prompt
+from mrag_rl.generation.llm import LLM, PiecewiseLLM, Usage, one_seed_per_prompt
 from mrag_rl.generation.prompts import Prompt, template
 
 _SCHEMA = (
@@ -28,7 +28,9 @@ class CachedLLM:
     completion and token limit.
 
     One `generate` or `log_probabilities` call is one transaction, so a run that was killed and resumed computes the
-    same batches again, whole. Where two processes computed the same, both return what was stored first.
+    same batches again, whole. A `PiecewiseLLM`'s answers have no such batches: each is stored when it comes, so that a
+    call that fails or is killed loses no more than what was being answered. Where two processes computed the same, both
+    return what was stored first.
 
     Attributes:
         fingerprint: The wrapped model's.
@@ -107,20 +109,15 @@ class CachedLLM:
         hits = [all(key in texts for key in prompt_keys) for prompt_keys in keys]
         misses = {tuple(prompt_keys): i for i, prompt_keys in enumerate(keys) if not hits[i]}  # Equal prompts once
         if misses:
-            answers = self.llm.generate(
+            parts = _generate(
+                self.llm,
                 [prompts[i] for i in misses.values()],
                 samples=draws,
                 temperature=temperature,
                 seeds=[prompt_seeds[i] for i in misses.values()],
                 max_new_tokens=max_new_tokens,
             )
-            new_texts = {
-                key: text
-                for prompt_keys, answer in zip(misses, answers, strict=True)
-                for key, text in zip(prompt_keys, answer, strict=True)
-            }
-            with self._named_errors():
-                texts |= self._write("texts", new_texts)
+            texts |= self._store("texts", [*misses], parts)
         self.usage.prompts += len(prompts) - len(misses)
         self.usage.cache_hits += sum(hits)
         repeat = samples if greedy else 1
@@ -149,18 +146,13 @@ class CachedLLM:
                 missing[i] = new
                 asked.update(new)
         if missing:
-            answers = self.llm.log_probabilities(
+            parts = _score(
+                self.llm,
                 [prompts[i] for i in missing],
                 [list(texts.values()) for texts in missing.values()],
                 max_new_tokens=max_new_tokens,
             )
-            new_scores = {
-                key: score
-                for texts, answer in zip(missing.values(), answers, strict=True)
-                for key, score in zip(texts, answer, strict=True)
-            }
-            with self._named_errors():
-                scores |= self._write("log_probabilities", new_scores)
+            scores |= self._store("log_probabilities", [tuple(texts) for texts in missing.values()], parts)
         self.usage.prompts += len(prompts) - len(missing)
         self.usage.cache_hits += hits
         return [[scores[key] for key in prompt_keys] for prompt_keys in keys]
@@ -177,6 +169,17 @@ class CachedLLM:
             marks = ",".join("?" * len(batch))
             rows.update(self._connection.execute(f"SELECT * FROM {table} WHERE key IN ({marks})", batch))
         return rows
+
+    def _store(
+        self, table: str, keys: Sequence[Sequence[bytes]], parts: Iterable[Mapping[int, Sequence[Any]]]
+    ) -> dict[bytes, Any]:
+        """Store every part when it comes; returns what the file then has under the keys of the parts' prompts."""
+        stored: dict[bytes, Any] = {}
+        for part in parts:
+            rows = {key: value for i, values in part.items() for key, value in zip(keys[i], values, strict=True)}
+            with self._named_errors():
+                stored |= self._write(table, rows)
+        return stored
 
     def _write(self, table: str, rows: dict[bytes, Any]) -> dict[bytes, Any]:
         """Store the rows in one transaction; returns what the file then has under their keys."""
@@ -199,6 +202,22 @@ class CachedLLM:
             raise InputError(
                 f"generation cache {self.path}: {error}; repair or free the disk, or delete the file for a new cache"
             ) from error
+
+
+def _generate(llm: LLM, prompts: Sequence[Prompt], **settings: Any) -> Iterable[dict[int, list[str]]]:
+    """The texts of each prompt, by its place: all at once, or in parts if they come so."""
+    if isinstance(llm, PiecewiseLLM):
+        return llm.generate_in_parts(prompts, **settings)
+    return [dict(enumerate(llm.generate(prompts, **settings)))]
+
+
+def _score(
+    llm: LLM, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int
+) -> Iterable[dict[int, list[float]]]:
+    """The scores of each prompt's completions, by its place: all at once, or in parts if they come so."""
+    if isinstance(llm, PiecewiseLLM):
+        return llm.log_probabilities_in_parts(prompts, completions, max_new_tokens=max_new_tokens)
+    return [dict(enumerate(llm.log_probabilities(prompts, completions, max_new_tokens=max_new_tokens)))]
 
 
 def _key(fingerprint: str, content: str, sample: int, temperature: float, seed: int, max_new_tokens: int) -> bytes:

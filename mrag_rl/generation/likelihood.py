@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +19,17 @@ class Completion:
 
     prompt: tuple[int, ...]
     tokens: tuple[int, ...]
+
+    @classmethod
+    def after(cls, prompt: Sequence[int], whole: Sequence[int]) -> Completion:
+        """What the tokens of a prompt with its completion add to those of the prompt alone.
+
+        A token that straddles the border belongs to the completion, which then begins at the last border that both
+        share.
+        """
+        pairs = enumerate(zip(prompt, whole, strict=False))
+        shared = next((i for i, (a, b) in pairs if a != b), min(len(prompt), len(whole)))
+        return cls(tuple(whole[:shared]), tuple(whole[shared:]))
 
 
 def batches(completions: Iterable[Completion], batch_tokens: int, vocabulary: int) -> list[list[Completion]]:

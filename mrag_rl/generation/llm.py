@@ -1,8 +1,8 @@
 """The interface of every language model: texts for prompts, a fingerprint, and counters."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from mrag_rl.generation.prompts import Prompt
 
@@ -89,6 +89,30 @@ class LLM(Protocol):
             N lists, a number of at most 0 for each completion.
         """
         ...
+
+
+@runtime_checkable
+class PiecewiseLLM(LLM, Protocol):
+    """A language model whose answers come one by one, so that a cache can keep each as soon as it is there.
+
+    Both methods take the arguments of those that they are named after. They yield {place of a prompt in the call: its
+    texts, or its scores} for the prompts that are done since the last part, until all are. If one fails, those that are
+    done are yielded before the error is raised.
+    """
+
+    def generate_in_parts(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        samples: int = 1,
+        temperature: float = 0.0,
+        seeds: int | Sequence[int] = 0,
+        max_new_tokens: int = 64,
+    ) -> Iterator[dict[int, list[str]]]: ...
+
+    def log_probabilities_in_parts(
+        self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
+    ) -> Iterator[dict[int, list[float]]]: ...
 
 
 def one_seed_per_prompt(seeds: int | Sequence[int], prompts: int) -> list[int]:

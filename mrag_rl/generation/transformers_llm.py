@@ -225,11 +225,11 @@ class TransformersLLM:
         whole_ids = self._token_ids([rendered[pair[0]] + ending for pair, ending in zip(pairs, endings, strict=True)])
         items = []
         for (prompt, _), ending, whole in zip(pairs, endings, whole_ids, strict=True):
-            item = _completion(prompt_ids[prompt], whole)
+            item = Completion.after(prompt_ids[prompt], whole)
             room = max(max_new_tokens, len(item.tokens))
             if len(item.prompt) + room > self._context:
                 text = self._shortened(prompt, room)
-                item = _completion(*self._token_ids([text, text + ending]))
+                item = Completion.after(*self._token_ids([text, text + ending]))
             items.append(item)
         return items
 
@@ -304,17 +304,6 @@ class TransformersLLM:
         for stop in self.stop if self._chat else (*self.stop, "\n"):
             text = text.split(stop, 1)[0]
         return text.strip()
-
-
-def _completion(prompt: list[int], whole: list[int]) -> Completion:
-    """What the tokens of a prompt with its completion add to those of the prompt alone.
-
-    A token that straddles the border belongs to the completion, which then begins at the last border that both share.
-    """
-    shared = next(
-        (i for i, (a, b) in enumerate(zip(prompt, whole, strict=False)) if a != b), min(len(prompt), len(whole))
-    )
-    return Completion(tuple(whole[:shared]), tuple(whole[shared:]))
 
 
 def _stop_tokens(

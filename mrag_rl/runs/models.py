@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from mrag_rl.config import Config, EncoderConfig, LLMConfig
+from mrag_rl.config import Config, EncoderConfig
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.generation.writer import Writer
+from mrag_rl.llm_config import LLMConfig
 from mrag_rl.memory import MemoryDatabase
 
 
@@ -31,8 +32,20 @@ def load_encoder(config: EncoderConfig, dtype: Literal["float32", "bfloat16"] = 
     )
 
 
-def load_llm(config: LLMConfig) -> TransformersLLM:
-    """The run's language model. Raises InputError if there is none."""
+def load_llm(config: LLMConfig) -> LLM:
+    """The run's language model, on this machine or at its server. Raises InputError if there is none."""
+    if config.server is not None:
+        from mrag_rl.generation.server_llm import ServerLLM  # It comes with an extra of its own
+
+        return ServerLLM.connect(
+            config.server,
+            config.name,
+            chat=config.chat,
+            stop=config.stop,
+            context=config.context,
+            concurrency=config.concurrency,
+            timeout=config.timeout,
+        )
     return TransformersLLM.load(
         config.path,
         dtype=config.dtype,

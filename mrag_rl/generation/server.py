@@ -1,0 +1,287 @@
+"""A server with OpenAI's HTTP interface: the connection, what it reports of its model, and its faults by name."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from mrag_rl.errors import InputError
+from mrag_rl.extras import require
+
+require("server", "openai", by=__name__)
+
+import openai
+
+T = TypeVar("T")
+_NO_KEY = "none"  # The client wants one, a server of one's own need not
+_RETRIES = 6  # After faults that pass, by the client: about 25 s in all, or as long as the server says (Retry-After)
+_TRIES = 3  # For an answer that makes sense
+_PAUSE = 0.25  # Seconds before the second try, then twice as long each time
+_ABSENT = (400, 404, 405, 422, 500, 501)  # What servers say of a path that they do not have
+
+
+class Unusable(Exception):
+    """An answer that makes no sense, with what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One text of the server's.
+
+    Attributes:
+        text: As it came, whitespace and stop string included.
+        tokens: Tokens decoded for it, 0 if the server does not count them.
+    """
+
+    text: str
+    tokens: int
+
+
+class Server:
+    """A connection to one model of a server; threads may share it.
+
+    Faults that pass (a cut connection, no answer in time, status 408, 409, 429 and 5xx) are tried again with growing
+    pauses, as are answers that make no sense; all others end in one line at once.
+
+    Attributes:
+        url: The address, without the key.
+        model: The model's name at the server.
+        chat: Whether it is sent chat messages.
+        reported: What tells the model from others of its name, as far as the server reports any of it.
+        context: The model's context in tokens, or None if the server does not report it.
+        tokenizes: Whether the server tells the tokens of a text.
+        llama_cpp: Whether it is llama.cpp's, whose paths beside OpenAI's differ from the others'.
+    """
+
+    def __init__(self, url: str, model: str, *, chat: bool, timeout: float) -> None:
+        """Connect, and ask for one token, so that a wrong address, key or model is known at once.
+
+        Args:
+            url: The address; without a path, it gets "/v1".
+            model: The model's name at the server.
+            chat: Whether to send chat messages.
+            timeout: Seconds to wait for an answer.
+
+        Raises:
+            InputError: The server cannot be reached or does not accept the key, or it has no such model.
+        """
+        self.url, self.model, self.chat, self.timeout = url, model, chat, timeout
+        base = url.rstrip("/")
+        base = base if base.count("/") > 2 else f"{base}/v1"
+        self._root = base.removesuffix("/v1")
+        self._key = _key()
+        self._client = openai.OpenAI(
+            base_url=base,
+            api_key=self._key,
+            max_retries=_RETRIES,
+            timeout=openai.Timeout(timeout, connect=min(timeout, 10.0)),
+        )
+        listing = self._facts("/models")
+        entries = listing.get("data") if listing else None
+        models = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+        self._listed = [str(entry.get("id")) for entry in models]
+        entry = next((entry for entry in models if entry.get("id") == model), {})
+        self.llama_cpp = "meta" in entry
+        self.context = self._context(entry)
+        sent = {"messages": [{"role": "user", "content": "A"}]} if chat else {"prompt": "A"}
+        probe = self._ask(self._path, {**sent, "model": model, "max_tokens": 1, "temperature": 0}, _first_choice)[1]
+        self.reported = {"name": model, "answers as": probe.get("model")}
+        self.reported |= {key: entry[key] for key in ("root", "parent", "meta") if entry.get(key) is not None}
+        self.tokenizes = False
+        self.tokenizes = self._try_to_tokenize()
+
+    def complete(self, body: dict[str, Any]) -> Answer:
+        """The server's answer to a request of its completions or chat endpoint, without model.
+
+        An empty text is asked for again; the last counts if the server says that the model ended it, which a model may
+        do at once. Raises InputError if no try gave a usable answer.
+        """
+        attempt = 0
+
+        def read(data: object) -> Answer:
+            nonlocal attempt
+            attempt += 1
+            choice, whole = _first_choice(data)
+            text = _text(choice, chat=self.chat)
+            if not text and (attempt < _TRIES or choice.get("finish_reason") != "stop"):
+                raise Unusable(f"an empty text (finish_reason {choice.get('finish_reason')!r})")
+            usage = whole.get("usage")
+            tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
+            return Answer(text, tokens if isinstance(tokens, int) else 0)
+
+        return self._ask(self._path, {"model": self.model, **body}, read)
+
+    def echo(self, text: str, top: int) -> dict[str, list[Any]]:
+        """The log-probabilities of a text's tokens and of the likeliest tokens to come next.
+
+        Args:
+            text: A prompt with its completion.
+            top: How many of the likeliest tokens to tell at every place.
+
+        Returns:
+            "token_logprobs" and "top_logprobs" of OpenAI's completions, whose last entries are those of the next token.
+
+        Raises:
+            InputError: The server has no log-probabilities of given texts.
+        """
+
+        def read(data: object) -> dict[str, list[Any]]:
+            told = _first_choice(data)[0].get("logprobs")
+            keys = ("token_logprobs", "top_logprobs")
+            if not isinstance(told, dict) or not all(isinstance(told.get(key), list) for key in keys):
+                raise Unusable("no log-probabilities")
+            return {key: told[key] for key in keys}
+
+        body = {"model": self.model, "prompt": text, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": top}
+        return self._ask("/completions", body, read)
+
+    def tokens(self, sent: str | list[dict[str, str]]) -> list[int]:
+        """The token ids of a text, or of chat messages; only if the server `tokenizes`.
+
+        llama.cpp is asked for those of the messages' texts alone, the others for those in the model's template.
+        """
+
+        def read(data: object) -> list[int]:
+            ids = data.get("tokens") if isinstance(data, dict) else None
+            if not isinstance(ids, list) or not all(isinstance(token, int) for token in ids):
+                raise Unusable("no tokens")
+            return ids
+
+        return self._ask(f"{self._root}/tokenize", self._tokenize_body(sent), read)
+
+    @property
+    def _path(self) -> str:
+        return "/chat/completions" if self.chat else "/completions"
+
+    def _tokenize_body(self, sent: str | list[dict[str, str]]) -> dict[str, Any]:
+        if self.llama_cpp:
+            text = sent if isinstance(sent, str) else "\n".join(turn["content"] for turn in sent)
+            return {"content": text, "add_special": True}
+        if isinstance(sent, str):
+            return {"model": self.model, "prompt": sent}
+        return {"model": self.model, "messages": sent}
+
+    def _try_to_tokenize(self) -> bool:
+        answer = self._facts(f"{self._root}/tokenize", self._tokenize_body("A"))
+        return answer is not None and isinstance(answer.get("tokens"), list)
+
+    def _context(self, entry: dict[str, Any]) -> int | None:
+        length = entry.get("max_model_len")  # vLLM and SGLang
+        if self.llama_cpp:  # A slot has its share of the context, which may be far less than the model was trained with
+            props = self._facts(f"{self._root}/props") or {}
+            settings = props.get("default_generation_settings")
+            length = settings.get("n_ctx") if isinstance(settings, dict) else None
+        return length if isinstance(length, int) and length > 0 else None
+
+    def _facts(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any] | None:
+        """The JSON object at a path that not every server has; None where there is none."""
+        client = self._client.with_options(max_retries=2)
+        try:
+            data = client.get(path, cast_to=object) if body is None else client.post(path, cast_to=object, body=body)
+        except openai.APIError as error:
+            if isinstance(error, openai.APIStatusError) and error.status_code in _ABSENT:
+                return None
+            raise self._named(error) from None
+        except ValueError:  # no JSON
+            return None
+        return data if isinstance(data, dict) else None
+
+    def _ask(self, path: str, body: dict[str, Any], read: Callable[[object], T]) -> T:
+        """What `read` makes of the answer to a request. Raises InputError if it finds none of them `Unusable`."""
+        problem = ""
+        for attempt in range(_TRIES):
+            if attempt:
+                time.sleep(_PAUSE * 2 ** (attempt - 1))
+            try:
+                return read(self._client.post(path, cast_to=object, body=body))
+            except openai.APIError as error:
+                # The error itself is not passed on: it holds the request, and what the server made of the key.
+                raise self._named(error) from None
+            except Unusable as error:
+                problem = str(error)
+            except ValueError:
+                problem = "no JSON"
+        raise InputError(
+            f"llm.server {self.url}: {_TRIES} answers in a row made no sense, the last: {self._without_key(problem)}; "
+            "see the server's log, or check that the address is that of a server with OpenAI's interface"
+        )
+
+    def _named(self, error: openai.APIError) -> InputError:
+        """What went wrong, and what to do about it, in a line without the key."""
+        where, again = f"llm.server {self.url}", "what it has answered is in the cache, if there is one: resume then"
+        if isinstance(error, openai.APITimeoutError):
+            advice = f"raise llm.timeout, lower llm.concurrency, or see to the server; {again}"
+            return InputError(f"{where}: no answer within {self.timeout:g} s, time after time; {advice}")
+        if not isinstance(error, openai.APIStatusError):
+            why = " ".join(str(error.__cause__ or error).split())
+            return InputError(
+                f"{where}: no connection ({self._without_key(why)}); start the server or correct the address; {again}"
+            )
+        status = error.status_code
+        if status in (401, 403):  # What else the server says may repeat the key
+            return InputError(
+                f"{where} does not accept the key (status {status}); set the environment variable MRAG_RL_API_KEY, or "
+                "OPENAI_API_KEY, to one that it does"
+            )
+        if status in (408, 409, 429) or status >= 500:
+            return InputError(f"{where}: status {status}, time after time; see to the server; {again}")
+        detail = self._without_key(_detail(error))
+        if self._listed and self.model not in self._listed:
+            return InputError(
+                f"{where} has no model {self.model!r} (status {status}: {detail}); set llm.name to one of "
+                f"{', '.join(self._listed[:8])}"
+            )
+        if status == 404:
+            other = "false" if self.chat else "true"
+            return InputError(
+                f"{where} has no model {self.model!r}, or nothing at {self._path} (status 404: {detail}); check "
+                f"llm.name and the address, or set llm.chat to {other}"
+            )
+        return InputError(f"{where} refuses a request for {self.model!r} (status {status}: {detail}); check llm.*")
+
+    def _without_key(self, text: str) -> str:
+        return text if self._key == _NO_KEY else text.replace(self._key, "***")
+
+
+def _key() -> str:
+    for name in ("MRAG_RL_API_KEY", "OPENAI_API_KEY"):
+        if key := os.environ.get(name, "").strip():
+            if not (key.isascii() and key.isprintable()):
+                raise InputError(f"{name} has characters that no key has; set it again")
+            return key
+    return _NO_KEY
+
+
+def _first_choice(data: object) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The first choice of an answer, and the whole answer."""
+    if not isinstance(data, dict):
+        raise Unusable("no JSON object")
+    choices = data.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise Unusable("no choices")
+    return choices[0], data
+
+
+def _text(choice: dict[str, Any], *, chat: bool) -> str:
+    message = choice.get("message") if chat else choice
+    text = message.get("content" if chat else "text", "") if isinstance(message, dict) else None
+    if text is None and isinstance(message, dict):  # Some servers' word for an empty text
+        text = ""
+    if not isinstance(text, str):
+        raise Unusable("no text")
+    if text.strip() and not text.strip().strip("\ufffd"):
+        raise Unusable("replacement characters alone")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise Unusable("half a character, which cannot be stored")
+    return text
+
+
+def _detail(error: openai.APIStatusError) -> str:
+    """What the server says of an error, in a line of at most 200 characters."""
+    body = error.body
+    if isinstance(body, dict):
+        body = body.get("message") or body.get("detail") or body
+    return " ".join(str(body or error.message).split())[:200]

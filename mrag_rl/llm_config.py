@@ -1,0 +1,86 @@
+"""The settings of a run's language model, on this machine or at a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from mrag_rl.errors import InputError
+from mrag_rl.models.bundled import NEWSROOM_LLM
+from mrag_rl.settings import bounded
+
+
+@dataclass(frozen=True)
+class LLMConfig:
+    """The frozen language model."""
+
+    name: str = "bundled"
+    """bundled, a local folder, or a hub name of a decoder-only model; with llm.server, the model's name there."""
+    revision: str | None = None
+    """Revision of a hub model."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Type of the weights."""
+    device: str = "cpu"
+    """Torch device, such as cpu or cuda."""
+    quantization: Literal["nf4"] | None = None
+    """nf4 loads the weights in 4 bits (extra: gpu)."""
+    batch_tokens: int = bounded(16384, minimum=1)
+    """Tokens in one batch, including padding and the tokens to be generated."""
+    max_new_tokens: int = bounded(64, minimum=1)
+    """Longest hypothesis, in tokens."""
+    stop: tuple[str, ...] = ()
+    """Strings that end a text, in addition to the end-of-sequence token and, without a chat template, a newline."""
+    server: str | None = None
+    """Address of a server with OpenAI's interface that runs the model, such as http://127.0.0.1:8000 (extra: server;
+    docs/servers.md). Its key comes from the environment: MRAG_RL_API_KEY, else OPENAI_API_KEY."""
+    chat: bool = False
+    """Send the server chat messages, for its chat template, rather than a text to complete."""
+    context: int | None = bounded(None, minimum=1)
+    """The longest prompt with its answer that the server takes, in tokens; null is what the server reports."""
+    concurrency: int = bounded(32, minimum=1, maximum=512)
+    """Most requests to the server at a time."""
+    timeout: float = bounded(120.0, minimum=0, exclusive=True)
+    """Seconds to wait for one answer of the server before asking again."""
+    cache: bool = True
+    """Cache every generation in the run folder, so that nothing is generated twice. Without it, only the texts of the
+    final evaluation are remembered, in memory, while it lasts."""
+
+    @property
+    def path(self) -> str:
+        """What to load: the bundled folder, or ``name`` unchanged."""
+        return str(NEWSROOM_LLM) if self.name == "bundled" else self.name
+
+
+_HERE = ("revision", "dtype", "device", "quantization", "batch_tokens")
+_AT_A_SERVER = ("chat", "context", "concurrency", "timeout")
+
+
+def check_llm_config(config: LLMConfig) -> None:
+    """Check what types and bounds cannot express. Raises an InputError that names the first bad key."""
+    if "" in config.stop:
+        raise InputError("llm.stop contains an empty string, which would end every text at once; remove it")
+    unused = _AT_A_SERVER if config.server is None else _HERE
+    for key in unused:
+        if getattr(config, key) != getattr(LLMConfig, key):
+            why = (
+                "there is no llm.server" if config.server is None else "the model runs at llm.server, which decides it"
+            )
+            raise InputError(f"llm.{key} is set, but {why}; remove one of the two settings")
+    if config.server is None:
+        return
+    if config.name == "bundled":
+        raise InputError("llm.name is bundled, but the model runs at llm.server; set llm.name to its name there")
+    try:
+        parts = urlsplit(config.server)
+        secret = parts.username is not None or parts.password is not None or parts.query or parts.fragment
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:  # a port that is no number, half an IPv6 address
+        secret, usable = "", False
+    if secret:  # The message must not repeat it
+        raise InputError(
+            "llm.server holds more than an address: a user, a password or what follows ? or #; put the key into the "
+            "environment variable MRAG_RL_API_KEY"
+        )
+    if not usable:
+        raise InputError(f"llm.server is {config.server!r}; give an address such as http://127.0.0.1:8000")
