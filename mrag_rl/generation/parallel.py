@@ -14,7 +14,8 @@ T = TypeVar("T")
 def in_parallel(jobs: Mapping[K, Callable[[], T]], workers: int) -> Iterator[dict[K, T]]:
     """Run jobs in at most `workers` threads; yields the results that have come since the last, until all have.
 
-    If a job fails, no further one begins; what the running ones still give is yielded before the error is raised.
+    If a job fails, those that have not begun are dropped; what the running ones give is yielded before the error is
+    raised.
     """
     finished: SimpleQueue[Future[T]] = SimpleQueue()
     error: BaseException | None = None

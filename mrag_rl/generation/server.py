@@ -79,8 +79,7 @@ class Server:
             max_retries=_RETRIES,
             timeout=openai.Timeout(timeout, connect=min(timeout, 10.0)),
         )
-        listing = self._facts("/models")
-        entries = listing.get("data") if listing else None
+        entries = self._facts("/models", "data")
         models = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
         self._listed = [str(entry.get("id")) for entry in models]
         entry = next((entry for entry in models if entry.get("id") == model), {})
@@ -90,8 +89,7 @@ class Server:
         probe = self._ask(self._path, {**sent, "model": model, "max_tokens": 1, "temperature": 0}, _first_choice)[1]
         self.reported = {"name": model, "answers as": probe.get("model")}
         self.reported |= {key: entry[key] for key in ("root", "parent", "meta") if entry.get(key) is not None}
-        self.tokenizes = False
-        self.tokenizes = self._try_to_tokenize()
+        self.tokenizes = isinstance(self._facts(f"{self._root}/tokenize", "tokens", self._tokenize_body("A")), list)
 
     def complete(self, body: dict[str, Any]) -> Answer:
         """The server's answer to a request of its completions or chat endpoint, without model.
@@ -164,30 +162,30 @@ class Server:
             return {"model": self.model, "prompt": sent}
         return {"model": self.model, "messages": sent}
 
-    def _try_to_tokenize(self) -> bool:
-        answer = self._facts(f"{self._root}/tokenize", self._tokenize_body("A"))
-        return answer is not None and isinstance(answer.get("tokens"), list)
-
     def _context(self, entry: dict[str, Any]) -> int | None:
         length = entry.get("max_model_len")  # vLLM and SGLang
         if self.llama_cpp:  # A slot has its share of the context, which may be far less than the model was trained with
-            props = self._facts(f"{self._root}/props") or {}
-            settings = props.get("default_generation_settings")
+            settings = self._facts(f"{self._root}/props", "default_generation_settings")
             length = settings.get("n_ctx") if isinstance(settings, dict) else None
         return length if isinstance(length, int) and length > 0 else None
 
-    def _facts(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any] | None:
-        """The JSON object at a path that not every server has; None where there is none."""
+    def _facts(self, path: str, key: str, body: dict[str, Any] | None = None) -> Any:
+        """What a JSON object at a path that not every server has tells under a key; None if there is no such thing."""
         client = self._client.with_options(max_retries=2)
-        try:
-            data = client.get(path, cast_to=object) if body is None else client.post(path, cast_to=object, body=body)
-        except openai.APIError as error:
-            if isinstance(error, openai.APIStatusError) and error.status_code in _ABSENT:
-                return None
-            raise self._named(error) from None
-        except ValueError:  # no JSON
-            return None
-        return data if isinstance(data, dict) else None
+        for _ in range(_TRIES):
+            try:
+                told = (
+                    client.get(path, cast_to=object) if body is None else client.post(path, cast_to=object, body=body)
+                )
+            except openai.APIError as error:
+                if isinstance(error, openai.APIStatusError) and error.status_code in _ABSENT:
+                    return None
+                raise self._named(error) from None
+            except ValueError:  # no JSON
+                continue
+            if isinstance(told, dict) and key in told:
+                return told[key]
+        return None
 
     def _ask(self, path: str, body: dict[str, Any], read: Callable[[object], T]) -> T:
         """What `read` makes of the answer to a request. Raises InputError if it finds none of them `Unusable`."""

@@ -164,7 +164,8 @@ class ServerLLM:
         """The mean log-probability per token of each prompt's completions; see `LLM.log_probabilities`.
 
         The end is as probable as those of the 20 likeliest tokens there that hold a newline or look like a special
-        token, such as </s>. If there is none among them, it counts as probable as the last of them, which is too much.
+        token, such as </s>. If there is none among them, it counts as probable as the last of them: an estimate, which
+        is mostly too high.
 
         Raises:
             InputError: The server has no log-probabilities of given texts, or fails for good, or a prompt with a

@@ -1,0 +1,480 @@
+"""A language model at a server: the texts of one on this machine, whatever trouble passes; its key stays hidden."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mrag_rl.config import Config, config_sha256, config_to_yaml, validate_config
+from mrag_rl.data.synthetic import make_newsroom
+from mrag_rl.errors import InputError
+from mrag_rl.generation import CachedLLM, Prompt
+from mrag_rl.generation import server as connection
+from mrag_rl.generation.parallel import by_row, in_parallel
+from mrag_rl.generation.server_llm import ServerLLM
+from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.llm_config import LLMConfig
+from mrag_rl.models.bundled import NEWSROOM_LLM
+from tests.llm_server import MODEL, LLMServer, serving
+from tests.test_likelihood import CHAT
+
+ROOT = Path(__file__).parents[1]
+KEY = "sk-do-not-tell-4711"
+LENGTH = 16
+
+
+def some_prompts(count: int) -> list[Prompt]:
+    pairs = make_newsroom("summarization", seed=0, database=count + 1, train=1, dev=1, test=1).database
+    return [Prompt("summarization", pair.source, ((other.source, other.target),)) for pair, other in pairwise(pairs)]
+
+
+@pytest.fixture(scope="module")
+def local() -> TransformersLLM:
+    """The bundled model in float64, so that a batch's shape cannot change a text."""
+    llm = TransformersLLM.load(NEWSROOM_LLM)
+    llm.model.double()
+    return llm
+
+
+@pytest.fixture(scope="module")
+def chatting(tmp_path_factory: pytest.TempPathFactory) -> TransformersLLM:
+    """The bundled model with a chat template."""
+    folder = tmp_path_factory.mktemp("llm") / "chat"
+    shutil.copytree(NEWSROOM_LLM, folder)
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "chat_template": CHAT}))
+    llm = TransformersLLM.load(folder)
+    llm.model.double()
+    return llm
+
+
+@pytest.fixture
+def server(local: TransformersLLM, monkeypatch: pytest.MonkeyPatch) -> Iterator[LLMServer]:
+    for name in ("MRAG_RL_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with serving(local) as running:
+        yield running
+
+
+def connect(server: LLMServer, **settings) -> ServerLLM:
+    return ServerLLM.connect(server.url, MODEL, **settings)
+
+
+# -- what it writes ----------------------------------------------------------------------------------------------------
+
+
+def test_greedy_texts_are_those_of_the_model_on_this_machine(local: TransformersLLM, server: LLMServer) -> None:
+    prompts = some_prompts(6)
+    llm = connect(server, concurrency=4)
+    texts = llm.generate([*prompts, prompts[0]], samples=2, max_new_tokens=LENGTH)
+    assert texts == local.generate([*prompts, prompts[0]], samples=2, max_new_tokens=LENGTH)
+    assert set(server.completions().values()) == {1} and len(server.completions()) == 6
+    assert (llm.usage.prompts, llm.usage.batches) == (7, 6) and 6 < llm.usage.generated_tokens <= 6 * LENGTH
+
+
+def test_stop_strings_end_a_text_and_are_not_part_of_it(local: TransformersLLM, server: LLMServer) -> None:
+    (whole,) = connect(server).generate(some_prompts(1), max_new_tokens=LENGTH)[0]
+    word = whole.split()[2]
+    stopped = connect(server, stop=[word])
+    assert stopped.generate(some_prompts(1), max_new_tokens=LENGTH) == [[whole.split(word)[0].strip()]]
+    assert stopped.fingerprint != connect(server).fingerprint
+
+
+def test_a_sample_depends_on_its_seed_and_neither_on_the_others_nor_on_the_call(server: LLMServer) -> None:
+    prompts = some_prompts(3)
+    llm = connect(server)
+    many = llm.generate(prompts, samples=3, temperature=3.0, seeds=[1, 2, 3], max_new_tokens=LENGTH)
+    assert [row[:1] for row in many] == llm.generate(prompts, temperature=3.0, seeds=[1, 2, 3], max_new_tokens=LENGTH)
+    assert llm.generate(prompts[1:2], samples=2, temperature=3.0, seeds=2, max_new_tokens=LENGTH) == [many[1][:2]]
+    assert len({text for row in many for text in row}) == 9
+    assert llm.generate(prompts[1:2], temperature=3.0, seeds=9, max_new_tokens=LENGTH) != [many[1][:1]]
+    seeds = [json.loads(request)["seed"] for request in server.asked if '"seed"' in request]
+    assert all(0 <= seed < 2**31 - 1 for seed in seeds)
+
+
+def test_chat_messages_are_put_into_the_servers_template(chatting: TransformersLLM) -> None:
+    prompts = some_prompts(4)
+    with serving(chatting) as server:
+        llm = connect(server, chat=True)
+        assert llm.generate(prompts, max_new_tokens=LENGTH) == chatting.generate(prompts, max_new_tokens=LENGTH)
+        assert "Summarize the article" in llm.render(prompts[0])
+        with pytest.raises(InputError, match=r"log-probabilities.*chat messages.*refinement\.state candidates"):
+            llm.log_probabilities(prompts[:1], [["x"]])
+        tight = connect(server, chat=True, context=220)
+        long = Prompt("summarization", " ".join(prompt.query for prompt in prompts))
+        assert tight.fits([long, prompts[0]], LENGTH) == [False, True]
+        tight.generate([long], max_new_tokens=LENGTH)
+        turns = max((json.loads(request) for request in server.asked), key=lambda body: body["max_tokens"])["messages"]
+        assert len(server.ids(server.chat_text(turns))) <= 220
+
+
+def test_prompts_that_outgrow_the_context_are_shortened_as_on_this_machine(
+    local: TransformersLLM, server: LLMServer
+) -> None:
+    prompts = some_prompts(12)
+    long = Prompt("summarization", " ".join(prompt.query for prompt in prompts * 8), prompts[0].demonstrations)
+    assert local.fits([long, prompts[0]], LENGTH) == [False, True]
+    llm = connect(server)
+    assert llm.fits([long, prompts[0]], LENGTH) == [False, True]
+    assert llm.generate([long], max_new_tokens=LENGTH) == local.generate([long], max_new_tokens=LENGTH)
+    server.tokenizes = False
+    guessing = connect(server)
+    assert guessing.fits([long, prompts[0]], LENGTH) == [False, True] and guessing.fingerprint != llm.fingerprint
+    server.asked.clear()
+    guessing.generate([long], max_new_tokens=LENGTH)
+    (request,) = server.completions()
+    assert len(server.ids(json.loads(request)[0])) <= 2048 - LENGTH
+    with pytest.raises(InputError, match="leaves no room for 16 new ones"):
+        connect(server, context=30).generate([prompts[0]], max_new_tokens=LENGTH)
+
+
+def test_a_context_that_the_server_does_not_report_has_to_be_given(server: LLMServer) -> None:
+    server.context = None
+    with pytest.raises(InputError, match=r"does not report.*set llm\.context"):
+        connect(server)
+    assert connect(server, context=512).context == 512
+    server.context = 2048
+    assert connect(server, context=4096).context == 2048
+
+
+def test_log_probabilities_are_those_of_the_model_on_this_machine(local: TransformersLLM, server: LLMServer) -> None:
+    prompts = some_prompts(3)
+    texts = [[text, "ü", ""] for (text,) in local.generate(prompts, max_new_tokens=64)]
+    llm = connect(server)
+    found, expected = (model.log_probabilities(prompts, texts, max_new_tokens=64) for model in (llm, local))
+    assert np.allclose([row[0] for row in found], [row[0] for row in expected], atol=1e-3)
+    # An end that is not among the 20 likeliest tokens is estimated.
+    assert [np.argmax(row) for row in found] == [0, 0, 0]
+    assert np.allclose(found, expected, atol=3)
+    assert llm.usage.prompts == 3
+    server.tokenizes = False
+    with pytest.raises(InputError, match=r"tell a text's tokens.*m_rag_likely_r"):
+        connect(server).log_probabilities(prompts, texts)
+
+
+def test_a_server_without_log_probabilities_is_named_with_what_needs_them(
+    server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "echo", lambda ids, top: None)
+    with pytest.raises(InputError, match=r"gives no log-probabilities.*refinement\.state candidates"):
+        connect(server).log_probabilities(some_prompts(1), [["x"]])
+
+
+# -- trouble -----------------------------------------------------------------------------------------------------------
+
+EMPTY = '{"choices": [{"text": "", "finish_reason": "stop"}]}'
+GARBAGE = {
+    "no JSON": "<html>",
+    "no JSON object": "[1, 2]",
+    "no choices": '{"choices": []}',
+    "no text": '{"choices": [{"text": 7, "finish_reason": "stop"}]}',
+    "replacement characters": '{"choices": [{"text": "\\ufffd\\ufffd", "finish_reason": "stop"}]}',
+    "half a character": '{"choices": [{"text": "\\ud83d", "finish_reason": "stop"}]}',
+    "an empty text": '{"choices": [{"text": null, "finish_reason": "length"}]}',
+}
+
+
+def test_through_trouble_that_passes_the_texts_are_the_same_and_none_is_lost(
+    local: TransformersLLM, server: LLMServer
+) -> None:
+    prompts = some_prompts(24)
+    server.faults = ("cut", "429", "500", "slow", "half", "409", EMPTY, *GARBAGE.values())
+    llm = connect(server)
+    texts = llm.generate(prompts, max_new_tokens=LENGTH)
+    assert sum(server.troubled.values()) > 0.3 * len(prompts)
+    server.faults = ()
+    assert texts == local.generate(prompts, max_new_tokens=LENGTH)
+    assert llm.usage.prompts == 24 and set(server.completions().values()) == {1}
+    assert llm.fingerprint == connect(server).fingerprint
+
+
+@pytest.mark.parametrize("problem", GARBAGE)
+def test_answers_that_never_make_sense_are_named(problem: str, server: LLMServer) -> None:
+    llm = connect(server)
+    server.always = GARBAGE[problem]
+    with pytest.raises(
+        InputError, match=rf"3 answers in a row made no sense, the last: {problem}.*see the server's log"
+    ):
+        llm.generate(some_prompts(1), max_new_tokens=LENGTH)
+
+
+def test_an_empty_text_counts_if_it_stays_and_the_model_ended_it(server: LLMServer) -> None:
+    llm = connect(server)
+    server.always = EMPTY
+    before = len(server.headers)
+    assert llm.generate(some_prompts(1), max_new_tokens=LENGTH) == [[""]]
+    assert len(server.headers) == before + 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [("503", "status 503, time after time"), ("cut", "no connection"), ("slow", r"no answer within 0\.1 s")],
+)
+def test_trouble_that_does_not_pass_is_named(
+    fault: str, message: str, server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_RETRIES", 1)
+    llm = connect(server, timeout=0.1 if fault == "slow" else 60.0)
+    server.always = fault
+    with pytest.raises(InputError, match=message):
+        llm.generate(some_prompts(1), max_new_tokens=LENGTH)
+
+
+def test_a_wrong_address_model_or_interface_ends_at_once_in_one_line(server: LLMServer) -> None:
+    begun = time.perf_counter()
+    for url, model, chat, message in (
+        (server.url, "another", False, r"has no model 'another' .*set llm\.name to one of the/bundled"),
+        (f"{server.url}/api", MODEL, False, r"nothing at /completions.*check llm\.name and the address"),
+        ("http://127.0.0.1:9", MODEL, False, r"no connection \(.*refused.*start the server or correct the address"),
+        ("http://no-such-host.invalid", MODEL, False, "no connection"),
+    ):
+        with pytest.raises(InputError, match=message) as error:
+            ServerLLM.connect(url, model, chat=chat)
+        assert "\n" not in str(error.value)
+    assert time.perf_counter() - begun < 20
+    server.faults = ()
+    server.models = lambda: "<html>hello</html>"  # type: ignore[assignment, method-assign, return-value]
+    server.complete = lambda body, chat: "<html>hello</html>"  # type: ignore[assignment, method-assign, return-value]
+    with pytest.raises(InputError, match=r"no JSON object.*OpenAI's interface"):
+        connect(server)
+
+
+def test_no_more_requests_than_allowed_are_under_way(server: LLMServer) -> None:
+    llm = connect(server, concurrency=3)
+    server.delay, server.most = 0.05, 0
+    llm.generate(some_prompts(9), max_new_tokens=2)
+    assert server.most == 3
+
+
+# -- the key -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_key_reaches_the_server_and_nothing_else(
+    server: LLMServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    server.key = KEY
+    told = []
+    with caplog.at_level(logging.DEBUG):
+        for wrong in ("", "sk-wrong-0815"):
+            monkeypatch.setenv("MRAG_RL_API_KEY", wrong)
+            with pytest.raises(InputError, match=r"does not accept the key \(status 401\).*MRAG_RL_API_KEY") as error:
+                connect(server)
+            told += traceback.format_exception(error.value)
+        monkeypatch.setenv("MRAG_RL_API_KEY", "")
+        monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
+        llm = connect(server)
+        assert server.headers[-1]["authorization"] == f"Bearer {KEY}"
+        with CachedLLM(llm, tmp_path / "cache.sqlite") as cached:
+            cached.generate(some_prompts(2), max_new_tokens=2)
+        for answer in (400, 500):
+            monkeypatch.setattr(server, "complete", lambda *_, status=answer, **__: refuse(status))
+            monkeypatch.setattr(connection, "_RETRIES", 1)
+            with pytest.raises(InputError) as error:
+                connect(server)
+            told += traceback.format_exception(error.value)
+    assert any("***" in line for line in told)
+    told += [llm.fingerprint, repr(llm), repr(llm.server), repr(llm.server.reported), caplog.text]
+    told += [repr(record.__dict__) for record in caplog.records]
+    told.append(config_to_yaml(Config("a", llm=LLMConfig(name=MODEL, server=server.url))))
+    assert caplog.records and not [text for text in told if KEY in text or "sk-wrong-0815" in text]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+
+
+def refuse(status: int) -> dict:
+    from tests.llm_server import Refusal
+
+    raise Refusal(status, f"the key {KEY} may not do this")
+
+
+def test_a_key_that_cannot_be_sent_is_refused_unseen(server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MRAG_RL_API_KEY", "sk-schlüssel")
+    with pytest.raises(InputError, match="MRAG_RL_API_KEY has characters that no key has") as error:
+        connect(server)
+    assert "schl" not in str(error.value)
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"server": "http://a"}, r"llm\.name is bundled.*set llm\.name to its name there"),
+        ({"server": "http://a", "name": "m", "dtype": "bfloat16"}, r"llm\.dtype is set, but the model runs at"),
+        ({"server": "http://a", "name": "m", "quantization": "nf4"}, r"llm\.quantization is set"),
+        ({"server": "http://a", "name": "m", "device": "cuda"}, r"llm\.device is set"),
+        ({"server": "http://a", "name": "m", "revision": "main"}, r"llm\.revision is set"),
+        ({"chat": True}, r"llm\.chat is set, but there is no llm\.server"),
+        ({"server": "localhost:8000", "name": "m"}, r"give an address such as http://127\.0\.0\.1:8000"),
+        ({"server": "http://a:port", "name": "m"}, "give an address"),
+        ({"server": f"http://user:{KEY}@a", "name": "m"}, "holds more than an address"),
+        ({"server": f"http://a/v1?key={KEY}", "name": "m"}, "holds more than an address"),
+        ({"server": "http://a", "name": "m", "concurrency": 0}, r"llm\.concurrency is 0"),
+        ({"server": "http://a", "name": "m", "timeout": 0.0}, r"llm\.timeout is 0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_in_one_line(settings: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        validate_config(Config("a", llm=LLMConfig(**settings)))
+    assert "\n" not in str(error.value) and KEY not in str(error.value)
+
+
+def test_a_run_may_go_on_at_another_address_but_not_with_another_model() -> None:
+    config = Config("a", llm=LLMConfig(name="m", server="http://a"))
+    validate_config(config)
+
+    def hash_with(**changes) -> str:
+        return config_sha256(dataclasses.replace(config, llm=dataclasses.replace(config.llm, **changes)))
+
+    same = config_sha256(config)
+    assert {hash_with(server="http://b:1"), hash_with(concurrency=1), hash_with(timeout=9.0)} == {same}
+    assert len({same, hash_with(name="n"), hash_with(chat=True), hash_with(context=9), hash_with(server=None)}) == 5
+
+
+# -- nothing is asked twice --------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_fails_at_its_last_prompt_keeps_all_the_others(server: LLMServer, tmp_path: Path) -> None:
+    prompts = some_prompts(8)
+    hopeless = Prompt("summarization", "x", (("y", "never-ending " * 900),))
+    with CachedLLM(connect(server), tmp_path / "cache.sqlite") as cached:
+        with pytest.raises(InputError, match="leaves no room"):
+            cached.generate([*prompts, hopeless], max_new_tokens=LENGTH)
+    server.asked.clear()
+    complete = server.complete
+
+    def failing(body: dict, *, chat: bool) -> dict:
+        return (
+            refuse(400) if prompts[-1].query in body.get("prompt", "").split("\n\n")[-1] else complete(body, chat=chat)
+        )
+
+    server.complete = failing  # type: ignore[method-assign]
+    with CachedLLM(connect(server, concurrency=1), tmp_path / "cache.sqlite") as cached:
+        with pytest.raises(InputError, match="refuses a request"):
+            cached.generate(prompts, max_new_tokens=LENGTH)
+    server.complete = complete  # type: ignore[method-assign]
+    with CachedLLM(connect(server), tmp_path / "cache.sqlite") as cached:
+        cached.generate(prompts, max_new_tokens=LENGTH)
+        cached.generate(prompts, max_new_tokens=LENGTH)
+    assert set(server.completions().values()) == {1} and len(server.completions()) == 8
+
+
+def test_killed_and_resumed_nothing_that_had_come_is_asked_again(
+    local: TransformersLLM, server: LLMServer, tmp_path: Path
+) -> None:
+    code = (
+        "import sys\n"
+        "from mrag_rl.generation.cache import CachedLLM\n"
+        "from mrag_rl.generation.server_llm import ServerLLM\n"
+        "from tests.test_server_llm import LENGTH, MODEL, some_prompts\n"
+        "llm = CachedLLM(ServerLLM.connect(sys.argv[1], MODEL, concurrency=2), sys.argv[2])\n"
+        "llm.generate(some_prompts(24), max_new_tokens=LENGTH)\n"
+    )
+    cache = tmp_path / "cache.sqlite"
+    process = subprocess.Popen([sys.executable, "-c", code, server.url, str(cache)], cwd=ROOT)
+    while len(server.completions()) < 10:
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert len(server.completions()) < 24
+    with CachedLLM(connect(server), cache) as cached:
+        texts = cached.generate(some_prompts(24), max_new_tokens=LENGTH)
+    assert texts == local.generate(some_prompts(24), max_new_tokens=LENGTH)
+    twice = [request for request, count in server.completions().items() if count > 1]
+    assert len(server.completions()) == 24
+    assert len(twice) <= 4  # Those that were being answered, or whose answers had come but were not yet stored
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_and_resumed_asks_nothing_twice(workplace: Path, tmp_path: Path) -> None:
+    """Training through a server that also has its troubles; the run is killed while it trains."""
+    llm = TransformersLLM.load(workplace / "llm")
+    run = tmp_path / "small"
+    with serving(llm) as server:
+        server.context, server.faults = 512, ("cut", "429", "500", "<html>")
+        arguments = ["--config", str(workplace / "small.yaml"), "--runs", str(tmp_path), "--llm.name", MODEL]
+        arguments += ["--llm.server", server.url, "--llm.concurrency", "4"]
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "MRAG_RL_API_KEY": KEY}
+        command = [sys.executable, str(ROOT / "train.py")]
+        process = subprocess.Popen([*command, *arguments], cwd=workplace, env=environment, stderr=subprocess.PIPE)
+        while len(server.completions()) < 40:
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert not (run / "results.json").exists()
+        done = subprocess.run(
+            [*command, "--resume", str(run)], cwd=workplace, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        twice = {json.loads(request)[0] for request, count in server.completions().items() if count > 1}
+    results = json.loads((run / "results.json").read_text())
+    assert set(results["systems"]) == {"naive", "m_rag"}
+    assert len(twice) <= 8  # Prompts that were being answered, or whose answers had come but were not yet stored
+    assert not [path for path in run.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+
+
+# -- a real server of others' ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_transformers_serve_gives_the_texts_of_the_model_on_this_machine(
+    local: TransformersLLM, tmp_path: Path
+) -> None:
+    for package in ("fastapi", "uvicorn"):
+        pytest.importorskip(package, reason="pip install 'transformers[serving]'")
+    command = [sys.executable, "-c", "from transformers.cli.transformers import main; main()", "serve"]
+    command += [str(NEWSROOM_LLM), "--host", "127.0.0.1", "--port", "0", "--device", "cpu", "--dtype", "float32"]
+    (tmp_path / "hub").mkdir()
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(tmp_path / "hub"), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, "")
+        url = next(found[1] for line in lines if (found := re.search(r"running on (http://\S+)", line)))
+        llm = ServerLLM.connect(url, str(NEWSROOM_LLM), context=2048, concurrency=4)
+        prompts = some_prompts(6)
+        assert llm.generate(prompts, max_new_tokens=LENGTH) == local.generate(prompts, max_new_tokens=LENGTH)
+        with pytest.raises(InputError, match="gives no log-probabilities of given texts"):
+            llm.log_probabilities(prompts[:1], [["x"]])
+        with pytest.raises(InputError, match="another"):
+            ServerLLM.connect(url, "another", context=2048)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+# -- jobs in parallel --------------------------------------------------------------------------------------------------
+
+
+def test_rows_come_when_their_last_job_is_done_and_an_error_after_what_was_under_way() -> None:
+    def fail() -> int:
+        time.sleep(0.05)
+        raise KeyError("b")
+
+    jobs = {"a": lambda: 1, "c": lambda: 3}
+    parts = list(by_row([["a"], ["c", "a", "c"], []], jobs, 2))
+    assert {row: values for part in parts for row, values in part.items()} == {0: [1], 1: [3, 1, 3], 2: []}
+    seen: dict[str, int] = {}
+    with pytest.raises(KeyError):
+        later = {f"later {i}": lambda: time.sleep(0.02) or 4 for i in range(50)}
+        for part in in_parallel({"b": fail, "slow": lambda: time.sleep(0.2) or 5, **later}, 2):
+            seen |= part
+    assert seen["slow"] == 5 and len(seen) < 10
+    assert list(in_parallel({}, 4)) == []
