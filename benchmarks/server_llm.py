@@ -4,8 +4,8 @@
     python -m benchmarks.server_llm --requests 10000 --concurrency 32
 
 The server, a process of its own on the loopback device, answers every prompt with its last words, so that nothing but
-the client is measured. It prints file descriptors, threads and resident memory after 1,000 requests to warm up and after
-the others, and the requests per second of all at a time and of one at a time, with their ratio.
+the client is measured. It prints file descriptors, threads and resident memory after each half of the requests, and the
+requests per second with many at a time and with one at a time, with their ratio.
 """
 
 from __future__ import annotations
@@ -98,10 +98,12 @@ def main() -> None:
     try:
         url = f"http://127.0.0.1:{here.recv()}"
         llm = ServerLLM.connect(url, MODEL, concurrency=arguments.concurrency)
-        rate(llm, "warm", 1000)
-        print(f"after 1,000 requests: {held()}", flush=True)
-        together = rate(llm, "many", arguments.requests)
-        print(f"after {arguments.requests:,} more: {held()}")
+        print(f"before: {held()}", flush=True)
+        rates = []
+        for half in ("first", "second"):
+            rates.append(rate(llm, half, arguments.requests // 2))
+            print(f"after the {half} {arguments.requests // 2:,}: {held()}", flush=True)
+        together = sum(rates) / 2
         alone = rate(ServerLLM.connect(url, MODEL, concurrency=1), "one", max(1, arguments.requests // 20))
         print(
             f"{together:,.0f} requests/s with {arguments.concurrency} at a time, {alone:,.0f} one at a time: ", end=""

@@ -108,11 +108,11 @@ class LLMServer(ThreadingHTTPServer):
             if body.get("echo"):
                 return {"model": MODEL, "choices": [{"text": prompt, "logprobs": self.echo(ids, body["logprobs"])}]}
             ((first,),) = self.text_ids(ids, body)
-        text = self.llm.tokenizer.decode(first, skip_special_tokens=True)
+        text = str(self.llm.tokenizer.decode(first, skip_special_tokens=True))
         ended = len(first) < body["max_tokens"] or bool(self.llm.decoder.stop_tokens[first[-1]])
         for stop in body.get("stop", ()):
             text = text.split(stop)[0]
-        choice = {"index": 0, "finish_reason": "stop" if ended else "length"}
+        choice: dict[str, Any] = {"index": 0, "finish_reason": "stop" if ended else "length"}
         choice |= {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
         return {"model": MODEL, "choices": [choice], "usage": {"completion_tokens": len(first)}}
 

@@ -75,9 +75,11 @@ def test_the_hash_follows_every_setting_but_the_name() -> None:
     assert config_sha256(config) != config_sha256(Config("a", demonstrations=2))
 
 
-def test_runs_from_before_there_were_arms_and_several_demonstrations_keep_their_hash() -> None:
+def test_runs_from_before_there_were_arms_several_demonstrations_and_servers_keep_their_hash() -> None:
     settings = config_to_dict(Config("a"))
     del settings["name"], settings["demonstrations"], settings["partitioning"]["arms"]
+    for key in ("server", "chat", "context", "concurrency", "timeout"):
+        del settings["llm"][key]
     canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     assert config_sha256(Config("a")) == hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -93,6 +95,9 @@ def test_the_configurations_that_come_with_it_load(path: Path) -> None:
         return
     config = load_config(path.parents[1] / "pairs.yaml", ["--config", str(path), "--seed", "3"])
     assert (config.name, config.seed) == ("pairs", 3)
+    if path.stem == "server":
+        assert config.llm.server == "http://127.0.0.1:8000"
+        return
     assert (config.llm.quantization, config.llm.device, config.encoder.device) == ("nf4", "cuda", "cuda")
 
 

@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -235,7 +236,9 @@ def test_trouble_that_does_not_pass_is_named(
         llm.generate(some_prompts(1), max_new_tokens=LENGTH)
 
 
-def test_a_wrong_address_model_or_interface_ends_at_once_in_one_line(server: LLMServer) -> None:
+def test_a_wrong_address_model_or_interface_ends_at_once_in_one_line(
+    server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun = time.perf_counter()
     for url, model, chat, message in (
         (server.url, "another", False, r"has no model 'another' .*set llm\.name to one of the/bundled"),
@@ -247,9 +250,8 @@ def test_a_wrong_address_model_or_interface_ends_at_once_in_one_line(server: LLM
             ServerLLM.connect(url, model, chat=chat)
         assert "\n" not in str(error.value)
     assert time.perf_counter() - begun < 20
-    server.faults = ()
-    server.models = lambda: "<html>hello</html>"  # type: ignore[assignment, method-assign, return-value]
-    server.complete = lambda body, chat: "<html>hello</html>"  # type: ignore[assignment, method-assign, return-value]
+    monkeypatch.setattr(server, "models", lambda: "<html>hello</html>")
+    monkeypatch.setattr(server, "complete", lambda body, chat: "<html>hello</html>")
     with pytest.raises(InputError, match=r"no JSON object.*OpenAI's interface"):
         connect(server)
 
@@ -464,17 +466,20 @@ def test_transformers_serve_gives_the_texts_of_the_model_on_this_machine(
 
 
 def test_rows_come_when_their_last_job_is_done_and_an_error_after_what_was_under_way() -> None:
+    def after(seconds: float, value: int) -> int:
+        time.sleep(seconds)
+        return value
+
     def fail() -> int:
-        time.sleep(0.05)
-        raise KeyError("b")
+        raise KeyError(after(0.05, 0))
 
     jobs = {"a": lambda: 1, "c": lambda: 3}
     parts = list(by_row([["a"], ["c", "a", "c"], []], jobs, 2))
     assert {row: values for part in parts for row, values in part.items()} == {0: [1], 1: [3, 1, 3], 2: []}
     seen: dict[str, int] = {}
     with pytest.raises(KeyError):
-        later = {f"later {i}": lambda: time.sleep(0.02) or 4 for i in range(50)}
-        for part in in_parallel({"b": fail, "slow": lambda: time.sleep(0.2) or 5, **later}, 2):
+        later = {f"later {i}": partial(after, 0.02, 4) for i in range(50)}
+        for part in in_parallel({"b": fail, "slow": partial(after, 0.2, 5), **later}, 2):
             seen |= part
     assert seen["slow"] == 5 and len(seen) < 10
     assert list(in_parallel({}, 4)) == []

@@ -27,6 +27,10 @@ class Unusable(Exception):
     """An answer that makes no sense, with what is wrong with it."""
 
 
+class Unanswered(InputError):
+    """A request that the server refuses, or answers with nothing that makes sense."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """One text of the server's.
@@ -123,7 +127,7 @@ class Server:
             "token_logprobs" and "top_logprobs" of OpenAI's completions, whose last entries are those of the next token.
 
         Raises:
-            InputError: The server has no log-probabilities of given texts.
+            Unanswered: The server has no log-probabilities of given texts.
         """
 
         def read(data: object) -> dict[str, list[Any]]:
@@ -171,6 +175,8 @@ class Server:
 
     def _facts(self, path: str, key: str, body: dict[str, Any] | None = None) -> Any:
         """What a JSON object at a path that not every server has tells under a key; None if there is no such thing."""
+        # Outside of /v1, a gateway may forbid everything, whatever the key.
+        absent = _ABSENT if path.startswith("/") else (401, 403, *_ABSENT)
         client = self._client.with_options(max_retries=2)
         for _ in range(_TRIES):
             try:
@@ -178,7 +184,7 @@ class Server:
                     client.get(path, cast_to=object) if body is None else client.post(path, cast_to=object, body=body)
                 )
             except openai.APIError as error:
-                if isinstance(error, openai.APIStatusError) and error.status_code in _ABSENT:
+                if isinstance(error, openai.APIStatusError) and error.status_code in absent:
                     return None
                 raise self._named(error) from None
             except ValueError:  # no JSON
@@ -188,7 +194,7 @@ class Server:
         return None
 
     def _ask(self, path: str, body: dict[str, Any], read: Callable[[object], T]) -> T:
-        """What `read` makes of the answer to a request. Raises InputError if it finds none of them `Unusable`."""
+        """What `read` makes of the answer to a request. Raises Unanswered if it finds every one `Unusable`."""
         problem = ""
         for attempt in range(_TRIES):
             if attempt:
@@ -202,7 +208,7 @@ class Server:
                 problem = str(error)
             except ValueError:
                 problem = "no JSON"
-        raise InputError(
+        raise Unanswered(
             f"llm.server {self.url}: {_TRIES} answers in a row made no sense, the last: {self._without_key(problem)}; "
             "see the server's log, or check that the address is that of a server with OpenAI's interface"
         )
@@ -238,7 +244,7 @@ class Server:
                 f"{where} has no model {self.model!r}, or nothing at {self._path} (status 404: {detail}); check "
                 f"llm.name and the address, or set llm.chat to {other}"
             )
-        return InputError(f"{where} refuses a request for {self.model!r} (status {status}: {detail}); check llm.*")
+        return Unanswered(f"{where} refuses a request for {self.model!r} (status {status}: {detail}); check llm.*")
 
     def _without_key(self, text: str) -> str:
         return text if self._key == _NO_KEY else text.replace(self._key, "***")

@@ -18,7 +18,7 @@ from mrag_rl.generation.llm import Usage, one_seed_per_prompt
 from mrag_rl.generation.parallel import by_row, in_parallel
 from mrag_rl.generation.prompts import Prompt, messages, render, shorten
 from mrag_rl.generation.sampling import row_key
-from mrag_rl.generation.server import Server
+from mrag_rl.generation.server import Server, Unanswered
 
 _SEEDS = 2**31 - 1  # Seeds that every server takes: some store them in 32 bits, and -1 or the largest means any
 _BYTES_PER_TOKEN = 2  # Fewer than texts have (English about 4, German 3.5), so that the estimate is too high
@@ -220,10 +220,10 @@ class ServerLLM:
             written = [float(value) for value in told["token_logprobs"][len(item.prompt) : whole]]
             (following,) = told["top_logprobs"][whole:]  # and with that, that all tokens are there
             ended = _end_probability({str(token): float(value) for token, value in following.items()})
-        except (InputError, TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, InputError) and "made no sense" not in str(error) and "refuses" not in str(error):
-                raise
-            raise self._no_scores(str(error) if isinstance(error, InputError) else "they are incomplete") from None
+        except Unanswered as error:
+            raise self._no_scores(str(error)) from None
+        except (TypeError, ValueError, AttributeError):
+            raise self._no_scores("they are incomplete") from None
         with self._counting:
             self.usage.batches += 1
         return (sum(written) + ended) / (len(item.tokens) + 1)
