@@ -9,15 +9,38 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from typing import Any
 
 import torch
 
+from mrag_rl.data.synthetic import make_newsroom
+from mrag_rl.generation import Prompt
 from mrag_rl.generation.decoding import Request
+from mrag_rl.generation.server_llm import ServerLLM
 from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.models.bundled import NEWSROOM_LLM
 
 MODEL = "the/bundled"
+KEY = "sk-do-not-tell-4711"
+LENGTH = 16
+"""Tokens that tests let the model write."""
+
+
+@cache
+def bundled_llm() -> TransformersLLM:
+    """The bundled model in float64, so that a batch's shape cannot change a text; loaded once."""
+    llm = TransformersLLM.load(NEWSROOM_LLM)
+    llm.model.double()
+    return llm
+
+
+def some_prompts(count: int) -> list[Prompt]:
+    """Articles to summarize, each with another one's summary as a demonstration."""
+    pairs = make_newsroom("summarization", seed=0, database=count + 1, train=1, dev=1, test=1).database
+    return [Prompt("summarization", pair.source, ((other.source, other.target),)) for pair, other in pairwise(pairs)]
 
 
 class Refusal(Exception):
@@ -218,6 +241,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
         self.wfile.flush()
+
+
+def connect(server: LLMServer, **settings: Any) -> ServerLLM:
+    """A connection to the server's model."""
+    return ServerLLM.connect(server.url, MODEL, **settings)
 
 
 @contextmanager

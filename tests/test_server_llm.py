@@ -1,10 +1,9 @@
-"""A language model at a server: the texts of one on this machine, whatever trouble passes; its key stays hidden."""
+"""A language model at a server: the texts of one on this machine, and nothing is asked twice."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 import os
 import re
 import shutil
@@ -12,44 +11,39 @@ import signal
 import subprocess
 import sys
 import time
-import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mrag_rl.config import Config, config_sha256, config_to_yaml, validate_config
-from mrag_rl.data.synthetic import make_newsroom
+from mrag_rl.config import Config, config_sha256, validate_config
 from mrag_rl.errors import InputError
 from mrag_rl.generation import CachedLLM, Prompt
-from mrag_rl.generation import server as connection
 from mrag_rl.generation.parallel import by_row, in_parallel
 from mrag_rl.generation.server_llm import ServerLLM
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.llm_config import LLMConfig
 from mrag_rl.models.bundled import NEWSROOM_LLM
-from tests.llm_server import MODEL, LLMServer, serving
+from tests.llm_server import KEY, LENGTH, MODEL, LLMServer, Refusal, bundled_llm, connect, serving, some_prompts
 from tests.test_likelihood import CHAT
 
 ROOT = Path(__file__).parents[1]
-KEY = "sk-do-not-tell-4711"
-LENGTH = 16
 
 
-def some_prompts(count: int) -> list[Prompt]:
-    pairs = make_newsroom("summarization", seed=0, database=count + 1, train=1, dev=1, test=1).database
-    return [Prompt("summarization", pair.source, ((other.source, other.target),)) for pair, other in pairwise(pairs)]
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def local() -> TransformersLLM:
-    """The bundled model in float64, so that a batch's shape cannot change a text."""
-    llm = TransformersLLM.load(NEWSROOM_LLM)
-    llm.model.double()
-    return llm
+    return bundled_llm()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LLMServer]:
+    """The bundled model at a server; no key in the environment."""
+    for name in ("MRAG_RL_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with serving(bundled_llm()) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -62,18 +56,6 @@ def chatting(tmp_path_factory: pytest.TempPathFactory) -> TransformersLLM:
     llm = TransformersLLM.load(folder)
     llm.model.double()
     return llm
-
-
-@pytest.fixture
-def server(local: TransformersLLM, monkeypatch: pytest.MonkeyPatch) -> Iterator[LLMServer]:
-    for name in ("MRAG_RL_API_KEY", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    with serving(local) as running:
-        yield running
-
-
-def connect(server: LLMServer, **settings) -> ServerLLM:
-    return ServerLLM.connect(server.url, MODEL, **settings)
 
 
 # -- what it writes ----------------------------------------------------------------------------------------------------
@@ -176,140 +158,6 @@ def test_a_server_without_log_probabilities_is_named_with_what_needs_them(
         connect(server).log_probabilities(some_prompts(1), [["x"]])
 
 
-# -- trouble -----------------------------------------------------------------------------------------------------------
-
-EMPTY = '{"choices": [{"text": "", "finish_reason": "stop"}]}'
-GARBAGE = {
-    "no JSON": "<html>",
-    "no JSON object": "[1, 2]",
-    "no choices": '{"choices": []}',
-    "no text": '{"choices": [{"text": 7, "finish_reason": "stop"}]}',
-    "replacement characters": '{"choices": [{"text": "\\ufffd\\ufffd", "finish_reason": "stop"}]}',
-    "half a character": '{"choices": [{"text": "\\ud83d", "finish_reason": "stop"}]}',
-    "an empty text": '{"choices": [{"text": null, "finish_reason": "length"}]}',
-}
-
-
-def test_through_trouble_that_passes_the_texts_are_the_same_and_none_is_lost(
-    local: TransformersLLM, server: LLMServer
-) -> None:
-    prompts = some_prompts(24)
-    server.faults = ("cut", "429", "500", "slow", "half", "409", EMPTY, *GARBAGE.values())
-    llm = connect(server)
-    texts = llm.generate(prompts, max_new_tokens=LENGTH)
-    assert sum(server.troubled.values()) > 0.3 * len(prompts)
-    server.faults = ()
-    assert texts == local.generate(prompts, max_new_tokens=LENGTH)
-    assert llm.usage.prompts == 24 and set(server.completions().values()) == {1}
-    assert llm.fingerprint == connect(server).fingerprint
-
-
-@pytest.mark.parametrize("problem", GARBAGE)
-def test_answers_that_never_make_sense_are_named(problem: str, server: LLMServer) -> None:
-    llm = connect(server)
-    server.always = GARBAGE[problem]
-    with pytest.raises(
-        InputError, match=rf"3 answers in a row made no sense, the last: {problem}.*see the server's log"
-    ):
-        llm.generate(some_prompts(1), max_new_tokens=LENGTH)
-
-
-def test_an_empty_text_counts_if_it_stays_and_the_model_ended_it(server: LLMServer) -> None:
-    llm = connect(server)
-    server.always = EMPTY
-    before = len(server.headers)
-    assert llm.generate(some_prompts(1), max_new_tokens=LENGTH) == [[""]]
-    assert len(server.headers) == before + 3
-
-
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [("503", "status 503, time after time"), ("cut", "no connection"), ("slow", r"no answer within 0\.1 s")],
-)
-def test_trouble_that_does_not_pass_is_named(
-    fault: str, message: str, server: LLMServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "_RETRIES", 1)
-    llm = connect(server, timeout=0.1 if fault == "slow" else 60.0)
-    server.always = fault
-    with pytest.raises(InputError, match=message):
-        llm.generate(some_prompts(1), max_new_tokens=LENGTH)
-
-
-def test_a_wrong_address_model_or_interface_ends_at_once_in_one_line(
-    server: LLMServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun = time.perf_counter()
-    for url, model, chat, message in (
-        (server.url, "another", False, r"has no model 'another' .*set llm\.name to one of the/bundled"),
-        (f"{server.url}/api", MODEL, False, r"nothing at /completions.*check llm\.name and the address"),
-        ("http://127.0.0.1:9", MODEL, False, r"no connection \(.*refused.*start the server or correct the address"),
-        ("http://no-such-host.invalid", MODEL, False, "no connection"),
-    ):
-        with pytest.raises(InputError, match=message) as error:
-            ServerLLM.connect(url, model, chat=chat)
-        assert "\n" not in str(error.value)
-    assert time.perf_counter() - begun < 20
-    monkeypatch.setattr(server, "models", lambda: "<html>hello</html>")
-    monkeypatch.setattr(server, "complete", lambda body, chat: "<html>hello</html>")
-    with pytest.raises(InputError, match=r"no JSON object.*OpenAI's interface"):
-        connect(server)
-
-
-def test_no_more_requests_than_allowed_are_under_way(server: LLMServer) -> None:
-    llm = connect(server, concurrency=3)
-    server.delay, server.most = 0.05, 0
-    llm.generate(some_prompts(9), max_new_tokens=2)
-    assert server.most == 3
-
-
-# -- the key -----------------------------------------------------------------------------------------------------------
-
-
-def test_the_key_reaches_the_server_and_nothing_else(
-    server: LLMServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    server.key = KEY
-    told = []
-    with caplog.at_level(logging.DEBUG):
-        for wrong in ("", "sk-wrong-0815"):
-            monkeypatch.setenv("MRAG_RL_API_KEY", wrong)
-            with pytest.raises(InputError, match=r"does not accept the key \(status 401\).*MRAG_RL_API_KEY") as error:
-                connect(server)
-            told += traceback.format_exception(error.value)
-        monkeypatch.setenv("MRAG_RL_API_KEY", "")
-        monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
-        llm = connect(server)
-        assert server.headers[-1]["authorization"] == f"Bearer {KEY}"
-        with CachedLLM(llm, tmp_path / "cache.sqlite") as cached:
-            cached.generate(some_prompts(2), max_new_tokens=2)
-        for answer in (400, 500):
-            monkeypatch.setattr(server, "complete", lambda *_, status=answer, **__: refuse(status))
-            monkeypatch.setattr(connection, "_RETRIES", 1)
-            with pytest.raises(InputError) as error:
-                connect(server)
-            told += traceback.format_exception(error.value)
-    assert any("***" in line for line in told)
-    told += [llm.fingerprint, repr(llm), repr(llm.server), repr(llm.server.reported), caplog.text]
-    told += [repr(record.__dict__) for record in caplog.records]
-    told.append(config_to_yaml(Config("a", llm=LLMConfig(name=MODEL, server=server.url))))
-    assert caplog.records and not [text for text in told if KEY in text or "sk-wrong-0815" in text]
-    assert not [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
-
-
-def refuse(status: int) -> dict:
-    from tests.llm_server import Refusal
-
-    raise Refusal(status, f"the key {KEY} may not do this")
-
-
-def test_a_key_that_cannot_be_sent_is_refused_unseen(server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MRAG_RL_API_KEY", "sk-schlüssel")
-    with pytest.raises(InputError, match="MRAG_RL_API_KEY has characters that no key has") as error:
-        connect(server)
-    assert "schl" not in str(error.value)
-
-
 # -- settings ----------------------------------------------------------------------------------------------------------
 
 
@@ -361,9 +209,9 @@ def test_a_call_that_fails_at_its_last_prompt_keeps_all_the_others(server: LLMSe
     complete = server.complete
 
     def failing(body: dict, *, chat: bool) -> dict:
-        return (
-            refuse(400) if prompts[-1].query in body.get("prompt", "").split("\n\n")[-1] else complete(body, chat=chat)
-        )
+        if prompts[-1].query in body.get("prompt", "").split("\n\n")[-1]:
+            raise Refusal(400, "not this one")
+        return complete(body, chat=chat)
 
     server.complete = failing  # type: ignore[method-assign]
     with CachedLLM(connect(server, concurrency=1), tmp_path / "cache.sqlite") as cached:
@@ -383,7 +231,7 @@ def test_killed_and_resumed_nothing_that_had_come_is_asked_again(
         "import sys\n"
         "from mrag_rl.generation.cache import CachedLLM\n"
         "from mrag_rl.generation.server_llm import ServerLLM\n"
-        "from tests.test_server_llm import LENGTH, MODEL, some_prompts\n"
+        "from tests.llm_server import LENGTH, MODEL, some_prompts\n"
         "llm = CachedLLM(ServerLLM.connect(sys.argv[1], MODEL, concurrency=2), sys.argv[2])\n"
         "llm.generate(some_prompts(24), max_new_tokens=LENGTH)\n"
     )
@@ -476,10 +324,11 @@ def test_rows_come_when_their_last_job_is_done_and_an_error_after_what_was_under
     jobs = {"a": lambda: 1, "c": lambda: 3}
     parts = list(by_row([["a"], ["c", "a", "c"], []], jobs, 2))
     assert {row: values for part in parts for row, values in part.items()} == {0: [1], 1: [3, 1, 3], 2: []}
+    many: dict[str, Callable[[], int]] = {"b": fail, "slow": partial(after, 0.2, 5)}
+    many |= {f"later {i}": partial(after, 0.02, 4) for i in range(50)}
     seen: dict[str, int] = {}
     with pytest.raises(KeyError):
-        later = {f"later {i}": partial(after, 0.02, 4) for i in range(50)}
-        for part in in_parallel({"b": fail, "slow": partial(after, 0.2, 5), **later}, 2):
+        for part in in_parallel(many, 2):
             seen |= part
     assert seen["slow"] == 5 and len(seen) < 10
     assert list(in_parallel({}, 4)) == []

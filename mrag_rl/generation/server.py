@@ -87,13 +87,15 @@ class Server:
         models = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
         self._listed = [str(entry.get("id")) for entry in models]
         entry = next((entry for entry in models if entry.get("id") == model), {})
+        if not entry and any("max_model_len" in other or "meta" in other for other in models):
+            raise self._no_such_model("it is not listed")  # SGLang and llama.cpp answer to any name
         self.llama_cpp = "meta" in entry
         self.context = self._context(entry)
         sent = {"messages": [{"role": "user", "content": "A"}]} if chat else {"prompt": "A"}
         probe = self._ask(self._path, {**sent, "model": model, "max_tokens": 1, "temperature": 0}, _first_choice)[1]
         self.reported = {"name": model, "answers as": probe.get("model")}
         self.reported |= {key: entry[key] for key in ("root", "parent", "meta") if entry.get(key) is not None}
-        self.tokenizes = isinstance(self._facts(f"{self._root}/tokenize", "tokens", self._tokenize_body("A")), list)
+        self.tokenizes = bool(self._facts(f"{self._root}/tokenize", "tokens", self._tokenize_body("A")))
 
     def complete(self, body: dict[str, Any]) -> Answer:
         """The server's answer to a request of its completions or chat endpoint, without model.
@@ -234,10 +236,7 @@ class Server:
             return InputError(f"{where}: status {status}, time after time; see to the server; {again}")
         detail = self._without_key(_detail(error))
         if self._listed and self.model not in self._listed:
-            return InputError(
-                f"{where} has no model {self.model!r} (status {status}: {detail}); set llm.name to one of "
-                f"{', '.join(self._listed[:8])}"
-            )
+            return self._no_such_model(f"status {status}: {detail}")
         if status == 404:
             other = "false" if self.chat else "true"
             return InputError(
@@ -245,6 +244,10 @@ class Server:
                 f"llm.name and the address, or set llm.chat to {other}"
             )
         return Unanswered(f"{where} refuses a request for {self.model!r} (status {status}: {detail}); check llm.*")
+
+    def _no_such_model(self, why: str) -> InputError:
+        names = ", ".join(self._listed[:8])
+        return InputError(f"llm.server {self.url} has no model {self.model!r} ({why}); set llm.name to one of {names}")
 
     def _without_key(self, text: str) -> str:
         return text if self._key == _NO_KEY else text.replace(self._key, "***")

@@ -1,0 +1,178 @@
+"""A server that misbehaves: trouble that passes changes nothing, other trouble is named, and the key stays hidden."""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mrag_rl.config import Config, config_to_yaml
+from mrag_rl.errors import InputError
+from mrag_rl.generation import CachedLLM
+from mrag_rl.generation import server as connection
+from mrag_rl.generation.server_llm import ServerLLM
+from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.llm_config import LLMConfig
+from tests.llm_server import KEY, LENGTH, MODEL, LLMServer, Refusal, bundled_llm, connect, serving, some_prompts
+
+
+@pytest.fixture
+def local() -> TransformersLLM:
+    return bundled_llm()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LLMServer]:
+    """The bundled model at a server; no key in the environment."""
+    for name in ("MRAG_RL_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with serving(bundled_llm()) as running:
+        yield running
+
+
+def refuse(status: int) -> dict:
+    raise Refusal(status, f"the key {KEY} may not do this")
+
+
+# -- trouble -----------------------------------------------------------------------------------------------------------
+
+EMPTY = '{"choices": [{"text": "", "finish_reason": "stop"}]}'
+GARBAGE = {
+    "no JSON": "<html>",
+    "no JSON object": "[1, 2]",
+    "no choices": '{"choices": []}',
+    "no text": '{"choices": [{"text": 7, "finish_reason": "stop"}]}',
+    "replacement characters": '{"choices": [{"text": "\\ufffd\\ufffd", "finish_reason": "stop"}]}',
+    "half a character": '{"choices": [{"text": "\\ud83d", "finish_reason": "stop"}]}',
+    "an empty text": '{"choices": [{"text": null, "finish_reason": "length"}]}',
+}
+
+
+def test_through_trouble_that_passes_the_texts_are_the_same_and_none_is_lost(
+    local: TransformersLLM, server: LLMServer
+) -> None:
+    prompts = some_prompts(24)
+    server.faults = ("cut", "429", "500", "slow", "half", "409", EMPTY, *GARBAGE.values())
+    llm = connect(server)
+    texts = llm.generate(prompts, max_new_tokens=LENGTH)
+    assert sum(server.troubled.values()) > 0.3 * len(prompts)
+    server.faults = ()
+    assert texts == local.generate(prompts, max_new_tokens=LENGTH)
+    assert llm.usage.prompts == 24 and set(server.completions().values()) == {1}
+    assert llm.fingerprint == connect(server).fingerprint
+
+
+@pytest.mark.parametrize("problem", GARBAGE)
+def test_answers_that_never_make_sense_are_named(problem: str, server: LLMServer) -> None:
+    llm = connect(server)
+    server.always = GARBAGE[problem]
+    with pytest.raises(
+        InputError, match=rf"3 answers in a row made no sense, the last: {problem}.*see the server's log"
+    ):
+        llm.generate(some_prompts(1), max_new_tokens=LENGTH)
+
+
+def test_an_empty_text_counts_if_it_stays_and_the_model_ended_it(server: LLMServer) -> None:
+    llm = connect(server)
+    server.always = EMPTY
+    before = len(server.headers)
+    assert llm.generate(some_prompts(1), max_new_tokens=LENGTH) == [[""]]
+    assert len(server.headers) == before + 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [("503", "status 503, time after time"), ("cut", "no connection"), ("slow", r"no answer within 0\.1 s")],
+)
+def test_trouble_that_does_not_pass_is_named(
+    fault: str, message: str, server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_RETRIES", 1)
+    llm = connect(server, timeout=0.1 if fault == "slow" else 60.0)
+    server.always = fault
+    with pytest.raises(InputError, match=message):
+        llm.generate(some_prompts(1), max_new_tokens=LENGTH)
+
+
+def test_a_wrong_address_model_or_interface_ends_at_once_in_one_line(
+    server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = time.perf_counter()
+    for url, model, chat, message in (
+        (server.url, "another", False, r"has no model 'another' .*set llm\.name to one of the/bundled"),
+        (f"{server.url}/api", MODEL, False, r"nothing at /completions.*check llm\.name and the address"),
+        ("http://127.0.0.1:9", MODEL, False, r"no connection \(.*refused.*start the server or correct the address"),
+        ("http://no-such-host.invalid", MODEL, False, "no connection"),
+    ):
+        with pytest.raises(InputError, match=message) as error:
+            ServerLLM.connect(url, model, chat=chat)
+        assert "\n" not in str(error.value)
+    assert time.perf_counter() - begun < 20
+    monkeypatch.setattr(server, "models", lambda: "<html>hello</html>")
+    monkeypatch.setattr(server, "complete", lambda body, chat: "<html>hello</html>")
+    with pytest.raises(InputError, match=r"no JSON object.*OpenAI's interface"):
+        connect(server)
+
+
+def test_a_model_that_is_not_listed_is_refused_only_by_servers_that_list_what_they_serve(server: LLMServer) -> None:
+    """llama.cpp and SGLang would answer to any name."""
+    listed = server.models()["data"][0]
+    with pytest.raises(
+        InputError, match=r"has no model 'the/bundled' \(it is not listed\); set llm\.name to one of other"
+    ):
+        server.models = lambda: {"data": [listed | {"id": "other"}]}  # type: ignore[method-assign]
+        connect(server)
+    server.models = lambda: {"data": [{"id": "some model in the hub's cache"}]}  # type: ignore[method-assign]
+    assert connect(server, context=2048).context == 2048
+
+
+def test_no_more_requests_than_allowed_are_under_way(server: LLMServer) -> None:
+    llm = connect(server, concurrency=3)
+    server.delay, server.most = 0.05, 0
+    llm.generate(some_prompts(9), max_new_tokens=2)
+    assert server.most == 3
+
+
+# -- the key -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_key_reaches_the_server_and_nothing_else(
+    server: LLMServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    server.key = KEY
+    told = []
+    with caplog.at_level(logging.DEBUG):
+        for wrong in ("", "sk-wrong-0815"):
+            monkeypatch.setenv("MRAG_RL_API_KEY", wrong)
+            with pytest.raises(InputError, match=r"does not accept the key \(status 401\).*MRAG_RL_API_KEY") as error:
+                connect(server)
+            told += traceback.format_exception(error.value)
+        monkeypatch.setenv("MRAG_RL_API_KEY", "")
+        monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
+        llm = connect(server)
+        assert server.headers[-1]["authorization"] == f"Bearer {KEY}"
+        with CachedLLM(llm, tmp_path / "cache.sqlite") as cached:
+            cached.generate(some_prompts(2), max_new_tokens=2)
+        for answer in (400, 500):
+            monkeypatch.setattr(server, "complete", lambda *_, status=answer, **__: refuse(status))
+            monkeypatch.setattr(connection, "_RETRIES", 1)
+            with pytest.raises(InputError) as error:
+                connect(server)
+            told += traceback.format_exception(error.value)
+    assert any("***" in line for line in told)
+    told += [llm.fingerprint, repr(llm), repr(llm.server), repr(llm.server.reported), caplog.text]
+    told += [repr(record.__dict__) for record in caplog.records]
+    told.append(config_to_yaml(Config("a", llm=LLMConfig(name=MODEL, server=server.url))))
+    assert caplog.records and not [text for text in told if KEY in text or "sk-wrong-0815" in text]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+
+
+def test_a_key_that_cannot_be_sent_is_refused_unseen(server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MRAG_RL_API_KEY", "sk-schlüssel")
+    with pytest.raises(InputError, match="MRAG_RL_API_KEY has characters that no key has") as error:
+        connect(server)
+    assert "schl" not in str(error.value)
