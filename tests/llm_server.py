@@ -60,6 +60,7 @@ class LLMServer(ThreadingHTTPServer):
         tokenizes: Whether there is a path for tokens.
         faults: Kinds of trouble, one of which every third request or so meets; never more than two in a row.
         always: The trouble that every request for more than one token meets.
+        slowness: Seconds that an answer in "slow" trouble takes longer.
         delay: Seconds that every completion takes longer.
         asked: How often each completion was answered, by the request's body as canonical JSON.
         most: The most requests that were in hand at a time.
@@ -76,6 +77,7 @@ class LLMServer(ThreadingHTTPServer):
         self.tokenizes = True
         self.faults: tuple[str, ...] = ()
         self.always: str | None = None
+        self.slowness = 0.3
         self.delay = 0.0
         self.asked: Counter[str] = Counter()
         self.troubled: Counter[str] = Counter()
@@ -217,7 +219,7 @@ class _Handler(BaseHTTPRequestHandler):
     def misbehave(self, fault: str) -> bool:
         """Meet the request with trouble; whether that is all that it gets."""
         if fault == "slow":
-            time.sleep(0.3)
+            time.sleep(self.server.slowness)
             return False
         if fault == "cut":
             self.close_connection = True
