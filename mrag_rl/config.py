@@ -281,8 +281,9 @@ def config_sha256(config: Config) -> str:
     del settings["name"]
     for key in ("concurrency", "timeout"):
         del settings["llm"][key]
-    settings["llm"]["server"] = True
-    if config.llm.server is None:
+    if config.llm.server is not None:
+        settings["llm"]["server"] = True
+    else:
         for key in ("server", "chat", "context"):
             del settings["llm"][key]
     if config.demonstrations == Config.demonstrations:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from mrag_rl.generation.transformers_llm import TransformersLLM
+    from tests.llm_server import LLMServer
 
 # Before torch and transformers are imported by any test.
 os.environ["OMP_NUM_THREADS"] = "1"  # a forked process would wait for the threads that it does not have
@@ -39,3 +45,22 @@ def small(workplace: Path) -> Path:
 
     assert train.main(["--config", str(workplace / "small.yaml"), "--runs", str(workplace / "runs")]) == 0
     return workplace / "runs" / "small"
+
+
+@pytest.fixture
+def local() -> TransformersLLM:
+    """The bundled model in this process."""
+    from tests.llm_server import bundled_llm
+
+    return bundled_llm()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LLMServer]:
+    """The bundled model at a server; no key in the environment."""
+    from tests.llm_server import bundled_llm, serving
+
+    for name in ("MRAG_RL_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with serving(bundled_llm()) as running:
+        yield running

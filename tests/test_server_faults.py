@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,21 +16,7 @@ from mrag_rl.generation import server as connection
 from mrag_rl.generation.server_llm import ServerLLM
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.llm_config import LLMConfig
-from tests.llm_server import KEY, LENGTH, MODEL, LLMServer, Refusal, bundled_llm, connect, serving, some_prompts
-
-
-@pytest.fixture
-def local() -> TransformersLLM:
-    return bundled_llm()
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LLMServer]:
-    """The bundled model at a server; no key in the environment."""
-    for name in ("MRAG_RL_API_KEY", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    with serving(bundled_llm()) as running:
-        yield running
+from tests.llm_server import KEY, LENGTH, MODEL, LLMServer, Refusal, connect, some_prompts
 
 
 def refuse(status: int) -> dict:

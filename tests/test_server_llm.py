@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -26,24 +26,10 @@ from mrag_rl.generation.server_llm import ServerLLM
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.llm_config import LLMConfig
 from mrag_rl.models.bundled import NEWSROOM_LLM
-from tests.llm_server import KEY, LENGTH, MODEL, LLMServer, Refusal, bundled_llm, connect, serving, some_prompts
+from tests.llm_server import KEY, LENGTH, MODEL, LLMServer, Refusal, connect, serving, some_prompts
 from tests.test_likelihood import CHAT
 
 ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture
-def local() -> TransformersLLM:
-    return bundled_llm()
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LLMServer]:
-    """The bundled model at a server; no key in the environment."""
-    for name in ("MRAG_RL_API_KEY", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    with serving(bundled_llm()) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -198,7 +198,7 @@ def test_of_two_metrics_of_copies_the_one_with_the_better_answers_is_used(
     rouge2 = get_metric("rouge2")
     with MemoryDatabase.create(tmp_path / "db", stored, memories, partitioning, encoder_fingerprint="abc") as database:
         writer, calls = Writer(llm, "summarization"), llm.calls
-        choose = supervised_by_copies(database, writer, rouge2, train, dev, [rouge2, ROUGE])
+        choose = supervised_by_copies(database, writer, rouge2, train, dev, [ROUGE])
         assert llm.calls == calls + 2  # the development queries, once for each metric
         choice = choose([pair.source for pair in pairs[120:]], queries[120:])
         assert {database.names[partition] for partition in choice.partitions} == {chosen}

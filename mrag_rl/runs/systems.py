@@ -160,7 +160,7 @@ class RunSystems:
                     self._queries("train"),
                     self._queries("dev"),
                     # Unigrams may tell what the run's metric does not: see docs/results.md, scrambled sources.
-                    copy_metrics=[self.metric, *([] if self.metric.name == "rouge1" else [get_metric("rouge1")])],
+                    other_metrics=[get_metric("rouge1")],
                 )
             case "supervised_trials":
                 return supervised_by_trials(

@@ -151,15 +151,15 @@ def supervised_by_copies(
     metric: Metric,
     train: tuple[Sequence[TextPair], Embeddings],
     dev: tuple[Sequence[TextPair], Embeddings],
-    copy_metrics: Sequence[Metric] = (),
+    other_metrics: Sequence[Metric] = (),
 ) -> Chooser:
     """As `supervised_partition`, told what copying would score in every partition, see `copied_scores`.
 
     No arm and no empty partition is chosen.
 
-    metric: of the answers, and of the copies unless `copy_metrics` are given, each of which then scores the copies of
-    a chooser. With one, nothing is generated; of several choosers, the one is returned whose partitions' answers to the
-    development queries score best, one generation for each query and chooser, the first of equals.
+    metric: of answers and copies. other_metrics: each scores the copies for another chooser. Of several choosers, the
+    one is returned whose partitions' answers to the development queries score best, one generation for each query and
+    chooser, the first of equals; where there is only one, nothing is generated.
     """
 
     allowed = ~database.is_arm & database.membership().any(axis=0)
@@ -172,7 +172,8 @@ def supervised_by_copies(
         ledger = Ledger(train[1], told - told.mean(axis=1, keepdims=True))
         return _regressed_partition(database, train[0], ledger, dev, on_dev, allowed)
 
-    choosers = {copy_metric.name: by(copy_metric) for copy_metric in (copy_metrics or [metric])}
+    copy_metrics = {copy_metric.name: copy_metric for copy_metric in (metric, *other_metrics)}
+    choosers = {name: by(copy_metric) for name, copy_metric in copy_metrics.items()}
     if len(choosers) == 1:
         return next(iter(choosers.values()))
 
