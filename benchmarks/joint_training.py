@@ -2,10 +2,10 @@
 
     python -m benchmarks.joint_training [--llm FOLDER] [--slots 64] [--repeats 3] [--bfloat16]
 
-Both train in this one process, in turn, with the same language model, no cache, and a fresh copy of the database each
-time. Training follows the paper's rules (Equation 7's reward, refinements stored at once), not the defaults
-(`first_hypothesis`, `consolidate`). Prints queries per second, their ratio, and the share of the time spent in the
-language model.
+Both train on the same queries in this one process, in turn, with the same language model, no cache, and a fresh copy
+of the database each time. Training follows the paper's rules (Equation 7's reward, refinements stored at once), not
+the defaults (`first_hypothesis`, `consolidate`). Prints queries per second, their ratio, and the share of the time
+spent in the language model.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ def main() -> None:
     parser.add_argument("--llm", type=Path, default=NEWSROOM_LLM)
     parser.add_argument("--slots", type=int, default=64)
     parser.add_argument("--batches", type=int, default=2, help="batches of `slots` queries a repeat")
-    parser.add_argument("--singles", type=int, default=16, help="queries one at a time a repeat")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--batch-tokens", type=int, default=131072, help="the LLM's token budget for a batch")
     parser.add_argument("--memories", type=int, default=1000)
@@ -64,15 +63,15 @@ def main() -> None:
             Path(folder) / "original", splits.database, memories, partitioning, encoder_fingerprint=encoder.fingerprint
         )
 
-        def seconds(slots: int, count: int, repeat: int) -> dict[str, float]:
-            """Train on `count` queries: the seconds by part."""
+        def seconds(slots: int, repeat: int) -> dict[str, float]:
+            """Train on all queries: the seconds by part."""
             place = Path(folder) / f"{slots}-{repeat}"
             place.mkdir()
             original.copy_to(place / "database")
             with MemoryDatabase.open(place / "database") as database:
                 context = JointContext(
                     database=database,
-                    train=Queries(splits.train[:count], train[:count]),
+                    train=Queries(splits.train, train),
                     dev=Queries(splits.dev, dev),
                     encoder=encoder,
                     candidate_encoder=candidate_encoder,
@@ -83,22 +82,21 @@ def main() -> None:
                     state="evidence",
                     reward="equation_7",
                     refinement=RefinementConfig(consolidate=False),
-                    training=TrainingConfig(rounds=1, slots=slots, checkpoint_every=count),
+                    training=TrainingConfig(rounds=1, slots=slots, checkpoint_every=queries),
                     seed=repeat,
                 )
                 return train_jointly(context, place / "run", progress=False).seconds
 
-        forms = {arguments.slots: queries, 1: min(arguments.singles, queries)}
-        seconds(arguments.slots, queries, arguments.repeats)  # warm-up
-        measured: dict[int, list[dict[str, float]]] = {slots: [] for slots in forms}
+        seconds(arguments.slots, arguments.repeats)  # warm-up
+        measured: dict[int, list[dict[str, float]]] = {arguments.slots: [], 1: []}
         for repeat in range(arguments.repeats):
-            for slots, count in forms.items():
-                measured[slots].append(seconds(slots, count, repeat))
+            for slots, runs in measured.items():
+                runs.append(seconds(slots, repeat))
         original.close()
 
     rates = {}
     for slots, runs in measured.items():
-        rates[slots] = median(forms[slots] / run["total"] for run in runs)
+        rates[slots] = median(queries / run["total"] for run in runs)
         llm_share = median((run["generate"] + run["pool"]) / run["total"] for run in runs)
         parts = " ".join(f"{part} {median(run[part] / run['total'] for run in runs):.1%}" for part in PARTS)
         print(f"slots {slots:3d}: {rates[slots]:6.2f} queries/s, language model {llm_share:.1%} of the time ({parts})")

@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from mrag_rl.choices import CandidateStateName
-from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
+from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.encoders.transformer import TransformerEncoder
 from mrag_rl.memory.database import MemoryDatabase
 
 # An affine map of the cosines, which lie in about 0.2..1 for texts on one subject, to the few units around zero where
@@ -74,7 +75,7 @@ class CandidateEvidence:
     def __init__(
         self,
         targets: TargetVectors,
-        encoder: TextEncoder,
+        encoder: TransformerEncoder,
         memories: np.ndarray,
         pools: Sequence[Sequence[str]],
         *,
@@ -133,24 +134,27 @@ class CandidateEvidence:
 
 
 class TargetVectors:
-    """The embeddings of a database's current targets, each computed when it is first needed.
+    """The embeddings of a database's current targets: the original ones computed together when the first is needed, a
+    refined one by itself.
 
     Attributes:
         sources: the embeddings of the memories' sources.
     """
 
-    def __init__(self, database: MemoryDatabase, encoder: TextEncoder) -> None:
+    def __init__(self, database: MemoryDatabase, encoder: TransformerEncoder) -> None:
         self._database, self._encoder = database, encoder
-        self._known: dict[str, Embeddings] = {}
+        self._refined: dict[str, Embeddings] = {}
 
     def of(self, memories: np.ndarray) -> tuple[Embeddings, np.ndarray]:
         """The embeddings of the targets of memories (B,), and the mean standard vectors of their neighbours' (B, d)."""
         neighbours = self._neighbours(memories)
         targets = self._database.targets(np.concatenate([memories, neighbours.reshape(-1)]))
-        for text in sorted(set(targets) - self._known.keys()):
+        for text in sorted(set(targets) - self._originals.keys() - self._refined.keys()):
             # One by one: in a batch, the last bits would depend on what else is new, and so on stops and resumes.
-            self._known[text] = _encode_written(self._encoder, [text])
-        found = Embeddings.concatenate([self._known[text] for text in targets])
+            self._refined[text] = _encode_written(self._encoder, [text])
+        found = Embeddings.concatenate(
+            [self._originals[text] if text in self._originals else self._refined[text] for text in targets]
+        )
         count = len(memories)
         means = found.standard[count:].reshape(count, -1, found.standard.shape[1]).mean(axis=1)
         return found[:count], means
@@ -158,6 +162,12 @@ class TargetVectors:
     def words(self, memories: np.ndarray) -> np.ndarray:
         """(B,) the number of words in each target."""
         return np.array([len(target.split()) for target in self._database.targets(memories)], float)
+
+    @cached_property
+    def _originals(self) -> dict[str, Embeddings]:
+        texts = sorted(set(self._database.original_targets(np.arange(len(self._database)))))
+        embeddings = _encode_written(self._encoder, texts, pad=False)
+        return {text: embeddings[[row]] for row, text in enumerate(texts)}
 
     @cached_property
     def sources(self) -> Embeddings:
@@ -182,10 +192,10 @@ class TargetVectors:
         return filled
 
 
-def _encode_written(encoder: TextEncoder, texts: Sequence[str]) -> Embeddings:
+def _encode_written(encoder: TransformerEncoder, texts: Sequence[str], *, pad: bool = True) -> Embeddings:
     """The embeddings of texts that a model wrote: those of an empty one are zero vectors, similar to nothing."""
     written = [row for row, text in enumerate(texts) if text.strip()]
-    encoded = encoder.encode([texts[row] for row in written] or ["-"])[: len(written)]
+    encoded = encoder.encode([texts[row] for row in written] or ["-"], pad=pad)[: len(written)]
     standard = np.zeros((len(texts), *encoded.standard.shape[1:]), np.float32)
     heads = np.zeros((len(texts), *encoded.heads.shape[1:]), np.float32)
     standard[written], heads[written] = encoded.standard, encoded.heads

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every command of README.md and docs/ as it stands there, but for placeholders such as pairs.jsonl.
 #   git clone ... fresh && cd fresh && scripts/try_commands.sh DATA
-# DATA: a folder with jrc_acquis/de-en.jsonl, wikipedia/ and legal/ (documents.jsonl, queries.jsonl), and
+# DATA: a folder with jrc_acquis/de-en.jsonl, wikipedia/ (documents.jsonl, queries.jsonl), and
 #       multihop_filters/ (queries.jsonl, fields.json), in the formats of docs/formats.md.
 # tried/summary says how each command ended and how long it took, tried/NAME.log what it printed. A command that ended
 # well is not run again, so that the script can be stopped and started at any time; all of it takes some four hours on
@@ -33,7 +33,7 @@ run two_rounds-resume "python train.py --resume runs/two_rounds"
 run systems "python evaluate.py systems --run runs/quickstart"
 run select "python -m examples.select_partition --run runs/quickstart"
 run retrieval "python evaluate.py retrieval --output out.json --plots plots"
-run retrieval-files "python evaluate.py retrieval --documents $data/legal/documents.jsonl --queries $data/legal/queries.jsonl --output out.json"
+run retrieval-files "python evaluate.py retrieval --documents $data/wikipedia/documents.jsonl --queries $data/wikipedia/queries.jsonl --output out.json"
 run retrieval-llm "python evaluate.py retrieval --output out.json --strategies standard --fetch 5 --llm bundled"
 run multi-aspect-help "python scripts/make_multi_aspect.py --help"
 run lm "python -m lm.train --pairs $data/jrc_acquis/de-en.jsonl --task translation --output my-llm --steps 300 --batch 8"

@@ -235,7 +235,8 @@ def test_the_order_of_partitions_and_arms_changes_no_choice(armed: MemoryDatabas
 
 def test_neighbours_of_a_memory_share_a_partition_and_not_only_the_whole_database(armed, plain) -> None:
     memories = np.arange(10)
-    beside, without = (TargetVectors(database, remembering_encoder()).of(memories)[1] for database in (armed, plain))
+    encoder: Any = remembering_encoder()
+    beside, without = (TargetVectors(database, encoder).of(memories)[1] for database in (armed, plain))
     np.testing.assert_array_equal(beside, without)
 
 

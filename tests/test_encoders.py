@@ -55,6 +55,23 @@ def test_batched_equals_one_at_a_time_in_the_order_given(minilm: TransformerEnco
         np.testing.assert_allclose(batched.heads[i], single.heads[0], atol=1e-5)
 
 
+def test_without_padding_a_batch_has_texts_of_one_length(
+    minilm: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"{word} {count} " + "and so on " * (count % 3) for count in range(20) for word in ("harbour", "bridge")]
+    alone = np.concatenate([minilm.encode([text]).heads for text in texts])
+    shapes, forward = [], minilm.model.forward
+
+    def counting(*, input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -> Any:
+        assert attention_mask is None
+        shapes.append(tuple(input_ids.shape))
+        return forward(input_ids=input_ids, attention_mask=attention_mask)
+
+    monkeypatch.setattr(minilm.model, "forward", counting)
+    np.testing.assert_allclose(minilm.encode(texts, pad=False).heads, alone, atol=1e-6)
+    assert len({length for _, length in shapes}) == 3 and sum(rows for rows, _ in shapes) == len(texts)
+
+
 def test_rows_are_unit_vectors_of_float32(minilm: TransformerEncoder) -> None:
     embeddings = minilm.encode(TEXTS)
     assert embeddings.standard.dtype == embeddings.heads.dtype == np.float32

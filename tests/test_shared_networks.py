@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -253,7 +254,8 @@ class TestCandidates:
     NAMES = candidate_features(12)
 
     def evidence(self, folder: Path, pools: list[list[str]], steps: int) -> CandidateEvidence:
-        encoder, database = remembering_encoder(), self.WORLD.make_database(folder)
+        encoder: Any = remembering_encoder()
+        database = self.WORLD.make_database(folder)
         return CandidateEvidence(TargetVectors(database, encoder), encoder, np.arange(len(pools)), pools, steps=steps)
 
     def pools(self) -> list[list[str]]:

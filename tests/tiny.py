@@ -208,10 +208,10 @@ class RememberingEncoder:
         self.known |= dict(zip(new, encoder().encode_standard(new), strict=True)) if new else {}
         return np.stack([self.known[text] for text in texts])
 
-    def encode(self, texts: Sequence[str], *, prefix: str = "", progress: bool = False) -> Embeddings:
+    def encode(self, texts: Sequence[str], *, prefix: str = "", progress: bool = False, pad: bool = True) -> Embeddings:
         assert not prefix
         new = [text for text in dict.fromkeys(texts) if text not in self.whole]
-        made = encoder().encode(new) if new else None
+        made = encoder().encode(new, pad=pad) if new else None
         self.whole |= {text: made[[row]] for row, text in enumerate(new)} if made else {}
         return Embeddings.concatenate([self.whole[text] for text in texts])
 

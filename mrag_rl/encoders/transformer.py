@@ -186,11 +186,13 @@ class TransformerEncoder:
             truncate=truncate,
         )
 
-    def encode(self, texts: Sequence[str], *, progress: bool = False, prefix: str = "") -> Embeddings:
+    def encode(self, texts: Sequence[str], *, progress: bool = False, prefix: str = "", pad: bool = True) -> Embeddings:
         """The standard (N, d) and per-head (N, H, d_h) embeddings of N texts, in their order. A repeated text is
         computed once.
 
         prefix: put before every text; the instruction that many encoders expect before a query. progress: show a bar.
+        pad: batch texts of different lengths. Without, a text's vectors are as if it were alone but for rounding in a
+        library of matrix products that sums differently for more rows; slower for few texts.
 
         Raises InputError naming the first text that is empty or not Unicode, and for a text instead of a list.
         """
@@ -214,7 +216,7 @@ class TransformerEncoder:
 
         handles = [p.module.register_forward_pre_hook(partial(read_heads, i)) for i, p in enumerate(self._projections)]
         try:
-            for batch in self._batches([prefix + text for text in unique], progress=progress):
+            for batch in self._batches([prefix + text for text in unique], progress=progress, pad=pad):
                 lengths, calls[:] = batch.lengths, [0] * len(calls)
                 batch.add(standard, pool(batch.run(self.model), lengths, self.standard_pooling))
                 for i in range(len(handles)):
@@ -267,12 +269,12 @@ class TransformerEncoder:
         by_head = torch.cat([weights[layer][0] for layer in self.layers]).float().cpu().numpy()
         return list(self.tokenizer.convert_ids_to_tokens(window)), by_head
 
-    def _batches(self, texts: Sequence[str], *, progress: bool) -> Iterator[_Batch]:
+    def _batches(self, texts: Sequence[str], *, progress: bool, pad: bool = True) -> Iterator[_Batch]:
         """The texts' windows in batches of similar length."""
         windows = self._cutter.cut(texts)
         device = self.model.device
         with tqdm(total=len(windows.ids), desc="encode", unit="text", disable=not progress) as bar:
-            for batch in length_batches([len(ids) for ids in windows.ids], self.batch_tokens):
+            for batch in length_batches([len(ids) for ids in windows.ids], self.batch_tokens, pad=pad):
                 rows = [windows.ids[i] for i in batch]
                 lengths = torch.tensor([len(ids) for ids in rows])
                 longest = self._width(len(rows[-1]))
