@@ -16,7 +16,8 @@ class LLMConfig:
     """The frozen language model."""
 
     name: str = "bundled"
-    """bundled, a local folder, or a hub name of a decoder-only model; with llm.server, the model's name there."""
+    """bundled, gemma-3-270m (extra: llm), a local folder or GGUF file, or a hub name of a decoder-only model; with
+    llm.server, the model's name there."""
     revision: str | None = None
     """Revision of a hub model."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"

@@ -13,6 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -80,10 +82,13 @@ def small_model(architecture: str, vocabulary: int, width: int = 32) -> PreTrain
         return MistralForCausalLM(MistralConfig(**llama, sliding_window=16))
     if architecture == "mixtral":
         return MixtralForCausalLM(MixtralConfig(**llama, num_local_experts=4, sliding_window=None))
+    if architecture == "gemma3":  # Its window is as wide as its context
+        llama |= {"tie_word_embeddings": False, "layer_types": ["sliding_attention", "full_attention"]}
+        return Gemma3ForCausalLM(Gemma3TextConfig(**llama, head_dim=8, sliding_window=512))
     return GPT2LMHeadModel(GPT2Config(**shape, n_embd=width, n_layer=2, n_head=4, n_positions=512))
 
 
-ARCHITECTURES = ["llama", "gpt2", "mistral", "mixtral"]
+ARCHITECTURES = ["llama", "gpt2", "mistral", "mixtral", "gemma3"]
 
 
 @pytest.fixture(scope="session")

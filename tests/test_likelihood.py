@@ -19,8 +19,8 @@ from tests.test_generation import ARCHITECTURES, WORDS, load_in_float64, small_m
 CHAT = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}[assistant]\n"
 
 
-MIXED = ["gemma3", "lfm2"]
-"""Architectures in which full attention takes turns with a sliding window, or with a short convolution."""
+MIXED = ["narrow window", "lfm2"]
+"""Models in which full attention takes turns with Gemma 3's sliding window, or with a short convolution."""
 
 
 def mixed_model(architecture: str, vocabulary: int) -> PreTrainedModel:
@@ -30,7 +30,7 @@ def mixed_model(architecture: str, vocabulary: int) -> PreTrainedModel:
         "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
         "intermediate_size": 64, "max_position_embeddings": 512,
     }  # fmt: skip
-    if architecture == "gemma3":
+    if architecture == "narrow window":
         layers = ["sliding_attention", "full_attention"] * 2
         return Gemma3ForCausalLM(Gemma3TextConfig(**shape, head_dim=8, sliding_window=8, layer_types=layers))
     return Lfm2ForCausalLM(Lfm2Config(**shape, layer_types=["conv", "full_attention"] * 2))
@@ -89,7 +89,7 @@ def test_scores_are_the_plain_computations(models: dict[str, TransformersLLM], n
     values = [score for row in scores for score in row]
     assert max(values) < 0 and len({round(value, 3) for value in values}) > 8
     # Where all layers see everything, a prompt is read once for all its completions; else every row as a whole.
-    assert llm.decoder.plain_attention == (name not in ("mistral", *MIXED))
+    assert llm.decoder.plain_attention(64) == (name not in ("mistral", *MIXED))
 
 
 def test_without_shared_prompts_the_scores_are_the_same(
@@ -97,7 +97,7 @@ def test_without_shared_prompts_the_scores_are_the_same(
 ) -> None:
     llm, prompts, completions = models["gpt2"], some_prompts(6), some_completions(6)
     shared = llm.log_probabilities(prompts, completions)
-    monkeypatch.setattr(type(llm.decoder), "plain_attention", False)
+    monkeypatch.setattr(type(llm.decoder), "plain_attention", lambda self, tokens: False)
     for row, other in zip(shared, llm.log_probabilities(prompts, completions), strict=True):
         np.testing.assert_allclose(row, other, atol=1e-5)
 

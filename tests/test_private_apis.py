@@ -46,7 +46,7 @@ def test_a_cache_layer_of_our_own_serves_the_model() -> None:
         assert {type(layer) for layer in DynamicCache(config=CONFIG).layers} == {private_apis.CacheLayer}
         model = LlamaForCausalLM(CONFIG).eval()
         ids = torch.arange(1, 13).view(2, 6)
-        ours, theirs = growing_cache(CONFIG, 2, 8), DynamicCache(config=CONFIG)
+        ours, theirs = growing_cache(CONFIG, 2, 8, 8), DynamicCache(config=CONFIG)
         with torch.inference_mode():
             for columns in (ids[:, :5], ids[:, 5:]):
                 expected = model(columns, past_key_values=theirs).logits

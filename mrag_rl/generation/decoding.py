@@ -62,7 +62,7 @@ class Decoder:
         width = max(len(request.tokens) for request in requests)
         per_row = self._completions_per_row(requests, max_new_tokens)
         repeats = [len(request.keys) for request in requests]
-        logits, cache = self.prefill([r.tokens for r in requests], repeats, width + per_row * max_new_tokens, per_row)
+        logits, cache = self.prefill([r.tokens for r in requests], repeats, max_new_tokens, per_row)
         keys = np.array([key for request in requests for key in request.keys], dtype=np.uint64)
         completions = len(keys)
         lengths = torch.tensor([len(r.tokens) for r in requests for _ in r.keys[::per_row]], device=device)
@@ -104,31 +104,34 @@ class Decoder:
     def _completions_per_row(self, requests: list[Request], max_new_tokens: int) -> int:
         """How many completions of a prompt share a row: a divisor of every prompt's number of them."""
         common = math.gcd(*(len(request.keys) for request in requests))
-        most = _SHARED_COLUMNS // max_new_tokens if self.plain_attention else 1
+        longest = max(len(request.tokens) for request in requests) + max_new_tokens
+        most = _SHARED_COLUMNS // max_new_tokens if self.plain_attention(longest) else 1
         return max((n for n in range(2, most + 1) if common % n == 0), default=1)
 
-    @property
-    def plain_attention(self) -> bool:
-        """Whether the model attends to "all that the mask lets through, at the given positions", for all we know."""
+    def plain_attention(self, tokens: int) -> bool:
+        """Whether the model attends to "all that the mask lets through, at the given positions", for all we know.
+
+        tokens: the longest sequence, which may be longer than the model's sliding window.
+        """
         config = self.model.config.get_text_config(decoder=True)
         return (
             "position_ids" in self._parameters
             and attention_implementation(config) == "sdpa"
             and not getattr(config, "alibi", False)
-            and prefill_cache(growing_cache(config, 1, 1), 0, 0) is not None
+            and prefill_cache(growing_cache(config, 1, 1, tokens), 0, 0) is not None
         )
 
     def prefill(
-        self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], capacity: int, per_row: int = 1
+        self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], steps: int, per_row: int = 1
     ) -> tuple[torch.Tensor, transformers.Cache]:
         """Read every prompt once: the logits (completions, vocabulary) that follow it, and the cache with its rows.
 
         prompts: token ids, the longest first. repeats: completions of each prompt, at least `per_row`, the number of
-        them that share a row. capacity: columns of the cache.
+        them that share a row. steps: tokens that may follow each, for which the cache has room.
         """
         device = self.model.device
         width = max(len(tokens) for tokens in prompts)
-        cache = growing_cache(self.model.config, len(prompts), capacity)
+        cache = growing_cache(self.model.config, len(prompts), width + per_row * steps, width + steps)
         parts = [[*prompts]]
         if device.type == "cpu" and prefill_cache(cache, 0, width) is not None:
             parts = _split(prompts, _PREFILL_TOKENS)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from transformers import Cache, DynamicCache, PretrainedConfig
 
-from mrag_rl.models.private_apis import CacheLayer, cache_with_layers
+from mrag_rl.models.private_apis import CacheLayer, cache_with_layers, keeps_everything
 
 
 class GrowingLayer(CacheLayer):
@@ -88,10 +88,15 @@ class PrefillLayer(CacheLayer):
         return key_states, value_states
 
 
-def growing_cache(config: PretrainedConfig, rows: int, capacity: int) -> Cache:
-    """A cache for the model of `config`: growing layers if it attends to everything, else the library's own."""
+def growing_cache(config: PretrainedConfig, rows: int, capacity: int, tokens: int) -> Cache:
+    """A cache for the model of `config`: growing layers where it attends to all tokens, else the library's own.
+
+    capacity: columns. tokens: the longest sequence; a sliding window that is no shorter attends to all of it.
+    """
     cache = DynamicCache(config=config)
-    cache.layers = [GrowingLayer(rows, capacity) if type(layer) is CacheLayer else layer for layer in cache.layers]
+    cache.layers = [
+        GrowingLayer(rows, capacity) if keeps_everything(layer, tokens) else layer for layer in cache.layers
+    ]
     return cache
 
 

@@ -18,6 +18,7 @@ from mrag_rl.generation.likelihood import Completion, batches, log_probabilities
 from mrag_rl.generation.llm import Usage, one_seed_per_prompt
 from mrag_rl.generation.prompts import Prompt, messages, render, shorten
 from mrag_rl.generation.sampling import row_key
+from mrag_rl.generation.vocabulary import speed_up_output
 from mrag_rl.models.devices import check_device
 from mrag_rl.models.pretrained import load_pretrained
 from mrag_rl.models.quantization import quantize_nf4
@@ -55,6 +56,7 @@ class TransformersLLM:
     ) -> None:
         """Wrap a loaded model; see `load` for the arguments."""
         model.eval()
+        speed_up_output(model)
         self.model = model
         self.tokenizer = tokenizer
         self.fingerprint = fingerprint
@@ -317,8 +319,11 @@ def _stop_tokens(
         if end is not None:
             stops[end] = True
     if newline:
-        known = min(vocabulary, len(tokenizer))
-        stops[:known] |= torch.tensor(["\n" in text for text in tokenizer.batch_decode([[i] for i in range(known)])])
+        # Decoding every token of a large vocabulary takes seconds: only those that may contain a newline are decoded.
+        marks = ("\n", "Ċ", "<0x0A>")  # itself, in byte-level vocabularies, as a byte
+        ids = [i for token, i in tokenizer.get_vocab().items() if i < vocabulary and any(m in token for m in marks)]
+        for i, text in zip(ids, tokenizer.batch_decode([[i] for i in ids]), strict=True):
+            stops[i] |= "\n" in text
     return stops.to(model.device)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 from transformers import Cache, DynamicLayer, PretrainedConfig
+from transformers.cache_utils import DynamicSlidingWindowLayer
 
 CacheLayer = DynamicLayer
 """The key-value cache of one layer, to subclass: a subclass may keep keys and values elsewhere as long as `update`
@@ -25,6 +26,16 @@ def attention_implementation(config: PretrainedConfig) -> str:
     """
     name: str = config._attn_implementation
     return name
+
+
+def keeps_everything(layer: object, tokens: int) -> bool:
+    """Whether a layer of transformers' own cache keeps the keys and values of all of so many tokens.
+
+    It says so by its type, and by an attribute of a sliding window's layer, both undocumented.
+    """
+    if type(layer) is DynamicSlidingWindowLayer:
+        return tokens <= layer.sliding_window
+    return type(layer) is DynamicLayer
 
 
 def cache_with_layers(layers: list[CacheLayer]) -> Cache:

