@@ -17,8 +17,8 @@ NewsroomName = Literal["desks", "sources", "scrambled"]
   score misleads, if the metric looks at word order.
 """
 
-MetricName = Literal["rouge1", "rouge2", "rougeL", "bleu", "bleu1", "bleu2", "distinct1", "distinct2"]
-"""Text metrics (``mrag_rl.metrics.text``): ROUGE F1, corpus BLEU, dialogue BLEU-n, Distinct-n."""
+MetricName = Literal["rouge1", "rouge2", "rougeL", "bleu", "chrf", "bleu1", "bleu2", "distinct1", "distinct2"]
+"""Text metrics (``mrag_rl.metrics.text``): ROUGE F1, corpus BLEU, chrF, dialogue BLEU-n, Distinct-n."""
 
 PartitioningMethod = Literal["lsh", "kmeans", "hnsw_spectral", "category", "none"]
 """How memories are partitioned (M-RAG, Section 3.1; ``mrag_rl.partitioning``): random hyperplanes, k-means, spectral

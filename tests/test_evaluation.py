@@ -65,7 +65,7 @@ SYSTEMS = {
     "oracle_refined": spoil(REFERENCES, 0.1, 4),
 }
 CONTRASTS = ("m_rag - naive", "naive - none")
-ALL_METRICS = ("rouge1", "rouge2", "rougeL", "bleu", "bleu1", "bleu2", "distinct1", "distinct2")
+ALL_METRICS = ("rouge1", "rouge2", "rougeL", "bleu", "chrf", "bleu1", "bleu2", "distinct1", "distinct2")
 
 
 def test_resamples_draw_the_test_set_with_replacement_and_depend_on_the_seed_alone() -> None:

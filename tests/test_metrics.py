@@ -11,7 +11,7 @@ from rouge_score import rouge_scorer
 from mrag_rl.errors import InputError
 from mrag_rl.metrics import REPORTED, TARGET, get_metric
 
-NAMES = ["rouge1", "rouge2", "rougeL", "bleu", "bleu1", "bleu2", "distinct1", "distinct2"]
+NAMES = ["rouge1", "rouge2", "rougeL", "bleu", "chrf", "bleu1", "bleu2", "distinct1", "distinct2"]
 TEXT = "the a running runs ran minister ministers announced announcing 3.5 budgets, budget. isn't Köln said - today"
 WORDS = TEXT.split(" ")
 
@@ -43,6 +43,15 @@ def test_bleu_is_exactly_sacrebleus() -> None:
     expected = [sacrebleu.sentence_bleu(h, [r]).score / 100 for h, r in zip(hyps, refs, strict=True)]
     assert metric.scores(hyps, refs).tolist() == expected
     assert max(expected) > 0.2
+
+
+def test_chrf_is_exactly_sacrebleus() -> None:
+    hyps, refs = [*random_texts(200, 3), "", "ab", "abc"], [*random_texts(200, 4, low=1), "abc", "abcdefg", "a"]
+    metric, theirs = get_metric("chrf"), sacrebleu.CHRF()
+    assert metric.corpus(hyps, refs) == pytest.approx(theirs.corpus_score(hyps, [refs]).score, abs=1e-9)
+    expected = [theirs.sentence_score(h, [r]).score / 100 for h, r in zip(hyps, refs, strict=True)]
+    assert metric.scores(hyps, refs) == pytest.approx(expected, abs=1e-9)
+    assert max(expected) > 0.4
 
 
 def test_dialogue_bleu_by_hand() -> None:

@@ -10,6 +10,7 @@ LABELS = {
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
     "bleu": "BLEU",
+    "chrf": "chrF",
     "bleu1": "BLEU-1",
     "bleu2": "BLEU-2",
     "distinct1": "Distinct-1",

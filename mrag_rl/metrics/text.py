@@ -18,11 +18,11 @@ from mrag_rl.errors import InputError
 
 REPORTED: dict[Task, tuple[MetricName, ...]] = {
     "summarization": ("rouge1", "rouge2", "rougeL"),
-    "translation": ("bleu",),
+    "translation": ("bleu", "chrf"),
     "dialogue": ("bleu1", "bleu2", "distinct1", "distinct2"),
 }
 """The metrics that the results of each task report (M-RAG: Reinforcing Large Language Model Performance through
-Retrieval-Augmented Generation with Multiple Partitions, Tables 1-3)."""
+Retrieval-Augmented Generation with Multiple Partitions, Tables 1-3), and chrF."""
 
 TARGET: dict[Task, MetricName] = {"summarization": "rouge1", "translation": "bleu", "dialogue": "bleu1"}
 """The metric that each task's reward is computed from: the paper's delta."""
@@ -111,6 +111,44 @@ class SacreBleu(Metric):
         )
 
 
+class ChrF(Metric):
+    """chrF (Popović 2015) as sacrebleu computes it: F2 over character 1- to 6-grams, white space left out."""
+
+    name = "chrf"
+    order, beta = 6, 2.0
+
+    def scores(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+        return self._chrf(self._statistics(hypotheses, references))
+
+    def resampled(self, hypotheses: Sequence[str], references: Sequence[str], counts: np.ndarray) -> np.ndarray:
+        statistics = self._statistics(hypotheses, references)
+        return 100.0 * self._chrf((counts @ statistics.reshape(len(statistics), -1)).reshape(-1, self.order, 3))
+
+    def _statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+        """(N, 6, 3): for each order, the n-grams of the hypothesis, those of the reference, and matches."""
+        rows = np.zeros((len(hypotheses), self.order, 3), dtype=np.int64)
+        for row, texts in zip(rows, zip(hypotheses, references, strict=True), strict=True):
+            written, expected = ("".join(text.split()) for text in texts)
+            for n in range(1, self.order + 1):
+                grams, goal = (
+                    Counter(text[i : i + n] for i in range(len(text) - n + 1)) for text in (written, expected)
+                )
+                # sacrebleu counts no n-grams of an order that the reference is too short for.
+                row[n - 1] = (grams.total() if goal else 0, goal.total(), (grams & goal).total())
+        return rows
+
+    def _chrf(self, statistics: np.ndarray) -> np.ndarray:
+        written, expected, matches = np.moveaxis(statistics.astype(np.float64), 2, 0)
+        both = (written > 0) & (expected > 0)
+        orders = np.maximum(both.sum(axis=1), 1)
+        precision, recall = (
+            np.where(both, matches / np.maximum(total, 1), 0.0).sum(axis=1) / orders for total in (written, expected)
+        )
+        weight = self.beta**2
+        f_score: np.ndarray = (1 + weight) * precision * recall / np.maximum(weight * precision + recall, 1e-12)
+        return f_score
+
+
 class DialogueBleu(Metric):
     """BLEU-n as dialogue papers compute it: cumulative 1..n with equal weights, on white-space tokens.
 
@@ -184,7 +222,7 @@ def _ngrams(words: list[str], n: int) -> list[tuple[str, ...]]:
 
 
 def get_metric(name: str) -> Metric:
-    """The metric of a name: rouge1, rouge2, rougeL, bleu, bleu1, bleu2, distinct1 or distinct2.
+    """The metric of a name: rouge1, rouge2, rougeL, bleu, chrf, bleu1, bleu2, distinct1 or distinct2.
 
     Raises:
         InputError: There is no such metric.
@@ -193,6 +231,8 @@ def get_metric(name: str) -> Metric:
         return Rouge(name)
     if name == "bleu":
         return SacreBleu()
+    if name == "chrf":
+        return ChrF()
     if name in ("bleu1", "bleu2"):
         return DialogueBleu(int(name[-1]))
     if name in ("distinct1", "distinct2"):
