@@ -6,17 +6,17 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from mrag_rl.choices import ArmName, StateName, Task
 from mrag_rl.config import DataConfig, PartitioningConfig
-from mrag_rl.data import Splits, TextPair, load_pairs, load_splits, save_pairs, split_pairs
-from mrag_rl.data.synthetic import make_newsroom
+from mrag_rl.data import Splits, TextPair, save_pairs
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.envs.states import PAIR_STATES, embed_pairs
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.partitioning import Partitioning, fit_partitioning
 from mrag_rl.runs.folder import RunFolder
+from mrag_rl.runs.splits import read_splits
 
 QUERY_SPLITS = ("train", "dev", "test")
 
@@ -38,12 +38,7 @@ class Preparation:
 
     def read(self) -> Splits:
         """The memories and queries. Raises InputError naming the file and line at fault."""
-        data = self.data
-        if data.world:
-            return make_newsroom(self.task, seed=data.world_seed, newsroom=data.newsroom, **asdict(data.sizes))
-        if data.pairs is not None:
-            return split_pairs(load_pairs(data.pairs), **asdict(data.fractions), group=data.group, seed=data.world_seed)
-        return load_splits(**asdict(data.files))
+        return read_splits(self.data, self.task)
 
     def carry_out(
         self, folder: RunFolder, splits: Splits, encoder: TransformerEncoder, *, progress: bool

@@ -15,7 +15,7 @@ from typing import Any
 from mrag_rl.command_line import SettingsReader
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.settings import FiltersSettings, MultihopSettings, QuestionSettings, RetrievalSettings
-from mrag_rl.runs.settings import AskSettings, PoolSettings, SystemsSettings
+from mrag_rl.runs.settings import AskSettings, GateSettings, PoolSettings, SystemsSettings
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Command:
 
 EVALUATIONS = {
     "systems": Command("compare all systems on a run's test pairs", SystemsSettings, "mrag_rl.runs.evaluate"),
+    "gate": Command("ask whether memories help on a corpus, before training", GateSettings, "mrag_rl.runs.gate"),
     "pool": Command("score several runs together", PoolSettings, "mrag_rl.runs.pool"),
     "ask": Command("answer one text and show the steps", AskSettings, "mrag_rl.runs.ask"),
     "retrieval": Command(

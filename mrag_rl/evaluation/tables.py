@@ -60,6 +60,24 @@ def runs_table(results: Mapping[str, Any], *, target: str) -> str:
     return _aligned(rows)
 
 
+def gate_table(report: Mapping[str, Any], *, memories: int, task: str) -> str:
+    """Whether memories help: systems by metrics with 95% intervals, and what each gains over no memory; Markdown."""
+    target = report["target"]
+    metrics = list(report["systems"]["none"])
+    rows = [["System", *map(_label, metrics), f"gains over none ({_label(target)})"]]
+    for name, row in report["systems"].items():
+        cells = [f"{row[m]['value']:.2f} [{row[m]['low']:.2f}, {row[m]['high']:.2f}]" for m in metrics]
+        rows.append([name, *cells, _difference(report["gains"][name][target]) if name != "none" else ""])
+    written = {name: gain[target] for name, gain in report["gains"].items() if not name.startswith("copy")}
+    best = max(written, key=lambda name: written[name]["difference"])
+    if written[best]["low"] > 0:
+        verdict = f"Memories help: {best} gains {_difference(written[best])} over no memory."
+    else:
+        verdict = f"Memories are not seen to help: {best}, the best, gains {_difference(written[best])} over no memory."
+    about = f"{task}: {report['queries']} development queries, {memories} memories, 95% intervals over the queries."
+    return f"{about}\n\n{_aligned(rows)}\n\n{verdict}"
+
+
 def results_page(results: Mapping[str, Any], *, target: str) -> str:
     """The contents of `results.md`: the primary contrasts, all systems, every run, the gap captured, and the cost."""
     n = results["n"]

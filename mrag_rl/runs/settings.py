@@ -10,6 +10,7 @@ from pathlib import Path
 from mrag_rl.command_line import option_values
 from mrag_rl.config import Config, DataConfig, config_reader, load_config, validate_config
 from mrag_rl.errors import InputError
+from mrag_rl.settings import bounded
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def parse_train_arguments(arguments: Sequence[str], *, program: str = "train.py"
         return TrainArguments(load_config(resume / "config.yaml"), resume.parent, resume)
     config, flags = config_reader(program, runs=True).read(arguments)
     validate_config(config)
-    _check_data_files(config.data)
+    check_data_files(config.data)
     return TrainArguments(config, Path(flags["runs"]), None)
 
 
@@ -102,6 +103,36 @@ class SystemsSettings:
 
 
 @dataclass(frozen=True)
+class GateSettings(Config):
+    """Ask whether memories help a language model on a corpus, before an hour of training: answer development queries
+    without a memory, with a random one, and with the nearest, and compare.
+
+    The settings are those of a run, and so are the data, their split, the encoder, the language model and the metrics.
+    Nothing is trained and no test query is read. If memories do not help, the corpus is a negative control.
+
+      none                no memory
+      copy, copy_words    the nearest memory's target, without the language model
+      random, random_3    one random memory, three
+      naive, naive_3      the nearest by standard embedding
+      words, words_3      the nearest by BM25
+      hybrid, hybrid_3    the nearest by both together
+
+    examples:
+      python evaluate.py gate --config configs/real/jrc-acquis-de-en.yaml --data.pairs de-en.jsonl
+      python evaluate.py gate --config configs/quickstart.yaml --queries 50 --output out
+    """
+
+    output: str | None = None
+    """Folder to write to; null is gate/NAME. It also keeps the generated texts, so that a stopped gate resumes."""
+    queries: int = bounded(100, minimum=1)
+    """Most development queries to answer, the first of them."""
+
+    def folder(self) -> Path:
+        """Where the results go."""
+        return Path(self.output or f"gate/{self.name}")
+
+
+@dataclass(frozen=True)
 class PoolSettings:
     """Score the answers of several finished runs together, such as runs of one configuration with several seeds.
 
@@ -156,7 +187,7 @@ class AskSettings:
     """Print JSON."""
 
 
-def _check_data_files(data: DataConfig) -> None:
+def check_data_files(data: DataConfig) -> None:
     """Refuse a new run whose files do not exist, before anything is written."""
     for path in (data.pairs, *dataclasses.asdict(data.files).values()):
         if path and not Path(path).is_file():

@@ -23,6 +23,7 @@ from mrag_rl.systems.placebos import OracleSamples, random_groups
 from mrag_rl.systems.rag_fusion import FusionAnswer, RAGFusion
 from mrag_rl.systems.searches import (
     Search,
+    by_chance,
     by_heads,
     by_standard,
     by_words,
@@ -71,6 +72,7 @@ __all__ = [
     "Search",
     "System",
     "WholeDatabase",
+    "by_chance",
     "by_heads",
     "by_standard",
     "by_words",

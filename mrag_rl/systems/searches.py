@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -61,6 +62,19 @@ def by_words(index: WordIndex) -> Search:
     def search(texts: Sequence[str], queries: Embeddings, k: int) -> Hits:
         ranking = index.rank(texts, k)
         return Hits(ranking.indices, ranking.scores.astype(np.float32))
+
+    return search
+
+
+def by_chance(database: MemoryDatabase, seed: int) -> Search:
+    """Memories drawn for each text, without repetition, by a hash of the seed and the text; all score 0."""
+
+    def search(texts: Sequence[str], queries: Embeddings, k: int) -> Hits:
+        drawn = []
+        for text in texts:
+            digest = hashlib.sha256(f"{seed} {text}".encode()).digest()
+            drawn.append(np.random.default_rng(list(digest)).permutation(len(database))[:k])
+        return Hits(np.array(drawn, np.int64).reshape(len(texts), -1), np.zeros((len(texts), k), np.float32))
 
     return search
 

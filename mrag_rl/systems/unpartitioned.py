@@ -155,6 +155,8 @@ class CopiedTarget:
     """The target of the nearest memory is the answer, word for word: what retrieval alone is worth, without an LLM.
 
     Attributes:
+        search: what "nearest" means (`mrag_rl.systems.searches`); None is by standard embedding. A text for which it
+            finds nothing is answered with an empty text.
         originals: copy targets as they were first stored, not as refinement left them.
         encoder: encodes texts that come without embeddings.
     """
@@ -162,13 +164,15 @@ class CopiedTarget:
     database: MemoryDatabase
     name: str = "copy"
     originals: bool = False
+    search: Search | None = None
     encoder: TextEncoder | None = None
 
     def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
-        """Answer N texts by standard embedding; see `System.answer`."""
-        hits = self.database.retrieve(embedded(texts, embeddings, self.encoder), None)
-        memories = hits.indices[:, 0]
-        targets = self.database.original_targets(memories) if self.originals else self.database.targets(memories)
+        """Answer N texts; see `System.answer`."""
+        search = self.search or by_standard(self.database)
+        hits = search(texts, embedded(texts, embeddings, self.encoder), 1)
+        shown = self.database.demonstrations(hits.indices, originals=self.originals)
+        targets = [next((target for _, target in row), "") for row in shown]
         return [MemoryAnswer(target, -1, *row) for target, row in zip(targets, rows_found(hits), strict=True)]
 
 

@@ -1,0 +1,147 @@
+"""Do memories help a language model on a corpus? `evaluate.py gate`."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from mrag_rl.config import config_to_dict, validate_config
+from mrag_rl.data import TextPair
+from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.evaluation.bootstrap import as_json, score_systems
+from mrag_rl.evaluation.tables import gate_table
+from mrag_rl.generation.llm import LLM
+from mrag_rl.io import atomic_write_text, write_json, write_jsonl
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.partitioning import fit_partitioning
+from mrag_rl.retrieval import WordIndex
+from mrag_rl.runs.evaluate import reported_metrics, target_metric
+from mrag_rl.runs.models import load_encoder, load_llm, make_writer, with_cache
+from mrag_rl.runs.settings import GateSettings, check_data_files
+from mrag_rl.runs.splits import read_splits
+from mrag_rl.systems import (
+    CopiedTarget,
+    MemoryAnswer,
+    NearestMemory,
+    NoRetrieval,
+    System,
+    by_chance,
+    by_standard,
+    by_words,
+    by_words_and_standard,
+)
+
+MANY = 3
+"""The number of demonstrations beside one (M-RAG, Figure 2: Top-3)."""
+
+_AT_ONCE = 32  # Queries answered, and stored, together
+
+
+def run(settings: GateSettings, *, encoder: TransformerEncoder | None = None, llm: LLM | None = None) -> str:
+    """Answer development queries with and without memories, write `answers.jsonl` and `gate.json`; return a table.
+
+    encoder, llm: those of the settings, if they are loaded already. Raises InputError on bad settings and files.
+    """
+    validate_config(settings)
+    check_data_files(settings.data)
+    start = time.perf_counter()
+    splits, folder = read_splits(settings.data, settings.task), settings.folder()
+    pairs = splits.dev[: settings.queries]
+    folder.mkdir(parents=True, exist_ok=True)
+    # Data first: a mistake there should not wait for a large model to load.
+    encoder = encoder or load_encoder(settings.encoder)
+    sources = encoder.encode([pair.source for pair in splits.database], progress=True)
+    queries = encoder.encode([pair.source for pair in pairs])
+    with (
+        tempfile.TemporaryDirectory(dir=folder, prefix="tmp-") as place,
+        MemoryDatabase.create(
+            Path(place) / "database",
+            splits.database,
+            sources,
+            fit_partitioning("none", sources.standard, seed=settings.seed),
+            encoder_fingerprint=encoder.fingerprint,
+        ) as database,
+        with_cache(llm or load_llm(settings.llm), folder / "cache", enabled=settings.llm.cache) as cached,
+    ):
+        answers = _answers(_systems(settings, database, cached), pairs, queries)
+    report = _report(settings, pairs, answers) | {"seconds": round(time.perf_counter() - start, 1)}
+    rows = (
+        {"id": pair.id, "answers": {name: row[i].hypothesis for name, row in answers.items()}}
+        for i, pair in enumerate(pairs)
+    )
+    write_jsonl(folder / "answers.jsonl", rows)
+    page = gate_table(report, memories=len(splits.database), task=settings.prompt_task)
+    atomic_write_text(folder / "gate.md", page + "\n")
+    write_json(folder / "gate.json", report)
+    return page
+
+
+def _systems(settings: GateSettings, database: MemoryDatabase, llm: LLM) -> list[System[MemoryAnswer]]:
+    words = WordIndex(database.sources())
+    searches = {
+        "random": by_chance(database, settings.seed),
+        "naive": by_standard(database),
+        "words": by_words(words),
+        "hybrid": by_words_and_standard(words, database),
+    }
+    one = replace(make_writer(settings, llm), demonstrations=1)
+    many = replace(one, demonstrations=MANY)
+    return [
+        NoRetrieval(one),
+        CopiedTarget(database),
+        CopiedTarget(database, "copy_words", search=searches["words"]),
+        *(NearestMemory(name, one, database, search) for name, search in searches.items()),
+        *(NearestMemory(f"{name}_{MANY}", many, database, search) for name, search in searches.items()),
+    ]
+
+
+def _answers(
+    systems: Sequence[System[MemoryAnswer]], pairs: Sequence[TextPair], queries: Embeddings
+) -> dict[str, list[MemoryAnswer]]:
+    answers: dict[str, list[MemoryAnswer]] = {system.name: [] for system in systems}
+    with tqdm(total=len(systems) * len(pairs), desc="answer", unit="answer") as bar:
+        for system in systems:
+            for first in range(0, len(pairs), _AT_ONCE):
+                part = slice(first, first + _AT_ONCE)
+                answers[system.name] += system.answer([pair.source for pair in pairs[part]], queries[part])
+                bar.update(len(pairs[part]))
+    return answers
+
+
+def _report(
+    settings: GateSettings, pairs: Sequence[TextPair], answers: dict[str, list[MemoryAnswer]]
+) -> dict[str, Any]:
+    target = target_metric(settings)
+    metrics = tuple(dict.fromkeys((*reported_metrics(settings), "rouge1")))
+    scores = score_systems(
+        {name: [answer.hypothesis for answer in row] for name, row in answers.items()},
+        [pair.target for pair in pairs],
+        metrics,
+        resamples=settings.evaluation.bootstrap,
+        seed=settings.seed,
+    )
+    none = scores["none"]
+    return {
+        "config": config_to_dict(settings),
+        "target": target,
+        "queries": len(pairs),
+        "systems": {
+            name: {metric: as_json(score.interval()) for metric, score in row.items()} for name, row in scores.items()
+        },
+        "gains": {
+            name: {
+                metric: as_json(score.minus(none[metric]), value_name="difference") | {"p": score.p_value(none[metric])}
+                for metric, score in row.items()
+            }
+            for name, row in scores.items()
+            if name != "none"
+        },
+        "similarity": float(np.mean([answer.similarity for answer in answers["naive"]])),
+    }
