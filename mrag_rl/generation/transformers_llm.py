@@ -321,9 +321,9 @@ def _stop_tokens(
     if newline:
         # Decoding every token of a large vocabulary takes seconds: only those that may contain a newline are decoded.
         marks = ("\n", "Ċ", "<0x0A>")  # itself, in byte-level vocabularies, as a byte
-        ids = [i for token, i in tokenizer.get_vocab().items() if i < vocabulary and any(m in token for m in marks)]
-        for i, text in zip(ids, tokenizer.batch_decode([[i] for i in ids]), strict=True):
-            stops[i] |= "\n" in text
+        for token, i in tokenizer.get_vocab().items():
+            if i < vocabulary and any(mark in token for mark in marks) and "\n" in tokenizer.decode([i]):
+                stops[i] = True
     return stops.to(model.device)
 
 
