@@ -92,7 +92,7 @@ def test_each_system_shows_what_its_name_says(settings: GateSettings) -> None:
     assert answers["naive"] == answers["naive_3"] == answers["copy"] == nearest
     assert answers["words"] == answers["words_3"] == answers["copy_words"]
     for query, target in zip(queries, answers["words"], strict=True):
-        assert set(query.split()) & set(memories[target].split()) - set(["news", "of", "the", "and"])
+        assert set(query.split()) & set(memories[target].split()) - {"news", "of", "the", "and"}
     assert answers["random"] != answers["naive"] and len(set(answers["random"])) > 4
 
 
