@@ -73,15 +73,16 @@ class _JointTrainer:
         self.refinement = MemoryRefinementVectorEnv(
             context.database, context.candidate_encoder, context.writer, context.metric,
             num_envs=context.training.slots, candidates=context.refinement.candidates,
-            steps=context.refinement.steps, temperature=context.refinement.temperature, state=context.refinement.state,
-            replace=not context.refinement.consolidate, embed_pairs=context.embed_pairs,
+            steps=max(1, context.refinement.steps), temperature=context.refinement.temperature,
+            state=context.refinement.state, replace=not context.refinement.consolidate, embed_pairs=context.embed_pairs,
             seed=context.seed, stopwatch=self.stopwatch,
         )  # fmt: skip
         if checkpoint is not None:
             self.refinement.load_state_dict(checkpoint.arrays["refinement"])
         self.selection = PartitionSelectionVectorEnv(
             context.database, context.train.pairs, context.train.embeddings, context.writer, context.metric,
-            num_envs=context.training.slots, refine=self._refine, state=context.state, reward=context.reward,
+            num_envs=context.training.slots, refine=self._refine if context.refinement.steps else None,
+            state=context.state, reward=context.reward,
             baseline_scores=self.state.baseline, selection_steps=context.training.selection_steps,
             observe=self.observer.train, stopwatch=self.stopwatch,
         )  # fmt: skip

@@ -57,7 +57,7 @@ class Preparation:
                 embeddings.standard,
                 labels=[pair.labels for pair in memories],
                 partitions=self.partitioning.partitions,
-                seed=self.seed,
+                seed=self.seed if self.partitioning.seed is None else self.partitioning.seed,
             )
             undivided = fit_partitioning("none", embeddings.standard, seed=self.seed)
         for split in QUERY_SPLITS:

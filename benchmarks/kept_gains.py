@@ -47,7 +47,7 @@ def main() -> None:
     )
     with (
         MemoryDatabase.open(folder.database) as database,
-        with_cache(load_llm(config.llm), folder.cache, enabled=config.llm.cache) as llm,
+        with_cache(load_llm(config.llm), config.llm, folder.cache) as llm,
     ):
         writer = make_writer(config, llm)
 

@@ -51,7 +51,7 @@ def measure(folder: RunFolder, seeds: int) -> Iterator[tuple[str, float, float]]
         raise InputError(f"{folder.root} has no checkpoint: name a finished run")
     with (
         MemoryDatabase.open(folder.database) as database,
-        with_cache(load_llm(config.llm), folder.cache, enabled=config.llm.cache) as llm,
+        with_cache(load_llm(config.llm), config.llm, folder.cache) as llm,
     ):
         writer, names = make_writer(config, llm), np.array(database.names)
         labels = [set(pair.labels) for pair in test.pairs]

@@ -41,7 +41,7 @@ def measure(carried: Selector, folder: RunFolder, queries: int, seed: int) -> di
     rng = np.random.default_rng(seed)
     with (
         MemoryDatabase.open(folder.database) as database,
-        with_cache(load_llm(config.llm), folder.cache, enabled=config.llm.cache) as llm,
+        with_cache(load_llm(config.llm), config.llm, folder.cache) as llm,
     ):
         writer = make_writer(config, llm)
 

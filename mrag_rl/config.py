@@ -145,6 +145,8 @@ class PartitioningConfig:
     """lsh, kmeans, hnsw_spectral, category (by the labels of the memories) or none (one partition)."""
     partitions: int = bounded(4, minimum=1)
     """Number of partitions M; ignored by category, which makes one for each label."""
+    seed: int | None = bounded(None, minimum=0)
+    """Seed of the partitions; null is the run's. With one seed here, runs with several seeds train on one division."""
     arms: tuple[ArmName, ...] = ()
     """What Agent-S may choose besides: whole (the whole database) and none (no memory, the language model alone)."""
 
@@ -272,14 +274,14 @@ def config_to_yaml(config: Config) -> str:
 def config_sha256(config: Config) -> str:
     """Hex SHA-256 of the configuration as canonical JSON, without what changes no result.
 
-    That is the run's name, and of a server its address, how many requests it gets at a time and how long they may take:
-    a server that has moved, or another one with the same model, may finish a run. Nor does it have `demonstrations` if
-    that is 1, `partitioning.arms` if there are none, or anything of a server if there is none, so that the stored
-    configurations of earlier runs keep their hash.
+    That is the run's name, the file of its cache, and of a server its address, how many requests it gets at a time and
+    how long they may take: a server that has moved, or another one with the same model, may finish a run. Nor does it
+    have `demonstrations` if that is 1, `partitioning.arms` and `partitioning.seed` if there are none, or anything of a
+    server if there is none, so that the stored configurations of earlier runs keep their hash.
     """
     settings = config_to_dict(config)
     del settings["name"]
-    for key in ("concurrency", "timeout"):
+    for key in ("concurrency", "timeout", "cache_file"):
         del settings["llm"][key]
     if config.llm.server is not None:
         settings["llm"]["server"] = True
@@ -290,6 +292,8 @@ def config_sha256(config: Config) -> str:
         del settings["demonstrations"]
     if not config.partitioning.arms:
         del settings["partitioning"]["arms"]
+    if config.partitioning.seed is None:
+        del settings["partitioning"]["seed"]
     canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode("utf-8")).hexdigest()
 
@@ -317,6 +321,12 @@ def validate_config(config: Config) -> None:
     check_llm_config(config.llm)
     if len(set(config.partitioning.arms)) < len(config.partitioning.arms):
         raise InputError(f"partitioning.arms is {list(config.partitioning.arms)}; name each arm once")
+    of_agent_r = [name for name in config.compared if ABLATION_OF.get(name, "without_s") != "without_s"]
+    if config.refinement.steps == 0 and of_agent_r:
+        raise InputError(
+            f"refinement.steps is 0, which refines nothing, but {of_agent_r[0]} is compared, which differs in how it "
+            "refines; set evaluation.ablations to false, or leave it out of evaluation.systems"
+        )
     need_ledger = (name for name in _NEED_LEDGER if name in config.evaluation.systems)
     check_contrasts(config.evaluation.contrasts or (), (*config.compared, *need_ledger))
     _validate_data(config.data)

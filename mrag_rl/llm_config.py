@@ -46,6 +46,9 @@ class LLMConfig:
     cache: bool = True
     """Cache every generation in the run folder, so that nothing is generated twice. Without it, only the texts of the
     final evaluation are remembered, in memory, while it lasts."""
+    cache_file: str | None = None
+    """The cache, for several runs to share, at once or one after another, so that none generates what another has;
+    relative to the working directory. null is a file in the run folder."""
 
     @property
     def path(self) -> str:
@@ -59,6 +62,8 @@ _AT_A_SERVER = ("chat", "context", "concurrency", "timeout")
 
 def check_llm_config(config: LLMConfig) -> None:
     """Check what types and bounds cannot express. Raises an InputError that names the first bad key."""
+    if config.cache_file is not None and not config.cache:
+        raise InputError("llm.cache_file is set, but llm.cache is false; remove one of the two settings")
     if "" in config.stop:
         raise InputError("llm.stop contains an empty string, which would end every text at once; remove it")
     unused = _AT_A_SERVER if config.server is None else _HERE

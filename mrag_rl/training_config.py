@@ -46,8 +46,8 @@ class RefinementConfig:
 
     candidates: int = bounded(3, minimum=1)
     """Number of candidates K in a pool (the paper: 3)."""
-    steps: int = bounded(3, minimum=1)
-    """Number of steps J in an episode, each with a new pool."""
+    steps: int = bounded(3, minimum=0)
+    """Number of steps J in an episode, each with a new pool; 0 refines nothing and trains Agent-S alone."""
     temperature: float = bounded(1.0, minimum=0)
     """Sampling temperature of the candidates; at 0 they would all be equal."""
     state: CandidateStateName = "candidates"

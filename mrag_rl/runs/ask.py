@@ -63,7 +63,7 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
         llm = load_llm(config.llm)
         encoder = load_encoder(config.encoder)
         check_encoder(database, encoder)
-        with with_cache(llm, folder.cache, enabled=config.llm.cache) as cached:
+        with with_cache(llm, config.llm, folder.cache) as cached:
             writer = make_writer(config, cached)
             system = trained_system(
                 "m_rag", trained, writer, encoder=encoder, allowed_partitions=mask, allowed_memories=allowed_memories

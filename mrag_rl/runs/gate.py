@@ -68,7 +68,7 @@ def run(settings: GateSettings, *, encoder: TransformerEncoder | None = None, ll
             fit_partitioning("none", sources.standard, seed=settings.seed),
             encoder_fingerprint=encoder.fingerprint,
         ) as database,
-        with_cache(llm or load_llm(settings.llm), folder / "cache", enabled=settings.llm.cache) as cached,
+        with_cache(llm or load_llm(settings.llm), settings.llm, folder / "cache.sqlite") as cached,
     ):
         answers = _answers(_systems(settings, database, cached), pairs, queries)
     report = _report(settings, pairs, answers) | {"seconds": round(time.perf_counter() - start, 1)}

@@ -58,10 +58,14 @@ def load_llm(config: LLMConfig) -> LLM:
 
 
 @contextmanager
-def with_cache(llm: LLM, cache: Path, *, enabled: bool) -> Iterator[LLM]:
-    """The language model behind the run's cache, unless the cache is switched off or cannot be written."""
+def with_cache(llm: LLM, config: LLMConfig, own: Path) -> Iterator[LLM]:
+    """The language model behind its cache, unless the cache is switched off or cannot be written.
+
+    own: the run's own cache file, used if the settings name none for several runs.
+    """
+    cache = own if config.cache_file is None else Path(config.cache_file)
     read_only = cache.exists() and not os.access(cache, os.W_OK)
-    if not enabled or read_only:
+    if not config.cache or read_only:
         yield llm
         return
     with CachedLLM(llm, cache) as cached:
