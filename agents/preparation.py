@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from mrag_rl.choices import ArmName, StateName, Task
 from mrag_rl.config import DataConfig, PartitioningConfig
 from mrag_rl.data import Splits, TextPair, save_pairs
+from mrag_rl.data.spoiling import spoil
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.envs.states import PAIR_STATES, embed_pairs
 from mrag_rl.memory import MemoryDatabase
@@ -48,9 +49,6 @@ class Preparation:
         memories, sources = splits.database, [pair.source for pair in splits.database]
         with _timed(seconds, "encode"):
             embeddings = encoder.encode(sources, progress=progress)
-            pair_embeddings = None
-            if self.state in PAIR_STATES:
-                pair_embeddings = embed_pairs(encoder, self.state, sources, [pair.target for pair in memories])
         with _timed(seconds, "index"):
             partitioning = fit_partitioning(
                 self.partitioning.method,
@@ -60,6 +58,12 @@ class Preparation:
                 seed=self.seed if self.partitioning.seed is None else self.partitioning.seed,
             )
             undivided = fit_partitioning("none", embeddings.standard, seed=self.seed)
+        if self.data.spoilt:
+            memories = spoil(memories, partitioning.membership, self.data.spoilt, self.data.world_seed)
+        pair_embeddings = None
+        if self.state in PAIR_STATES:
+            with _timed(seconds, "encode"):
+                pair_embeddings = embed_pairs(encoder, self.state, sources, [pair.target for pair in memories])
         for split in QUERY_SPLITS:
             queries: list[TextPair] = getattr(splits, split)
             folder.pairs(split).parent.mkdir(exist_ok=True)

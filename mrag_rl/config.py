@@ -110,6 +110,9 @@ class DataConfig:
     """Sizes of the bundled world."""
     languages: tuple[str, str] = ("English", "German")
     """Source and target languages of the translation task, by their English names."""
+    spoilt: float = bounded(0.0, minimum=0, maximum=1)
+    """Share of the memories of one half of the partitions whose targets are spoilt on purpose: misaligned or cut short,
+    as some are in a real memory. The queries' references are as they were."""
     world_seed: int = bounded(0, minimum=0)
     """Seed of the bundled world and of the random split. Runs that differ in ``seed`` alone use the same data."""
 
@@ -276,8 +279,8 @@ def config_sha256(config: Config) -> str:
 
     That is the run's name, the file of its cache, and of a server its address, how many requests it gets at a time and
     how long they may take: a server that has moved, or another one with the same model, may finish a run. Nor does it
-    have `demonstrations` if that is 1, `partitioning.arms` and `partitioning.seed` if there are none, or anything of a
-    server if there is none, so that the stored configurations of earlier runs keep their hash.
+    have `demonstrations` if that is 1, `partitioning.arms`, `partitioning.seed` and `data.spoilt` if there are none, or
+    anything of a server if there is none, so that the stored configurations of earlier runs keep their hash.
     """
     settings = config_to_dict(config)
     del settings["name"]
@@ -292,6 +295,8 @@ def config_sha256(config: Config) -> str:
         del settings["demonstrations"]
     if not config.partitioning.arms:
         del settings["partitioning"]["arms"]
+    if not config.data.spoilt:
+        del settings["data"]["spoilt"]
     if config.partitioning.seed is None:
         del settings["partitioning"]["seed"]
     canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
