@@ -70,8 +70,8 @@ class StateNormalizer:
 
 def mean_over_partitions(values: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
     """The mean (B, 1, F) of values (B, M, F) over the partitions `allowed` (B, M), 0 where there is none; None: all."""
-    if allowed is None:
-        mean: np.ndarray = values.mean(axis=1, keepdims=True)
+    if allowed is None:  # einsum sums the middle axis several times as fast as mean does
+        mean: np.ndarray = np.einsum("bmf->bf", values)[:, None] / values.dtype.type(values.shape[1])
         return mean
     weights = (allowed / np.maximum(allowed.sum(axis=1, keepdims=True), 1)).astype(values.dtype)
     weighted: np.ndarray = np.einsum("bm,bmf->bf", weights, values)[:, None]

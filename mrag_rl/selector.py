@@ -27,7 +27,7 @@ _FORMATS = (1, FORMAT_VERSION)
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
 ONNX_FILE = "model.onnx"
-_BLOCK = 4096  # states per block, so that the normalised block and the hidden layer stay in the cache
+_BLOCK = 1024  # states per block, so that the normalised block and the hidden layer stay in the cache
 _HASHED = (WEIGHTS_FILE, ONNX_FILE)
 _TENSORS = ("w1", "b1", "w2", "b2", "mean", "scale")
 _PICKLE_ENDINGS = {".pkl", ".pickle", ".pt", ".pth", ".bin", ".zip", ".joblib", ".ckpt"}
@@ -169,10 +169,11 @@ class Selector:
             return values
         # Centring commutes with the first layer, whose outputs are fewer than the features.
         weights = (self.w1 / self.normalizer.scale).T
-        hidden = (states.reshape(-1, self.heads) @ weights).reshape(*states.shape[:2], -1)
-        hidden -= mean_over_partitions(hidden, allowed) if self.normalizer.center else 0.0
-        hidden += self.b1 - self.normalizer.mean[0] @ weights
-        shared: np.ndarray = (np.tanh(hidden, out=hidden) @ self.w2[0]) + self.b2
+        rows = states.reshape(-1, self.heads) @ weights
+        hidden = rows.reshape(*states.shape[:2], -1)
+        shift = self.b1 - self.normalizer.mean[0] @ weights
+        hidden += shift - mean_over_partitions(hidden, allowed) if self.normalizer.center else shift
+        shared: np.ndarray = (np.tanh(rows, out=rows) @ self.w2[0]).reshape(states.shape[:2]) + self.b2
         return shared
 
     def _mask(self, values: np.ndarray, allowed: np.ndarray) -> np.ndarray:
