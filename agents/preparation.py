@@ -59,7 +59,7 @@ class Preparation:
             )
             undivided = fit_partitioning("none", embeddings.standard, seed=self.seed)
         if self.data.spoilt:
-            memories = spoil(memories, partitioning.membership, self.data.spoilt, self.data.world_seed)
+            memories = spoil(memories, partitioning.membership.toarray(), self.data.spoilt, self.data.world_seed)
         pair_embeddings = None
         if self.state in PAIR_STATES:
             with _timed(seconds, "encode"):

@@ -169,9 +169,8 @@ class Selector:
             return values
         # Centring commutes with the first layer, whose outputs are fewer than the features.
         weights = (self.w1 / self.normalizer.scale).T
-        rows = states.reshape(-1, self.heads) @ weights
+        rows, shift = states.reshape(-1, self.heads) @ weights, self.b1 - self.normalizer.mean[0] @ weights
         hidden = rows.reshape(*states.shape[:2], -1)
-        shift = self.b1 - self.normalizer.mean[0] @ weights
         hidden += shift - mean_over_partitions(hidden, allowed) if self.normalizer.center else shift
         shared: np.ndarray = (np.tanh(rows, out=rows) @ self.w2[0]).reshape(states.shape[:2]) + self.b2
         return shared

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 import train
 from mrag_rl.data import TextPair, load_pairs
@@ -15,7 +14,7 @@ from mrag_rl.data.spoiling import spoil
 from mrag_rl.memory import MemoryDatabase
 
 MEMORIES = [TextPair(f"m{i}", f"source {i}", f"{i} is the number of this target", metadata={"n": i}) for i in range(80)]
-FOUR = sparse.csr_array(np.eye(4, dtype=bool)[np.arange(80) % 4])
+FOUR = np.eye(4, dtype=bool)[np.arange(80) % 4]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
@@ -45,13 +44,13 @@ def test_the_seed_decides() -> None:
 
 
 def test_a_memory_of_several_partitions_is_spoilt_once_and_one_partition_is_enough() -> None:
-    every = sparse.csr_array(np.ones((80, 4), bool))
+    every = np.ones((80, 4), bool)
     made = spoil(MEMORIES, every, 0.5, seed=0)
     assert 40 <= sum(pair.metadata.get("spoilt") is not None for pair in made) <= 80
     assert all(
         pair.target in {f"{i} is the", MEMORIES[i].target} or "spoilt" in pair.metadata for i, pair in enumerate(made)
     )
-    alone = spoil(MEMORIES, sparse.csr_array(np.ones((80, 1), bool)), 0.3, seed=0)
+    alone = spoil(MEMORIES, np.ones((80, 1), bool), 0.3, seed=0)
     assert sum("spoilt" in pair.metadata for pair in alone) == 24
 
 

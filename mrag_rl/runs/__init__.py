@@ -2,4 +2,4 @@
 
 from mrag_rl.extras import require
 
-require("train", "faiss", "nltk", "torch", "transformers", "yaml", by=__name__)
+require("train", "faiss", "nltk", "torch", "tqdm", "transformers", "yaml", by=__name__)
