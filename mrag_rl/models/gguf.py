@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from filelock import FileLock
 from tqdm import tqdm
-from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from mrag_rl.errors import InputError
 from mrag_rl.extras import require
@@ -73,6 +73,8 @@ def _folder(sha256: str) -> Path:
 def _convert(file: Path, folder: Path, role: str) -> None:
     source = {"gguf_file": file.name, "local_files_only": True, "trust_remote_code": False}
     try:
+        from transformers import GgufConfig  # Not in the oldest version that all the rest works with
+
         with quiet_transformers():
             tokenizer = AutoTokenizer.from_pretrained(file.parent, **source)
             model = AutoModelForCausalLM.from_pretrained(
