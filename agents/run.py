@@ -159,7 +159,7 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
     # Data first: a mistake there should not wait for a large model to load.
     splits = None if stages.done("prepare") else plan.preparation.read()
     encoder = candidate_encoder = load_encoder(settings.encoder)
-    llm = load_llm(settings.llm)
+    llm = load_llm(settings.llm, say)
     if isinstance(llm, TransformersLLM):
         say(f"the language model's weights take {weight_bytes(llm.model) / 2**20:,.0f} MiB")
     elif plan.reads_log_probabilities:

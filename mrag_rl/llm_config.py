@@ -23,9 +23,9 @@ class LLMConfig:
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Type of the weights."""
     device: str = "cpu"
-    """Torch device, such as cpu or cuda."""
+    """Torch device, such as cpu or cuda; auto spreads the layers over all GPUs (extra: gpu)."""
     quantization: Literal["nf4"] | None = None
-    """nf4 loads the weights in 4 bits (extra: gpu)."""
+    """nf4 converts the weights to 4 bits while they load (extra: gpu). null for those that are stored quantized."""
     batch_tokens: int = bounded(16384, minimum=1)
     """Tokens in one batch, including padding and the tokens to be generated."""
     max_new_tokens: int = bounded(64, minimum=1)

@@ -15,6 +15,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.errors import InputError
+from mrag_rl.models.pretrained import load_pretrained
 from mrag_rl.models.weights import find_model
 
 TEXTS = [
@@ -291,20 +292,23 @@ def test_the_output_projection_is_found(name: str) -> None:
     np.testing.assert_allclose(embeddings.heads[0], by_hand, atol=1e-5)
 
 
-def test_fused_and_four_bit_projections_are_read_alike() -> None:
+def test_fused_and_four_bit_projections_are_read_alike(tmp_path: Path) -> None:
     pytest.importorskip("bitsandbytes")
-    from mrag_rl.models.quantization import quantize_nf4
-
     for name in ("llama", "gpt2"):
         config, _ = ARCHITECTURES[name]
         wide = {"n_embd": 64} if name == "gpt2" else {"hidden_size": 64, "head_dim": 16, "intermediate_size": 64}
         model = random_model(name, {**config, **wide})
-        whole = small_encoder(model).encode(TEXTS)
-        quantize_nf4(model, "cpu")
+        whole = small_encoder(model)
+        model.save_pretrained(tmp_path / name)
+        whole.tokenizer.save_pretrained(tmp_path / name)
+        model, _, _ = load_pretrained(
+            AutoModel, tmp_path / name, role="encoder", dtype=torch.float32, quantization="nf4"
+        )
         encoder = small_encoder(model)
         embeddings = encoder.encode(TEXTS)
-        assert np.abs(whole.heads - embeddings.heads).max() > 0.0
-        assert (whole.heads * embeddings.heads).sum(-1).mean() > 0.6
+        heads = whole.encode(TEXTS).heads
+        assert np.abs(heads - embeddings.heads).max() > 0.0
+        assert (heads * embeddings.heads).sum(-1).mean() > 0.6
         inputs: list[torch.Tensor] = []
         layers: Any = model
         last = layers.h[-1].attn.c_proj if name == "gpt2" else layers.layers[-1].self_attn.o_proj

@@ -42,7 +42,7 @@ from mrag_rl.generation.prompts import (
 )
 from mrag_rl.generation.sampling import row_key, sample_tokens, uniforms
 from mrag_rl.generation.transformers_llm import TransformersLLM
-from mrag_rl.models.quantization import quantize_nf4, weight_bytes
+from mrag_rl.models.quantization import weight_bytes
 from tests.tiny import write_tiny_llm
 
 LINES = [
@@ -394,9 +394,9 @@ def test_nf4_reaches_every_matrix_and_still_writes(
     small = TransformersLLM.load(tmp_path, quantization="nf4")
     assert small.fingerprint != full.fingerprint
     kept = sum(weight_bytes(module) for module in full.model.modules() if isinstance(module, torch.nn.Embedding))
-    # 4 bits a weight and a float32 scale for 64 of them, against 32 bits: 0.14; norms, biases and codes add to it.
+    # 4 bits a weight and an 8-bit scale for 64 of them, against 32 bits: 0.13; norms, biases and codes add to it.
     share = (weight_bytes(small.model) - kept) / (weight_bytes(full.model) - kept)
-    assert 0.14 < share < 0.16
+    assert 0.13 < share < 0.15
     for name, parameter in full.model.named_parameters():
         module, _, attribute = name.rpartition(".")
         restored = getattr(small.model.get_submodule(module), attribute)
@@ -413,13 +413,6 @@ def test_nf4_reaches_every_matrix_and_still_writes(
     monkeypatch.setitem(sys.modules, "bitsandbytes.nn.parametrize", None)
     with pytest.raises(InputError, match="needs bitsandbytes"):
         TransformersLLM.load(tmp_path, quantization="nf4")
-
-
-def test_nf4_refuses_a_model_that_it_cannot_reach() -> None:
-    pytest.importorskip("bitsandbytes")
-    model = small_model("llama", 400, width=48)  # Rows of 48 are no whole blocks
-    with pytest.raises(InputError, match=r"reached only .*% of the weights of LlamaForCausalLM"):
-        quantize_nf4(model, "cpu")
 
 
 def test_long_batches_are_prefilled_in_parts_with_the_same_texts(folders: dict[str, Path]) -> None:

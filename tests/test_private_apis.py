@@ -82,7 +82,65 @@ def test_the_scales_of_4_bit_weights_are_found() -> None:
         parametrize.replace_parameter_4bit(layer, "weight", quant_type="nf4", blocksize=64)
         scales = [scale for module in layer.modules() for scale in private_apis.quantization_scales(module)]
         assert [scale.numel() for scale in scales] == [8, 16]  # One per block of 64 weights, and the 16 values of NF4
+        layer = nn.Linear(64, 8, bias=False)
+        parametrize.replace_parameter_4bit(layer, "weight", True, "nf4", 64)
+        scales = [scale for module in layer.modules() for scale in private_apis.quantization_scales(module)]
+        # The offset of compressed scales, then the scale of 256 of them, and the 256 values that one may have
+        assert [scale.numel() for scale in scales] == [8, 16, 1, 1, 256]
     assert private_apis.quantization_scales(nn.Linear(2, 2)) == []
+
+
+def test_a_quantizer_of_our_own_receives_each_parameter_as_it_is_read(tmp_path: Path) -> None:
+    from transformers.quantizers.auto import register_quantization_config, register_quantizer
+    from transformers.utils.quantization_config import QuantizationConfigMixin
+
+    read: list[str] = []
+
+    class Negate(private_apis.WeightOperation):
+        def convert(self, input_dict: dict, *, model: Any, missing_keys: set[str], **_: Any) -> dict:  # type: ignore
+            for name, value in input_dict.items():
+                tensor = value[0] if isinstance(value, list) else value
+                read.append(name)
+                path, _, attribute = name.rpartition(".")
+                setattr(model.get_submodule(path), attribute, nn.Parameter(-tensor))
+                model.get_submodule(path)._is_hf_initialized = True
+                missing_keys.discard(name)
+            return {}
+
+    @register_quantization_config("mrag_rl_test")
+    class Settings(QuantizationConfigMixin):
+        def __init__(self) -> None:
+            self.quant_method = "mrag_rl_test"  # type: ignore[assignment]
+
+    @register_quantizer("mrag_rl_test")
+    class Negator(private_apis.Quantizer):
+        def _process_model_before_weight_loading(self, model: Any, **_: Any) -> None:
+            assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
+
+        def param_needs_quantization(self, model: Any, param_name: str, **_: Any) -> bool:
+            return param_name.endswith("proj.weight")
+
+        def get_quantize_ops(self) -> Negate:
+            return Negate()
+
+        is_trainable = property(lambda self: False)
+
+        def is_serializable(self) -> bool:
+            return False
+
+    model = LlamaForCausalLM(CONFIG)
+    model.save_pretrained(tmp_path)
+    with relied_on(
+        "transformers: HfQuantizer, ConversionOps, or from_pretrained(state_dict=...) with entries to index"
+    ):
+        tensors = {name: private_apis.TensorOnDisk(tmp_path / "model.safetensors", name) for name in model.state_dict()}
+        model_class: Any = LlamaForCausalLM
+        loaded, report = model_class.from_pretrained(
+            None, config=CONFIG, state_dict=tensors, quantization_config=Settings(), output_loading_info=True
+        )
+        assert not report["missing_keys"] and len(read) == 14
+        for name, parameter in model.named_parameters():
+            assert torch.equal(loaded.get_parameter(name), -parameter if name in read else parameter)
 
 
 def private_attributes(path: Path) -> list[str]:

@@ -25,7 +25,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.models.devices import check_device
 from mrag_rl.models.pretrained import load_pretrained
 from mrag_rl.models.private_apis import attention_implementation
-from mrag_rl.models.quantization import quantize_nf4
+from mrag_rl.models.quantization import NF4_PRECISION
 from mrag_rl.models.weights import (
     MINILM_NAMES,
     MINILM_SETTINGS,
@@ -139,7 +139,7 @@ class TransformerEncoder:
         batch_tokens: tokens in a batch, padding included; None is 1024 in float32, which stays in a CPU's cache, and
             2048 in 16 bits.
         dtype: type of weights and arithmetic; vectors are always float32.
-        quantization: "nf4" for 4-bit weights (needs bitsandbytes; see ``quantize_nf4``).
+        quantization: "nf4" for 4-bit weights (needs bitsandbytes; see ``NF4Config``).
         max_length: tokens in a window; None is what the model's files state for sentences (256 for all-MiniLM-L6-v2,
             which has 512 positions), else the number of its positions, at most 4096.
         truncate: read only the first window of a longer text, as in many published evaluations.
@@ -156,7 +156,14 @@ class TransformerEncoder:
         settings = settings_sha256(folder)
         if settings != MINILM_SETTINGS:  # Older databases hold MiniLM's fingerprint without its settings
             weights_hash += f" settings {settings}"
-        model, tokenizer, absent = load_pretrained(AutoModel, folder, role="encoder", dtype=getattr(torch, dtype))
+        model, tokenizer, absent = load_pretrained(
+            AutoModel,
+            folder,
+            role="encoder",
+            dtype=getattr(torch, dtype),
+            quantization=quantization,
+            device_map={"": device} if quantization and device != "cpu" else None,
+        )
         parameters = dict(model.named_parameters(remove_duplicate=False))
         # The configuration of a T5 saved without its decoder states that there is none, but T5Model creates one.
         if model.config.is_encoder_decoder or (hasattr(model, "encoder") and hasattr(model, "decoder")):
@@ -167,8 +174,7 @@ class TransformerEncoder:
         for key in (key for key in absent if "pooler" not in key and parameters.get(key) in needed):
             raise InputError(f"encoder {folder}: no weights for {key}; give a folder with all weights")
         if quantization == "nf4":
-            quantize_nf4(model, device)
-            weights_hash += " nf4"
+            weights_hash += f" {NF4_PRECISION}"
         if max_length is not None:
             weights_hash += f" {max_length} tokens"
         if truncate:

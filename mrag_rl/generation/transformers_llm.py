@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import torch
 import transformers
@@ -19,9 +20,10 @@ from mrag_rl.generation.llm import Usage, one_seed_per_prompt
 from mrag_rl.generation.prompts import Prompt, messages, render, shorten
 from mrag_rl.generation.sampling import row_key
 from mrag_rl.generation.vocabulary import speed_up_output
-from mrag_rl.models.devices import check_device
+from mrag_rl.models.devices import free_memory
+from mrag_rl.models.plan import placement
 from mrag_rl.models.pretrained import load_pretrained
-from mrag_rl.models.quantization import quantize_nf4
+from mrag_rl.models.quantization import NF4_PRECISION
 from mrag_rl.models.weights import files_sha256, find_model, weights_sha256
 
 _SETTINGS = ("*.json", "*.model", "*.jinja", "*.txt")  # Configuration, tokenizer and chat template
@@ -79,42 +81,50 @@ class TransformersLLM:
         *,
         dtype: str = "float32",
         device: str = "cpu",
-        quantization: str | None = None,
+        quantization: Literal["nf4"] | None = None,
         batch_tokens: int = 16384,
         stop: Sequence[str] = (),
         revision: str | None = None,
+        report: Callable[[str], object] | None = None,
     ) -> TransformersLLM:
         """The model in a folder or on the hub, from safetensors only.
 
         Args:
             name_or_path: A folder with `config.json`, tokenizer and `.safetensors` weights, or a hub name.
             dtype: float32, bfloat16 or float16.
-            device: A torch device.
-            quantization: None, or "nf4" for 4-bit weights (needs bitsandbytes; see `quantize_nf4`).
+            device: A torch device, or "auto" for all GPUs (needs accelerate), layer by layer.
+            quantization: None, or "nf4" for 4-bit weights (needs bitsandbytes; see `NF4Config`). Weights that are
+                quantized in the files (GPTQ, AWQ, ...) are loaded as they are, by transformers; they need None.
             batch_tokens: Upper bound of rows x (longest prompt + new tokens) in a batch.
             stop: Strings that end a text, wherever its tokens break, and are not part of it.
             revision: Branch, tag or commit on the hub.
+            report: Receives the plan of a quantized model, or of one on GPUs, line by line before weights are read.
 
         Raises:
-            InputError: There is no usable model there, or no such device.
+            InputError: There is no usable model there, or no such device, or its weights do not fit the GPUs.
         """
-        check_device(device)
+        devices = free_memory(device)
         if dtype not in _DTYPES:
             raise InputError(f"dtype {dtype!r} is unknown; choose one of {', '.join(_DTYPES)}")
         if quantization not in (None, "nf4"):
             raise InputError(f"quantization {quantization!r} is unknown; choose nf4, or null for none")
         folder = find_model(str(name_or_path), role="LLM", revision=revision)
-        precision = f"{dtype} {quantization}{' ' + json.dumps([*stop]) if stop else ''}"
+        precision = f"{dtype} {NF4_PRECISION if quantization else None}{' ' + json.dumps([*stop]) if stop else ''}"
         weights, settings = weights_sha256(folder, expected=None, role="LLM"), files_sha256(folder, _SETTINGS)
+        device_map = placement(folder, devices, dtype=_DTYPES[dtype], quantization=quantization, report=report)
         model, tokenizer, missing = load_pretrained(
-            AutoModelForCausalLM, folder, role="LLM", dtype=_DTYPES[dtype], attention="sdpa"
+            AutoModelForCausalLM,
+            folder,
+            role="LLM",
+            dtype=_DTYPES[dtype],
+            attention="sdpa",
+            quantization=quantization,
+            device_map=device_map,
         )
         if missing:  # transformers has drawn them at random
             raise InputError(f"LLM {folder}: no weights for {missing[0]}; give a folder with all weights")
-        if quantization == "nf4":
-            quantize_nf4(model, device)
-        else:
-            model.to(device)
+        if device_map is None:
+            model.to(next(iter(devices)))
         return cls(
             model,
             tokenizer,

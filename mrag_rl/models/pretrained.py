@@ -2,40 +2,115 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError
-from transformers import AutoTokenizer
+from safetensors import SafetensorError, safe_open
+from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PretrainedConfig, PreTrainedModel
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from transformers.utils import logging as transformers_logging
 
 from mrag_rl.errors import InputError
+from mrag_rl.models.private_apis import TensorOnDisk
+from mrag_rl.models.quantization import NF4Config
+
+_SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 def load_pretrained(
-    auto_class: Any, folder: Path, *, role: str, dtype: torch.dtype, attention: str | None = None
+    auto_class: Any,
+    folder: Path,
+    *,
+    role: str,
+    dtype: torch.dtype,
+    attention: str | None = None,
+    quantization: Literal["nf4"] | None = None,
+    device_map: dict[str, str] | Literal["auto"] | None = None,
 ) -> tuple[Any, Any, list[str]]:
     """A model by one of transformers' Auto classes, its tokenizer, and the names of weights that its files lack.
 
-    Missing weights are drawn at random: refuse a model that needs them. role: what error messages call the model.
-    attention: transformers' name of the implementation to use, such as "sdpa"; None leaves the choice to transformers.
-    Raises InputError for a folder that cannot be loaded.
+    Missing weights are drawn at random: refuse a model that needs them.
+
+    Args:
+        auto_class: Such as AutoModel.
+        folder: Holds `config.json`, the tokenizer and the weights, which its configuration may say are quantized.
+        role: What error messages call the model.
+        dtype: Of weights that are not quantized, and of all arithmetic.
+        attention: transformers' name of the implementation to use, such as "sdpa"; None leaves the choice to it.
+        quantization: "nf4" quantizes each matrix as soon as it has been read; see `NF4Config`.
+        device_map: The device of each module, by its path, or "auto", to which weights go as they are read (needs
+            accelerate); None leaves them in main memory.
+
+    Raises:
+        InputError: The folder cannot be loaded, or is quantized already, or a package is missing.
     """
-    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    options = safe if attention is None else {**safe, "attn_implementation": attention}
-    try:
-        with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
-            model, report = auto_class.from_pretrained(
-                folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
-            )
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{role} {folder}: cannot be loaded ({reason}); give another model folder") from error
+    stored = stored_quantization(folder)
+    if stored and quantization:
+        raise InputError(f"{role} {folder}: its weights are quantized already, by {stored}; set quantization to null")
+    if device_map is not None and find_spec("accelerate") is None:
+        raise InputError(f"{role} {folder}: its placement needs accelerate: pip install 'mrag-rl[gpu]'")
+    options: dict[str, Any] = {"dtype": dtype, "device_map": device_map, "output_loading_info": True}
+    if attention is not None:
+        options["attn_implementation"] = attention
+    with quiet_transformers():
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder, **_SAFE)
+            if quantization == "nf4":
+                model, report = _load_in_nf4(auto_class, folder, options)
+            else:
+                model, report = auto_class.from_pretrained(folder, use_safetensors=True, **_SAFE, **options)
+        except InputError:
+            raise
+        except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            remedy = "install it or give" if isinstance(error, ImportError) else "give"
+            raise InputError(f"{role} {folder}: cannot be loaded ({reason}); {remedy} another model folder") from error
     return model, tokenizer, sorted(report["missing_keys"])
+
+
+def stored_quantization(folder: Path) -> str | None:
+    """How a folder's weights are quantized (gptq, awq, ...), by its configuration; None if they are not."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    settings = config.get("quantization_config") if isinstance(config, dict) else None
+    return str(settings.get("quant_method", "an unknown method")) if isinstance(settings, dict) else None
+
+
+def empty_model(auto_class: Any, config: PretrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
+    """The model of a configuration on the meta device: names and shapes without weights."""
+    with torch.device("meta"):
+        model: PreTrainedModel = auto_class.from_config(config, dtype=dtype)
+    return model
+
+
+def _load_in_nf4(auto_class: Any, folder: Path, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The model and transformers' report on it, with each matrix quantized as soon as it has been read."""
+    config = AutoConfig.from_pretrained(folder, **_SAFE)
+    tensors = {name: TensorOnDisk(file, name) for name, file in _tensor_files(folder)}
+    model_class: Any = type(empty_model(auto_class, config, options["dtype"]))
+    model, report = model_class.from_pretrained(
+        None, config=config, state_dict=tensors, quantization_config=NF4Config(), **options
+    )
+    if (folder / "generation_config.json").is_file():
+        model.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
+    return model, report
+
+
+def _tensor_files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """The names of a folder's tensors and their files: those of its one file, or else those that the index lists."""
+    single, index = folder / SAFE_WEIGHTS_NAME, folder / SAFE_WEIGHTS_INDEX_NAME
+    if single.is_file():
+        with safe_open(single, framework="pt") as file:
+            yield from ((name, single) for name in file.keys())  # noqa: SIM118  # It is no dict
+    elif index.is_file():
+        names = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        yield from ((name, folder / file) for name, file in names.items())
+    else:
+        raise OSError(f"neither {single.name} nor {index.name} in the folder")
 
 
 @contextmanager

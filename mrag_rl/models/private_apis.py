@@ -7,16 +7,54 @@ private attribute of transformers' objects.
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import torch
+from safetensors import safe_open
 from torch import nn
 from transformers import Cache, DynamicLayer, PretrainedConfig
 from transformers.cache_utils import DynamicSlidingWindowLayer
+from transformers.core_model_loading import ConversionOps
+from transformers.quantizers.base import HfQuantizer
 
 CacheLayer = DynamicLayer
 """The key-value cache of one layer, to subclass: a subclass may keep keys and values elsewhere as long as `update`
 returns all of them, `get_seq_length` counts them, and `lazy_initialization` sets `is_initialized`. transformers
 documents how to use its caches but not how to write one; its own concatenates at every token, which we avoid.
 """
+
+
+Quantizer = HfQuantizer
+"""What quantizes a model while transformers loads it, to subclass and to register with `register_quantizer`, which is
+documented. What a subclass has to define is not: `_process_model_before_weight_loading` receives the model on the meta
+device, and whatever `param_needs_quantization` names goes through `get_quantize_ops()` as soon as it has been read,
+before anything else is. `quantized_element_size` tells accelerate the bytes of a weight.
+"""
+
+WeightOperation = ConversionOps
+"""A step between a file's tensors and a model's parameters, to subclass. `convert` receives tensors by parameter name,
+the model and the set of parameters that are still missing; it may set parameters by itself and return an empty dict.
+"""
+
+
+class TensorOnDisk:
+    """A safetensors file's tensor that is read when it is indexed, as an entry of `from_pretrained(state_dict=...)`.
+
+    transformers documents tensors there, but asks of an entry only to be indexed with `...`, just before the parameter
+    is made. Its own loader keeps all files mapped until the last one is read, so that a process seems to take the
+    memory of the whole checkpoint. This maps a file for as long as one tensor is in use.
+    """
+
+    def __init__(self, file: Path, name: str) -> None:
+        """The tensor `name` of `file`."""
+        self.file, self.name = file, name
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        """The part of the tensor that an index selects."""
+        with safe_open(self.file, framework="pt") as file:
+            part: torch.Tensor = file.get_slice(self.name)[index]
+        return part
 
 
 def attention_implementation(config: PretrainedConfig) -> str:
@@ -56,9 +94,14 @@ def select_cache_rows(cache: Cache, rows: torch.Tensor) -> None:
 
 
 def quantization_scales(module: nn.Module) -> list[torch.Tensor]:
-    """The scales and the code of 4-bit weights; empty unless `module` is bitsandbytes' parametrization of them.
+    """The scales and codes of 4-bit weights; empty unless `module` is bitsandbytes' parametrization of them.
 
     bitsandbytes keeps them apart from the module's parameters and buffers, in an attribute that it does not document.
+    Compressed scales (double quantization) have scales, an offset and a code of their own.
     """
     state = getattr(module, "quant_state", None)
-    return [] if state is None else [state.absmax, state.code]
+    scales = []
+    while state is not None:
+        scales += [tensor for tensor in (state.absmax, state.code, state.offset) if tensor is not None]
+        state = state.state2
+    return scales

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -32,8 +32,11 @@ def load_encoder(config: EncoderConfig, dtype: Literal["float32", "bfloat16"] = 
     )
 
 
-def load_llm(config: LLMConfig) -> LLM:
-    """The run's language model, on this machine or at its server. Raises InputError if there is none."""
+def load_llm(config: LLMConfig, report: Callable[[str], object] | None = None) -> LLM:
+    """The run's language model, on this machine or at its server. Raises InputError if there is none.
+
+    report: see `TransformersLLM.load`.
+    """
     if config.server is not None:
         from mrag_rl.generation.server_llm import ServerLLM  # It comes with an extra of its own
 
@@ -54,6 +57,7 @@ def load_llm(config: LLMConfig) -> LLM:
         batch_tokens=config.batch_tokens,
         stop=config.stop,
         revision=config.revision,
+        report=report,
     )
 
 
