@@ -168,11 +168,11 @@ def test_the_papers_configurations_train_on_small_models(
 
 
 def test_host_memory_stays_near_the_size_in_four_bits(tmp_path: Path) -> None:
-    """A model of 0.1 GB has other things beside; benchmarks/four_bit_loading.py measures larger ones."""
-    write_model(tmp_path, configuration("mixtral", 32), shard="10MB")
+    """A model of 0.4 GB: some 50 MB come on top, whatever its size; benchmarks/four_bit_loading.py has a larger one."""
+    write_model(tmp_path, configuration("mixtral", 16), shard="50MB")
     result = measured(tmp_path, logits=False)
     assert result["share"] <= 0.27
-    assert result["share"] < result["peak"] <= 0.6
+    assert result["share"] < result["peak"] <= 0.45
 
 
 def test_an_unreachable_model_is_refused_before_its_weights_are_read(folders: dict[str, Path], tmp_path: Path) -> None:
