@@ -28,8 +28,8 @@ from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.normalizer import StateNormalizer
 from mrag_rl.runs.folder import RunFolder
-from mrag_rl.selector import SelectorInfo
 from mrag_rl.selector_export import export_selector
+from mrag_rl.selector_info import SelectorInfo
 from mrag_rl.states import StateReader, feature_groups, feature_names
 from mrag_rl.states.ledger import without_luck
 from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig
@@ -165,6 +165,7 @@ class TrainingStage:
             encoder_fingerprint=context.encoder.fingerprint,
             encoder_layer=self.encoder.layer,
             encoder_pooling=self.encoder.pooling,
+            encoder_standard=self.encoder.standard,
             versions=versions(),
             features=feature_names(self.state, database.heads, arms=bool(database.arms)),
             margin=margin,

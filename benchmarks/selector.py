@@ -20,8 +20,9 @@ import numpy as np
 
 from mrag_rl.choices import StateName
 from mrag_rl.normalizer import StateNormalizer
-from mrag_rl.selector import Selector, SelectorInfo
+from mrag_rl.selector import Selector
 from mrag_rl.selector_export import export_selector
+from mrag_rl.selector_info import SelectorInfo
 from mrag_rl.states import feature_names
 
 HIDDEN = 25

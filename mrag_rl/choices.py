@@ -24,6 +24,11 @@ PartitioningMethod = Literal["lsh", "kmeans", "hnsw_spectral", "category", "none
 """How memories are partitioned (M-RAG, Section 3.1; ``mrag_rl.partitioning``): random hyperplanes, k-means, spectral
 clustering of an HNSW graph, one partition per label, or one partition for everything."""
 
+StandardEmbedding = Literal["model", "trigrams"]
+"""What the standard embedding of a text is, by which memories are found and clustered: the encoder model's, or how
+often it has which three letters in a row (``mrag_rl.encoders.trigrams``), for languages that the model does not read.
+"""
+
 ArmName = Literal["whole", "none"]
 """What Agent-S may choose in place of a single partition (``mrag_rl.memory.arms``):
 

@@ -29,6 +29,7 @@ from mrag_rl.choices import (
     NewsroomName,
     PartitioningMethod,
     RewardName,
+    StandardEmbedding,
     StateName,
     SystemName,
     Task,
@@ -134,6 +135,9 @@ class EncoderConfig:
     """Attention layer to read heads from; -1 is the last."""
     pooling: Literal["first", "last", "mean"] | None = None
     """Token to read head outputs from; null is the first token of an encoder, the last of a decoder."""
+    standard: StandardEmbedding = "model"
+    """The standard embedding, by which memories are found and clustered: the model's, or trigrams, which count three
+    letters in a row and suit languages that the model does not read."""
     batch_tokens: int | None = bounded(None, minimum=1)
     """Tokens in one batch, padding included; null is 1024 in float32 and 2048 in bfloat16, which suits a CPU."""
     device: str = "cpu"
@@ -279,8 +283,9 @@ def config_sha256(config: Config) -> str:
 
     That is the run's name, the file of its cache, and of a server its address, how many requests it gets at a time and
     how long they may take: a server that has moved, or another one with the same model, may finish a run. Nor does it
-    have `demonstrations` if that is 1, `partitioning.arms`, `partitioning.seed` and `data.spoilt` if there are none, or
-    anything of a server if there is none, so that the stored configurations of earlier runs keep their hash.
+    have `demonstrations` if that is 1, `encoder.standard` if it is the model's, `partitioning.arms`,
+    `partitioning.seed` and `data.spoilt` if there are none, or anything of a server if there is none, so that the
+    stored configurations of earlier runs keep their hash.
     """
     settings = config_to_dict(config)
     del settings["name"]
@@ -299,6 +304,8 @@ def config_sha256(config: Config) -> str:
         del settings["data"]["spoilt"]
     if config.partitioning.seed is None:
         del settings["partitioning"]["seed"]
+    if config.encoder.standard == EncoderConfig.standard:
+        del settings["encoder"]["standard"]
     canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode("utf-8")).hexdigest()
 

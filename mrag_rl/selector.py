@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrag_rl.choices import ARM_NAMES, StateName
+from mrag_rl.choices import ARM_NAMES
 from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256, read_json
 from mrag_rl.normalizer import StateNormalizer, as_states, mean_over_partitions
+from mrag_rl.selector_info import CONFIG_FILE, SelectorInfo, read_field, read_info
 
 if TYPE_CHECKING:
     from mrag_rl.encoders import TransformerEncoder
@@ -25,50 +26,11 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 2
 _FORMATS = (1, FORMAT_VERSION)
 WEIGHTS_FILE = "model.safetensors"
-CONFIG_FILE = "config.json"
 ONNX_FILE = "model.onnx"
 _BLOCK = 1024  # states per block, so that the normalised block and the hidden layer stay in the cache
 _HASHED = (WEIGHTS_FILE, ONNX_FILE)
 _TENSORS = ("w1", "b1", "w2", "b2", "mean", "scale")
 _PICKLE_ENDINGS = {".pkl", ".pickle", ".pt", ".pth", ".bin", ".zip", ".joblib", ".ckpt"}
-
-
-@dataclass(frozen=True)
-class SelectorInfo:
-    """What a selector was trained on and for; stored in its `config.json`.
-
-    Attributes:
-        state: what it selects by (`mrag_rl.choices.StateName`). With "evidence", one network serves every partition.
-        margin: how far the best value must lie above the next for the choice to be trusted (`Selector.confident`); 0
-            trusts every choice. In the metric's 0..1.
-        gain_slope, gain_intercept: the line from a Q-value to the gain that it promises, in the metric's 0..1
-            (`Selector.expected_gain`); None for a selector of an earlier version.
-        features: F names, of the numbers that a state has for each partition; empty in format 1.
-        demonstrations: how many memories the answers were shown whose scores it learned from; 1 if it does not say.
-        partition_names: M names, in the order of the selector's outputs.
-        task: "summarization", "translation" or "dialogue".
-        metric: the metric of the reward, e.g. "rouge1".
-        encoder: name of the encoder of the embeddings.
-        encoder_fingerprint: SHA-256 that identifies its weights, tokenizer, settings, layer and pooling.
-        encoder_layer: the attention layer of the per-head vectors, -1 for the last.
-        encoder_pooling: how the token vectors of a head are pooled, None for the encoder's own default.
-        versions: package name to version, at training.
-    """
-
-    state: StateName
-    partition_names: tuple[str, ...]
-    task: str
-    metric: str
-    encoder: str
-    encoder_fingerprint: str
-    encoder_layer: int = -1
-    encoder_pooling: Literal["first", "last", "mean"] | None = None
-    versions: Mapping[str, str] = field(default_factory=dict)
-    features: tuple[str, ...] = ()
-    margin: float = 0.0
-    demonstrations: int = 1
-    gain_slope: float | None = None
-    gain_intercept: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -223,7 +185,7 @@ class Selector:
         return trusted
 
     def load_encoder(self, name_or_path: str | None = None, *, device: str = "cpu") -> TransformerEncoder:
-        """The encoder of its training, with the same layer and pooling; needs PyTorch and transformers.
+        """The encoder of its training, with the same settings; needs PyTorch and transformers.
 
         Args:
             name_or_path: name or folder of the encoder; None for the one in training.
@@ -236,7 +198,11 @@ class Selector:
 
         info = self.info
         encoder = TransformerEncoder.load(
-            name_or_path or info.encoder, layer=info.encoder_layer, pooling=info.encoder_pooling, device=device
+            name_or_path or info.encoder,
+            layer=info.encoder_layer,
+            pooling=info.encoder_pooling,
+            standard=info.encoder_standard,
+            device=device,
         )
         if encoder.fingerprint != info.encoder_fingerprint:
             raise InputError(
@@ -264,7 +230,7 @@ class Selector:
                 f"{path / CONFIG_FILE}: selector format version {version}, but this library reads "
                 f"{' and '.join(map(str, _FORMATS))}: export the selector again with this version"
             )
-        hashes = _field(config, "sha256", dict, path)
+        hashes = read_field(config, "sha256", dict, path)
         _same_names(path / CONFIG_FILE, "sha256", hashes, _HASHED)
         for name, expected in hashes.items():
             if not (path / name).is_file():
@@ -280,12 +246,8 @@ class Selector:
         except Exception as error:  # safetensors raises its own exception types
             raise InputError(f"{path / WEIGHTS_FILE}: not a safetensors file: export the selector again") from error
         _same_names(path / WEIGHTS_FILE, "tensors", tensors, _TENSORS)
-        info = SelectorInfo(
-            **{name: _field(config, name, types, path) for name, types in _INFO_TYPES.items()}
-            | {"partition_names": tuple(_field(config, "partition_names", list, path))}
-            | ({} if config["format_version"] == 1 else _newer_fields(config, path))
-        )
-        normalizer = StateNormalizer(tensors["mean"], tensors["scale"], _field(config, "center", bool, path))
+        info = read_info(config, path)
+        normalizer = StateNormalizer(tensors["mean"], tensors["scale"], read_field(config, "center", bool, path))
         selector = cls(tensors["w1"], tensors["b1"], tensors["w2"], tensors["b2"], normalizer, info)
         _check_shapes(selector, path)
         return selector
@@ -312,38 +274,6 @@ def config_of(selector: Selector, sha256: Mapping[str, str]) -> dict[str, Any]:
         "head_weights": [round(float(weight), 6) for weight in selector.head_weights],
         "sha256": dict(sha256),
     }
-
-
-_INFO_TYPES: dict[str, type | tuple[type, ...]] = {
-    "state": str,
-    "partition_names": list,
-    "task": str,
-    "metric": str,
-    "encoder": str,
-    "encoder_fingerprint": str,
-    "encoder_layer": int,
-    "encoder_pooling": (str, type(None)),
-    "versions": dict,
-}
-
-
-def _newer_fields(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The fields of `SelectorInfo` that format 1 had not; the gains' line and `demonstrations` are younger still."""
-    line = [name for name in ("gain_slope", "gain_intercept") if config.get(name) is not None]
-    newer: dict[str, Any] = {name: float(_field(config, name, (int, float), path)) for name in line}
-    newer["features"] = tuple(_field(config, "features", list, path))
-    newer["margin"] = float(_field(config, "margin", (int, float), path))
-    if "demonstrations" in config:
-        newer["demonstrations"] = _field(config, "demonstrations", int, path)
-    return newer
-
-
-def _field(config: Mapping[str, Any], name: str, types: type | tuple[type, ...], path: Path) -> Any:
-    """A value of `config.json`. Raises InputError if it is missing or of another type."""
-    if name not in config or not isinstance(config[name], types):
-        problem = "is not of the right type" if name in config else "is missing"
-        raise InputError(f'{path / CONFIG_FILE}: "{name}" {problem}: export the selector again')
-    return config[name]
 
 
 def _same_names(file: Path, what: str, names: Collection[str], expected: Sequence[str]) -> None:

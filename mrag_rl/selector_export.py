@@ -10,7 +10,8 @@ import numpy as np
 from mrag_rl.extras import require
 from mrag_rl.io import atomic_directory, file_sha256
 from mrag_rl.normalizer import StateNormalizer
-from mrag_rl.selector import CONFIG_FILE, ONNX_FILE, WEIGHTS_FILE, Selector, SelectorInfo, config_of
+from mrag_rl.selector import ONNX_FILE, WEIGHTS_FILE, Selector, config_of
+from mrag_rl.selector_info import CONFIG_FILE, SelectorInfo
 
 _OPSET = 17
 _LISTED = 12  # entries of the state that the card names
@@ -139,6 +140,7 @@ M-RAG's Agent-S on rewards measured in `{info.metric}`, of answers shown {shown}
 | Partitions | {names} |
 | State | `{info.state}`: (B, {selector.partitions}, {selector.heads}); `config.json` names the entries |
 | Encoder | `{info.encoder}`, layer {info.encoder_layer}, fingerprint `{info.encoder_fingerprint[:16]}` |
+| Standard embedding | {info.encoder_standard} |
 | Network | {network} |
 | Expected gain of a Q-value q | {gain} |
 | Greatest mean absolute weights | {heads} |

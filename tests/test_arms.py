@@ -34,7 +34,7 @@ from mrag_rl.partitioning import fit_partitioning
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.systems import RunSystems, trained_system
 from mrag_rl.runs.trained import TrainedSystem
-from mrag_rl.selector import SelectorInfo
+from mrag_rl.selector_info import SelectorInfo
 from mrag_rl.states import StateReader, asked_by_memories
 from mrag_rl.systems import PartitionAnswer
 from mrag_rl.training_config import RefinementConfig, TrainingConfig

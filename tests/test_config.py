@@ -78,7 +78,7 @@ def test_the_hash_follows_every_setting_but_the_name() -> None:
 def test_runs_from_before_there_were_arms_several_demonstrations_and_servers_keep_their_hash() -> None:
     settings = config_to_dict(Config("a"))
     del settings["name"], settings["demonstrations"], settings["partitioning"]["arms"]
-    del settings["partitioning"]["seed"], settings["data"]["spoilt"]
+    del settings["partitioning"]["seed"], settings["data"]["spoilt"], settings["encoder"]["standard"]
     for key in ("server", "chat", "context", "concurrency", "timeout", "cache_file"):
         del settings["llm"][key]
     canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from mrag_rl.normalizer import StateNormalizer
-from mrag_rl.selector import SelectorInfo
 from mrag_rl.selector_export import export_selector
+from mrag_rl.selector_info import SelectorInfo
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mrag_rl"

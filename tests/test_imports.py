@@ -23,6 +23,7 @@ ROOMS = (
     "models",
     "encoders",
     "normalizer",
+    "selector_info",
     "selector",
     "selector_export",
     "settings",

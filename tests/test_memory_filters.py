@@ -24,7 +24,8 @@ from mrag_rl.memory import MemoryDatabase
 from mrag_rl.memory.records import memory_metadata
 from mrag_rl.normalizer import StateNormalizer
 from mrag_rl.partitioning import fit_partitioning
-from mrag_rl.selector import Selector, SelectorInfo
+from mrag_rl.selector import Selector
+from mrag_rl.selector_info import SelectorInfo
 from mrag_rl.systems import PartitionSystem, learned_partition
 from tests.tiny import TextsOnly
 

@@ -17,8 +17,9 @@ import pytest
 from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256
 from mrag_rl.normalizer import StateNormalizer
-from mrag_rl.selector import Selector, SelectorInfo
+from mrag_rl.selector import Selector
 from mrag_rl.selector_export import export_selector
+from mrag_rl.selector_info import SelectorInfo
 
 M, H, HIDDEN = 4, 12, 25
 

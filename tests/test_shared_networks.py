@@ -20,8 +20,9 @@ from mrag_rl.encoders import Embeddings
 from mrag_rl.envs.candidates import CandidateEvidence, TargetVectors, candidate_features, scaled
 from mrag_rl.errors import InputError
 from mrag_rl.normalizer import StateNormalizer
-from mrag_rl.selector import Selector, SelectorInfo, margins
+from mrag_rl.selector import Selector, margins
 from mrag_rl.selector_export import export_selector
+from mrag_rl.selector_info import SelectorInfo
 from mrag_rl.states import Ledger
 from mrag_rl.training_config import AgentConfig
 from tests.tiny import remembering_encoder, tiny_world

@@ -16,10 +16,12 @@ from torch.nn.functional import normalize
 from tqdm import tqdm
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
+from mrag_rl.choices import StandardEmbedding
 from mrag_rl.encoders.attention import find_output_projections
 from mrag_rl.encoders.batches import length_batches
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.pooling import Pooling, pool, stated_pooling
+from mrag_rl.encoders.trigrams import TRIGRAM_DIMENSION, trigram_embeddings
 from mrag_rl.encoders.windows import WindowCutter, window_length
 from mrag_rl.errors import InputError
 from mrag_rl.models.devices import check_device
@@ -43,7 +45,8 @@ class TransformerEncoder:
     (sentence-transformers' `1_Pooling`). Without such a file, a decoder's standard embedding is that of the last token,
     the only one that has seen the whole text (Wang et al. 2024, E5-mistral; Multi-Head RAG), and a bidirectional
     encoder's the mean over tokens (the recipe of all-MiniLM-L6-v2; Reimers and Gurevych 2019). Layers that
-    sentence-transformers applies after pooling are not run.
+    sentence-transformers applies after pooling are not run. With ``standard="trigrams"``, the standard embedding counts
+    three letters in a row instead (``trigram_embeddings``).
 
     The embedding of a head is its attention output, softmax(Q K^T / sqrt(d_h)) V, at one token, L2-normalised:
     "Multi-Head RAG" (Besta et al. 2024, Section 2), which reads the last token of a decoder's last layer. In a
@@ -65,6 +68,7 @@ class TransformerEncoder:
         max_length: int,
         layer: int | Sequence[int] = -1,
         pooling: Pooling | None = None,
+        standard: StandardEmbedding = "model",
         standard_pooling: Pooling | None = None,
         batch_tokens: int | None = None,
         truncate: bool = False,
@@ -72,9 +76,14 @@ class TransformerEncoder:
         """weights_hash: part of the fingerprint. standard_pooling: how the last hidden state is pooled into the
         standard embedding, None for the default. The rest as in ``load``. Raises InputError as ``load`` does.
         """
-        for option, value in (("pooling", pooling), ("standard_pooling", standard_pooling)):
-            if value is not None and value not in get_args(Pooling):
-                raise InputError(f"encoder.{option} is {value!r}; choose from {', '.join(get_args(Pooling))}")
+        poolings = (*get_args(Pooling), None)
+        for option, value, choices in (
+            ("pooling", pooling, poolings),
+            ("standard_pooling", standard_pooling, poolings),
+            ("standard", standard, get_args(StandardEmbedding)),
+        ):
+            if value not in choices:
+                raise InputError(f"encoder.{option} is {value!r}; choose from {', '.join(filter(None, choices))}")
         model.train(False)
         if batch_tokens is None:
             batch_tokens = 1024 if model.dtype == torch.float32 else 2048
@@ -101,11 +110,14 @@ class TransformerEncoder:
         self.standard_pooling: Pooling = standard_pooling or ("last" if projections[0].causal else "mean")
         self.pooling: Pooling = pooling or ("last" if projections[0].causal else "first")
         self.heads: int = heads * len(layers)
-        self.dimension: int = config.hidden_size
+        self.standard: StandardEmbedding = standard
+        self.dimension: int = config.hidden_size if standard == "model" else TRIGRAM_DIMENSION
         self.head_dimension = widths[0] // heads
         self.dtype = model.dtype
         one_or_more = self.layers if len(layers) > 1 else self.layers[0]
-        if self.standard_pooling != "mean":
+        if standard == "trigrams":
+            weights_hash += " standard trigrams"
+        elif self.standard_pooling != "mean":
             weights_hash += f" standard {self.standard_pooling}"
         self.fingerprint = hashlib.sha256(
             json.dumps([weights_hash, one_or_more, self.pooling, str(self.dtype)]).encode()
@@ -123,6 +135,7 @@ class TransformerEncoder:
         sha256: str | None = None,
         layer: int | Sequence[int] = -1,
         pooling: Pooling | None = None,
+        standard: StandardEmbedding = "model",
         device: str = "cpu",
         batch_tokens: int | None = None,
         dtype: Literal["float32", "bfloat16"] = "float32",
@@ -136,6 +149,7 @@ class TransformerEncoder:
         layer: layers whose heads are read, negative from the end; several give their heads side by side.
         pooling: which token's heads are read ("mean": the mean over all tokens); None is "first" for bidirectional and
             "last" for causal attention.
+        standard: what the standard embeddings are; "trigrams" are made without the model (see ``trigram_embeddings``).
         batch_tokens: tokens in a batch, padding included; None is 1024 in float32, which stays in a CPU's cache, and
             2048 in 16 bits.
         dtype: type of weights and arithmetic; vectors are always float32.
@@ -187,6 +201,7 @@ class TransformerEncoder:
             max_length=window_length(folder, model, tokenizer, requested=max_length),
             layer=layer,
             pooling=pooling,
+            standard=standard,
             standard_pooling=stated_pooling(folder),
             batch_tokens=batch_tokens,
             truncate=truncate,
@@ -208,7 +223,8 @@ class TransformerEncoder:
             if not text.strip():
                 raise InputError(f"encoder: text {i} of {len(texts)} is empty; give every text at least one word")
         unique, rows = _unique(texts)
-        standard = torch.zeros(len(unique), self.dimension)
+        prefixed = [prefix + text for text in unique]
+        standard = torch.zeros(len(unique), self.model.config.get_text_config().hidden_size)
         heads = torch.zeros(len(unique), len(self.layers), self.heads * self.head_dimension // len(self.layers))
         pooled: dict[int, torch.Tensor] = {}
         calls = [0] * len(self._projections)
@@ -222,7 +238,7 @@ class TransformerEncoder:
 
         handles = [p.module.register_forward_pre_hook(partial(read_heads, i)) for i, p in enumerate(self._projections)]
         try:
-            for batch in self._batches([prefix + text for text in unique], progress=progress, pad=pad):
+            for batch in self._batches(prefixed, progress=progress, pad=pad):
                 lengths, calls[:] = batch.lengths, [0] * len(calls)
                 batch.add(standard, pool(batch.run(self.model), lengths, self.standard_pooling))
                 for i in range(len(handles)):
@@ -233,7 +249,8 @@ class TransformerEncoder:
         by_head = heads.view(len(unique), self.heads, self.head_dimension)
         norms = by_head.norm(dim=-1)
         by_head /= norms.clamp_min(1e-12)[..., None]
-        embeddings = Embeddings(normalize(standard, dim=-1).numpy(), by_head.numpy(), norms.numpy())
+        vectors = normalize(standard, dim=-1).numpy() if self.standard == "model" else trigram_embeddings(prefixed)
+        embeddings = Embeddings(vectors, by_head.numpy(), norms.numpy())
         return embeddings if len(unique) == len(texts) else embeddings[rows]
 
     def encode_standard(self, texts: Sequence[str]) -> np.ndarray:
@@ -242,6 +259,9 @@ class TransformerEncoder:
         """
         unique, rows = _unique(texts)
         nonempty = [i for i, text in enumerate(unique) if text.strip()]
+        if self.standard == "trigrams":
+            trigrams: np.ndarray = trigram_embeddings(unique)[rows]
+            return trigrams
         means = torch.zeros(len(nonempty), self.dimension)
         for batch in self._batches([unique[i] for i in nonempty], progress=False):
             batch.add(means, pool(batch.run(self.model), batch.lengths, self.standard_pooling))

@@ -26,6 +26,7 @@ def load_encoder(config: EncoderConfig, dtype: Literal["float32", "bfloat16"] = 
         sha256=config.sha256,
         layer=config.layer,
         pooling=config.pooling,
+        standard=config.standard,
         device=config.device,
         batch_tokens=config.batch_tokens,
         dtype=dtype,
