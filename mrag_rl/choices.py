@@ -29,6 +29,9 @@ StandardEmbedding = Literal["model", "trigrams"]
 often it has which three letters in a row (``mrag_rl.encoders.trigrams``), for languages that the model does not read.
 """
 
+INSIDE_LLM = "llm"
+"""The name of the encoder that is the transformer inside the run's own language model."""
+
 ArmName = Literal["whole", "none"]
 """What Agent-S may choose in place of a single partition (``mrag_rl.memory.arms``):
 

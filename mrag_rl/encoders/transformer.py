@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -16,13 +16,13 @@ from torch.nn.functional import normalize
 from tqdm import tqdm
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
-from mrag_rl.choices import StandardEmbedding
+from mrag_rl.choices import INSIDE_LLM, StandardEmbedding
 from mrag_rl.encoders.attention import find_output_projections
 from mrag_rl.encoders.batches import length_batches
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.pooling import Pooling, pool, stated_pooling
 from mrag_rl.encoders.trigrams import TRIGRAM_DIMENSION, trigram_embeddings
-from mrag_rl.encoders.windows import WindowCutter, window_length
+from mrag_rl.encoders.windows import LONGEST_WINDOW, WindowCutter, position_count, window_length
 from mrag_rl.errors import InputError
 from mrag_rl.models.devices import check_device
 from mrag_rl.models.pretrained import load_pretrained
@@ -205,6 +205,35 @@ class TransformerEncoder:
             standard_pooling=stated_pooling(folder),
             batch_tokens=batch_tokens,
             truncate=truncate,
+        )
+
+    @classmethod
+    def inside(
+        cls,
+        language_model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        fingerprint: str,
+        layer: int | Sequence[int] = -1,
+        pooling: Pooling | None = None,
+        standard: StandardEmbedding = "model",
+        batch_tokens: int | None = None,
+    ) -> TransformerEncoder:
+        """The transformer inside a language model that is loaded already: its weights are held once, in its precision.
+
+        fingerprint: of the language model. The rest, and what it raises, as in ``load``.
+        """
+        positions = position_count(language_model)
+        return cls(
+            cast("PreTrainedModel", language_model.base_model),
+            tokenizer,
+            name=INSIDE_LLM,
+            weights_hash=f"language model {fingerprint}",
+            max_length=min(positions or LONGEST_WINDOW, LONGEST_WINDOW),
+            layer=layer,
+            pooling=pooling,
+            standard=standard,
+            batch_tokens=batch_tokens,
         )
 
     def encode(self, texts: Sequence[str], *, progress: bool = False, prefix: str = "", pad: bool = True) -> Embeddings:

@@ -61,7 +61,7 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
             named = database.is_arm & np.isin(names, list(allowed or ()))
             mask &= (readable > 0) | named
         llm = load_llm(config.llm)
-        encoder = load_encoder(config.encoder)
+        encoder = load_encoder(config.encoder, llm)
         check_encoder(database, encoder)
         with with_cache(llm, config.llm, folder.cache) as cached:
             writer = make_writer(config, cached)

@@ -56,7 +56,8 @@ def run(settings: GateSettings, *, encoder: TransformerEncoder | None = None, ll
     pairs = splits.dev[: settings.queries]
     folder.mkdir(parents=True, exist_ok=True)
     # Data first: a mistake there should not wait for a large model to load.
-    encoder = encoder or load_encoder(settings.encoder)
+    llm = llm or load_llm(settings.llm)
+    encoder = encoder or load_encoder(settings.encoder, llm)
     sources = encoder.encode([pair.source for pair in splits.database], progress=True)
     queries = encoder.encode([pair.source for pair in pairs])
     with (
@@ -68,7 +69,7 @@ def run(settings: GateSettings, *, encoder: TransformerEncoder | None = None, ll
             fit_partitioning("none", sources.standard, seed=settings.seed),
             encoder_fingerprint=encoder.fingerprint,
         ) as database,
-        with_cache(llm or load_llm(settings.llm), settings.llm, folder / "cache.sqlite") as cached,
+        with_cache(llm, settings.llm, folder / "cache.sqlite") as cached,
     ):
         answers = _answers(_systems(settings, database, cached), pairs, queries)
     report = _report(settings, pairs, answers) | {"seconds": round(time.perf_counter() - start, 1)}

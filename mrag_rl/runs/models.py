@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from mrag_rl.choices import INSIDE_LLM
 from mrag_rl.config import Config, EncoderConfig
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.errors import InputError
@@ -19,8 +20,25 @@ from mrag_rl.llm_config import LLMConfig
 from mrag_rl.memory import MemoryDatabase
 
 
-def load_encoder(config: EncoderConfig, dtype: Literal["float32", "bfloat16"] = "float32") -> TransformerEncoder:
-    """The run's encoder in a precision. Raises InputError if it is missing or has the wrong hash."""
+def load_encoder(
+    config: EncoderConfig, llm: LLM, dtype: Literal["float32", "bfloat16"] = "float32"
+) -> TransformerEncoder:
+    """The run's encoder in a precision, or inside its language model.
+
+    Raises InputError if it is missing or has the wrong hash, or the language model is not on this machine.
+    """
+    if config.name == INSIDE_LLM:
+        if not isinstance(llm, TransformersLLM):
+            raise InputError("encoder.name is llm, but the language model is not on this machine; name another encoder")
+        return TransformerEncoder.inside(
+            llm.model,
+            llm.tokenizer,
+            fingerprint=llm.fingerprint,
+            layer=config.layer,
+            pooling=config.pooling,
+            standard=config.standard,
+            batch_tokens=config.batch_tokens,
+        )
     return TransformerEncoder.load(
         config.name,
         sha256=config.sha256,
