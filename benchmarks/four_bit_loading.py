@@ -7,7 +7,8 @@ and a fraction of their width (Mixtral 8x7B / 8, Llama 2 13B / 4, Phi-2 / 2: 1.4
 a temporary folder. Each is loaded in a process of its own, which samples its resident memory, mapped files included,
 every two milliseconds. All ratios are to the bytes of the weights in bfloat16:
 
-    peak     the most resident memory while loading, less that of before, when a model of one layer has been loaded
+    peak     the most resident memory while loading, less that of before; some 70 MB of it are
+             imports and buffers of the loader, whatever the model's size
     share    what the loaded weights take
     logits   root mean square of the logits' change by quantization, over their standard deviation
 """
@@ -39,7 +40,7 @@ from transformers import (
 )
 
 from mrag_rl.models.pretrained import empty_model, load_pretrained
-from mrag_rl.models.quantization import weight_bytes
+from mrag_rl.models.quantization import NF4Config, weight_bytes
 
 DIVISORS = {"mixtral": 8, "llama": 4, "phi": 2}
 
@@ -87,15 +88,15 @@ def measured(folder: Path, *, logits: bool = True) -> dict[str, float]:
 
 def measure(folder: Path, *, logits: bool) -> dict[str, float]:
     """Loads the model of a folder in this process; see the module's docstring for the keys."""
+    NF4Config()  # Imports bitsandbytes
     config = AutoConfig.from_pretrained(folder)
-    with tempfile.TemporaryDirectory() as small:  # Loaded first, so that imports are not measured
-        write_model(Path(small), type(config)(**config.to_diff_dict() | {"num_hidden_layers": 1}))
-        load_pretrained(AutoModelForCausalLM, Path(small), role="LLM", dtype=torch.bfloat16, quantization="nf4")
-    empty = empty_model(AutoModelForCausalLM, config, torch.bfloat16)
+    empty = empty_model(AutoModelForCausalLM, config, torch.bfloat16)  # Imports the architecture
     size = sum(parameter.numel() * 2 for parameter in empty.parameters())
     started = time.perf_counter()
     with peak_memory() as peak:
         model, *_ = load_pretrained(AutoModelForCausalLM, folder, role="LLM", dtype=torch.bfloat16, quantization="nf4")
+        for tensor in (*model.parameters(), *model.buffers()):
+            tensor.max()  # What is still mapped is read
     result = {
         "MB": size / 1e6,
         "peak": peak[0] / size,

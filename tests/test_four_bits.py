@@ -168,11 +168,11 @@ def test_the_papers_configurations_train_on_small_models(
 
 
 def test_host_memory_stays_near_the_size_in_four_bits(tmp_path: Path) -> None:
-    """A model of 0.4 GB: some 50 MB come on top, whatever its size; benchmarks/four_bit_loading.py has a larger one."""
+    """A model of 0.4 GB: some 70 MB come on top, whatever its size; benchmarks/four_bit_loading.py has larger ones."""
     write_model(tmp_path, configuration("mixtral", 16), shard="50MB")
     result = measured(tmp_path, logits=False)
     assert result["share"] <= 0.27
-    assert result["share"] < result["peak"] <= 0.45
+    assert result["share"] < result["peak"] <= 0.5
 
 
 def test_an_unreachable_model_is_refused_before_its_weights_are_read(folders: dict[str, Path], tmp_path: Path) -> None:
