@@ -277,6 +277,18 @@ def test_checkpoints_of_other_methods_are_left_to_transformers(
             TransformersLLM.load(folder)
 
 
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_accelerates_hooks_between_layers_change_nothing(folders: dict[str, Path], architecture: str) -> None:
+    """They move what goes from a device to the next; here all are the CPU."""
+    accelerate = pytest.importorskip("accelerate")
+    llm = TransformersLLM.load(folders[architecture], quantization="nf4")
+    expected = llm.generate(some_prompts(4), samples=3, temperature=1.0, max_new_tokens=8)
+    plan = plan_model(small_config(architecture), {"cpu": None}, dtype=torch.float32, quantization="nf4")
+    accelerate.dispatch_model(llm.model, plan.device_map, main_device="cpu", force_hooks=True)
+    assert any(hasattr(module, "_hf_hook") for module in llm.model.modules())
+    assert llm.generate(some_prompts(4), samples=3, temperature=1.0, max_new_tokens=8) == expected
+
+
 def test_several_devices_need_accelerate(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrag_rl.generation.transformers_llm.free_memory", lambda _: {"cuda:0": GIB, "cuda:1": GIB})
     monkeypatch.setitem(sys.modules, "accelerate", None)

@@ -56,6 +56,7 @@ class GrowingLayer(CacheLayer):
         If rows only move up into the places of dropped ones, just these rows are copied, in place.
         """
         rows, count = len(self.key_buffer), len(beam_idx)
+        beam_idx = beam_idx.to(self.key_buffer.device)  # Layers may lie on several devices
         moved = (beam_idx != torch.arange(count, device=beam_idx.device)).nonzero()[:, 0]
         buffers = (self.key_buffer, self.value_buffer)
         # Whole rows, unused columns too: contiguous rows are copied several times faster than strided ones.
