@@ -78,7 +78,7 @@ def test_documents_load_with_their_defaults(tmp_path: Path) -> None:
 
 
 def dialogues(count: int, turns: int) -> list[TextPair]:
-    return [TextPair(f"{d}.{turn}", "s", "t") for d in range(count) for turn in range(turns)]
+    return [TextPair(f"{d}.{turn}", f"s{d}", f"t{turn}") for d in range(count) for turn in range(turns)]
 
 
 def ids(splits: Splits) -> dict[str, list[str]]:
@@ -115,6 +115,20 @@ def test_the_turns_of_a_dialogue_stay_in_one_part(seed: int, count: int, turns: 
     owners = [{identifier.split(".")[0] for identifier in identifiers} for identifiers in parts.values()]
     assert sum(map(len, owners)) == count
     assert len(set.union(*owners)) == count
+
+
+@given(st.integers(0, 1000), st.lists(st.tuples(st.integers(0, 29), st.integers(0, 29)), max_size=8))
+@settings(max_examples=30, deadline=None)
+def test_dialogues_with_a_pair_in_common_stay_in_one_part(seed: int, twins: list[tuple[int, int]]) -> None:
+    pairs = dialogues(30, 3)
+    for number, (one, other) in enumerate(twins):  # A turn that two dialogues share
+        pairs += [TextPair(f"{d}.{number + 3}", "shared", f"turn {number}") for d in {one, other}]
+    splits = split_pairs(pairs, group=r"^([^.]+)\.", seed=seed)
+    owner = {pair.id.split(".")[0]: part for part in PARTS for pair in getattr(splits, part)}
+    assert all(owner[str(one)] == owner[str(other)] for one, other in twins)
+    assert sum(len(getattr(splits, part)) for part in PARTS) == len(pairs)
+    where = {(pair.source, pair.target): part for part in PARTS for pair in getattr(splits, part)}
+    assert all(where[pair.source, pair.target] == part for part in PARTS for pair in getattr(splits, part))
 
 
 @pytest.mark.parametrize(

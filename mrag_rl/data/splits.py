@@ -41,8 +41,9 @@ def split_pairs(
     """Split ``pairs`` at random; the rest after the three fractions is the database.
 
     ``group`` is a regular expression searched for in each id; its first group (or the whole match) names the event or
-    dialogue. Pairs of the same name are never in different parts, so the fractions are exact for groups and approximate
-    for pairs. Each part keeps the order of ``pairs``. The same pairs, arguments and seed give the same split.
+    dialogue. Pairs of the same name are never in different parts, nor are groups that have a pair in common, source and
+    target: it may be the same dialogue twice. So the fractions are exact for groups and approximate for pairs. Each
+    part keeps the order of ``pairs``. The same pairs, arguments and seed give the same split.
 
     Raises InputError for a fraction outside (0, 1), fractions that leave no database, a broken or unmatched ``group``,
     and a part that would be empty.
@@ -55,10 +56,7 @@ def split_pairs(
         raise InputError(
             f"split fractions train={train}, dev={dev}, test={test} leave no database; make them sum to less than 1"
         )
-    members: dict[str, list[int]] = {}
-    for index, name in enumerate(group_names(pairs, group)):
-        members.setdefault(name, []).append(index)
-    groups = list(members.values())
+    groups = _groups(pairs, group_names(pairs, group))
     order = np.random.default_rng(seed).permutation(len(groups))
     parts: dict[str, list[TextPair]] = {}
     start = 0
@@ -116,6 +114,26 @@ def group_names(pairs: Sequence[TextPair], group: str | None) -> list[str]:
             )
         names.append(name)
     return names
+
+
+def _groups(pairs: Sequence[TextPair], names: Sequence[str]) -> list[list[int]]:
+    """The indices of the pairs of each group, by first appearance; groups that have a pair in common are one."""
+    first: dict[str | tuple[str, str], int] = {}  # Where a name or a pair appeared first
+    parent = list(range(len(pairs)))
+
+    def root(index: int) -> int:
+        while parent[index] != index:
+            parent[index] = index = parent[parent[index]]
+        return index
+
+    for index, (pair, name) in enumerate(zip(pairs, names, strict=True)):
+        for key in (name, (pair.source, pair.target)):
+            one, other = sorted((root(index), root(first.setdefault(key, index))))
+            parent[other] = one
+    groups: dict[int, list[int]] = {}
+    for index in range(len(pairs)):
+        groups.setdefault(root(index), []).append(index)
+    return list(groups.values())
 
 
 def _take(pairs: Sequence[TextPair], groups: list[list[int]], numbers: np.ndarray) -> list[TextPair]:
