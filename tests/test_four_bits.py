@@ -183,6 +183,21 @@ def test_an_unreachable_model_is_refused_before_its_weights_are_read(folders: di
         TransformersLLM.load(tmp_path, quantization="nf4")
 
 
+@pytest.mark.parametrize("quantization", [None, "nf4"])
+@pytest.mark.parametrize("load", [TransformersLLM.load, TransformerEncoder.load])
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [("{broken", r"config\.json:1: not valid JSON"), ('{"model_type": "nothing"}', "cannot be loaded .* `nothing`")],
+)
+def test_a_damaged_or_unknown_configuration_is_refused(
+    folders: dict[str, Path], tmp_path: Path, config: str, message: str, load: Any, quantization: Any
+) -> None:
+    folder = Path(shutil.copytree(folders["llama"], tmp_path / "model"))
+    (folder / "config.json").write_text(config)
+    with pytest.raises(InputError, match=message):
+        load(str(folder), quantization=quantization)
+
+
 def test_a_damaged_missing_or_incomplete_checkpoint_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
     broken = Path(shutil.copytree(folders["llama"], tmp_path / "broken"))
     next(broken.glob("*.safetensors")).write_bytes(b"broken")

@@ -15,7 +15,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from mrag_rl.errors import InputError
-from mrag_rl.models.pretrained import empty_model, stored_quantization
+from mrag_rl.models.pretrained import empty_model, loading, stored_quantization
 from mrag_rl.models.quantization import nf4_bytes, quantizable
 
 _USABLE = 0.9  # Of a device's free memory; the rest is for activations and the cache of keys and values
@@ -159,7 +159,7 @@ def placement(
         report: Receives the plan line by line; there is none for an unquantized model on the CPU.
 
     Raises:
-        InputError: The model does not fit the devices, or cannot be quantized.
+        InputError: The model does not fit the devices, or cannot be read or quantized.
     """
     single = next(iter(devices)) if len(devices) == 1 else None
     stored = stored_quantization(folder)
@@ -167,8 +167,9 @@ def placement(
         return {"": single} if single else "auto"
     if stored or (single == "cpu" and quantization is None):
         return None
-    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    plan = plan_model(config, devices, dtype=dtype, quantization=quantization)
+    with loading(folder, role="LLM"):
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        plan = plan_model(config, devices, dtype=dtype, quantization=quantization)
     if report is not None:
         for line in plan.lines():
             report(line)

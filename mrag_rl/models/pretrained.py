@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -16,6 +15,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from transformers.utils import logging as transformers_logging
 
 from mrag_rl.errors import InputError
+from mrag_rl.io import read_json
 from mrag_rl.models.private_apis import TensorOnDisk
 from mrag_rl.models.quantization import NF4Config
 
@@ -57,25 +57,35 @@ def load_pretrained(
     options: dict[str, Any] = {"dtype": dtype, "device_map": device_map, "output_loading_info": True}
     if attention is not None:
         options["attn_implementation"] = attention
-    with quiet_transformers():
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, **_SAFE)
-            if quantization == "nf4":
-                model, report = _load_in_nf4(auto_class, folder, options)
-            else:
-                model, report = auto_class.from_pretrained(folder, use_safetensors=True, **_SAFE, **options)
-        except InputError:
-            raise
-        except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            remedy = "install it or give" if isinstance(error, ImportError) else "give"
-            raise InputError(f"{role} {folder}: cannot be loaded ({reason}); {remedy} another model folder") from error
+    with loading(folder, role=role):
+        tokenizer = AutoTokenizer.from_pretrained(folder, **_SAFE)
+        if quantization == "nf4":
+            model, report = _load_in_nf4(auto_class, folder, options)
+        else:
+            model, report = auto_class.from_pretrained(folder, use_safetensors=True, **_SAFE, **options)
     return model, tokenizer, sorted(report["missing_keys"])
 
 
+@contextmanager
+def loading(folder: Path, *, role: str) -> Iterator[None]:
+    """While transformers reads a model's folder: quietly, and what it raises becomes an InputError."""
+    try:
+        with quiet_transformers():
+            yield
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        remedy = "install it or give" if isinstance(error, ImportError) else "give"
+        raise InputError(f"{role} {folder}: cannot be loaded ({reason}); {remedy} another model folder") from error
+
+
 def stored_quantization(folder: Path) -> str | None:
-    """How a folder's weights are quantized (gptq, awq, ...), by its configuration; None if they are not."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    """How a folder's weights are quantized (gptq, awq, ...), by its configuration; None if they are not.
+
+    Raises InputError if the configuration is not JSON.
+    """
+    config = read_json(folder / "config.json")
     settings = config.get("quantization_config") if isinstance(config, dict) else None
     return str(settings.get("quant_method", "an unknown method")) if isinstance(settings, dict) else None
 
@@ -107,7 +117,7 @@ def _tensor_files(folder: Path) -> Iterator[tuple[str, Path]]:
         with safe_open(single, framework="pt") as file:
             yield from ((name, single) for name in file.keys())  # noqa: SIM118  # It is no dict
     elif index.is_file():
-        names = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        names = read_json(index)["weight_map"]
         yield from ((name, folder / file) for name, file in names.items())
     else:
         raise OSError(f"neither {single.name} nor {index.name} in the folder")
