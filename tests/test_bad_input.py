@@ -61,6 +61,11 @@ def rows(*changes: dict) -> str:
     return "".join(json.dumps(LINE | {"id": str(index)} | change) + "\n" for index, change in enumerate(changes))
 
 
+def different(count: int) -> list[dict]:
+    """Changes that make so many different pairs."""
+    return [{"source": f"The council met {number} times."} for number in range(count)]
+
+
 def without(key: str) -> str:
     return json.dumps({name: value for name, value in LINE.items() if name != key}) + "\n"
 
@@ -94,11 +99,12 @@ CASES = [
     with_pairs("duplicate id", rows({"id": "x"}, {}, {"id": "x"}), 'bad.jsonl:3: duplicate id "x"', "its own id"),
     with_pairs("empty file", "\n", "no pair in the file", "one JSON object"),
     with_pairs("not UTF-8", b'{"id": "\xff"}\n', "bad.jsonl:1: not UTF-8", "save the file as UTF-8"),
-    with_pairs("too few pairs to split", rows({}, {}), "leave the split", "give more pairs"),
+    with_pairs("too few pairs to split", rows(*different(2)), "2 pairs leave the split", "give more pairs"),
+    with_pairs("one pair many times", rows(*[{}] * 40), "groups that stay together (1) of 40 pairs", "give more pairs"),
     with_pairs("fractions above one", rows({}), "leaves no pairs", "less than 1", "--data.fractions.test=0.9"),
     with_pairs("broken group", rows(*[{}] * 40), "is not a regular expression", "try", "--data.group=("),
-    with_pairs("labels missing for category", rows(*[{}] * 40), "label", "choose"),
-    with_pairs("more partitions than memories", rows(*[{}] * 12), "partitions", "fewer", *TOO_MANY),
+    with_pairs("labels missing for category", rows(*different(40)), "label", "choose"),
+    with_pairs("more partitions than memories", rows(*different(12)), "partitions", "fewer", *TOO_MANY),
     Case("one of four files", config("--data.files.train", "pairs.jsonl"), "data.files.database is missing", "give"),
     Case(
         "pairs and files",

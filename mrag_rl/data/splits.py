@@ -67,9 +67,9 @@ def split_pairs(
     parts["database"] = _take(pairs, groups, order[start:])
     empty = [part for part, members in parts.items() if not members]
     if empty:
-        noun = "pairs" if group is None else "groups of pairs"
+        groups_of = f"groups that stay together ({len(groups)}) of " if len(groups) < len(pairs) else ""
         raise InputError(
-            f"{len(groups)} {noun} leave the split {empty[0]} empty; give more pairs or change the fractions"
+            f"{groups_of}{len(pairs)} pairs leave the split {empty[0]} empty; give more pairs or change the fractions"
         )
     return Splits(**parts)
 
