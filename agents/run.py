@@ -35,7 +35,7 @@ from mrag_rl.runs.evaluate import (
     write_results,
 )
 from mrag_rl.runs.folder import RunFolder, locked
-from mrag_rl.runs.models import load_encoder, load_llm, make_writer, with_cache
+from mrag_rl.runs.models import load_encoder, load_models, make_writer, with_cache
 from mrag_rl.runs.stages import Stages
 
 
@@ -158,8 +158,8 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
 
     # Data first: a mistake there should not wait for a large model to load.
     splits = None if stages.done("prepare") else plan.preparation.read()
-    llm = load_llm(settings.llm, say)
-    encoder = candidate_encoder = load_encoder(settings.encoder, llm)
+    encoder, llm = load_models(settings, say)
+    candidate_encoder = encoder
     if isinstance(llm, TransformersLLM):
         say(f"the language model's weights take {weight_bytes(llm.model) / 2**20:,.0f} MiB")
     elif plan.reads_log_probabilities:
@@ -172,7 +172,7 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
         stages.finish("prepare", plan.preparation.carry_out(folder, splits, encoder, progress=progress))
     trainings = [training for training in plan.trainings if not stages.done(training.name)]
     if trainings and settings.refinement.dtype != "float32":
-        candidate_encoder = load_encoder(settings.encoder, llm, settings.refinement.dtype)
+        candidate_encoder = load_encoder(settings.encoder, settings.refinement.dtype)
     with with_cache(llm, settings.llm, folder.cache) as cached:
         writer = make_writer(settings, cached)
         for training in trainings:

@@ -199,8 +199,8 @@ class Selector:
         info = self.info
         if (name_or_path or info.encoder) == INSIDE_LLM:
             raise InputError(
-                "the selector was trained with the heads of its language model: load that, with "
-                "mrag_rl.runs.models.load_llm, and its encoder, with load_encoder there"
+                "the selector was trained with the heads of its language model: load both with "
+                "mrag_rl.runs.models.load_models"
             )
         encoder = TransformerEncoder.load(
             name_or_path or info.encoder,

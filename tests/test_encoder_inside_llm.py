@@ -17,7 +17,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.llm_config import LLMConfig
 from mrag_rl.models.bundled import NEWSROOM_LLM
-from mrag_rl.runs.models import load_encoder
+from mrag_rl.runs.models import encoder_inside
 from mrag_rl.training_config import RefinementConfig
 from tests.test_four_bits import some_prompts
 from tests.tiny import Copier, tiny_world
@@ -26,7 +26,7 @@ TEXTS = [pair.source for pair in tiny_world().splits.train[:6]]
 
 
 def inside(llm: TransformersLLM, **settings: object) -> TransformerEncoder:
-    return load_encoder(EncoderConfig(INSIDE_LLM, **settings), llm)  # type: ignore[arg-type]
+    return encoder_inside(llm, EncoderConfig(INSIDE_LLM, **settings))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("quantization", [None, "nf4"])
@@ -68,7 +68,7 @@ def test_a_run_trains_and_answers_with_them(
     capsys.readouterr()
     assert evaluate.main(["ask", "--run", str(run), "--text", TEXTS[0]]) == 0
     assert "partition" in capsys.readouterr().out
-    with pytest.raises(InputError, match="trained with the heads of its language model: load that"):
+    with pytest.raises(InputError, match="trained with the heads of its language model: load both"):
         Selector.load(run / "selector").load_encoder()
 
 
@@ -88,4 +88,4 @@ def test_settings_that_cannot_be_kept_are_refused(changes: dict[str, object], me
 
 def test_a_language_model_of_ones_own_has_no_heads() -> None:
     with pytest.raises(InputError, match="not on this machine"):
-        load_encoder(EncoderConfig(INSIDE_LLM), Copier())
+        encoder_inside(Copier(), EncoderConfig(INSIDE_LLM))

@@ -73,7 +73,7 @@ def answers_of(settings: GateSettings) -> dict[str, list[str]]:
 
 def test_each_system_shows_what_its_name_says(settings: GateSettings) -> None:
     llm = Recorder()
-    gate.run(settings, encoder=encoder(), llm=llm)
+    gate.run(settings, models=(encoder(), llm))
     memories = {pair.target: pair.source for pair in some_pairs("database", 30)}
     queries = [pair.source for pair in some_pairs("dev", 10)]
     shown: dict[int, list[Prompt]] = {}
@@ -97,7 +97,7 @@ def test_each_system_shows_what_its_name_says(settings: GateSettings) -> None:
 
 
 def test_scores_are_sacrebleus_and_gains_are_over_no_memory(settings: GateSettings) -> None:
-    page = gate.run(settings, encoder=encoder(), llm=Recorder())
+    page = gate.run(settings, models=(encoder(), Recorder()))
     report, answers = json.loads((settings.folder() / "gate.json").read_text()), answers_of(settings)
     references = [[pair.target for pair in some_pairs("dev", 10)]]
     for name, hypotheses in answers.items():
@@ -112,7 +112,7 @@ def test_scores_are_sacrebleus_and_gains_are_over_no_memory(settings: GateSettin
 
 @pytest.mark.parametrize("low", [-1.0, 0.5])
 def test_the_verdict_needs_an_interval_above_zero(settings: GateSettings, low: float) -> None:
-    gate.run(settings, encoder=encoder(), llm=Recorder())
+    gate.run(settings, models=(encoder(), Recorder()))
     report = json.loads((settings.folder() / "gate.json").read_text())
     for name, gain in report["gains"].items():
         gain["bleu"] |= {"difference": 2.0 if name == "hybrid" else 9.0 if name == "copy" else 1.0, "low": low}
@@ -133,13 +133,13 @@ def test_a_stopped_gate_resumes_and_asks_nothing_twice(settings: GateSettings, m
 
     first, second = Stopped(), Recorder()
     with pytest.raises(KeyboardInterrupt):
-        gate.run(settings, encoder=encoder(), llm=first)
+        gate.run(settings, models=(encoder(), first))
     assert not (settings.folder() / "gate.json").exists()
     assert [path.name for path in settings.folder().iterdir() if path.is_dir()] == []
-    gate.run(settings, encoder=encoder(), llm=second)
+    gate.run(settings, models=(encoder(), second))
     assert len(first.prompts) > 20 and not set(first.prompts) & set(second.prompts)
     third = Recorder()
-    gate.run(settings, encoder=encoder(), llm=third)
+    gate.run(settings, models=(encoder(), third))
     assert third.prompts == []
 
 
@@ -152,7 +152,7 @@ def test_the_command_runs_on_a_configuration_file(tmp_path: Path, capsys: pytest
 
 
 def test_help_names_every_system(settings: GateSettings, capsys: pytest.CaptureFixture[str]) -> None:
-    gate.run(settings, encoder=encoder(), llm=Recorder())
+    gate.run(settings, models=(encoder(), Recorder()))
     with pytest.raises(SystemExit):
         evaluate.main(["gate", "--help"])
     table = re.findall(r"^  ([a-z][a-z0-9_, ]*?)  +[a-z]", capsys.readouterr().out, re.M)
@@ -162,6 +162,6 @@ def test_help_names_every_system(settings: GateSettings, capsys: pytest.CaptureF
 def test_bad_settings_are_named(settings: GateSettings) -> None:
     missing = dataclasses.replace(settings.data, files=dataclasses.replace(settings.data.files, dev="no.jsonl"))
     with pytest.raises(InputError, match=r"no\.jsonl: no such file"):
-        gate.run(dataclasses.replace(settings, data=missing), encoder=encoder(), llm=Recorder())
+        gate.run(dataclasses.replace(settings, data=missing), models=(encoder(), Recorder()))
     with pytest.raises(InputError, match="queries is 0; it must be 1 or more"):
-        gate.run(dataclasses.replace(settings, queries=0), encoder=encoder(), llm=Recorder())
+        gate.run(dataclasses.replace(settings, queries=0), models=(encoder(), Recorder()))

@@ -15,7 +15,7 @@ from mrag_rl.filters.parsing import parse_filter
 from mrag_rl.filters.vocabulary import other_forms
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.folder import RunFolder
-from mrag_rl.runs.models import check_encoder, load_encoder, load_llm, make_writer, with_cache
+from mrag_rl.runs.models import check_encoder, load_models, make_writer, with_cache
 from mrag_rl.runs.settings import AskSettings
 from mrag_rl.runs.systems import trained_system
 from mrag_rl.runs.trained import open_trained
@@ -60,8 +60,7 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
         if condition is not None:
             named = database.is_arm & np.isin(names, list(allowed or ()))
             mask &= (readable > 0) | named
-        llm = load_llm(config.llm)
-        encoder = load_encoder(config.encoder, llm)
+        encoder, llm = load_models(config)
         check_encoder(database, encoder)
         with with_cache(llm, config.llm, folder.cache) as cached:
             writer = make_writer(config, cached)

@@ -23,7 +23,7 @@ from mrag_rl.memory import MemoryDatabase
 from mrag_rl.partitioning import fit_partitioning
 from mrag_rl.retrieval import WordIndex
 from mrag_rl.runs.evaluate import reported_metrics, target_metric
-from mrag_rl.runs.models import load_encoder, load_llm, make_writer, with_cache
+from mrag_rl.runs.models import load_models, make_writer, with_cache
 from mrag_rl.runs.settings import GateSettings, check_data_files
 from mrag_rl.runs.splits import read_splits
 from mrag_rl.systems import (
@@ -44,10 +44,10 @@ MANY = 3
 _AT_ONCE = 32  # Queries answered, and stored, together
 
 
-def run(settings: GateSettings, *, encoder: TransformerEncoder | None = None, llm: LLM | None = None) -> str:
+def run(settings: GateSettings, *, models: tuple[TransformerEncoder, LLM] | None = None) -> str:
     """Answer development queries with and without memories, write `answers.jsonl` and `gate.json`; return a table.
 
-    encoder, llm: those of the settings, if they are loaded already. Raises InputError on bad settings and files.
+    models: the encoder and language model of the settings, if loaded already. Raises InputError on bad settings, files.
     """
     validate_config(settings)
     check_data_files(settings.data)
@@ -56,8 +56,7 @@ def run(settings: GateSettings, *, encoder: TransformerEncoder | None = None, ll
     pairs = splits.dev[: settings.queries]
     folder.mkdir(parents=True, exist_ok=True)
     # Data first: a mistake there should not wait for a large model to load.
-    llm = llm or load_llm(settings.llm)
-    encoder = encoder or load_encoder(settings.encoder, llm)
+    encoder, llm = models or load_models(settings)
     sources = encoder.encode([pair.source for pair in splits.database], progress=True)
     queries = encoder.encode([pair.source for pair in pairs])
     with (

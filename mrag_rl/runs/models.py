@@ -20,25 +20,35 @@ from mrag_rl.llm_config import LLMConfig
 from mrag_rl.memory import MemoryDatabase
 
 
-def load_encoder(
-    config: EncoderConfig, llm: LLM, dtype: Literal["float32", "bfloat16"] = "float32"
-) -> TransformerEncoder:
-    """The run's encoder in a precision, or inside its language model.
+def load_models(config: Config, report: Callable[[str], object] | None = None) -> tuple[TransformerEncoder, LLM]:
+    """The run's encoder and language model, which may be one. Raises InputError if either is missing.
 
-    Raises InputError if it is missing or has the wrong hash, or the language model is not on this machine.
+    report: see `TransformersLLM.load`.
     """
-    if config.name == INSIDE_LLM:
-        if not isinstance(llm, TransformersLLM):
-            raise InputError("encoder.name is llm, but the language model is not on this machine; name another encoder")
-        return TransformerEncoder.inside(
-            llm.model,
-            llm.tokenizer,
-            fingerprint=llm.fingerprint,
-            layer=config.layer,
-            pooling=config.pooling,
-            standard=config.standard,
-            batch_tokens=config.batch_tokens,
-        )
+    if config.encoder.name == INSIDE_LLM:
+        llm = load_llm(config.llm, report)
+        return encoder_inside(llm, config.encoder), llm
+    # The smaller first: a mistake there should not wait for a large model to load.
+    return load_encoder(config.encoder), load_llm(config.llm, report)
+
+
+def encoder_inside(llm: LLM, config: EncoderConfig) -> TransformerEncoder:
+    """The encoder that reads a language model's own heads. Raises InputError if the model is not on this machine."""
+    if not isinstance(llm, TransformersLLM):
+        raise InputError("encoder.name is llm, but the language model is not on this machine; name another encoder")
+    return TransformerEncoder.inside(
+        llm.model,
+        llm.tokenizer,
+        fingerprint=llm.fingerprint,
+        layer=config.layer,
+        pooling=config.pooling,
+        standard=config.standard,
+        batch_tokens=config.batch_tokens,
+    )
+
+
+def load_encoder(config: EncoderConfig, dtype: Literal["float32", "bfloat16"] = "float32") -> TransformerEncoder:
+    """The run's encoder, with weights of its own, in a precision. Raises InputError if it is missing or another."""
     return TransformerEncoder.load(
         config.name,
         sha256=config.sha256,
