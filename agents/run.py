@@ -173,7 +173,7 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
     trainings = [training for training in plan.trainings if not stages.done(training.name)]
     if trainings and settings.refinement.dtype != "float32":
         candidate_encoder = load_encoder(settings.encoder, settings.refinement.dtype)
-    with with_cache(llm, settings.llm, folder.cache) as cached:
+    with with_cache(llm, settings.llm, folder.cache, progress=progress) as cached:
         writer = make_writer(settings, cached)
         for training in trainings:
             say(f"training {training.system}")

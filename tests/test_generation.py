@@ -28,7 +28,8 @@ from transformers import (
 )
 
 from mrag_rl.errors import InputError
-from mrag_rl.generation import Prompt, messages, render, translation
+from mrag_rl.generation import CachedLLM, Prompt, messages, render, translation
+from mrag_rl.generation.decoding import Request
 from mrag_rl.generation.prompts import (
     ANSWER_TASK,
     FILTER_TASK,
@@ -423,6 +424,35 @@ def test_long_batches_are_prefilled_in_parts_with_the_same_texts(folders: dict[s
     some = range(0, 40, 7)
     alone = [llama.generate([prompts[i]], samples=2, temperature=1.0, max_new_tokens=8)[0] for i in some]
     assert [together[i] for i in some] == alone
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_call_that_was_stopped_resumes_with_the_batches_that_are_left(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temperature: float
+) -> None:
+    llm = TransformersLLM.load(folders["llama"], batch_tokens=300)
+    decode = llm.decoder.decode
+    batches: list[list[Request]] = []
+    prompts = some_prompts(30) + some_prompts(6)  # Some twice
+    settings: dict[str, Any] = {"samples": 2, "temperature": temperature, "seeds": [i % 3 for i in range(36)]}
+
+    def watched(requests: list[Request], *arguments: Any) -> list[list[int]]:
+        batches.append(requests)
+        if len(batches) == fails:
+            raise KeyboardInterrupt
+        return decode(requests, *arguments)
+
+    monkeypatch.setattr(llm.decoder, "decode", watched)
+    fails = 0
+    whole = llm.generate(prompts, max_new_tokens=6, **settings)
+    planned, fails = batches[:], 4
+    batches.clear()
+    with CachedLLM(llm, tmp_path / "texts.sqlite") as cached:
+        with pytest.raises(KeyboardInterrupt):
+            cached.generate(prompts, max_new_tokens=6, **settings)
+        assert cached.generate(prompts, max_new_tokens=6, **settings) == whole
+    assert len(planned) > 5 and batches[:4] == planned[:4]
+    assert batches[4:] == planned[3:]
 
 
 def test_what_is_no_llm_is_refused_by_name(folders: dict[str, Path], tmp_path: Path) -> None:

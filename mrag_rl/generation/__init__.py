@@ -2,7 +2,7 @@
 
 from mrag_rl.extras import require
 
-require("encode", "huggingface_hub", "torch", "transformers", by=__name__)
+require("encode", "huggingface_hub", "torch", "tqdm", "transformers", by=__name__)
 
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.fusion_prompts import answer_prompt, query_prompt

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from mrag_rl.errors import InputError
 from mrag_rl.generation.llm import LLM, PiecewiseLLM, Usage, one_seed_per_prompt
 from mrag_rl.generation.prompts import Prompt, template
@@ -27,23 +29,25 @@ class CachedLLM:
     sample index, and their keys leave both out. Log-probabilities have a table of their own, by model, prompt,
     completion and token limit.
 
-    One `generate` or `log_probabilities` call is one transaction, so a run that was killed and resumed computes the
-    same batches again, whole. A `PiecewiseLLM`'s answers have no such batches: each is stored when it comes, so that a
-    call that fails or is killed loses no more than what was being answered. Where two processes computed the same, both
-    return what was stored first.
+    What comes together is stored together, in one transaction: a whole call, or each part of a `PiecewiseLLM`'s, so
+    that a call that fails or is killed loses no more than what was being answered. Where two processes computed the
+    same, both return what was stored first.
 
     Attributes:
         fingerprint: The wrapped model's.
         usage: The wrapped model's counters, to which prompts answered from the cache are added.
     """
 
-    def __init__(self, llm: LLM, path: str | Path) -> None:
+    def __init__(self, llm: LLM, path: str | Path, *, progress: bool = False) -> None:
         """Open or create the cache file; ":memory:" is a cache in memory, which lasts until it is closed.
+
+        progress: whether a call that takes longer than 10 s shows how far it is.
 
         Raises:
             InputError: The file cannot be used as a cache.
         """
         self.llm = llm
+        self._progress = progress
         self.path = Path(path)
         with self._named_errors():
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -175,10 +179,13 @@ class CachedLLM:
     ) -> dict[bytes, Any]:
         """Store every part when it comes; returns what the file then has under the keys of the parts' prompts."""
         stored: dict[bytes, Any] = {}
-        for part in parts:
-            rows = {key: value for i, values in part.items() for key, value in zip(keys[i], values, strict=True)}
-            with self._named_errors():
-                stored |= self._write(table, rows)
+        shown = {"desc": "ask the language model", "unit": "prompt", "disable": not self._progress}
+        with tqdm(total=len(keys), delay=10, leave=False, **shown) as bar:
+            for part in parts:
+                rows = {key: value for i, values in part.items() for key, value in zip(keys[i], values, strict=True)}
+                with self._named_errors():
+                    stored |= self._write(table, rows)
+                bar.update(len(part))
         return stored
 
     def _write(self, table: str, rows: dict[bytes, Any]) -> dict[bytes, Any]:

@@ -93,7 +93,7 @@ class LLM(Protocol):
 
 @runtime_checkable
 class PiecewiseLLM(LLM, Protocol):
-    """A language model whose answers come one by one, so that a cache can keep each as soon as it is there.
+    """A language model whose answers come in parts, so that a cache can keep each as soon as it is there.
 
     Both methods take the arguments of those that they are named after. They yield {place of a prompt in the call: its
     texts, or its scores} for the prompts that are done since the last part, until all are. If one fails, those that are

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -147,10 +147,33 @@ class TransformersLLM:
         Raises:
             InputError: A prompt does not fit the model's context, or by itself the device's memory.
         """
+        completions: dict[int, list[str]] = {}
+        for part in self.generate_in_parts(
+            prompts, samples=samples, temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens
+        ):
+            completions |= part
+        return [completions[row] for row in range(len(prompts))]
+
+    def generate_in_parts(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        samples: int = 1,
+        temperature: float = 0.0,
+        seeds: int | Sequence[int] = 0,
+        max_new_tokens: int = 64,
+    ) -> Iterator[dict[int, list[str]]]:
+        """The texts of `generate`, batch by batch; see `PiecewiseLLM`.
+
+        The prompts that are left after a part make the same batches in a call of their own.
+        """
         started = time.perf_counter()
         prompt_seeds = one_seed_per_prompt(seeds, len(prompts))
         greedy = temperature == 0
         texts = [self.render(prompt) for prompt in prompts]
+        rows: dict[str, list[int]] = {}
+        for row, text in enumerate(texts):
+            rows.setdefault(text, []).append(row)
         tokens = dict(zip(texts, self._tokenize(prompts, texts, max_new_tokens), strict=True))
 
         # Each distinct prompt is prefilled once, whatever the number of its completions.
@@ -162,20 +185,18 @@ class TransformersLLM:
         for text, prompt_keys in zip(texts, keys, strict=True):
             distinct_keys[text].update(dict.fromkeys(prompt_keys))
         requests = {text: Request(tokens[text], list(prompt_keys)) for text, prompt_keys in distinct_keys.items()}
-        completions: dict[str, dict[int, str]] = {}
+        repeat = samples if greedy else 1
         order = sorted(requests, key=lambda text: -len(requests[text].tokens))
         for batch in self._batches(order, requests, max_new_tokens):
             answers = self._complete([requests[text] for text in batch], temperature, max_new_tokens)
+            part: dict[int, list[str]] = {}
             for text, answer in zip(batch, answers, strict=True):
-                completions[text] = dict(zip(requests[text].keys, answer, strict=True))
-
-        self.usage.prompts += len(prompts)
-        self.usage.seconds += time.perf_counter() - started
-        repeat = samples if greedy else 1
-        return [
-            [completions[text][key] for key in prompt_keys] * repeat
-            for text, prompt_keys in zip(texts, keys, strict=True)
-        ]
+                completions = dict(zip(requests[text].keys, answer, strict=True))
+                part |= {row: [completions[key] for key in keys[row]] * repeat for row in rows[text]}
+            self.usage.prompts += len(part)
+            self.usage.seconds += time.perf_counter() - started
+            yield part
+            started = time.perf_counter()
 
     def log_probabilities(
         self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
@@ -197,6 +218,12 @@ class TransformersLLM:
         self.usage.prompts += len(prompts)
         self.usage.seconds += time.perf_counter() - started
         return [[scores[items[pair]] for pair in row] for row in pairs]
+
+    def log_probabilities_in_parts(
+        self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
+    ) -> Iterator[dict[int, list[float]]]:
+        """The scores of `log_probabilities`, all in one part: a batch may end between a prompt's completions."""
+        yield dict(enumerate(self.log_probabilities(prompts, completions, max_new_tokens=max_new_tokens)))
 
     def render(self, prompt: Prompt) -> str:
         """The prompt as this model reads it: in its chat template if it has one, else plain."""

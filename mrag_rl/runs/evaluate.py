@@ -159,7 +159,7 @@ def run(settings: SystemsSettings) -> str:
             f"{folder.root}: the run is not complete; resume it with: python train.py --resume {folder.root}"
         )
     llm = load_llm(config.llm)
-    with with_cache(llm, config.llm, folder.cache) as cached:
+    with with_cache(llm, config.llm, folder.cache, progress=True) as cached:
         evaluation = evaluate_run(folder, config, cached, names)
     report = write_results(
         folder,

@@ -91,17 +91,17 @@ def load_llm(config: LLMConfig, report: Callable[[str], object] | None = None) -
 
 
 @contextmanager
-def with_cache(llm: LLM, config: LLMConfig, own: Path) -> Iterator[LLM]:
+def with_cache(llm: LLM, config: LLMConfig, own: Path, *, progress: bool = False) -> Iterator[LLM]:
     """The language model behind its cache, unless the cache is switched off or cannot be written.
 
-    own: the run's own cache file, used if the settings name none for several runs.
+    own: the run's own cache file, used if the settings name none for several runs. progress: see `CachedLLM`.
     """
     cache = own if config.cache_file is None else Path(config.cache_file)
     read_only = cache.exists() and not os.access(cache, os.W_OK)
     if not config.cache or read_only:
         yield llm
         return
-    with CachedLLM(llm, cache) as cached:
+    with CachedLLM(llm, cache, progress=progress) as cached:
         yield cached
 
 
