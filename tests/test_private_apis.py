@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    DynamicCache,
+    Gemma3TextConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+)
 
 from mrag_rl.generation.kv_cache import GrowingLayer, growing_cache
 from mrag_rl.models import private_apis
@@ -46,7 +53,7 @@ def test_a_cache_layer_of_our_own_serves_the_model() -> None:
         assert {type(layer) for layer in DynamicCache(config=CONFIG).layers} == {private_apis.CacheLayer}
         model = LlamaForCausalLM(CONFIG).eval()
         ids = torch.arange(1, 13).view(2, 6)
-        ours, theirs = growing_cache(CONFIG, 2, 8, 8), DynamicCache(config=CONFIG)
+        ours, theirs = growing_cache(CONFIG, 2, 8), DynamicCache(config=CONFIG)
         with torch.inference_mode():
             for columns in (ids[:, :5], ids[:, 5:]):
                 expected = model(columns, past_key_values=theirs).logits
@@ -54,6 +61,28 @@ def test_a_cache_layer_of_our_own_serves_the_model() -> None:
         assert all(isinstance(layer, GrowingLayer) and layer.get_seq_length() == 6 for layer in ours.layers)
         pairs: Any = zip(ours.layers, theirs.layers, strict=True)
         assert all(torch.equal(a.keys, b.keys) for a, b in pairs)
+
+
+@pytest.mark.parametrize("kind", ["mistral", "gemma3"])
+def test_a_sliding_window_is_in_the_mask_too(kind: str) -> None:
+    with relied_on("transformers: DynamicSlidingWindowLayer.sliding_window, masks by the length of a cache's layers"):
+        shape = CONFIG.to_dict() | {"sliding_window": 4, "head_dim": 8, "architectures": None, "model_type": kind}
+        types = {"layer_types": ["sliding_attention", "full_attention"]}
+        config = MistralConfig(**shape) if kind == "mistral" else Gemma3TextConfig(**(shape | types))
+        model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").double().eval()
+        ids, lengths = torch.arange(1, 25).view(2, 12), torch.tensor([9, 6])
+        mask = (torch.arange(12) >= (9 - lengths)[:, None]).long()
+        ours, theirs = growing_cache(config, 2, 12), DynamicCache(config=config)
+        assert all(isinstance(layer, GrowingLayer) for layer in ours.layers)
+        for first, last in ((0, 9), (9, 10), (10, 11), (11, 12)):
+            inputs = {"input_ids": ids[:, first:last], "attention_mask": mask[:, :last]}
+            inputs["position_ids"] = (torch.arange(first, last) - (9 - lengths)[:, None]).clamp(min=0)
+            with torch.inference_mode():
+                expected = model(**inputs, past_key_values=theirs).logits[:, -1]
+                torch.testing.assert_close(model(**inputs, past_key_values=ours).logits[:, -1], expected)
+        windowed = model(input_ids=ids, attention_mask=mask).logits[:, -1]
+        model.config.sliding_window = 12
+        assert not torch.allclose(model(input_ids=ids, attention_mask=mask).logits[:, -1], windowed)
 
 
 def test_a_cache_takes_the_layers_given() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import transformers
 
-from mrag_rl.generation.kv_cache import growing_cache, prefill_cache
+from mrag_rl.generation.kv_cache import attends_to_all, growing_cache, prefill_cache
 from mrag_rl.generation.sampling import sample_tokens
 from mrag_rl.models.private_apis import attention_implementation, select_cache_rows
 
@@ -118,7 +118,7 @@ class Decoder:
             "position_ids" in self._parameters
             and attention_implementation(config) == "sdpa"
             and not getattr(config, "alibi", False)
-            and prefill_cache(growing_cache(config, 1, 1, tokens), 0, 0) is not None
+            and attends_to_all(config, tokens)
         )
 
     def prefill(
@@ -131,7 +131,7 @@ class Decoder:
         """
         device = self.model.device
         width = max(len(tokens) for tokens in prompts)
-        cache = growing_cache(self.model.config, len(prompts), width + per_row * steps, width + steps)
+        cache = growing_cache(self.model.config, len(prompts), width + per_row * steps)
         parts = [[*prompts]]
         if device.type == "cpu" and prefill_cache(cache, 0, width) is not None:
             parts = _split(prompts, _PREFILL_TOKENS)

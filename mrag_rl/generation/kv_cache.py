@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from transformers import Cache, DynamicCache, PretrainedConfig
 
-from mrag_rl.models.private_apis import CacheLayer, cache_with_layers, keeps_everything
+from mrag_rl.models.private_apis import CacheLayer, cache_with_layers, keeps_everything, may_keep_everything
 
 
 class GrowingLayer(CacheLayer):
@@ -89,16 +89,18 @@ class PrefillLayer(CacheLayer):
         return key_states, value_states
 
 
-def growing_cache(config: PretrainedConfig, rows: int, capacity: int, tokens: int) -> Cache:
-    """A cache for the model of `config`: growing layers where it attends to all tokens, else the library's own.
-
-    capacity: columns. tokens: the longest sequence; a sliding window that is no shorter attends to all of it.
-    """
-    cache = DynamicCache(config=config)
+def growing_cache(config: PretrainedConfig, rows: int, capacity: int) -> Cache:
+    """A cache of `capacity` columns for the model of `config`: growing layers for attention, else the library's own."""
+    cache, text = DynamicCache(config=config), config.get_text_config(decoder=True)
     cache.layers = [
-        GrowingLayer(rows, capacity) if keeps_everything(layer, tokens) else layer for layer in cache.layers
+        GrowingLayer(rows, capacity) if may_keep_everything(layer, text) else layer for layer in cache.layers
     ]
     return cache
+
+
+def attends_to_all(config: PretrainedConfig, tokens: int) -> bool:
+    """Whether every layer of the model of `config` attends to all of so many tokens, by its cache."""
+    return all(keeps_everything(layer, tokens) for layer in DynamicCache(config=config).layers)
 
 
 def prefill_cache(cache: Cache, row: int, width: int) -> Cache | None:

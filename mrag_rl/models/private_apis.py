@@ -76,6 +76,18 @@ def keeps_everything(layer: object, tokens: int) -> bool:
     return type(layer) is DynamicLayer
 
 
+def may_keep_everything(layer: object, config: PretrainedConfig) -> bool:
+    """Whether a layer of transformers' own cache may be replaced by one that keeps all tokens.
+
+    config: of the model's text part. The layer of a sliding window drops what the window has left behind, but the
+    model's mask, which follows from positions in the cache, hides that as well if it is still there. Other types, such
+    as those of chunked attention or convolutions, stay.
+    """
+    if type(layer) is DynamicSlidingWindowLayer:
+        return bool(layer.sliding_window == getattr(config, "sliding_window", None))
+    return type(layer) is DynamicLayer
+
+
 def cache_with_layers(layers: list[CacheLayer]) -> Cache:
     """A cache of the given layers, one for each of the model's; `cache.layers` is that list.
 
