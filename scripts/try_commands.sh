@@ -95,7 +95,7 @@ for benchmark in start fallback; do
 done
 run kept-gains "python -m benchmarks.kept_gains --run runs/desks1"
 run transfer "python -m benchmarks.transfer --run runs/quickstart --others runs/desks1"
-run joint-training "python -m benchmarks.joint_training --bfloat16"
+run joint-training "python -m benchmarks.joint_training --batches 4 --repeats 1"
 run interval-coverage "python -m benchmarks.interval_coverage"
 run head-extraction "python -m benchmarks.head_extraction"
 run multi-head-search "python -m benchmarks.multi_head_search"
