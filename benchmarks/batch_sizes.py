@@ -24,9 +24,8 @@ from pathlib import Path
 import torch
 
 from mrag_rl.data import load_pairs
-from mrag_rl.generation import Prompt
+from mrag_rl.generation import LLM, Prompt
 from mrag_rl.generation.prompts import translation
-from mrag_rl.generation.server_llm import ServerLLM
 from mrag_rl.generation.transformers_llm import TransformersLLM
 
 
@@ -52,6 +51,8 @@ def main() -> None:
     ]
     limit = arguments.max_new_tokens
     if arguments.server:
+        from mrag_rl.generation.server_llm import ServerLLM  # It comes with an extra of its own
+
         llms = [
             ServerLLM.connect(arguments.server, arguments.llm, concurrency=size, timeout=600)
             for size in arguments.sizes
@@ -67,9 +68,7 @@ def main() -> None:
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
 
 
-def compare(
-    llms: Sequence[TransformersLLM | ServerLLM], sizes: Sequence[int], prompts: Sequence[Prompt], limit: int
-) -> None:
+def compare(llms: Sequence[LLM], sizes: Sequence[int], prompts: Sequence[Prompt], limit: int) -> None:
     """Prints a line for each batch size, with the model at that place of the list."""
     first: list[str] = []
     for llm, size in zip(llms, sizes, strict=True):
@@ -90,9 +89,9 @@ def compare(
         )
 
 
-def arithmetic(llm: TransformersLLM | ServerLLM, prompts: Sequence[Prompt], made: int, seconds: float) -> str:
+def arithmetic(llm: LLM, prompts: Sequence[Prompt], made: int, seconds: float) -> str:
     """What reading the prompts and generating so many tokens in so much time takes a model of this process."""
-    if isinstance(llm, ServerLLM):
+    if not isinstance(llm, TransformersLLM):
         return ""
     output = llm.model.get_output_embeddings().weight
     body = sum(p.numel() for p in set(llm.model.parameters())) - output.numel()

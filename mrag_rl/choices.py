@@ -26,7 +26,7 @@ clustering of an HNSW graph, one partition per label, or one partition for every
 
 StandardEmbedding = Literal["model", "trigrams"]
 """What the standard embedding of a text is, by which memories are found and clustered: the encoder model's, or how
-often it has which three letters in a row (``mrag_rl.encoders.trigrams``), for languages that the model does not read.
+often it has which character trigrams (``mrag_rl.encoders.trigrams``), for languages that the model does not read.
 """
 
 INSIDE_LLM = "llm"

@@ -106,15 +106,16 @@ class DataConfig:
     files: SplitFiles = field(default_factory=SplitFiles)
     """Your own pairs, if they are already split."""
     newsroom: NewsroomName = "desks"
-    """The bundled world: desks, in which the text hints at the desk whose style the answer needs, or sources, in which
-    the answer needs its subject's style and each source keeps to it on two of the four topics."""
+    """The bundled world: desks (the text hints at the desk whose style the answer needs), sources (the answer needs its
+    subject's style, which each source uses on two of the four topics only), or scrambled (sources in which the words of
+    reliable memories' targets are in random order)."""
     sizes: WorldSizes = field(default_factory=WorldSizes)
     """Sizes of the bundled world."""
     languages: tuple[str, str] = ("English", "German")
     """Source and target languages of the translation task, by their English names."""
     spoilt: float = bounded(0.0, minimum=0, maximum=1)
-    """Share of the memories of one half of the partitions whose targets are spoilt on purpose: misaligned or cut short,
-    as some are in a real memory. The queries' references are as they were."""
+    """Share of the memories that are spoilt on purpose in half of the partitions: their targets are exchanged or cut
+    short, as happens in real data. The queries' references are not changed."""
     world_seed: int = bounded(0, minimum=0)
     """Seed of the bundled world and of the random split. Runs that differ in ``seed`` alone use the same data."""
 
@@ -134,12 +135,12 @@ class EncoderConfig:
     sha256: str | None = None
     """Expected SHA-256 of the weights file; a file with another hash is refused."""
     layer: int = -1
-    """Attention layer to read heads from; -1 is the last."""
+    """Attention layer to read heads from, counted from 0; -1 is the last."""
     pooling: Literal["first", "last", "mean"] | None = None
     """Token to read head outputs from; null is the first token of an encoder, the last of a decoder."""
     standard: StandardEmbedding = "model"
-    """The standard embedding, by which memories are found and clustered: the model's, or trigrams, which count three
-    letters in a row and suit languages that the model does not read."""
+    """The standard embedding, by which memories are found and clustered: the model's, or trigrams (counts of character
+    trigrams), which suits languages that the model does not read."""
     batch_tokens: int | None = bounded(None, minimum=1)
     """Tokens in one batch, padding included; null is 1024 in float32 and 2048 in bfloat16, which suits a CPU."""
     device: str = "cpu"
@@ -155,7 +156,7 @@ class PartitioningConfig:
     partitions: int = bounded(4, minimum=1)
     """Number of partitions M; ignored by category, which makes one for each label."""
     seed: int | None = bounded(None, minimum=0)
-    """Seed of the partitions; null is the run's. With one seed here, runs with several seeds train on one division."""
+    """Seed of the partitions; null is the run's seed. Set it so that runs of several seeds share their partitions."""
     arms: tuple[ArmName, ...] = ()
     """What Agent-S may choose besides: whole (the whole database) and none (no memory, the language model alone)."""
 
@@ -167,9 +168,9 @@ class EvaluationConfig:
     bootstrap: int = bounded(2000, minimum=1)
     """Bootstrap resamples behind each 95% interval and p-value."""
     systems: tuple[SystemName, ...] = typing.get_args(SystemName)
-    """Systems to compare. supervised adds a generation for each training and development query and partition, each of
-    consensus and consensus_refined one for each test query and partition, supervised_trials one for each development
-    query and partition; a state other than evidence leaves supervised_trials out."""
+    """Systems to compare. Extra generations: supervised, one per partition for each training and development query;
+    supervised_trials, one per partition for each development query; consensus and consensus_refined, one each per
+    partition for each test query. A state other than evidence leaves supervised_trials out."""
     ablations: bool = True
     """Also train m_rag_without_s and m_rag_without_r (the paper's Table 4) and the other systems with a rule in place
     of Agent-R, as far as they are compared; false leaves all of them out."""
@@ -340,8 +341,8 @@ def validate_config(config: Config) -> None:
     of_agent_r = [name for name in config.compared if ABLATION_OF.get(name, "without_s") != "without_s"]
     if config.refinement.steps == 0 and of_agent_r:
         raise InputError(
-            f"refinement.steps is 0, which refines nothing, but {of_agent_r[0]} is compared, which differs in how it "
-            "refines; set evaluation.ablations to false, or leave it out of evaluation.systems"
+            f"refinement.steps is 0, so nothing is refined, but evaluation.systems has {of_agent_r[0]}, which "
+            "refines in its own way; remove that system, or set evaluation.ablations to false"
         )
     need_ledger = (name for name in _NEED_LEDGER if name in config.evaluation.systems)
     check_contrasts(config.evaluation.contrasts or (), (*config.compared, *need_ledger))
@@ -351,7 +352,7 @@ def validate_config(config: Config) -> None:
 
 def _validate_encoder_inside_llm(config: Config) -> None:
     if config.llm.server is not None:
-        raise InputError("encoder.name is llm, but a server tells no attention heads; name another encoder")
+        raise InputError("encoder.name is llm, but a server does not expose attention heads; name another encoder")
     for key in ("sha256", "device"):
         if getattr(config.encoder, key) != getattr(EncoderConfig, key):
             raise InputError(

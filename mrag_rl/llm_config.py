@@ -25,7 +25,7 @@ class LLMConfig:
     device: str = "cpu"
     """Torch device, such as cpu or cuda; auto spreads the layers over all GPUs (extra: gpu)."""
     quantization: Literal["nf4"] | None = None
-    """nf4 converts the weights to 4 bits while they load (extra: gpu). null for those that are stored quantized."""
+    """nf4 converts the weights to 4 bits while they load (extra: gpu). Use null for a checkpoint stored quantized."""
     batch_tokens: int = bounded(16384, minimum=1)
     """Tokens in one batch, including padding and the tokens to be generated."""
     max_new_tokens: int = bounded(64, minimum=1)
@@ -38,17 +38,17 @@ class LLMConfig:
     chat: bool = False
     """Send the server chat messages, for its chat template, rather than a text to complete."""
     context: int | None = bounded(None, minimum=1)
-    """The longest prompt with its answer that the server takes, in tokens; null is what the server reports."""
+    """Context length of the server's model in tokens, prompt and answer together; null is what the server reports."""
     concurrency: int = bounded(32, minimum=1, maximum=512)
-    """Most requests to the server at a time."""
+    """Maximum number of concurrent requests to the server."""
     timeout: float = bounded(120.0, minimum=0, exclusive=True)
     """Seconds to wait for one answer of the server before asking again."""
     cache: bool = True
     """Cache every generation in the run folder, so that nothing is generated twice. Without it, only the texts of the
     final evaluation are remembered, in memory, while it lasts."""
     cache_file: str | None = None
-    """The cache, for several runs to share, at once or one after another, so that none generates what another has;
-    relative to the working directory. null is a file in the run folder."""
+    """File of the cache, relative to the working directory; null is a file in the run folder. Runs that share one, at
+    once or one after another, do not generate a text that another has generated."""
 
     @property
     def path(self) -> str:
@@ -69,10 +69,9 @@ def check_llm_config(config: LLMConfig) -> None:
     unused = _AT_A_SERVER if config.server is None else _HERE
     for key in unused:
         if getattr(config, key) != getattr(LLMConfig, key):
-            why = (
-                "there is no llm.server" if config.server is None else "the model runs at llm.server, which decides it"
-            )
-            raise InputError(f"llm.{key} is set, but {why}; remove one of the two settings")
+            if config.server is None:
+                raise InputError(f"llm.{key} is set, but llm.server is not; set llm.server, or remove llm.{key}")
+            raise InputError(f"llm.{key} is set, but the server at llm.server decides it; remove llm.{key}")
     if config.server is None:
         return
     if config.name == "bundled":

@@ -34,7 +34,7 @@ class Bounds:
 
     def __str__(self) -> str:
         if self.maximum is not None:
-            return f"lie between {self.minimum:g} and {self.maximum:g}"
+            return f"lie {'strictly ' if self.exclusive else ''}between {self.minimum:g} and {self.maximum:g}"
         return f"be more than {self.minimum:g}" if self.exclusive else f"be {self.minimum:g} or more"
 
 

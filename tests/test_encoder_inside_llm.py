@@ -75,7 +75,7 @@ def test_a_run_trains_and_answers_with_them(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"llm": LLMConfig("m", server="http://127.0.0.1:1")}, "a server tells no attention heads"),
+        ({"llm": LLMConfig("m", server="http://127.0.0.1:1")}, "a server does not expose attention heads"),
         ({"encoder": EncoderConfig(INSIDE_LLM, device="cuda")}, r"encoder\.device is set, .* or set llm\.device"),
         ({"encoder": EncoderConfig(INSIDE_LLM, sha256="0" * 64)}, r"encoder\.sha256 is set"),
         ({"refinement": RefinementConfig(dtype="bfloat16")}, r"refinement\.dtype is set, .* set llm\.dtype"),

@@ -27,8 +27,8 @@ def refuse(status: int) -> dict:
 
 EMPTY = '{"choices": [{"text": "", "finish_reason": "stop"}]}'
 GARBAGE = {
-    "no JSON": "<html>",
-    "no JSON object": "[1, 2]",
+    "not JSON": "<html>",
+    "not a JSON object": "[1, 2]",
     "no choices": '{"choices": []}',
     "no text": '{"choices": [{"text": 7, "finish_reason": "stop"}]}',
     "replacement characters": '{"choices": [{"text": "\\ufffd\\ufffd", "finish_reason": "stop"}]}',
@@ -71,7 +71,7 @@ def test_an_empty_text_counts_if_it_stays_and_the_model_ended_it(server: LLMServ
 
 @pytest.mark.parametrize(
     ("fault", "message"),
-    [("503", "status 503, time after time"), ("cut", "no connection"), ("slow", "no answer within 3 s")],
+    [("503", "repeatedly status 503"), ("cut", "no connection"), ("slow", "repeatedly no answer within 3 s")],
 )
 def test_trouble_that_does_not_pass_is_named(
     fault: str, message: str, server: LLMServer, monkeypatch: pytest.MonkeyPatch
@@ -99,7 +99,7 @@ def test_a_wrong_address_model_or_interface_ends_at_once_in_one_line(
     assert time.perf_counter() - begun < 20
     monkeypatch.setattr(server, "models", lambda: "<html>hello</html>")
     monkeypatch.setattr(server, "complete", lambda body, chat: "<html>hello</html>")
-    with pytest.raises(InputError, match=r"no JSON object.*OpenAI's interface"):
+    with pytest.raises(InputError, match=r"not a JSON object.*OpenAI's interface"):
         connect(server)
 
 
@@ -158,6 +158,6 @@ def test_the_key_reaches_the_server_and_nothing_else(
 
 def test_a_key_that_cannot_be_sent_is_refused_unseen(server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRAG_RL_API_KEY", "sk-schlüssel")
-    with pytest.raises(InputError, match="MRAG_RL_API_KEY has characters that no key has") as error:
+    with pytest.raises(InputError, match="MRAG_RL_API_KEY contains characters that cannot be part of a key") as error:
         connect(server)
     assert "schl" not in str(error.value)

@@ -46,7 +46,7 @@ class TransformerEncoder:
     the only one that has seen the whole text (Wang et al. 2024, E5-mistral; Multi-Head RAG), and a bidirectional
     encoder's the mean over tokens (the recipe of all-MiniLM-L6-v2; Reimers and Gurevych 2019). Layers that
     sentence-transformers applies after pooling are not run. With ``standard="trigrams"``, the standard embedding counts
-    three letters in a row instead (``trigram_embeddings``).
+    character trigrams instead (``trigram_embeddings``).
 
     The embedding of a head is its attention output, softmax(Q K^T / sqrt(d_h)) V, at one token, L2-normalised:
     "Multi-Head RAG" (Besta et al. 2024, Section 2), which reads the last token of a decoder's last layer. In a

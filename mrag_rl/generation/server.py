@@ -209,7 +209,7 @@ class Server:
             except Unusable as error:
                 problem = str(error)
             except ValueError:
-                problem = "no JSON"
+                problem = "not JSON"
         raise Unanswered(
             f"llm.server {self.url}: {_TRIES} answers in a row made no sense, the last: {self._without_key(problem)}; "
             "see the server's log, or check that the address is that of a server with OpenAI's interface"
@@ -217,10 +217,13 @@ class Server:
 
     def _named(self, error: openai.APIError) -> InputError:
         """What went wrong, and what to do about it, in a line without the key."""
-        where, again = f"llm.server {self.url}", "what it has answered is in the cache, if there is one: resume then"
+        where, again = (
+            f"llm.server {self.url}",
+            "what it answered so far is in the cache, unless that is off: resume the run",
+        )
         if isinstance(error, openai.APITimeoutError):
-            advice = f"raise llm.timeout, lower llm.concurrency, or see to the server; {again}"
-            return InputError(f"{where}: no answer within {self.timeout:g} s, time after time; {advice}")
+            advice = f"raise llm.timeout, lower llm.concurrency, or check the server; {again}"
+            return InputError(f"{where}: repeatedly no answer within {self.timeout:g} s; {advice}")
         if not isinstance(error, openai.APIStatusError):
             why = " ".join(str(error.__cause__ or error).split())
             return InputError(
@@ -233,7 +236,7 @@ class Server:
                 "OPENAI_API_KEY, to one that it does"
             )
         if status in (408, 409, 429) or status >= 500:
-            return InputError(f"{where}: status {status}, time after time; see to the server; {again}")
+            return InputError(f"{where}: repeatedly status {status}; check the server; {again}")
         detail = self._without_key(_detail(error))
         if self._listed and self.model not in self._listed:
             return self._no_such_model(f"status {status}: {detail}")
@@ -243,7 +246,9 @@ class Server:
                 f"{where} has no model {self.model!r}, or nothing at {self._path} (status 404: {detail}); check "
                 f"llm.name and the address, or set llm.chat to {other}"
             )
-        return Unanswered(f"{where} refuses a request for {self.model!r} (status {status}: {detail}); check llm.*")
+        return Unanswered(
+            f"{where} refuses a request for {self.model!r} (status {status}: {detail}); check the settings under llm"
+        )
 
     def _no_such_model(self, why: str) -> InputError:
         names = ", ".join(self._listed[:8])
@@ -257,7 +262,7 @@ def _key() -> str:
     for name in ("MRAG_RL_API_KEY", "OPENAI_API_KEY"):
         if key := os.environ.get(name, "").strip():
             if not (key.isascii() and key.isprintable()):
-                raise InputError(f"{name} has characters that no key has; set it again")
+                raise InputError(f"{name} contains characters that cannot be part of a key; set it again")
             return key
     return _NO_KEY
 
@@ -265,7 +270,7 @@ def _key() -> str:
 def _first_choice(data: object) -> tuple[dict[str, Any], dict[str, Any]]:
     """The first choice of an answer, and the whole answer."""
     if not isinstance(data, dict):
-        raise Unusable("no JSON object")
+        raise Unusable("not a JSON object")
     choices = data.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise Unusable("no choices")

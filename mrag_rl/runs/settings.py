@@ -104,8 +104,8 @@ class SystemsSettings:
 
 @dataclass(frozen=True)
 class GateSettings(Config):
-    """Ask whether memories help a language model on a corpus, before an hour of training: answer development queries
-    without a memory, with a random one, and with the nearest, and compare.
+    """Measure whether memories help a language model on a corpus, before training: answer development queries without a
+    memory, with random memories and with the nearest, and compare. `demonstrations` is ignored: it is one and three.
 
     The settings are those of a run, and so are the data, their split, the encoder, the language model and the metrics.
     Nothing is trained and no test query is read. If memories do not help, the corpus is a negative control.
@@ -125,7 +125,7 @@ class GateSettings(Config):
     output: str | None = None
     """Folder to write to; null is gate/NAME. It also keeps the generated texts, so that a stopped gate resumes."""
     queries: int = bounded(100, minimum=1)
-    """Most development queries to answer, the first of them."""
+    """Maximum number of development queries to answer, taken from the start."""
 
     def folder(self) -> Path:
         """Where the results go."""
