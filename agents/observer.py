@@ -112,10 +112,10 @@ class EvidenceObserver(Observer):
         copied = copied_scores(database, train.embeddings, train.references(), context.metric)
         self.ledger = Ledger.empty(train.embeddings, database.partitions, copied=copied)
         self._train_evidence, self._dev_evidence = self._read(train), self._read(context.dev)
-        rows, partitions = np.indices(self.ledger.gains.shape).reshape(2, -1)
-        k = context.writer.demonstrations
-        hits = database.retrieve(train.embeddings[rows], partitions, k=k)
-        self._shown = hits.indices.reshape(*self.ledger.gains.shape, k)
+        queries, k = train.embeddings, context.writer.demonstrations
+        # Partition by partition: a query's vectors of all heads are many, and one call would copy them M times.
+        searches = [np.full(len(queries), partition) for partition in range(database.partitions)]
+        self._shown = np.stack([database.retrieve(queries, search, k=k).indices for search in searches], axis=1)
         self._current: np.ndarray | None = None
 
     def fit(self) -> StateNormalizer:
