@@ -1,6 +1,7 @@
 """The generation cache answers what was computed before, and only that, and survives crowds and damage."""
 
 import multiprocessing
+import os
 import sqlite3
 import zlib
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from mrag_rl.generation import Prompt, Usage, messages, prompts, render, transla
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.llm import one_seed_per_prompt
 from mrag_rl.generation.prompts import TEMPLATES
+from mrag_rl.llm_config import LLMConfig
+from mrag_rl.runs.models import with_cache
 
 
 class EchoLLM:
@@ -255,3 +258,51 @@ def test_damage_found_later_is_named_too(tmp_path: Path) -> None:
         file.write(b"\xff" * (size - 4096))
     with pytest.raises(InputError, match=r"cache\.sqlite"):
         CachedLLM(EchoLLM(), path).generate(prompts_of(range(300)))
+
+
+@pytest.mark.parametrize("open_elsewhere", [False, True])
+def test_a_cache_that_cannot_be_written_is_read(tmp_path: Path, open_elsewhere: bool) -> None:
+    path = tmp_path / "run #1" / "cache.sqlite"
+    writer = CachedLLM(EchoLLM("then"), path)
+    writer.generate(prompts_of("ab"))
+    writer.log_probabilities(prompts_of("a"), [["x", "y"]])
+    if not open_elsewhere:
+        writer.close()
+    before = {file: file.read_bytes() for file in path.parent.iterdir() if not file.name.endswith("-shm")}
+    llm = EchoLLM("then")
+    with CachedLLM(llm, path, read_only=True) as cached:
+        assert cached.generate(prompts_of("abc")) == EchoLLM("then").generate(prompts_of("abc"))
+        assert llm.asked == [1] and cached.usage.cache_hits == 2
+        scores = EchoLLM("then").log_probabilities(prompts_of("a"), [["x", "z"]])
+        assert cached.log_probabilities(prompts_of("a"), [["x", "z"]]) == scores
+        assert llm.asked == [1, 1]
+        cached.generate(prompts_of("c"))
+        assert llm.asked == [1, 1, 1]  # nothing was stored
+    assert {file: file.read_bytes() for file in path.parent.iterdir() if not file.name.endswith("-shm")} == before
+    writer.close()
+
+
+def test_a_cache_that_can_be_neither_written_nor_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    path.write_bytes(b"this is no database " * 100)
+    for file in (path, tmp_path / "absent.sqlite"):
+        with pytest.raises(InputError, match=rf"generation cache .*{file.name}: .*cannot be written either"):
+            CachedLLM(EchoLLM(), file, read_only=True)
+
+
+def test_a_file_of_an_earlier_version_that_cannot_be_written_has_no_scores(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    sqlite3.connect(path).execute("CREATE TABLE texts (key BLOB PRIMARY KEY, text TEXT NOT NULL)").connection.close()
+    with CachedLLM(EchoLLM(), path, read_only=True) as cached:
+        assert len(cached.log_probabilities(prompts_of("a"), [["x", "y"]])[0]) == 2
+
+
+def test_a_run_whose_cache_cannot_be_written_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, llm = tmp_path / "cache.sqlite", EchoLLM()
+    with CachedLLM(llm, path) as cached:
+        cached.generate(prompts_of("ab"))
+    for unwritable in (path, tmp_path):
+        monkeypatch.setattr(os, "access", lambda asked, mode, unwritable=unwritable: asked != unwritable)
+        with with_cache(llm, LLMConfig(), path) as model:
+            model.generate(prompts_of("abc"))
+    assert llm.asked == [2, 1, 1]

@@ -87,5 +87,5 @@ def test_settings_that_cannot_be_kept_are_refused(changes: dict[str, object], me
 
 
 def test_a_language_model_of_ones_own_has_no_heads() -> None:
-    with pytest.raises(InputError, match="not on this machine"):
+    with pytest.raises(InputError, match="needs a transformers model on this machine"):
         encoder_inside(Copier(), EncoderConfig(INSIDE_LLM))

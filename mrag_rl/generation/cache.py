@@ -38,25 +38,34 @@ class CachedLLM:
         usage: The wrapped model's counters, to which prompts answered from the cache are added.
     """
 
-    def __init__(self, llm: LLM, path: str | Path, *, progress: bool = False) -> None:
+    def __init__(self, llm: LLM, path: str | Path, *, progress: bool = False, read_only: bool = False) -> None:
         """Open or create the cache file; ":memory:" is a cache in memory, which lasts until it is closed.
 
-        progress: whether a call that takes longer than 10 s shows how far it is.
+        Args:
+            llm: The language model.
+            path: The file.
+            progress: Whether a call that takes longer than 10 s shows how far it is.
+            read_only: Whether to read a file that cannot be written: what it lacks is computed and not stored.
 
         Raises:
             InputError: The file cannot be used as a cache.
         """
         self.llm = llm
-        self._progress = progress
+        self._progress, self._read_only = progress, read_only
         self.path = Path(path)
         with self._named_errors():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(self.path, timeout=300, isolation_level=None)
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = NORMAL")
-            for table in _SCHEMA:
-                self._connection.execute(table)
+            if read_only:
+                self._connection = _connect_to_read(self.path)
+            else:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._connection = sqlite3.connect(self.path, timeout=300, isolation_level=None)
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+                for table in _SCHEMA:
+                    self._connection.execute(table)
             self._connection.execute("SELECT key, text FROM texts LIMIT 1")
+            tables = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            self._tables = {name for (name,) in tables}  # A file of an earlier version may lack the second
 
     @property
     def fingerprint(self) -> str:
@@ -166,7 +175,7 @@ class CachedLLM:
         return [f"{template(prompt.task).keep}\0{self.render(prompt)}" for prompt in prompts]
 
     def _read(self, table: str, keys: Iterable[bytes]) -> dict[bytes, Any]:
-        distinct = list(dict.fromkeys(keys))
+        distinct = list(dict.fromkeys(keys)) if table in self._tables else []
         rows: dict[bytes, Any] = {}
         for start in range(0, len(distinct), _KEYS_PER_SELECT):
             batch = distinct[start : start + _KEYS_PER_SELECT]
@@ -177,14 +186,17 @@ class CachedLLM:
     def _store(
         self, table: str, keys: Sequence[Sequence[bytes]], parts: Iterable[Mapping[int, Sequence[Any]]]
     ) -> dict[bytes, Any]:
-        """Store every part when it comes; returns what the file then has under the keys of the parts' prompts."""
+        """Store every part when it comes; returns what the file then has under the keys of the parts' prompts.
+
+        If the file is only read, nothing is stored, and the parts themselves are returned.
+        """
         stored: dict[bytes, Any] = {}
         shown = {"desc": "ask the language model", "unit": "prompt", "disable": not self._progress}
         with tqdm(total=len(keys), delay=10, leave=False, **shown) as bar:
             for part in parts:
                 rows = {key: value for i, values in part.items() for key, value in zip(keys[i], values, strict=True)}
                 with self._named_errors():
-                    stored |= self._write(table, rows)
+                    stored |= rows if self._read_only else self._write(table, rows)
                 bar.update(len(part))
         return stored
 
@@ -206,9 +218,21 @@ class CachedLLM:
         try:
             yield
         except (sqlite3.Error, FileExistsError, NotADirectoryError) as error:
-            raise InputError(
-                f"generation cache {self.path}: {error}; repair or free the disk, or delete the file for a new cache"
-            ) from error
+            advice = "repair or free the disk, or delete the file for a new cache"
+            if self._read_only:
+                advice = "it cannot be written either; copy its folder to where it can"
+            raise InputError(f"generation cache {self.path}: {error}; {advice}") from error
+
+
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    """A connection to a file that cannot be written, perhaps in a folder that cannot be written either.
+
+    SQLite reads a file in WAL mode with the help of two files beside it. Where it cannot make them, it has to be told
+    that nothing will change; that holds if no process has the file open to write, that is if there is no -wal file.
+    """
+    changing = path.with_name(f"{path.name}-wal").exists()
+    address = f"{path.absolute().as_uri()}?mode=ro{'' if changing else '&immutable=1'}"
+    return sqlite3.connect(address, uri=True, timeout=300, isolation_level=None)
 
 
 def _generate(llm: LLM, prompts: Sequence[Prompt], **settings: Any) -> Iterable[dict[int, list[str]]]:

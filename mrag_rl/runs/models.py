@@ -35,7 +35,7 @@ def load_models(config: Config, report: Callable[[str], object] | None = None) -
 def encoder_inside(llm: LLM, config: EncoderConfig) -> TransformerEncoder:
     """The encoder that reads a language model's own heads. Raises InputError if the model is not on this machine."""
     if not isinstance(llm, TransformersLLM):
-        raise InputError("encoder.name is llm, but the language model is not on this machine; name another encoder")
+        raise InputError("encoder.name llm needs a transformers model on this machine; name another encoder")
     return TransformerEncoder.inside(
         llm.model,
         llm.tokenizer,
@@ -92,16 +92,17 @@ def load_llm(config: LLMConfig, report: Callable[[str], object] | None = None) -
 
 @contextmanager
 def with_cache(llm: LLM, config: LLMConfig, own: Path, *, progress: bool = False) -> Iterator[LLM]:
-    """The language model behind its cache, unless the cache is switched off or cannot be written.
+    """The language model behind its cache, unless the cache is switched off; one that cannot be written is only read.
 
-    own: the run's own cache file, used if the settings name none for several runs. progress: see `CachedLLM`.
+    own: the run's own cache file, used if the settings name none for several runs. progress: see `CachedLLM`. Raises
+    InputError if the cache cannot be used.
     """
-    cache = own if config.cache_file is None else Path(config.cache_file)
-    read_only = cache.exists() and not os.access(cache, os.W_OK)
-    if not config.cache or read_only:
+    if not config.cache:
         yield llm
         return
-    with CachedLLM(llm, cache, progress=progress) as cached:
+    cache = own if config.cache_file is None else Path(config.cache_file)
+    read_only = cache.exists() and not all(os.access(path, os.W_OK) for path in (cache, cache.parent))
+    with CachedLLM(llm, cache, progress=progress, read_only=read_only) as cached:
         yield cached
 
 
