@@ -51,6 +51,19 @@ def test_through_trouble_that_passes_the_texts_are_the_same_and_none_is_lost(
     assert llm.fingerprint == connect(server).fingerprint
 
 
+def test_a_500_where_tokens_are_asked_for_does_not_pass_for_a_server_that_does_not_count_them(
+    server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fingerprint, statuses = connect(server).fingerprint, iter((500, 500))
+    tokenize = server.tokenize
+    monkeypatch.setattr(server, "tokenize", lambda body: refuse(s) if (s := next(statuses, None)) else tokenize(body))
+    assert connect(server).fingerprint == fingerprint
+    assert next(statuses, None) is None
+    monkeypatch.setattr(server, "tokenize", lambda body: refuse(500))
+    with pytest.raises(InputError, match="repeatedly status 500 at /tokenize; check the server"):
+        connect(server)
+
+
 @pytest.mark.parametrize("problem", GARBAGE)
 def test_answers_that_never_make_sense_are_named(problem: str, server: LLMServer) -> None:
     llm = connect(server)

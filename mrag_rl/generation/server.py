@@ -20,7 +20,7 @@ _NO_KEY = "none"  # The client wants one, a server of one's own need not
 _RETRIES = 6  # After faults that pass, by the client: about 25 s in all, or as long as the server says (Retry-After)
 _TRIES = 3  # For an answer that makes sense
 _PAUSE = 0.25  # Seconds before the second try, then twice as long each time
-_ABSENT = (400, 404, 405, 422, 500, 501)  # What servers say of a path that they do not have
+_ABSENT = (400, 404, 405, 422, 501)  # What servers say of a path that they do not have; a 500 may pass
 
 
 class Unusable(Exception):
@@ -236,7 +236,8 @@ class Server:
                 "OPENAI_API_KEY, to one that it does"
             )
         if status in (408, 409, 429) or status >= 500:
-            return InputError(f"{where}: repeatedly status {status}; check the server; {again}")
+            path = error.request.url.path
+            return InputError(f"{where}: repeatedly status {status} at {path}; check the server; {again}")
         detail = self._without_key(_detail(error))
         if self._listed and self.model not in self._listed:
             return self._no_such_model(f"status {status}: {detail}")
