@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evaluate
+from mrag_rl.choices import StateName
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
@@ -26,6 +28,7 @@ from mrag_rl.normalizer import StateNormalizer
 from mrag_rl.partitioning import fit_partitioning
 from mrag_rl.selector import Selector
 from mrag_rl.selector_info import SelectorInfo
+from mrag_rl.states import StateReader
 from mrag_rl.systems import PartitionSystem, learned_partition
 from tests.tiny import TextsOnly
 
@@ -141,6 +144,32 @@ def test_agent_s_under_a_filter_reads_only_memories_that_match(
         else:
             assert answer.memory in members[answer.partition] & passing
             assert answer.hypothesis == PAIRS[answer.memory].target
+
+
+@pytest.mark.parametrize("state", ["per_head", "single", "evidence"])
+def test_what_may_not_be_read_has_no_influence(tmp_path: Path, state: StateName) -> None:
+    partitions, memories = np.array([True, False, True]), np.arange(COUNT) % 4 > 0
+    others = [replace(pair, source=f"another {pair.id}", target="x") for pair in PAIRS]
+    states = []
+    for name, pairs, seed in (("a", PAIRS, 1), ("b", others, 2)):
+        embeddings, labels = vectors(0, COUNT), [pair.labels for pair in PAIRS]
+        partitioning = fit_partitioning("category", embeddings.standard, labels=labels, seed=0)
+        readable = memories & partitioning.membership.toarray()[:, partitions].any(axis=1)
+        hidden, mixed = (
+            vectors(seed, COUNT),
+            [pair if open else other for pair, other, open in zip(PAIRS, pairs, readable, strict=True)],
+        )
+        for array, other in ((embeddings.standard, hidden.standard), (embeddings.heads, hidden.heads)):
+            array[~readable] = other[~readable]
+        with MemoryDatabase.create(tmp_path / name, mixed, embeddings, partitioning, encoder_fingerprint="f") as made:
+            arguments = (["source 3", "another m1"], vectors(9, 2))
+            states.append([StateReader(made, state, readable=mask)(*arguments) for mask in (readable, None)])
+            if state == "per_head":
+                choose = learned_partition(made, selector(made), partitions, allowed_memories=memories)
+                np.testing.assert_array_equal(choose(*arguments).states, states[-1][0])
+    (restricted, whole), (other_restricted, other_whole) = states
+    np.testing.assert_array_equal(restricted, other_restricted)
+    assert not np.array_equal(whole, other_whole)
 
 
 def test_the_filter_of_everything_changes_nothing(database: MemoryDatabase) -> None:

@@ -257,6 +257,7 @@ class MemoryDatabase:
         state: StateName = "per_head",
         *,
         allowed_partitions: Sequence[int] | np.ndarray | None = None,
+        allowed_memories: np.ndarray | None = None,
     ) -> np.ndarray:
         """The best cosine similarity to the memories of each partition: Agent-S's state (M-RAG, Eq. 1, and variants).
 
@@ -264,11 +265,10 @@ class MemoryDatabase:
         ``equation_1``: (B, M, 1), the same against the embeddings of source and current target together, which is
         Eq. 1; ``peeking``: (B, M, H), the same per attention head. For these two the query must be the embedding of its
         source + newline + target, and the database created with ``pair_embeddings`` for that state. float32; -1.0 for
-        an empty partition and for one that is not in ``allowed_partitions``. The state ``evidence`` is read by
-        ``mrag_rl.states.StateReader``. Raises InputError for a state that the database was not created for, and for an
-        unknown partition or a mask of another shape.
+        a partition without allowed memories (``memory.access``). ``evidence``: see ``mrag_rl.states.StateReader``.
+        Raises InputError for a state that the database was not created for, an unknown partition, and a bad mask.
         """
-        states = self._vectors.states(queries, state)
+        states = self._vectors.states(queries, state, memory_mask(allowed_memories, len(self)))
         states[:, ~partition_mask(allowed_partitions, self.partitions)] = NOTHING
         return states
 

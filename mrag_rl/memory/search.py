@@ -59,11 +59,14 @@ class PartitionOrder:
         return members
 
 
-def best_in_partitions(queries: np.ndarray, keys: np.ndarray, order: PartitionOrder) -> np.ndarray:
+def best_in_partitions(
+    queries: np.ndarray, keys: np.ndarray, order: PartitionOrder, readable: np.ndarray | None = None
+) -> np.ndarray:
     """The best cosine similarity in each partition, per head (M-RAG, Eq. 1, in each head's own space).
 
-    ``queries`` (B, H, d) and ``keys`` (H, N, d) are unit vectors, the keys in ``order``. Returns (B, M, H) float32, -1
-    for an empty partition. It works in blocks: beyond the result it needs a few megabytes, whatever B and N are.
+    ``queries`` (B, H, d) and ``keys`` (H, N, d) are unit vectors, the keys in ``order``, and so is ``readable`` (N,)
+    bool, the memories that count; None is all. Returns (B, M, H) float32, -1 for a partition without memories. It works
+    in blocks: beyond the result it needs a few megabytes, whatever B and N are.
     """
     heads, rows, _ = keys.shape
     states = np.full((len(queries), len(order.segments), heads), NOTHING, dtype=np.float32)
@@ -77,6 +80,8 @@ def best_in_partitions(queries: np.ndarray, keys: np.ndarray, order: PartitionOr
                 low = int(np.searchsorted(order.starts, start, side="right")) - 1
                 high = int(np.searchsorted(order.starts, stop, side="left"))
                 similarities = query @ keys[head, start:stop].T
+                if readable is not None:
+                    similarities[:, ~readable[start:stop]] = NOTHING
                 inside = np.maximum(order.starts[low:high] - start, 0)
                 part = np.maximum.reduceat(similarities, inside, axis=1)
                 np.maximum(best[:, low:high], part, out=best[:, low:high])

@@ -32,14 +32,15 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
     """Answer one text with a run's M-RAG.
 
     Only partitions in `settings.allowed` and memories that pass `settings.filter` (on their metadata and `labels`) are
-    read, and only partitions with such a memory are selected; nothing is read if there are none. Arms are partitions
-    here; that of no memory, which has nothing to read, is selected only if nothing is restricted or if it is named.
+    read, for the choice and the similarities, too, and only partitions with such a memory are selected; nothing is read
+    if there are none. What the agents learned in training came from all memories. Arms are partitions here; that of no
+    memory, which has nothing to read, is selected only if nothing is restricted or if it is named.
 
     Returns:
         {"text", "hypothesis", "partition" (name or None), "partitions": [{"name", "memories" (how many may be read),
         "allowed", "q_value", "expected_gain" (points; None if the selector has no line of gains), "similarities":
-        [H floats]}], "filter": JSON or None, "notes": [lines], "memory": the first of "memories" or None, "memories":
-        [{"id", "similarity", "version", "source", "target"}], nearest first}.
+        [H floats, or None where nothing may be read]}], "filter": JSON or None, "notes": [lines], "memory": the first
+        of "memories" or None, "memories": [{"id", "similarity", "version", "source", "target"}], nearest first}.
 
     Raises:
         InputError: no complete run there, an empty text, an unknown partition, an invalid filter.
@@ -76,7 +77,8 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
         else:  # One partition: it is searched if it may be read, and there are no q-values
             partition, values = 0 if mask.any() else -1, np.zeros(len(names))
         shown: StateName = "per_head" if config.state == "evidence" else config.state
-        states = database.states(encoder.encode([text]), shown)[0]
+        masks = {"allowed_partitions": mask, "allowed_memories": allowed_memories}
+        states = database.states(encoder.encode([text]), shown, **masks)[0]
         records = database.records(answer.memories)
     memories = [
         {
@@ -99,7 +101,10 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
                 "allowed": bool(mask[index]),
                 "q_value": round(float(values[index]), 6),
                 "expected_gain": None if gains is None else round(float(gains[index]), 2),
-                "similarities": [round(float(similarity), 4) for similarity in states[index]],
+                "similarities": [
+                    round(float(similarity), 4) if mask[index] and readable[index] else None
+                    for similarity in states[index]
+                ],
             }
             for index, name in enumerate(names)
         ],
@@ -142,7 +147,7 @@ def explanation(answer: dict[str, Any]) -> str:
     lines = [f"{'partition':<{width}}{'gain' if calibrated else 'q':>9}{columns}"]
     for row in partitions:
         mark = "*" if row["name"] == answer["partition"] else " " if row["allowed"] else "x"
-        cells = "".join(f"{value:9.3f}" for value in row["similarities"])
+        cells = "".join(f"{'-':>9}" if value is None else f"{value:9.3f}" for value in row["similarities"])
         value = f"{row['expected_gain']:+9.2f}" if calibrated else f"{row['q_value']:9.4f}"
         lines.append(f"{mark} {row['name']:<{width - 2}}{value}{cells}")
     first = "gain is the expected gain over the naive system in points" if calibrated else "q is the expected reward"

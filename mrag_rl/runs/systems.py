@@ -231,5 +231,5 @@ def trained_system(
             allowed_partitions=allowed_partitions,
             allowed_memories=allowed_memories,
         )
-    choose = learned_partition(database, selector, allowed_partitions)
+    choose = learned_partition(database, selector, allowed_partitions, allowed_memories=allowed_memories)
     return PartitionSystem(name, writer, database, choose, allowed_memories, encoder=encoder)

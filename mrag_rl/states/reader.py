@@ -52,11 +52,14 @@ class StateReader:
         database: its partitions are what is chosen from.
         state: see `mrag_rl.choices.StateName`.
         other_ledger: the ledger to read in place of the database's own.
+        readable: (N,) bool, the memories that are read, as if the database had no others; None is all. What was fitted
+            in training, such as the ledger, has seen the others.
     """
 
     database: MemoryDatabase
     state: StateName
     other_ledger: Ledger | None = None
+    readable: np.ndarray | None = None
 
     def __call__(self, texts: Sequence[str], queries: Embeddings) -> np.ndarray:
         """The states (B, M, F) float32 of B texts with their embeddings.
@@ -65,7 +68,9 @@ class StateReader:
         `MemoryDatabase.states`. Raises InputError for a state that the database was not created for.
         """
         if self.state != "evidence":
-            return self.database.states(queries, self.state)
+            return self.database.states(queries, self.state, allowed_memories=self.readable)
+        if self.readable is not None and not self.readable.any():
+            return np.zeros((len(queries), self.database.partitions, len(self.names)), np.float32)
         evidence = self.evidence(texts, queries)
         earned = np.zeros((*evidence.shape[:2], len(LEDGER_NAMES)), np.float32)
         if self.ledger is not None and len(queries):
@@ -80,9 +85,12 @@ class StateReader:
     @cached_property
     def evidence(self) -> PartitionEvidence:
         """What the database alone says."""
-        database = self.database
-        words = WordIndex(database.sources())
-        return PartitionEvidence(database.source_embeddings(), words, database.membership(), database.arms)
+        database, embeddings = self.database, self.database.source_embeddings()
+        sources, membership = database.sources(), database.membership()
+        if self.readable is not None:
+            rows = np.flatnonzero(self.readable)
+            embeddings, sources, membership = embeddings[rows], [sources[row] for row in rows], membership[rows]
+        return PartitionEvidence(embeddings, WordIndex(sources), membership, database.arms)
 
     @cached_property
     def ledger(self) -> Ledger | None:

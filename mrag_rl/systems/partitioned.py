@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +14,13 @@ from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import Hits, MemoryDatabase
-from mrag_rl.metrics.text import Metric
+from mrag_rl.memory.access import memory_mask, partition_mask
 from mrag_rl.selector import Selector
 from mrag_rl.states import StateReader
 from mrag_rl.systems.base import MemoryAnswer, embedded, rows_found
+
+if TYPE_CHECKING:
+    from mrag_rl.metrics.text import Metric
 
 
 @dataclass(frozen=True)
@@ -108,15 +112,20 @@ def learned_partition(
     selector: Selector,
     allowed_partitions: np.ndarray | None = None,
     *,
+    allowed_memories: np.ndarray | None = None,
     fall_back: bool = False,
 ) -> Chooser:
     """Agent-S's greedy choice (M-RAG, Section 3.2), from the state that the selector was trained on.
 
     allowed_partitions: (M,) bool, those that it may choose, None for all; it chooses -1 if there are none.
+    allowed_memories: (N,) bool, those that may be read, None for all. The state is read off the allowed memories of the
+    allowed partitions, as if the database had no others; what was fitted in training has seen them.
     fall_back: search all allowed partitions for a query whose choice is not trusted (`Selector.confident`). Raises
     InputError if one of database and selector has arms and the other has not.
     """
-    read = StateReader(database, selector.info.state)
+    read = StateReader(
+        database, selector.info.state, readable=_readable(database, allowed_partitions, allowed_memories)
+    )
 
     def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
         states = read(texts, queries)
@@ -128,6 +137,15 @@ def learned_partition(
         return Choice(np.where(whole, -1, partitions), states, values, whole, allowed_partitions)
 
     return choose
+
+
+def _readable(
+    database: MemoryDatabase, allowed_partitions: np.ndarray | None, allowed_memories: np.ndarray | None
+) -> np.ndarray | None:
+    """(N,) bool, the allowed memories of allowed partitions; None if that is all of them."""
+    partitions = partition_mask(allowed_partitions, database.partitions)
+    readable = memory_mask(allowed_memories, len(database)) & database.membership()[:, partitions].any(axis=1)
+    return None if readable.all() else readable
 
 
 def nearest_partition(database: MemoryDatabase) -> Chooser:
