@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 from typing import NamedTuple
 from zipfile import ZipFile
@@ -83,9 +83,28 @@ def third_party(path: Path) -> set[str]:
     return names - sys.stdlib_module_names - {"mrag_rl"}
 
 
-def run_without_extras(code: str) -> str:
-    """What code prints in a fresh interpreter in which every package of every extra is missing."""
-    block = f"import sys; sys.modules.update(dict.fromkeys({OPTIONAL!r}))"
+def with_dependencies(names: set[str]) -> set[str]:
+    """Distributions and all that these depend on themselves."""
+    found: set[str] = set()
+    while names:
+        found |= names
+        needed = [line for name in names for line in find_requirements(name) if "extra ==" not in line]
+        names = {distribution(requirement) for requirement in needed} - found
+    return found
+
+
+def find_requirements(name: str) -> list[str]:
+    try:
+        return requires(name) or []
+    except PackageNotFoundError:  # Those of another platform are not installed
+        return []
+
+
+def run_without_extras(code: str, *, but: str | None = None) -> str:
+    """What code prints in a fresh interpreter in which the packages of all extras are missing, or of all `but` one."""
+    there = with_dependencies(installed_by(but)) if but else set()
+    missing = [module for module in OPTIONAL if not DISTRIBUTIONS[module] & there]
+    block = f"import sys; sys.modules.update(dict.fromkeys({missing!r}))"
     result = subprocess.run(
         [sys.executable, "-c", f"{block}\n{code}"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -139,6 +158,15 @@ def test_every_module_without_extras_loads_or_names_the_one_to_install() -> None
     ):
         message = errors[f"mrag_rl.{room}"]
         assert re.fullmatch(rf"mrag_rl\.{room} needs [\w, ]+: pip install 'mrag-rl\[{extra}\]'", message)
+
+
+@pytest.mark.parametrize("extra", ["encode", "retrieve"])
+def test_the_rooms_of_an_extra_load_with_it_alone(extra: str) -> None:
+    faces = {path.parent.name: {entry.extra for entry in requirements(path)} for path in PACKAGE.glob("*/__init__.py")}
+    rooms = sorted(room for room, extras in faces.items() if extras == {extra})
+    assert {"encode": "generation", "retrieve": "systems"}[extra] in rooms
+    code = "".join(f"import mrag_rl.{room}\n" for room in rooms)
+    assert run_without_extras(f"{code}print('loaded')", but=extra).splitlines()[-1] == "loaded"
 
 
 def test_a_selector_loads_and_chooses_without_extras(tmp_path: Path) -> None:

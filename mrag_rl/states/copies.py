@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.metrics.text import Metric
+
+if TYPE_CHECKING:
+    from mrag_rl.metrics.text import Metric
 
 
 def copied_scores(

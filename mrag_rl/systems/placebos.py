@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,8 +16,10 @@ from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.metrics.text import Metric
 from mrag_rl.systems.base import MemoryAnswer, embedded, rows_found
+
+if TYPE_CHECKING:
+    from mrag_rl.metrics.text import Metric
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.linear_model import Ridge
@@ -18,10 +19,12 @@ from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.metrics.text import Metric
 from mrag_rl.states import Ledger, StateReader, copied_scores
 from mrag_rl.states.ledger import COPIED, LEDGER_NAMES, LINEAR
 from mrag_rl.systems.partitioned import Choice, Chooser, OraclePartition, PartitionSystem
+
+if TYPE_CHECKING:
+    from mrag_rl.metrics.text import Metric
 
 QUERY_FEATURES = ("embedding", "heads", "evidence", "embedding and heads", "embedding and evidence")
 """What the ridge regressions with weights of their own for every partition read of a query."""
