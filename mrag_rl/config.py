@@ -281,34 +281,35 @@ def config_to_yaml(config: Config) -> str:
     return str(yaml.safe_dump(config_to_dict(config), sort_keys=False, allow_unicode=True))
 
 
-def config_sha256(config: Config) -> str:
-    """Hex SHA-256 of the configuration as canonical JSON, without what changes no result.
+_NO_RESULT = (("name",), ("llm", "concurrency"), ("llm", "timeout"), ("llm", "cache_file"))
+_NEWER = (
+    ("demonstrations",),
+    ("data", "spoilt"),
+    ("encoder", "standard"),
+    ("partitioning", "arms"),
+    ("partitioning", "seed"),
+)
 
-    That is the run's name, the file of its cache, and of a server its address, how many requests it gets at a time and
-    how long they may take: a server that has moved, or another one with the same model, may finish a run. Nor does it
-    have `demonstrations` if that is 1, `encoder.standard` if it is the model's, `partitioning.arms`,
-    `partitioning.seed` and `data.spoilt` if there are none, or anything of a server if there is none, so that the
-    stored configurations of earlier runs keep their hash.
+
+def config_sha256(config: Config) -> str:
+    """Hex SHA-256 of the configuration as canonical JSON, without what changes no result (`_NO_RESULT`).
+
+    Of a server it has no address: one that has moved, or another one with the same model, may finish a run. Settings
+    that are newer than stored runs (`_NEWER`, and those of a server) are left out at their defaults, so that these runs
+    keep their hash and can be resumed: a new setting belongs there.
     """
-    settings = config_to_dict(config)
-    del settings["name"]
-    for key in ("concurrency", "timeout", "cache_file"):
-        del settings["llm"][key]
+    settings, defaults = config_to_dict(config), config_to_dict(Config(config.name))
+    for *parents, key in (*_NO_RESULT, *_NEWER):
+        section, default = settings, defaults
+        for parent in parents:
+            section, default = section[parent], default[parent]
+        if (*parents, key) in _NO_RESULT or section[key] == default[key]:
+            del section[key]
     if config.llm.server is not None:
         settings["llm"]["server"] = True
     else:
         for key in ("server", "chat", "context"):
             del settings["llm"][key]
-    if config.demonstrations == Config.demonstrations:
-        del settings["demonstrations"]
-    if not config.partitioning.arms:
-        del settings["partitioning"]["arms"]
-    if not config.data.spoilt:
-        del settings["data"]["spoilt"]
-    if config.partitioning.seed is None:
-        del settings["partitioning"]["seed"]
-    if config.encoder.standard == EncoderConfig.standard:
-        del settings["encoder"]["standard"]
     canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode("utf-8")).hexdigest()
 
