@@ -106,9 +106,12 @@ class DQNAgent(Agent):
             buffer.add(observation, next_observation, np.asarray(action), reward, done, [{}])
 
     def learn(self, queries: int) -> float | None:
-        """Take `queries * gradient_steps` minibatch steps; returns their mean loss, None before learning starts."""
+        """Take `queries * gradient_steps` minibatch steps; returns their mean loss, None before learning starts.
+
+        It starts with `learning_starts` transitions in the replay buffer, but not before there is one to draw.
+        """
         hyper, interval = self.hyper, self.hyper.target_update_interval
-        if replay_buffer(self.model).size() < hyper.learning_starts:
+        if replay_buffer(self.model).size() < max(1, hyper.learning_starts):
             return None
         remaining, losses = queries * hyper.gradient_steps, []
         while remaining > 0:

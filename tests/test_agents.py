@@ -61,6 +61,14 @@ def test_discounting_reaches_back_through_an_episode() -> None:
     np.testing.assert_allclose(agent.q_values(second), 1.0, atol=0.05)
 
 
+def test_without_a_transition_there_is_nothing_to_learn_from() -> None:
+    agent = DQNAgent(2, 2, AgentConfig(learning_starts=0), seed=0)
+    assert agent.learn(1) is None
+    state = np.zeros((1, 2), np.float32)
+    agent.remember(Transitions(state, np.array([0]), np.array([1.0]), state, np.array([True])))
+    assert agent.learn(1) is not None
+
+
 def test_gradient_steps_are_the_librarys_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, library = (DQNAgent(ARMS, ARMS, AgentConfig(gamma=0.9, target_update_interval=50), seed=0) for _ in range(2))
     monkeypatch.setattr(library.model, "train", partial(DQN.train, library.model))
