@@ -173,13 +173,16 @@ class MemoryRefinementVectorEnv(BatchedEnv):
         self._own_versions: dict[int, tuple[int, int]] = {}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, Infos]:
-        """Start episodes: observations (B, K * F) and infos {"scores"}."""
+        """Start episodes: observations (B, K * F) and infos {"scores"}. Raises InputError for an empty list of them."""
+        episodes = (options or {}).get("episodes")
+        if episodes is not None and not len(episodes):
+            raise InputError("options['episodes'] is empty: give one or more, or no options to draw from pairs")
         self._reseed(seed)
         if seed is not None:
             self.seed = seed
             self.draws[:] = 0
             self._undo_refinements()
-        episodes = (options or {}).get("episodes") or self._default_episodes()
+        episodes = self._default_episodes() if episodes is None else episodes
         self._begin(self.steps)
         self._pool = 0
         self._queries = [episode.query for episode in episodes]

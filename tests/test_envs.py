@@ -279,6 +279,9 @@ def test_bad_arguments_of_selection_are_named(changes, words, database) -> None:
 def test_bad_arguments_of_refinement_are_named(database) -> None:
     with pytest.raises(InputError, match="candidates is 0"):
         MemoryRefinementVectorEnv(**refinement_arguments(database, ScriptedLLM()), candidates=0)
+    env = MemoryRefinementVectorEnv(**refinement_arguments(database, ScriptedLLM()))
+    with pytest.raises(InputError, match=r"options\['episodes'\] is empty"):
+        env.reset(options={"episodes": []})
 
 
 def test_pair_vectors_of_refined_memories_need_an_embedder(tmp_path) -> None:
