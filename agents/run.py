@@ -162,13 +162,15 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
     candidate_encoder = encoder
     if isinstance(llm, TransformersLLM):
         say(f"the language model's weights take {weight_bytes(llm.model) / 2**20:,.0f} MiB")
-    elif plan.reads_log_probabilities:
+    if settings.llm.server is not None and plan.reads_log_probabilities:
         say("asking whether the server has log-probabilities")
         make_writer(settings, llm).log_probabilities(["A"], [["B"]])  # An error now, not after hours of training
     if splits is not None:
         say("preparing data, embeddings and databases")
         if repeated := splits.known_sources():
             say(f"{repeated} queries have a source that is in the database too")
+        if repeated := splits.trained_sources():
+            say(f"{repeated} test queries have a source that is a training query's too")
         stages.finish("prepare", plan.preparation.carry_out(folder, splits, encoder, progress=progress))
     trainings = [training for training in plan.trainings if not stages.done(training.name)]
     if trainings and settings.refinement.dtype != "float32":

@@ -150,9 +150,15 @@ def test_an_impossible_split_says_why(arguments: dict, says: str) -> None:
 
 def test_split_files_are_loaded_and_may_not_share_an_id(tmp_path: Path) -> None:
     for part in PARTS:
-        save_pairs(tmp_path / part, [TextPair(part, "s", "t")])
+        save_pairs(tmp_path / part, [TextPair(part, "s", part), TextPair(f"{part} again", "s", part)])
     paths = {part: tmp_path / part for part in PARTS}
-    assert ids(load_splits(**paths)) == {part: [part] for part in PARTS}
+    splits = load_splits(**paths)
+    assert ids(splits) == {part: [part, f"{part} again"] for part in PARTS}
+    assert splits.known_sources() == 6 and splits.trained_sources() == 2
+    test, train = os.fspath(tmp_path / "test"), os.fspath(tmp_path / "train")
     save_pairs(tmp_path / "test", [TextPair("train", "s", "t")])
-    with pytest.raises(InputError, match=f'{os.fspath(tmp_path / "test")}.*"train".*{os.fspath(tmp_path / "train")}'):
+    with pytest.raises(InputError, match=f'{test}: id "train" is also in {train};'):
+        load_splits(**paths)
+    save_pairs(tmp_path / "test", [TextPair("other", "s", "train")])
+    with pytest.raises(InputError, match=f'{test}: pair "other" has .* of "train again" in {train};'):
         load_splits(**paths)

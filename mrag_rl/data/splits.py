@@ -28,6 +28,11 @@ class Splits:
         memories = {pair.source for pair in self.database}
         return sum(pair.source in memories for pair in [*self.train, *self.dev, *self.test])
 
+    def trained_sources(self) -> int:
+        """The number of test queries whose source is also the source of a training query."""
+        trained = {pair.source for pair in self.train}
+        return sum(pair.source in trained for pair in self.test)
+
 
 def split_pairs(
     pairs: Sequence[TextPair],
@@ -75,18 +80,27 @@ def split_pairs(
 
 
 def load_splits(*, database: StrPath, train: StrPath, dev: StrPath, test: StrPath) -> Splits:
-    """Four files of pairs that are already split. Raises InputError for a bad line, and for an id in two files."""
+    """Four files of pairs that are already split.
+
+    Raises InputError for a bad line, an id in two files, and a pair in two files, source and target, under two ids.
+    """
     paths = {"database": database, "train": train, "dev": dev, "test": test}
     parts = {part: load_pairs(path) for part, path in paths.items()}
-    owner: dict[str, str] = {}
+    owner: dict[str | tuple[str, str], tuple[str, TextPair]] = {}  # Of an id, and of a source with its target
     for part, pairs in parts.items():
         for pair in pairs:
-            if pair.id in owner:
-                other = os.fspath(paths[owner[pair.id]])
-                raise InputError(
-                    f'{os.fspath(paths[part])}: id "{pair.id}" is also in {other}; keep each pair in one split only'
-                )
-        owner |= dict.fromkeys((pair.id for pair in pairs), part)
+            for key in (pair.id, (pair.source, pair.target)):
+                if key in owner:
+                    other, twin = owner[key]
+                    problem = f'id "{pair.id}" is also'
+                    if twin.id != pair.id:
+                        problem = f'pair "{pair.id}" has the source and target of "{twin.id}"'
+                    raise InputError(
+                        f"{os.fspath(paths[part])}: {problem} in {os.fspath(paths[other])}; keep each pair in one "
+                        "split only"
+                    )
+        for pair in pairs:
+            owner |= dict.fromkeys((pair.id, (pair.source, pair.target)), (part, pair))
     return Splits(**parts)
 
 
