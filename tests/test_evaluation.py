@@ -17,6 +17,7 @@ from mrag_rl.evaluation.bootstrap import (
     hierarchical_resamples,
     holm,
     oracle_gap_captured,
+    origin_counts,
     resample_counts,
 )
 from mrag_rl.evaluation.plots import label_by_partition, learning_curves, reward_by_partition
@@ -136,6 +137,65 @@ def test_reported_intervals_hold_their_level_where_those_over_pairs_do_not(world
     found = intervals(worlds, seeds, 40, (1.0, 2.0, 1.0), data_sets=600, draws=800, seed=0)
     cover = {name: np.mean((low <= 0) & (high >= 0)) for name, (low, high) in found.items()}
     assert cover["reported"] > 0.94 > 0.75 > cover["pairs"]
+
+
+MEANS = ("rouge1", "rouge2", "rougeL", "bleu", "chrf", "bleu1", "bleu2")  # Distinct-n of a text twice is another one's
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_every_pair_twice_has_the_interval_of_the_pairs_if_copies_are_drawn_together(name: str) -> None:
+    size = len(REFERENCES)
+    twice = {system: [*texts, *texts] for system, texts in SYSTEMS.items()}
+    origins = [Origin(0, 0, index, f"group {index % size}") for index in range(2 * size)]
+    once = score_systems(SYSTEMS, REFERENCES, [name], resamples=400)
+    grouped = score_systems(twice, REFERENCES * 2, [name], origins=origins, resamples=400)
+    ungrouped = score_systems(twice, REFERENCES * 2, [name], resamples=400)
+    for system in ("naive", "m_rag"):  # BLEU smooths the few matches of "none"
+        np.testing.assert_allclose(grouped[system][name].draws, once[system][name].draws, atol=1e-9)
+    width = {
+        label: np.subtract(*np.percentile(scores["m_rag"][name].draws - scores["naive"][name].draws, [97.5, 2.5]))
+        for label, scores in (("grouped", grouped), ("ungrouped", ungrouped))
+    }
+    assert width["grouped"] == pytest.approx(np.sqrt(2) * width["ungrouped"], rel=0.15)
+
+
+def test_groups_contribute_the_variance_that_theory_says() -> None:
+    groups, pairs = 20, 6
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(groups, 1)) + rng.normal(size=(groups, pairs))
+    origins = [Origin(0, 0, (g, p), g) for g in range(groups) for p in range(pairs)]
+    counts = hierarchical_resamples(origins, resamples=20000, seed=0).counts
+    draws = counts @ values.reshape(-1) / counts.sum(axis=1)
+    assert draws.var() == pytest.approx(values.mean(axis=1).var() / groups, rel=0.05)
+    assert draws.var() > 2 * values.var() / values.size
+
+
+def test_a_drawn_group_brings_all_its_pairs_in_every_run() -> None:
+    group_of = np.array([0, 0, 0, 1, 2, 2, 1])
+    origins = [Origin(0, run, pair, group) for run in range(2) for pair, group in enumerate(group_of)]
+    resamples = hierarchical_resamples(origins, resamples=100, seed=0)
+    counts = resamples.counts.reshape(100, 2, 7)
+    drawn = counts[:, :, [0, 3, 4]]
+    np.testing.assert_array_equal(counts, drawn[:, :, group_of])
+    assert (drawn.sum(axis=(1, 2)) == 6).all() and len(np.unique(counts.sum(axis=(1, 2)))) > 3
+    assert origin_counts(origins) == {"worlds": 1, "runs": 2, "pairs": 7, "groups": 3}
+
+
+@pytest.mark.parametrize("name", ALL_METRICS)
+def test_pairs_in_groups_of_one_or_in_none_have_the_same_interval(name: str) -> None:
+    plain = score_systems(SYSTEMS, REFERENCES, [name], resamples=100)["naive"][name]
+    for group in (None, "of one"):
+        origins = [Origin(0, 0, index, group and (group, index)) for index in range(len(REFERENCES))]
+        found = score_systems(SYSTEMS, REFERENCES, [name], origins=origins, resamples=100)["naive"][name]
+        np.testing.assert_array_equal(found.draws, plain.draws)
+    assert "groups" not in origin_counts(grid(2, 2, 3))
+
+
+def test_groups_of_the_same_name_in_two_worlds_are_two() -> None:
+    origins = [Origin(world, 0, pair, pair % 2) for world in range(2) for pair in range(6)]
+    assert origin_counts(origins) == {"worlds": 2, "runs": 2, "pairs": 12, "groups": 4}
+    resamples = hierarchical_resamples(origins, resamples=200, seed=0)
+    np.testing.assert_array_equal(resamples.counts.reshape(200, 2, 6).sum(axis=2), 6 * resamples.drawn)
 
 
 def test_worlds_of_different_sizes_count_by_their_answers() -> None:
@@ -292,6 +352,8 @@ def test_the_page_says_what_was_tested_what_the_intervals_count_and_what_was_div
         f"= (`m_rag` {value['m_rag']} - `naive` {value['naive']}) / "
         f"(`oracle_refined` {value['oracle_refined']} - `naive` {value['naive']}). The gap includes the luck" in page
     )
+    grouped = results_page(found | {"n": found["n"] | {"groups": 30}}, target="rouge1")
+    assert "150 test pairs in 30 groups, seed 5" in grouped and "intervals over the groups of test pairs of" in grouped
     assert "Primary contrasts" not in results_page(make_results(contrasts=()), target="rouge1")
 
 

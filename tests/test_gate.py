@@ -16,6 +16,7 @@ import sacrebleu
 import evaluate
 from mrag_rl.data import TextPair, save_pairs
 from mrag_rl.errors import InputError
+from mrag_rl.evaluation.bootstrap import holm
 from mrag_rl.evaluation.tables import gate_table
 from mrag_rl.generation.prompts import Prompt, render
 from mrag_rl.runs import gate
@@ -110,16 +111,87 @@ def test_scores_are_sacrebleus_and_gains_are_over_no_memory(settings: GateSettin
     assert "10 development queries, 30 memories" in page
 
 
-@pytest.mark.parametrize("low", [-1.0, 0.5])
-def test_the_verdict_needs_an_interval_above_zero(settings: GateSettings, low: float) -> None:
+TESTED = ["naive", "naive_3", "words", "words_3", "hybrid", "hybrid_3"]
+
+
+def test_p_values_of_the_systems_that_retrieve_are_corrected_for_their_number(settings: GateSettings) -> None:
+    gate.run(settings, models=(encoder(), Recorder()))
+    gains = json.loads((settings.folder() / "gate.json").read_text())["gains"]
+    assert sorted(name for name in gains if "p_holm" in gains[name]["bleu"]) == sorted(TESTED)
+    p_holm = holm([gains[name]["bleu"]["p"] for name in TESTED])
+    assert [gains[name]["bleu"]["p_holm"] for name in TESTED] == pytest.approx(p_holm)
+    assert all("p_holm" not in gain["chrf"] for gain in gains.values())
+
+
+@pytest.mark.parametrize(
+    ("p", "difference", "verdict"),
+    [
+        (0.008, 2.0, "Memories help: hybrid gains +2.00 [-1.00, +3.00] over no memory, p = 0.0480 after Holm's"),
+        (0.009, 2.0, "Memories are not seen to help: hybrid, the best, gains +2.00 [-1.00, +3.00] over no memory, p ="),
+        (0.001, 0.5, "Memories help: hybrid gains +0.50"),  # The rest gain more, but are not significant
+        (0.001, -2.0, "Memories are not seen to help: "),
+    ],
+)
+def test_the_verdict_is_corrected_and_leaves_out_random_and_copied_memories(
+    settings: GateSettings, p: float, difference: float, verdict: str
+) -> None:
     gate.run(settings, models=(encoder(), Recorder()))
     report = json.loads((settings.folder() / "gate.json").read_text())
-    for name, gain in report["gains"].items():
-        gain["bleu"] |= {"difference": 2.0 if name == "hybrid" else 9.0 if name == "copy" else 1.0, "low": low}
-    verdict = gate_table(report, memories=30, task="translation").splitlines()[-1]
-    assert verdict.startswith(
-        "Memories help: hybrid gains +2.00" if low > 0 else "Memories are not seen to help: hybrid"
-    )
+    for gain in report["gains"].values():  # random and copy gain most, and most surely
+        gain["bleu"] = {"difference": 9.0, "low": 8.0, "high": 10.0, "p": 0.001}
+    p_values = [p if name == "hybrid" else 0.5 for name in TESTED]
+    for name, p_holm in zip(TESTED, holm(p_values), strict=True):
+        gain = difference if name == "hybrid" else 1.0
+        report["gains"][name]["bleu"] = {"difference": gain, "low": -1.0, "high": 3.0, "p_holm": p_holm}
+    last = gate_table(report, memories=30, task="translation").splitlines()[-1]
+    assert last.startswith(verdict) and "correction for the 6 systems that retrieve" in last
+
+
+def dialogue_pairs(count: int) -> list[TextPair]:
+    """Dialogues of one to five turns each."""
+    return [
+        TextPair(f"{d}.{turn}", f"{turn} and the {WORDS[d % 10]} {d}", f"{d} says {turn}")
+        for d in range(count)
+        for turn in range(1 + d % 5)
+    ]
+
+
+def test_queries_with_groups_are_whole_dialogues_drawn_at_random(settings: GateSettings, tmp_path: Path) -> None:
+    save_pairs(tmp_path / "all.jsonl", dialogue_pairs(100))
+    data = dataclasses.replace(GateSettings("g").data, pairs=str(tmp_path / "all.jsonl"), group=r"^([^.]+)")
+
+    def asked(**changes: Any) -> tuple[list[str], dict[str, Any], str]:
+        page = gate.run(dataclasses.replace(settings, data=data, **changes), models=(encoder(), Recorder()))
+        rows = [json.loads(line) for line in (settings.folder() / "answers.jsonl").read_text().splitlines()]
+        return [row["id"] for row in rows], json.loads((settings.folder() / "gate.json").read_text()), page
+
+    few, report, page = asked(queries=12)
+    every, _, _ = asked(queries=1000)
+    other, _, _ = asked(queries=12, seed=1)
+    assert len(few) == 12 and few == every[:12] and other != few and set(other) <= set(every)
+    dialogues = list(dict.fromkeys(identifier.split(".")[0] for identifier in few))
+    in_file_order = sorted(every, key=lambda identifier: [int(part) for part in identifier.split(".")])
+    assert in_file_order[:12] != few, "not the first of the file"
+    turns = [[int(i.split(".")[1]) for i in few if i.split(".")[0] == name] for name in dialogues]
+    assert [f"{name}.{turn}" for name, own in zip(dialogues, turns, strict=True) for turn in own] == few
+    assert all(own == list(range(1 + int(name) % 5)) for name, own in zip(dialogues[:-1], turns[:-1], strict=True))
+    assert report["groups"] == len(dialogues)
+    assert f"12 development queries in {len(dialogues)} groups" in page and "95% intervals over the groups." in page
+
+
+def test_intervals_are_over_dialogues(settings: GateSettings, tmp_path: Path) -> None:
+    said = [TextPair(f"{d}.{copy}", f"the {WORDS[d % 10]} {d}", f"{d} says") for d in range(100) for copy in range(4)]
+    told = [pair for pair in said if pair.id.endswith(".0")]
+    found = []
+    for name, pairs, count in (("once", told, 10), ("often", said, 40)):
+        save_pairs(tmp_path / f"{name}.jsonl", pairs)
+        data = dataclasses.replace(GateSettings("g").data, pairs=str(tmp_path / f"{name}.jsonl"), group=r"^([^.]+)")
+        gate.run(dataclasses.replace(settings, data=data, queries=count), models=(encoder(), Recorder()))
+        found.append(json.loads((settings.folder() / "gate.json").read_text()))
+    once, often = found
+    assert (once["queries"], often["queries"]) == (10, 40) and once["groups"] == often["groups"] == 10
+    for metric, row in once["systems"]["none"].items():
+        assert often["systems"]["none"][metric] == pytest.approx(row, abs=1e-3)
 
 
 def test_a_stopped_gate_resumes_and_asks_nothing_twice(settings: GateSettings, monkeypatch: pytest.MonkeyPatch) -> None:

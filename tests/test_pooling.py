@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,9 @@ import train
 from mrag_rl.evaluation.bootstrap import Origin, hierarchical_resamples
 from mrag_rl.evaluation.results import SECONDS, USAGE
 from mrag_rl.metrics.text import get_metric
+from mrag_rl.runs.evaluate import Evaluation, write_results
+from mrag_rl.runs.folder import RunFolder
+from mrag_rl.systems import MemoryAnswer
 
 RESAMPLES = 200  # of small.yaml
 
@@ -61,11 +66,26 @@ def variant(run: Path, folder: Path, **changes: object) -> Path:
     return folder
 
 
-def plain_interval(runs: list[Path], worlds: list[int], system: str, minus: str | None = None) -> list[float]:
-    """ROUGE-1 of the runs' answers, or a difference, and its 95% interval from resamples that are written out."""
+def grouped(run: Path, folder: Path, group: str) -> Path:
+    """A copy of a run's results whose test pairs are of a file of one's own, with groups."""
+    world_seed = yaml.safe_load((run / "config.yaml").read_text())["data"]["world_seed"]
+    data = {"pairs": "own.jsonl", "group": group, "world_seed": world_seed}
+    variant(run, folder, name=run.name, data=data)
+    (folder / "data").mkdir()
+    shutil.copy(run / "data" / "test.jsonl", folder / "data")
+    return folder
+
+
+def plain_interval(
+    runs: list[Path], worlds: list[int], system: str, minus: str | None = None, digits: int | None = None
+) -> list[float]:
+    """ROUGE-1 of the runs' answers, or a difference, and its 95% interval from resamples that are written out.
+
+    digits: what is drawn is all pairs whose ids begin alike; None for each pair by itself.
+    """
     metric = get_metric("rouge1")
     rows = [(index, row) for index, run in enumerate(runs) for row in answers(run)]
-    origins = [Origin(worlds[index], index, row["id"]) for index, row in rows]
+    origins = [Origin(worlds[index], index, row["id"][:digits]) for index, row in rows]
 
     def value(picks: np.ndarray) -> float:
         def of(name: str) -> float:
@@ -101,6 +121,41 @@ def test_pooled_intervals_are_those_of_a_plain_computation(
     assert [row["difference"], row["low"], row["high"]] == pytest.approx(expected, abs=1e-3)
     tested = found["contrasts"]["m_rag - naive"]["rouge1"]
     assert {key: tested[key] for key in row} == row and tested["p"] == tested["p_holm"]
+
+
+def test_pooled_groups_are_drawn_whole(small: Path, same_pairs: Path, other_pairs: Path, tmp_path: Path) -> None:
+    runs = [small, same_pairs, other_pairs]
+    copies = [grouped(run, tmp_path / run.name, r"^test-\d") for run in runs]  # test-1, test-10 and test-11 are one
+    assert pool(tmp_path / "pooled", *copies) == 0
+    found = read(tmp_path / "pooled")
+    assert found["n"] == {"worlds": 2, "runs": 3, "pairs": 24, "groups": 20}
+    row = found["comparisons"]["m_rag - naive"]["rouge1"]
+    expected = plain_interval(runs, [0, 0, 2], "m_rag", minus="naive", digits=len("test-1"))
+    assert [row["difference"], row["low"], row["high"]] == pytest.approx(expected, abs=1e-3)
+    page = (tmp_path / "pooled" / "results.md").read_text()
+    assert "24 test pairs in 20 groups" in page and "worlds, runs and groups of test pairs together" in page
+
+
+@pytest.mark.parametrize(("group", "groups"), [(None, None), ("^test-.*", 12), (r"^test-\d", 10), ("^test", 1)])
+def test_a_runs_own_results_draw_its_groups(group: str | None, groups: int | None, small: Path, tmp_path: Path) -> None:
+    folder, config = RunFolder(small), RunFolder(small).load_config()
+    config = dataclasses.replace(config, data=dataclasses.replace(config.data, group=group))
+    written: dict[str, Sequence[MemoryAnswer]] = {
+        name: [MemoryAnswer(row["answers"][name]["hypothesis"]) for row in answers(small)]
+        for name in ("naive", "m_rag")
+    }
+    seconds = dict.fromkeys(("retrieve", "generate", "total"), 0.0)
+    report = write_results(
+        folder, tmp_path / "out", config, Evaluation(written, seconds), config_sha256="", seconds=seconds, usage={}
+    )
+    assert report["n"].get("groups") == groups and report["n"]["pairs"] == 12
+    row = report["systems"]["naive"]["rouge1"]
+    if groups == 1:
+        assert row["low"] == row["value"] == row["high"]
+    else:
+        expected = plain_interval([small], [0], "naive", digits=len("test-1") if groups == 10 else None)
+        assert [row["value"], row["low"], row["high"]] == pytest.approx(expected, abs=1e-3)
+        assert (row == read(small)["systems"]["naive"]["rouge1"]) == (groups != 10)
 
 
 def test_every_pooled_run_has_a_row_with_its_own_scores(small: Path, other_pairs: Path, tmp_path: Path) -> None:

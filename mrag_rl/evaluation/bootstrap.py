@@ -1,7 +1,7 @@
 """95% bootstrap intervals and p-values for systems and for the differences between them.
 
 One set of resamples serves every system and metric, so differences are paired: a resample draws the same worlds, runs
-and test pairs for both systems.
+and test pairs for both systems. Pairs that depend on each other, such as the turns of a dialogue, are drawn together.
 """
 
 from __future__ import annotations
@@ -21,11 +21,18 @@ class Origin(NamedTuple):
     Attributes:
         world: the data of its run. run: the training, which is one seed in one world.
         pair: the test pair; all runs of a world answer the same pairs.
+        group: the event or dialogue that the pair belongs to; None for a pair that depends on no other.
     """
 
     world: Hashable
     run: Hashable
     pair: Hashable
+    group: Hashable = None
+
+    @property
+    def drawn(self) -> Hashable:
+        """What is drawn within a world: the group, or the pair if it has none."""
+        return self.pair if self.group is None else self.group
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,8 @@ def hierarchical_resamples(origins: Sequence[Origin], *, resamples: int, seed: i
     """Resamples that draw worlds, in each drawn world its runs, and its test pairs, all with replacement.
 
     A world's pairs are drawn once for all its drawn runs: runs and pairs are crossed, so an answer counts as often as
-    its run times as often as its pair. With one run, this is `resample_counts`.
+    its run times as often as its pair. With one run, this is `resample_counts`. Where pairs have a group, groups are
+    drawn in their place, and a drawn group brings all its pairs; so the sizes of resamples vary with those of groups.
 
     A percentile interval over G = 2 to 5 worlds is too narrow: the draws lack a factor of sqrt(G / (G - 1)) and have a
     normal distribution's tails instead of Student's (Hesterberg 2015, "What teachers should know about the bootstrap").
@@ -127,7 +135,7 @@ def hierarchical_resamples(origins: Sequence[Origin], *, resamples: int, seed: i
     rng = np.random.default_rng(seed)
     world = _codes([origin.world for origin in origins])
     run = _codes([(origin.world, origin.run) for origin in origins])
-    pair = _codes([(origin.world, origin.pair) for origin in origins])
+    pair = _codes([(origin.world, origin.drawn) for origin in origins])
     worlds = int(world.max()) + 1
     counts = np.zeros((resamples, len(origins)), dtype=np.int64)
     slots = rng.integers(worlds, size=(resamples, worlds))
@@ -182,7 +190,7 @@ def score_systems(
     Args:
         hypotheses: system name to its N answers. references: the N references.
         metrics: names that `get_metric` knows.
-        origins: the world, run and test pair of each answer; None for N different pairs of one run.
+        origins: the world, run, test pair and group of each answer; None for N different pairs of one run, ungrouped.
         resamples: R, the number of bootstrap resamples. seed: seed of the resamples.
     """
     origins = origins or [Origin(0, 0, index) for index in range(len(references))]
@@ -192,6 +200,18 @@ def score_systems(
         system: {name: score(metric, answers, references, drawn) for name, metric in instances.items()}
         for system, answers in hypotheses.items()
     }
+
+
+def origin_counts(origins: Sequence[Origin]) -> dict[str, int]:
+    """The numbers of "worlds", "runs" and different "pairs" and, if any pair has one, of "groups"."""
+    counts = {
+        "worlds": len({origin.world for origin in origins}),
+        "runs": len({(origin.world, origin.run) for origin in origins}),
+        "pairs": len({(origin.world, origin.pair) for origin in origins}),
+    }
+    if any(origin.group is not None for origin in origins):
+        counts["groups"] = len({(origin.world, origin.drawn) for origin in origins})
+    return counts
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

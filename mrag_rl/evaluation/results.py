@@ -47,7 +47,8 @@ def results(
     and change with the machine, the cache and every stop and resume.
 
     Args:
-        test_size: the number of test answers of a system. n: the numbers of "worlds", "runs" and different "pairs".
+        test_size: the number of test answers of a system.
+        n: the numbers of "worlds", "runs", different "pairs" and, where there are some, "groups": `origin_counts`.
         target: the metric in which the `contrasts` ("A - B", of systems in `scores`) are tested.
         scores: by system and metric, from `score_systems`.
         seconds: by the names in `SECONDS`. llm: by those in `USAGE`.

@@ -17,7 +17,7 @@ from mrag_rl.contrasts import primary_contrasts
 from mrag_rl.data import TextPair, load_pairs
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
-from mrag_rl.evaluation.bootstrap import score_systems
+from mrag_rl.evaluation.bootstrap import origin_counts, score_systems
 from mrag_rl.evaluation.results import USAGE, results
 from mrag_rl.evaluation.tables import results_page
 from mrag_rl.generation.cache import CachedLLM
@@ -28,6 +28,7 @@ from mrag_rl.metrics.text import REPORTED, TARGET, get_metric
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.models import load_llm, make_writer, with_cache
 from mrag_rl.runs.settings import SystemsSettings
+from mrag_rl.runs.splits import pair_origins
 from mrag_rl.runs.stages import Stages
 from mrag_rl.runs.systems import RunSystems
 from mrag_rl.runs.trained import open_trained
@@ -107,6 +108,7 @@ def write_results(
         seconds, usage: of the whole run, see `results`.
     """
     pairs = load_pairs(folder.pairs("test"))
+    origins = pair_origins(config.data, pairs)
     with MemoryDatabase.open(folder.database) as database:
         names = database.names
         ids = [record.id for record in database.records(np.arange(len(database)))]
@@ -114,6 +116,7 @@ def write_results(
         {name: [answer.hypothesis for answer in row] for name, row in evaluation.answers.items()},
         [pair.target for pair in pairs],
         reported_metrics(config),
+        origins=origins,
         resamples=config.evaluation.bootstrap,
         seed=config.seed,
     )
@@ -124,7 +127,7 @@ def write_results(
         config_sha256=config_sha256,
         target=target_metric(config),
         contrasts=primary_contrasts(config.evaluation.contrasts, list(evaluation.answers)),
-        n={"worlds": 1, "runs": 1, "pairs": len(pairs)},
+        n=origin_counts(origins),
         scores=scores,
         seconds=seconds,
         llm={name: int(value) for name, value in usage.items()},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from tqdm import tqdm
 from mrag_rl.config import config_to_dict, validate_config
 from mrag_rl.data import TextPair
 from mrag_rl.encoders import Embeddings, TransformerEncoder
-from mrag_rl.evaluation.bootstrap import as_json, score_systems
+from mrag_rl.evaluation.bootstrap import Origin, as_json, holm, origin_counts, score_systems
 from mrag_rl.evaluation.tables import gate_table
 from mrag_rl.generation.llm import LLM
 from mrag_rl.io import atomic_write_text, write_json, write_jsonl
@@ -25,7 +25,7 @@ from mrag_rl.retrieval import WordIndex
 from mrag_rl.runs.evaluate import reported_metrics, target_metric
 from mrag_rl.runs.models import load_models, make_writer, with_cache
 from mrag_rl.runs.settings import GateSettings, check_data_files
-from mrag_rl.runs.splits import read_splits
+from mrag_rl.runs.splits import pair_origins, read_splits
 from mrag_rl.systems import (
     CopiedTarget,
     MemoryAnswer,
@@ -41,6 +41,9 @@ from mrag_rl.systems import (
 MANY = 3
 """The number of demonstrations beside one (M-RAG, Figure 2: Top-3)."""
 
+RETRIEVERS = tuple(f"{name}{many}" for name in ("naive", "words", "hybrid") for many in ("", f"_{MANY}"))
+"""The systems that the verdict is about: those that retrieve memories and show them to the language model."""
+
 _AT_ONCE = 32  # Queries answered, and stored, together
 
 
@@ -53,7 +56,10 @@ def run(settings: GateSettings, *, models: tuple[TransformerEncoder, LLM] | None
     check_data_files(settings.data)
     start = time.perf_counter()
     splits, folder = read_splits(settings.data, settings.task), settings.folder()
-    pairs = splits.dev[: settings.queries]
+    # Groups are those of the whole split: the pair that joins two of them may not be drawn.
+    origins = pair_origins(settings.data, splits.dev)
+    drawn = drawn_queries(origins, settings.queries, settings.seed)
+    pairs, origins = [splits.dev[index] for index in drawn], [origins[index] for index in drawn]
     folder.mkdir(parents=True, exist_ok=True)
     # Data first: a mistake there should not wait for a large model to load.
     encoder, llm = models or load_models(settings)
@@ -71,7 +77,7 @@ def run(settings: GateSettings, *, models: tuple[TransformerEncoder, LLM] | None
         with_cache(llm, settings.llm, folder / "cache.sqlite") as cached,
     ):
         answers = _answers(_systems(settings, database, cached), pairs, queries)
-    report = _report(settings, pairs, answers) | {"seconds": round(time.perf_counter() - start, 1)}
+    report = _report(settings, pairs, origins, answers) | {"seconds": round(time.perf_counter() - start, 1)}
     rows = (
         {"id": pair.id, "answers": {name: row[i].hypothesis for name, row in answers.items()}}
         for i, pair in enumerate(pairs)
@@ -81,6 +87,22 @@ def run(settings: GateSettings, *, models: tuple[TransformerEncoder, LLM] | None
     atomic_write_text(folder / "gate.md", page + "\n")
     write_json(folder / "gate.json", report)
     return page
+
+
+def drawn_queries(origins: Sequence[Origin], count: int, seed: int) -> list[int]:
+    """The indices of the queries to answer, at most `count` of N.
+
+    Without groups these are the first. Queries of a group depend on each other, and a file's first may be of few
+    groups, so groups are drawn in random order by the seed: whole groups, their queries in order, the last cut to fit.
+    """
+    members: dict[Hashable, list[int]] = {}
+    for index, origin in enumerate(origins):
+        if origin.group is None:
+            return list(range(min(count, len(origins))))
+        members.setdefault(origin.group, []).append(index)
+    groups = list(members.values())
+    order = np.random.default_rng(seed).permutation(len(groups))
+    return [index for number in order for index in groups[number]][:count]
 
 
 def _systems(settings: GateSettings, database: MemoryDatabase, llm: LLM) -> list[System[MemoryAnswer]]:
@@ -116,7 +138,10 @@ def _answers(
 
 
 def _report(
-    settings: GateSettings, pairs: Sequence[TextPair], answers: dict[str, list[MemoryAnswer]]
+    settings: GateSettings,
+    pairs: Sequence[TextPair],
+    origins: Sequence[Origin],
+    answers: dict[str, list[MemoryAnswer]],
 ) -> dict[str, Any]:
     target = target_metric(settings)
     metrics = tuple(dict.fromkeys((*reported_metrics(settings), "rouge1")))
@@ -124,24 +149,30 @@ def _report(
         {name: [answer.hypothesis for answer in row] for name, row in answers.items()},
         [pair.target for pair in pairs],
         metrics,
+        origins=origins,
         resamples=settings.evaluation.bootstrap,
         seed=settings.seed,
     )
     none = scores["none"]
+    counts = origin_counts(origins)
+    gains = {
+        name: {
+            metric: as_json(score.minus(none[metric]), value_name="difference") | {"p": score.p_value(none[metric])}
+            for metric, score in row.items()
+        }
+        for name, row in scores.items()
+        if name != "none"
+    }
+    for name, p_holm in zip(RETRIEVERS, holm([gains[name][target]["p"] for name in RETRIEVERS]), strict=True):
+        gains[name][target]["p_holm"] = p_holm
     return {
         "config": config_to_dict(settings),
         "target": target,
         "queries": len(pairs),
+        **({"groups": counts["groups"]} if "groups" in counts else {}),
         "systems": {
             name: {metric: as_json(score.interval()) for metric, score in row.items()} for name, row in scores.items()
         },
-        "gains": {
-            name: {
-                metric: as_json(score.minus(none[metric]), value_name="difference") | {"p": score.p_value(none[metric])}
-                for metric, score in row.items()
-            }
-            for name, row in scores.items()
-            if name != "none"
-        },
+        "gains": gains,
         "similarity": float(np.mean([answer.similarity for answer in answers["naive"]])),
     }

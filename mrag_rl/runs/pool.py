@@ -8,14 +8,16 @@ from typing import Any
 
 from mrag_rl.config import Config, config_to_dict
 from mrag_rl.contrasts import primary_contrasts
+from mrag_rl.data import load_pairs
 from mrag_rl.errors import InputError
-from mrag_rl.evaluation.bootstrap import Origin, score_systems
+from mrag_rl.evaluation.bootstrap import Origin, origin_counts, score_systems
 from mrag_rl.evaluation.results import SECONDS, USAGE, results
 from mrag_rl.evaluation.tables import results_page
 from mrag_rl.io import atomic_write_text, read_json, read_jsonl, write_json
 from mrag_rl.runs.evaluate import reported_metrics, target_metric
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.settings import PoolSettings
+from mrag_rl.runs.splits import pair_origins
 
 _MAY_DIFFER = ("name", "seed", "data.world_seed")
 
@@ -24,9 +26,9 @@ def run(settings: PoolSettings) -> str:
     """Score the answers of several runs together; writes OUTPUT/results.json and results.md, returns the page.
 
     The bootstrap resamples worlds (`data.world_seed`), in each world its runs, and its test pairs: all runs of a world
-    answer the same pairs, so a drawn pair counts for each of them. Test sets in `data.files` are the same whatever the
-    world's seed, and count as one world. Splits of one `data.pairs` count as separate worlds, although their test sets
-    overlap a little.
+    answer the same pairs, so a drawn pair counts for each of them. With `data.group`, whole groups of pairs are drawn
+    in their place. Test sets in `data.files` are the same whatever the world's seed, and count as one world. Splits of
+    one `data.pairs` count as separate worlds, although their test sets overlap a little.
 
     Raises:
         InputError: a run is not complete, is given twice, or its settings differ in more than name, seed and
@@ -47,7 +49,10 @@ def run(settings: PoolSettings) -> str:
         answers = [row for _, row in read_jsonl(folder / "answers.jsonl")]
         rows += answers
         world = None if config.data.files.given() else config.data.world_seed
-        origins += [Origin(world, run, (row["id"], row["reference"])) for row in answers]
+        if config.data.group is None:
+            origins += [Origin(world, run, (row["id"], row["reference"])) for row in answers]
+        else:
+            origins += pair_origins(config.data, load_pairs(RunFolder(folder).pairs("test")), world=world, run=run)
         report = read_json(folder / "results.json")
         for part, totals in cost.items():
             for name in totals:
@@ -65,11 +70,7 @@ def run(settings: PoolSettings) -> str:
     pooled = results(
         task=first.task,
         test_size=len(rows),
-        n={
-            "worlds": len({origin.world for origin in origins}),
-            "runs": len(runs),
-            "pairs": len({(origin.world, origin.pair) for origin in origins}),
-        },
+        n=origin_counts(origins),
         seed=first.seed,
         config_sha256=read_json(runs[0] / "results.json")["config_sha256"],
         target=target_metric(first),
