@@ -59,8 +59,8 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
         allowed_memories, applied, notes = _under_filter(database, condition, mask)
         readable = database.count_in_partitions(allowed_memories)
         if condition is not None:
-            named = database.is_arm & np.isin(names, list(allowed or ()))
-            mask &= (readable > 0) | named
+            nothing_to_read = np.arange(len(names)) == database.arms.get("none", -1)
+            mask &= (readable > 0) | (nothing_to_read & np.isin(names, list(allowed or ())))
         encoder, llm = load_models(config)
         check_encoder(database, encoder)
         with with_cache(llm, config.llm, folder.cache) as cached:
