@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mrag_rl.data import TextPair, load_documents, load_pairs, load_queries, save_pairs, split_pairs
-from mrag_rl.data.splits import Splits, load_splits
+from mrag_rl.data.splits import Splits, load_splits, pair_groups
 from mrag_rl.errors import InputError
 
 PARTS = ("database", "train", "dev", "test")
@@ -115,6 +115,16 @@ def test_the_turns_of_a_dialogue_stay_in_one_part(seed: int, count: int, turns: 
     owners = [{identifier.split(".")[0] for identifier in identifiers} for identifiers in parts.values()]
     assert sum(map(len, owners)) == count
     assert len(set.union(*owners)) == count
+
+
+def test_dialogues_with_a_pair_in_common_are_one_group_named_like_the_first() -> None:
+    pairs = [
+        TextPair(name, source, "target")
+        for name, source in [("a.1", "s1"), ("b.1", "s2"), ("a.2", "s3"), ("c.1", "s4"), ("b.2", "s1"), ("c.2", "s1!")]
+    ]
+    assert pair_groups(pairs, r"^([^.]+)") == ["a", "a", "a", "c", "a", "c"]
+    with pytest.raises(InputError, match="does not match the id 'a\\.1'"):
+        pair_groups(pairs, "^[0-9]")
 
 
 @given(st.integers(0, 1000), st.lists(st.tuples(st.integers(0, 29), st.integers(0, 29)), max_size=8))

@@ -130,6 +130,20 @@ def group_names(pairs: Sequence[TextPair], group: str | None) -> list[str]:
     return names
 
 
+def pair_groups(pairs: Sequence[TextPair], group: str) -> list[str]:
+    """The event or dialogue of each pair, (N,), as `split_pairs` keeps them together.
+
+    Groups that have a pair in common, source and target, are one, named like the first of them.
+    Raises InputError for a broken or unmatched ``group``.
+    """
+    names = group_names(pairs, group)
+    joined = list(names)
+    for members in _groups(pairs, names):
+        for index in members:
+            joined[index] = names[members[0]]
+    return joined
+
+
 def _groups(pairs: Sequence[TextPair], names: Sequence[str]) -> list[list[int]]:
     """The indices of the pairs of each group, by first appearance; groups that have a pair in common are one."""
     first: dict[str | tuple[str, str], int] = {}  # Where a name or a pair appeared first
