@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from mrag_rl.errors import InputError
+
 
 @dataclass(frozen=True)
 class Prompt:
@@ -185,3 +187,18 @@ def shorten(prompt: Prompt, length: Callable[[Prompt], int], limit: int) -> Prom
         else:
             high = middle - 1
     return capped(low)
+
+
+def make_room(prompt: Prompt, length: Callable[[Prompt], int], context: int, room: int) -> Prompt:
+    """The prompt, shortened so that it leaves `room` for so many new tokens in a context of so many tokens.
+
+    Raises InputError if there is no room even without its sources. length: a prompt's tokens, as for `shorten`.
+    """
+    short = shorten(prompt, length, context - room)
+    count = length(short)
+    if count > context - room:
+        raise InputError(
+            f"a prompt of {count} tokens leaves no room for {room} new ones in the LLM's context of {context}; lower "
+            "max_new_tokens or shorten the memories' targets"
+        )
+    return short

@@ -16,7 +16,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation.likelihood import Completion
 from mrag_rl.generation.llm import Usage, one_seed_per_prompt
 from mrag_rl.generation.parallel import by_row, in_parallel
-from mrag_rl.generation.prompts import Prompt, messages, render, shorten
+from mrag_rl.generation.prompts import Prompt, make_room, messages, render
 from mrag_rl.generation.sampling import row_key
 from mrag_rl.generation.server import Server, Unanswered
 
@@ -212,7 +212,7 @@ class ServerLLM:
         item = self._tokenized(prompt, ending)
         room = max(max_new_tokens, len(item.tokens))
         if len(item.prompt) + room > self.context:
-            prompt = self._shorten(prompt, room)
+            prompt = make_room(prompt, self._length, self.context, room)
             item = self._tokenized(prompt, ending)
         whole = len(item.prompt) + len(item.tokens)
         try:
@@ -243,23 +243,12 @@ class ServerLLM:
         """The prompts, shortened so that they leave room for so many new tokens in the context."""
         limit = self.context - room
         jobs = {
-            text: partial(self._shorten, prompt, room)
+            text: partial(make_room, prompt, self._length, self.context, room)
             for text, prompt in prompts.items()
             if self._most_tokens(prompt) > limit
         }
         shorter = {text: prompt for part in in_parallel(jobs, self.concurrency) for text, prompt in part.items()}
         return prompts | shorter
-
-    def _shorten(self, prompt: Prompt, room: int) -> Prompt:
-        limit = self.context - room
-        short = shorten(prompt, self._length, limit)
-        count = self._length(short)
-        if count > limit:
-            raise InputError(
-                f"a prompt of {count} tokens leaves no room for {room} new ones in the LLM's context of "
-                f"{self.context}; lower max_new_tokens or shorten the memories' targets"
-            )
-        return short
 
     def _most_tokens(self, prompt: Prompt) -> int:
         return len(self.render(prompt).encode()) + (_TEMPLATE_TOKENS if self.server.chat else _START_TOKENS)

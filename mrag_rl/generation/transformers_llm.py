@@ -17,7 +17,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation.decoding import Decoder, Request
 from mrag_rl.generation.likelihood import Completion, batches, log_probabilities
 from mrag_rl.generation.llm import Usage, one_seed_per_prompt
-from mrag_rl.generation.prompts import Prompt, messages, render, shorten
+from mrag_rl.generation.prompts import Prompt, make_room, messages, render
 from mrag_rl.generation.sampling import row_key
 from mrag_rl.generation.vocabulary import speed_up_output
 from mrag_rl.models.devices import free_memory
@@ -246,15 +246,11 @@ class TransformersLLM:
 
     def _shortened(self, prompt: Prompt, room: int) -> str:
         """The rendered prompt, shortened so that it leaves room for so many new tokens in the context."""
-        limit = self._context - room
-        text = self.render(shorten(prompt, lambda prompt: len(self._token_ids([self.render(prompt)])[0]), limit))
-        count = len(self._token_ids([text])[0])
-        if count > limit:
-            raise InputError(
-                f"a prompt of {count} tokens leaves no room for {room} new ones in the LLM's context of "
-                f"{self._context}; lower max_new_tokens or shorten the memories' targets"
-            )
-        return text
+
+        def length(prompt: Prompt) -> int:
+            return len(self._token_ids([self.render(prompt)])[0])
+
+        return self.render(make_room(prompt, length, self._context, room))
 
     def _tokenize_pairs(self, pairs: Sequence[tuple[Prompt, str]], max_new_tokens: int) -> list[Completion]:
         """The token ids of each prompt with a completion, the prompt shortened if they do not fit the context."""
