@@ -18,19 +18,21 @@ from mrag_rl.agents.joint import train_jointly
 from mrag_rl.choices import RewardName, StateName
 from mrag_rl.generation.llm import LLM
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.training_config import RefinementConfig, TrainingConfig
+from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig
 from tests.tiny import ScriptedLLM, tiny_llm, tiny_world
 from tests.training import joint_context
 
 WORLD = tiny_world(train=10)
 K, J = 3, 3
+HYPER = AgentConfig(learning_starts=4, batch_size=8, target_update_interval=4)
+"""With 10 queries, both agents learn before and after their target networks are updated."""
 
 
 def context_in(folder: Path, llm: LLM, state: StateName, reward: RewardName, selection_steps: int) -> JointContext:
     """A training with one slot for one round, on a new database with new agents."""
     database = WORLD.make_database(folder, state=state)
     return joint_context(
-        WORLD, database, llm, state=state, reward=reward, seed=5,
+        WORLD, database, llm, state=state, reward=reward, seed=5, hyper=HYPER,
         refinement=RefinementConfig(candidates=K, steps=J, consolidate=False, state="equation_3"),
         training=TrainingConfig(rounds=1, slots=1, selection_steps=selection_steps),
     )  # fmt: skip
@@ -39,18 +41,24 @@ def context_in(folder: Path, llm: LLM, state: StateName, reward: RewardName, sel
 def same_training(folder: Path, llm: LLM, *settings) -> tuple[MemoryDatabase, DQNAgent, DQNAgent]:
     """Run both forms and compare what they leave behind."""
     joint, plain = context_in(folder / "joint", llm, *settings), context_in(folder / "plain", llm, *settings)
+    assert isinstance(joint.agent_s, DQNAgent) and isinstance(joint.agent_r, DQNAgent)
+    starts = [agent.state_dict() for agent in (joint.agent_s, joint.agent_r)]
     train_jointly(joint, folder / "run", progress=False)
     algorithm_1(plain)
-    for trained, transcribed in ((joint.agent_s, plain.agent_s), (joint.agent_r, plain.agent_r)):
-        assert isinstance(trained, DQNAgent) and isinstance(transcribed, DQNAgent)
+    agents = ((joint.agent_s, plain.agent_s), (joint.agent_r, plain.agent_r))
+    for start, (trained, transcribed) in zip(starts, agents, strict=True):
         first, second = trained.state_dict(), transcribed.state_dict()
         np.testing.assert_array_equal(first["replay.actions"], second["replay.actions"])
         np.testing.assert_array_equal(first["replay.dones"], second["replay.dones"])
         np.testing.assert_allclose(first["replay.rewards"], second["replay.rewards"], atol=1e-6)
         np.testing.assert_allclose(first["replay.observations"], second["replay.observations"], atol=1e-3)
         np.testing.assert_allclose(first["replay.next_observations"], second["replay.next_observations"], atol=1e-3)
-        np.testing.assert_allclose(trained.weights()["w1"], transcribed.weights()["w1"], atol=1e-3)
-    assert isinstance(joint.agent_s, DQNAgent) and isinstance(joint.agent_r, DQNAgent)
+        assert first["updates"] == second["updates"] > HYPER.target_update_interval
+        networks = [name for name in first if name.startswith("policy.")]
+        assert len(networks) == 8  # weights and biases of two layers, of the network and of its target
+        for name in networks:
+            np.testing.assert_allclose(first[name], second[name], atol=1e-3, err_msg=name)
+            assert not np.array_equal(first[name], start[name])
     assert joint.database.digest() == plain.database.digest()
     return joint.database, joint.agent_s, joint.agent_r
 

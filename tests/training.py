@@ -20,6 +20,7 @@ from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfi
 from tests.tiny import TinyWorld, remembering_encoder
 
 HYPER = AgentConfig(learning_starts=8, batch_size=8, target_update_interval=10)
+"""Hyperparameters of both agents."""
 
 
 def joint_context(
@@ -35,6 +36,7 @@ def joint_context(
     encoder: Any = None,
     agents: tuple[Agent, Agent] | None = None,
     demonstrations: int = 1,
+    hyper: AgentConfig = HYPER,
 ) -> JointContext:
     """The training of two new DQNs, or of other agents, with an encoder that remembers unless another is given."""
     if agents is None:
@@ -42,10 +44,10 @@ def joint_context(
         names = candidate_features(database.heads, refinement.state)
         features = None if refinement.state == "equation_3" else len(names)
         agents = (
-            EvidenceAgent(feature_groups(database.heads, arms=bool(database.arms)), database.partitions, HYPER, seed=1)
+            EvidenceAgent(feature_groups(database.heads, arms=bool(database.arms)), database.partitions, hyper, seed=1)
             if state == "evidence"
-            else DQNAgent(size, database.partitions, HYPER, seed=1),
-            DQNAgent(candidates * len(names), candidates, HYPER, seed=2, features=features),
+            else DQNAgent(size, database.partitions, hyper, seed=1),
+            DQNAgent(candidates * len(names), candidates, hyper, seed=2, features=features),
         )
     encoder = encoder or remembering_encoder()
     return JointContext(
