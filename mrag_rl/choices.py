@@ -29,6 +29,9 @@ StandardEmbedding = Literal["model", "trigrams"]
 often it has which character trigrams (``mrag_rl.encoders.trigrams``), for languages that the model does not read.
 """
 
+EvaluatedPart = Literal["test", "dev"]
+"""The pairs of a run that its systems can be compared on."""
+
 INSIDE_LLM = "llm"
 """The name of the encoder that is the transformer inside the run's own language model."""
 
@@ -128,7 +131,8 @@ SystemName = Literal[
 - ``copy``: the target of the nearest memory of the whole database, without the language model.
 - ``naive``: the nearest memory of the whole database, by standard embedding. ``naive_words``: by BM25;
   ``naive_hybrid``: by BM25 and standard embedding together; ``naive_heads``: by all heads, on average.
-- ``naive_revised``: the nearest, by standard embedding, of the memories whose target refinement changed.
+- ``naive_revised``: the nearest, by standard embedding, of the memories whose target refinement changed, and of all
+  memories of the partitions where it changed none.
 - ``naive_train``: the nearest, by standard embedding, of the database's memories and the training pairs. It is shown
   the training references themselves, which the agents know only through scores.
 - ``random_partition``, ``nearest_partition``: the nearest memory of a random partition, and of the partition whose
@@ -153,7 +157,7 @@ SystemName = Literal[
 - ``m_rag_fallback``: the same, but the whole refined database where Agent-S's choice lies below the margin that was
   calibrated on the development queries.
 - ``m_rag_revised``: the nearest, in the partition that Agent-S selects, of the memories whose target refinement
-  changed.
+  changed, or of all if it changed none there.
 - ``m_rag_without_s``: a single partition; Agent-R trained alone, with a refined database of its own.
 - ``m_rag_without_r``: Agent-S trained with the greedy candidate in Agent-R's place, with a refined database of its own.
 - ``m_rag_random_r``, ``m_rag_consensus_r``, ``m_rag_neighbours_r``, ``m_rag_likely_r``: the same with another rule in

@@ -35,6 +35,9 @@ pool() { # FOLDER SEEDS
 
 for seed in $(seq 0 $((${TABLE_SEEDS:-20} - 1))); do
   train table "$seed" --config configs/score_table.yaml
+  # Contrast (a) is against the best of these by the development queries.
+  [ -d "$output/table/s$seed/evaluation_dev" ] || python evaluate.py systems --run "$output/table/s$seed" --queries dev \
+    --systems nearest_partition classifier supervised_copies supervised_trials
 done
 pool table "${TABLE_SEEDS:-20}"
 # Placebos draw texts or groups of their own: once is enough.

@@ -95,6 +95,15 @@ def test_evaluating_some_systems_elsewhere(finished: Path, tmp_path: Path) -> No
     assert list(results["systems"]) == ["naive", "m_rag"] and list(results["comparisons"]) == ["m_rag - naive"]
 
 
+def test_evaluating_on_the_development_queries(finished: Path) -> None:
+    assert evaluate.main(["systems", "--run", str(finished), "--systems", "naive", "m_rag", "--queries", "dev"]) == 0
+    rows = [json.loads(line) for line in (finished / "evaluation_dev" / "answers.jsonl").read_text().splitlines()]
+    pairs = load_pairs(finished / "data" / "dev.jsonl")
+    assert [(row["id"], row["reference"]) for row in rows] == [(pair.id, pair.target) for pair in pairs]
+    results = json.loads((finished / "evaluation_dev" / "results.json").read_text())
+    assert results["test_size"] == len(pairs) and list(results["systems"]) == ["naive", "m_rag"]
+
+
 def test_systems_that_a_run_left_out_are_evaluated_afterwards_but_for_its_ablations(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""A run's test pairs answered by its systems, and their scores."""
+"""A run's test pairs, or its development pairs, answered by its systems, and their scores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from mrag_rl.choices import ABLATION_OF, SystemName
+from mrag_rl.choices import ABLATION_OF, EvaluatedPart, SystemName
 from mrag_rl.config import Config, config_sha256
 from mrag_rl.contrasts import primary_contrasts
 from mrag_rl.data import TextPair, load_pairs
@@ -34,18 +34,22 @@ from mrag_rl.runs.systems import RunSystems
 from mrag_rl.runs.trained import open_trained
 from mrag_rl.systems import MemoryAnswer
 
+_DEFAULT_OUTPUT: dict[EvaluatedPart, str] = {"test": "evaluation", "dev": "evaluation_dev"}
+
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The answers of a run's systems to its test pairs, before they are scored.
+    """The answers of a run's systems to its test pairs, or its development pairs, before they are scored.
 
     Attributes:
-        answers: system name to one answer per test pair.
+        answers: system name to one answer per pair.
         seconds: {"retrieve", "generate", "total"}, over all systems.
+        part: whose pairs were answered.
     """
 
     answers: dict[str, Sequence[MemoryAnswer]]
     seconds: dict[str, float]
+    part: EvaluatedPart = "test"
 
 
 def target_metric(config: Config) -> str:
@@ -58,8 +62,10 @@ def reported_metrics(config: Config) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*REPORTED[config.task], target_metric(config))))
 
 
-def evaluate_run(folder: RunFolder, config: Config, llm: LLM, names: Sequence[str]) -> Evaluation:
-    """Answer the run's test pairs with each named system.
+def evaluate_run(
+    folder: RunFolder, config: Config, llm: LLM, names: Sequence[str], part: EvaluatedPart = "test"
+) -> Evaluation:
+    """Answer the run's test pairs, or its development pairs, with each named system.
 
     Many systems show the language model the same memory for the same text. Each such text is generated once, also if
     the run has no cache.
@@ -67,8 +73,8 @@ def evaluate_run(folder: RunFolder, config: Config, llm: LLM, names: Sequence[st
     Raises:
         InputError: the run is not complete, or a name is unknown.
     """
-    pairs = load_pairs(folder.pairs("test"))
-    embeddings = Embeddings.load(folder.embeddings("test"))
+    pairs = load_pairs(folder.pairs(part))
+    embeddings = Embeddings.load(folder.embeddings(part))
     texts = [pair.source for pair in pairs]
     answers: dict[str, Sequence[MemoryAnswer]] = {}
     seconds = {"retrieve": 0.0, "generate": 0.0, "total": 0.0}
@@ -88,7 +94,7 @@ def evaluate_run(folder: RunFolder, config: Config, llm: LLM, names: Sequence[st
             seconds["generate"] += generate
             seconds["retrieve"] += total - generate
             seconds["total"] += total
-    return Evaluation(answers, seconds)
+    return Evaluation(answers, seconds, part)
 
 
 def write_results(
@@ -107,7 +113,7 @@ def write_results(
         folder: the run. output: where to write. config_sha256: the hash of `config`.
         seconds, usage: of the whole run, see `results`.
     """
-    pairs = load_pairs(folder.pairs("test"))
+    pairs = load_pairs(folder.pairs(evaluation.part))
     origins = pair_origins(config.data, pairs)
     with MemoryDatabase.open(folder.database) as database:
         names = database.names
@@ -140,7 +146,7 @@ def write_results(
 
 
 def run(settings: SystemsSettings) -> str:
-    """Evaluate a complete run once more, without training; writes to `output` (RUN/evaluation) and returns the page.
+    """Evaluate a complete run once more, without training; writes to `output` and returns the page.
 
     Systems without a training of their own can be named even if the run's own evaluation left them out. "seconds" and
     "llm" are those of this evaluation alone; the rest equals the run's own results.
@@ -163,10 +169,10 @@ def run(settings: SystemsSettings) -> str:
         )
     llm = load_llm(config.llm)
     with with_cache(llm, config.llm, folder.cache, progress=True) as cached:
-        evaluation = evaluate_run(folder, config, cached, names)
+        evaluation = evaluate_run(folder, config, cached, names, settings.queries)
     report = write_results(
         folder,
-        folder.root / "evaluation" if settings.output is None else Path(settings.output),
+        folder.root / _DEFAULT_OUTPUT[settings.queries] if settings.output is None else Path(settings.output),
         config,
         evaluation,
         config_sha256=stages.config_sha256,

@@ -1,4 +1,4 @@
-"""The command line of training, and the settings of the commands on finished runs: systems, pool and ask."""
+"""The command line of training, and the settings of gate and of the commands on finished runs: systems, pool, ask."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mrag_rl.choices import EvaluatedPart
 from mrag_rl.command_line import option_values
 from mrag_rl.config import Config, DataConfig, config_reader, load_config, validate_config
 from mrag_rl.errors import InputError
@@ -54,7 +55,8 @@ class SystemsSettings:
       naive_words         the nearest by BM25
       naive_hybrid        the nearest by BM25 and standard embedding together
       naive_heads         the nearest by all heads on average
-      naive_revised       the nearest of the memories that refinement changed
+      naive_revised       the nearest of the memories that refinement changed, and of all memories of the partitions
+                          where it changed none
       random_partition    the nearest memory of a random partition
       nearest_partition   the nearest memory of the partition that is most similar to the query
       classifier          logistic regression from embedding to partition, fitted on the memories alone
@@ -73,7 +75,8 @@ class SystemsSettings:
       oracle_random       placebo: the best of random groups as large as the partitions
       m_rag               the trained selector on the refined database
       m_rag_fallback      the same, but the whole database where the selector is in doubt
-      m_rag_revised       the nearest of the memories that refinement changed in the selected partition
+      m_rag_revised       the nearest of the memories that refinement changed in the selected partition; of all its
+                          memories if there are none
       m_rag_without_s     one partition, refined by Agent-R (the paper's Table 4)
       m_rag_without_r     the trained selector, refined by the greedy rule (the paper's Table 4)
       m_rag_random_r, m_rag_consensus_r, m_rag_neighbours_r, m_rag_likely_r
@@ -98,8 +101,11 @@ class SystemsSettings:
     """Run folder that train.py made."""
     systems: tuple[str, ...] | None = None
     """Systems to compare; null is those of the run."""
+    queries: EvaluatedPart = "test"
+    """The pairs to answer: test, or dev, on which to choose a rival before its test scores are seen. Agent-S and the
+    supervised systems choose among what they learned by their development scores, which are flattering therefore."""
     output: str | None = None
-    """Folder to write to; null is RUN/evaluation."""
+    """Folder to write to; null is RUN/evaluation, or RUN/evaluation_dev for dev."""
 
 
 @dataclass(frozen=True)
