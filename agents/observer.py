@@ -99,7 +99,8 @@ class Observer:
 class EvidenceObserver(Observer):
     """Observations of evidence: what the database says is read once, what the ledger says each time.
 
-    A training query never reads its own gains.
+    A training query reads the gains of the others; its own has a share of 1 / n in the mean of a partition's n gains
+    (`Ledger.earned_left_out`).
 
     Attributes:
         ledger: the gains so far.

@@ -120,7 +120,11 @@ class Ledger:
         return earned
 
     def earned_left_out(self) -> np.ndarray:
-        """The same for the ledger's own queries (P, M, L): each reads the gains of the others alone."""
+        """The same for the ledger's own queries (P, M, L): none is its own neighbour, and regressions leave it out.
+
+        Its own gain still has a share of 1 / n in the mean of a partition's n gains, and so in the kernel, whose prior
+        that mean is, and a say in the widths and penalties, which are chosen for all queries together.
+        """
         earned = self._by_neighbours(self._keys.neighbours)
         for partition, ridge in self._ridges:
             rows = self.known[:, partition]
