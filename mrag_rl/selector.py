@@ -91,8 +91,9 @@ class Selector:
             InputError: wrong shape, or a value that is not a finite number.
         """
         values = as_states(states)
-        if self.shared and abs(values.shape[2] - self.heads) == len(ARM_NAMES):
-            own = "with" if set(ARM_NAMES.values()) <= set(self.info.features) else "without"
+        armed = set(ARM_NAMES.values()) <= set(self.info.features)
+        if self.shared and values.shape[2] - self.heads == (-len(ARM_NAMES) if armed else len(ARM_NAMES)):
+            own = "with" if armed else "without"
             raise InputError(f"the selector was trained {own} arms, unlike these states: use a database {own} arms")
         if self.shared and values.shape[2] != self.heads:
             reads = f"the selector reads {self.heads} numbers of a partition, not {values.shape[2]} (info.features)"

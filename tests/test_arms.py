@@ -220,6 +220,14 @@ def test_a_selector_with_arms_and_a_database_without_are_refused_and_the_reverse
             trained_system("m_rag", TrainedSystem(other, make_selector(owner)), writer).answer(TEXTS, WORLD.train)
 
 
+def test_two_numbers_too_many_or_too_few_are_only_taken_for_arms_where_they_can_be(armed, plain) -> None:
+    for owner, two in ((armed, 2), (plain, -2)):
+        selector = evidence_selector(owner)
+        states = np.zeros((1, owner.partitions, selector.heads + two), np.float32)
+        with pytest.raises(InputError, match=f"numbers of a partition, not {states.shape[2]}"):
+            selector.q_values(states)
+
+
 def test_the_order_of_partitions_and_arms_changes_no_choice(armed: MemoryDatabase) -> None:
     states, rng = StateReader(armed, "evidence")(TEXTS, WORLD.train), np.random.default_rng(0)
     seen: set[int] = set()
@@ -307,6 +315,16 @@ class BetterAlone(Copier):
             texts if prompt.demonstrations else [self.references[prompt.query]] * samples
             for prompt, texts in zip(prompts, copied, strict=True)
         ]
+
+
+def test_a_system_that_nothing_makes_is_not_called_an_untrained_ablation(
+    systems: RunSystems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match="m_rag_without_s is an ablation that this run has not trained"):
+        systems.make("m_rag_without_s")
+    monkeypatch.setattr(RunSystems, "_chooser", lambda self, kind: None)
+    with pytest.raises(AssertionError, match="random_partition"):
+        systems.make("random_partition")
 
 
 def test_the_supervised_rival_chooses_no_memory_where_that_scores_best(systems: RunSystems) -> None:

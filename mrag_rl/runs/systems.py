@@ -9,7 +9,7 @@ from typing import get_args
 
 import numpy as np
 
-from mrag_rl.choices import SystemName
+from mrag_rl.choices import ABLATION_OF, SystemName
 from mrag_rl.data import TextPair, load_pairs
 from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.embeddings import TextEncoder
@@ -124,7 +124,9 @@ class RunSystems:
             return NearestMemory(name, self.writer, self.database, search, originals)
         if (choose := self._chooser(kind)) is not None:
             return PartitionSystem(name, self.writer, self.database, choose, originals=originals)
-        raise InputError(f"{name} is an ablation that this run has not trained; leave it out")
+        if name in ABLATION_OF:
+            raise InputError(f"{name} is an ablation that this run has not trained; leave it out")
+        raise AssertionError(f"no way to make {name}")
 
     def _search(self, kind: str) -> Search | None:
         """What the nearest memory of the whole database is for a system; None if it does not search all of it."""
