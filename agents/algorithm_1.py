@@ -1,8 +1,9 @@
 """Algorithm 1 of the M-RAG paper, one query at a time: the plain version that joint training is compared with.
 
-`mrag_rl.agents.joint` trains many queries side by side, with rounds, checkpoints and a log. With one slot, one round
-and `consolidate` off it does what is written here: `tests/test_algorithm_1.py` compares the agents, their replay
-buffers and the database. As in the paper's lines, an answer is shown one memory. Nothing else runs this module.
+`mrag_rl.agents.joint` trains many queries side by side, with rounds, checkpoints and a log. With one slot, one round,
+one demonstration, no arms, `consolidate` off, a state of similarities for Agent-S (any but `evidence`) and `equation_3`
+for Agent-R, it does what is written here, up to rounding: `tests/test_algorithm_1.py` compares the agents, their replay
+buffers and the database. Nothing else runs this module.
 """
 
 from __future__ import annotations

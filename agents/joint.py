@@ -15,10 +15,11 @@ environments in between; the line numbers are the algorithm's.
             refinement.step    lines 13-19
         agent.learn            line 22
 
-With one slot, one round and `consolidate` off, this does what `mrag_rl.agents.algorithm_1` writes down (the paper's own
-settings are also the reward `equation_7`, the state `equation_1` and `center` off). With more slots, each line runs for
-all of them before the next one does, so that the language model always gets whole batches, and line 22 follows the
-batch. With more rounds, the agents and memories of the best one are kept.
+With one slot, one round, one demonstration, no arms, `consolidate` off, a state of similarities for Agent-S (any but
+`evidence`) and `equation_3` for Agent-R, this does what `mrag_rl.agents.algorithm_1` writes down, up to rounding. The
+paper's own settings are also the reward `equation_7`, the state `equation_1` and `center` off. With more slots, each
+line runs for all of them before the next one does, so that the language model always gets whole batches, and line 22
+follows the batch. With more rounds, the agents and memories of the best one are kept.
 """
 
 from __future__ import annotations

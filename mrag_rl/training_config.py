@@ -21,9 +21,10 @@ class AgentConfig:
     """L2 penalty; without it, a few hundred queries are soon memorised. With state evidence, it draws Agent-S's network
     to what it learned before any answer."""
     gamma: float = bounded(1.0, minimum=0, maximum=1)
-    """Discount per step; 1 as in Equation 6 ("when future rewards are not discounted")."""
+    """Discount per step; 1 as in Equation 6 ("when future rewards are not discounted"). Not read by Agent-S with state
+    evidence: an episode is one choice."""
     buffer_size: int = bounded(50_000, minimum=1)
-    """Capacity of the replay buffer, in transitions."""
+    """Capacity of the replay buffer, in transitions. Not read by Agent-S with state evidence: it replays a ledger."""
     batch_size: int = bounded(128, minimum=1)
     """Transitions in a minibatch."""
     gradient_steps: int = bounded(1, minimum=1)
@@ -31,7 +32,8 @@ class AgentConfig:
     learning_starts: int = bounded(64, minimum=0)
     """Transitions in the replay buffer before learning begins."""
     target_update_interval: int = bounded(200, minimum=1)
-    """Gradient steps between updates of the target network."""
+    """Gradient steps between updates of the target network. Agent-S has no use for that with state evidence; there, it
+    only changes which random numbers are drawn for what."""
     epsilon_start: float = bounded(1.0, minimum=0, maximum=1)
     """Probability of a random action at the start."""
     epsilon_end: float = bounded(0.05, minimum=0, maximum=1)
@@ -71,8 +73,8 @@ class TrainingConfig:
     rounds: int = bounded(3, minimum=1)
     """Maximum number of passes over the training queries."""
     slots: int = bounded(64, minimum=1)
-    """Queries trained on at once. 1 is exactly Algorithm 1, together with refinement.consolidate false, reward
-    equation_7 and state equation_1 without center."""
+    """Queries trained on at once. 1 is Algorithm 1, together with rounds 1, reward equation_7, state equation_1 without
+    center, refinement.state equation_3, refinement.consolidate false, demonstrations 1 and no arms."""
     selection_steps: int = bounded(1, minimum=1)
     """Number of partitions that Agent-S selects for a query, one after another."""
     center: bool = True
