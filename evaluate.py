@@ -1,4 +1,5 @@
-"""Evaluate the systems of a run, pool runs, ask one of them; measure retrieval, metadata filters and Multi-Meta-RAG.
+"""Evaluate the systems of a run, pool runs, ask one of them; measure whether memories help on a corpus (gate),
+retrieval, metadata filters and Multi-Meta-RAG.
 
 python evaluate.py --help lists the commands, and python evaluate.py COMMAND --help their settings, with examples.
 """

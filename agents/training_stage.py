@@ -1,4 +1,4 @@
-"""A training stage of a run: M-RAG itself or one of the paper's ablations (Table 4), up to its exported selector."""
+"""A training stage of a run: M-RAG itself or one of its ablations (two of them in Table 4), up to its selector."""
 
 from __future__ import annotations
 

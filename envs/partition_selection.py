@@ -73,7 +73,8 @@ class PartitionSelectionVectorEnv(BatchedEnv):
     Terminates after `selection_steps` choices (1 makes it the paper's bandit), in all slots together; never truncates.
     There is no automatic reset: `step` without a running episode raises `gymnasium.error.ResetNeeded`. Between choices
     the state is computed again: where improvements are stored at once, the refined memory's new embedding moves
-    "peeking" and "equation_1" (Algorithm 1, line 21); the other two states compare sources alone and stay the same.
+    "peeking" and "equation_1" (Algorithm 1, line 21); "per_head" and "single" compare sources alone and stay the same,
+    and so does "evidence", which reads sources and the database's ledger, unless `observe` reads a ledger that grows.
 
     ## Arguments
     - `database`, `pairs` (the queries with their references), `query_embeddings` (of the pairs' sources, row by row).

@@ -76,8 +76,8 @@ class MemoryDatabase:
     ) -> MemoryDatabase:
         """Write a new database and open it. The folder appears complete or not at all.
 
-        ``embeddings`` are those of the sources, ``pair_embeddings`` those of source + newline + target (only needed for
-        the peeking state); row i belongs to pair i, as does row i of the partitioning's membership. ``arms``: see
+        ``embeddings`` are those of the sources, ``pair_embeddings`` those of source + newline + target (for the states
+        peeking, equation_1); row i belongs to pair i, as does row i of the partitioning's membership. ``arms``: see
         ``memory.arms``. Raises InputError as ``check_contents`` does, and if it cannot be written.
         """
         folder = Path(folder)

@@ -1,4 +1,4 @@
-"""Text metrics: ROUGE, BLEU, dialogue BLEU-n and Distinct-n, per sentence (rewards) and per corpus (reports)."""
+"""Text metrics: ROUGE, BLEU, chrF, dialogue BLEU-n and Distinct-n, per sentence (rewards) and per corpus (reports)."""
 
 from abc import ABC, abstractmethod
 from collections import Counter

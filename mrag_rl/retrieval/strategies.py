@@ -38,7 +38,6 @@ PIECES = ("split", "split_weighted")
 
 UNFUSED = {"fusion": "standard", "fusion_mrag": "mrag"}
 """The strategy that each fusion strategy searches every query with."""
-"""For each strategy that fuses rankings, the strategy that makes them."""
 
 VOTE_RULES: dict[str, VoteRule] = {
     "mrag": importance_votes,
