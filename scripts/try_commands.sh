@@ -15,6 +15,7 @@ run() { # NAME COMMAND
   local start=$SECONDS status
   grep -q "^$1: 0 " tried/summary 2>/dev/null && return
   rm -rf "runs/$1" # What a command that was stopped left; some are named like their run
+  sed -i "/^$1: /d" tried/summary 2>/dev/null
   bash -c "$2" > "tried/$1.log" 2>&1
   status=$?
   echo "$1: $status after $((SECONDS - start)) s: $2" | tee -a tried/summary

@@ -151,7 +151,10 @@ def test_a_server_without_log_probabilities_is_named_with_what_needs_them(
     ("settings", "message"),
     [
         ({"server": "http://a"}, r"llm\.name is bundled.*set llm\.name to its name there"),
-        ({"server": "http://a", "name": "m", "dtype": "bfloat16"}, r"llm\.dtype is set, but the server at llm\.server decides it"),
+        (
+            {"server": "http://a", "name": "m", "dtype": "bfloat16"},
+            r"llm\.dtype is set, but the server at llm\.server decides it",
+        ),
         ({"server": "http://a", "name": "m", "quantization": "nf4"}, r"llm\.quantization is set"),
         ({"server": "http://a", "name": "m", "device": "cuda"}, r"llm\.device is set"),
         ({"server": "http://a", "name": "m", "revision": "main"}, r"llm\.revision is set"),
