@@ -320,7 +320,8 @@ def validate_config(config: Config) -> None:
         raise InputError(f"name {config.name!r} cannot name a folder; use letters, digits, '.', '_' and '-'")
     check_bounds(config)
     for name, agent in (("agent_s", config.agent_s), ("agent_r", config.agent_r)):
-        if agent.learning_starts > agent.buffer_size:
+        from_ledger = name == "agent_s" and config.state == "evidence"  # What it learns from is in no buffer
+        if agent.learning_starts > agent.buffer_size and not from_ledger:
             raise InputError(
                 f"{name}.learning_starts is {agent.learning_starts}, more than the {agent.buffer_size} transitions "
                 f"that {name}.buffer_size keeps: the agent would never learn; lower one or raise the other"

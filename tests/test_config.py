@@ -18,6 +18,7 @@ from mrag_rl.config import (
     config_to_dict,
     config_to_yaml,
     load_config,
+    validate_config,
 )
 from mrag_rl.contrasts import DEFAULT_CONTRASTS, primary_contrasts
 from mrag_rl.errors import InputError
@@ -25,6 +26,7 @@ from mrag_rl.experiments.settings import MultihopSettings
 from mrag_rl.llm_config import LLMConfig
 from mrag_rl.models.bundled import NEWSROOM_LLM
 from mrag_rl.runs.settings import parse_train_arguments
+from mrag_rl.training_config import AgentConfig
 
 FOLDER = Path(__file__).parents[1] / "configs"
 CONFIGS = sorted(path for path in FOLDER.rglob("*.yaml") if path.name != "multihop.yaml")
@@ -64,6 +66,10 @@ def test_the_written_form_reads_back_equal(file: Path, tmp_path: Path) -> None:
     config = load_config(file, ["--evaluation.systems", "[naive]", "--state", "single", "--data.world_seed", "7"])
     (tmp_path / "again.yaml").write_text(config_to_yaml(config))
     assert load_config(tmp_path / "again.yaml") == config
+
+
+def test_a_buffer_that_is_not_read_may_be_short() -> None:
+    validate_config(Config("a", agent_s=AgentConfig(learning_starts=9, buffer_size=8)))
 
 
 def test_the_hash_follows_every_setting_but_the_name() -> None:
@@ -196,7 +202,10 @@ def test_a_new_run_and_a_resumed_one(file: Path, tmp_path: Path) -> None:
         ("name: c\nagent_s: {gamma: 2}", r"agent_s\.gamma is 2\.0; it must lie between 0 and 1"),
         ("name: c\nagent_s: {learning_rate: 0}", r"agent_s\.learning_rate is 0\.0; it must be more than 0"),
         ("name: c\nagent_r: {weight_decay: -1}", r"agent_r\.weight_decay is -1\.0; it must be 0 or more"),
-        ("name: c\nagent_s: {learning_starts: 9, buffer_size: 8}", r"agent_s\.learning_starts is 9, more than the 8"),
+        (
+            "name: c\nstate: per_head\nagent_s: {learning_starts: 9, buffer_size: 8}",
+            r"agent_s\.learning_starts is 9, more than the 8",
+        ),
         ("name: c\nevaluation: {systems: []}", r"evaluation\.systems is empty; name one"),
         ("name: c\nevaluation: {contrasts: [m_rag]}", r"contrasts has 'm_rag'; write two different systems"),
         ("name: c\nevaluation: {contrasts: [naive - naive]}", "write two different systems, such as 'm_rag - naive'"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -109,13 +109,13 @@ def test_stories_resume_where_they_were_stopped(
     assert main(with_llm(place, tmp_path / "stopped")) == 130
     assert not (tmp_path / "stopped").exists() and (tmp_path / "stopped.partial").is_dir()
     prompt_counts: list[int] = []
-    generate = make_multi_aspect.TransformersLLM.generate
+    generate = make_multi_aspect.TransformersLLM.generate_in_parts
 
-    def count(llm: object, prompts: Sequence[object], **options: object) -> list[list[str]]:
+    def count(llm: object, prompts: Sequence[object], **options: object) -> Iterator[dict[int, list[str]]]:
         prompt_counts.append(len(prompts))
         return generate(llm, prompts, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(make_multi_aspect.TransformersLLM, "generate", count)
+    monkeypatch.setattr(make_multi_aspect.TransformersLLM, "generate_in_parts", count)
     assert main(with_llm(place, tmp_path / "stopped")) == 0
     assert 1 <= len(prompt_counts) <= 2  # the questions about the third batch, and again those that got too few
     for name in ("documents.jsonl", "queries.jsonl", "report.json"):

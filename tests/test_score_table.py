@@ -80,7 +80,7 @@ def test_the_cache_file_is_no_part_of_what_a_run_is(workplace: Path) -> None:
         (["--llm.cache_file", "x", "--llm.cache", "false"], "llm.cache_file is set, but llm.cache is false"),
         (
             ["--refinement.steps", "0", "--evaluation.ablations", "true", "--evaluation.systems", "m_rag_random_r"],
-            "refinement.steps is 0, which refines nothing, but m_rag_random_r is compared",
+            "refinement.steps is 0, so nothing is refined, but evaluation.systems has m_rag_random_r",
         ),
     ],
 )
