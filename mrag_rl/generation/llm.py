@@ -1,10 +1,12 @@
 """The interface of every language model: texts for prompts, a fingerprint, and counters."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from mrag_rl.generation.prompts import Prompt
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -113,6 +115,14 @@ class PiecewiseLLM(LLM, Protocol):
     def log_probabilities_in_parts(
         self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
     ) -> Iterator[dict[int, list[float]]]: ...
+
+
+def in_order(parts: Iterable[Mapping[int, list[T]]]) -> list[list[T]]:
+    """What the parts of a `PiecewiseLLM` say of each prompt, in the order of the prompts."""
+    rows: dict[int, list[T]] = {}
+    for part in parts:
+        rows |= part
+    return [rows[row] for row in range(len(rows))]
 
 
 def one_seed_per_prompt(seeds: int | Sequence[int], prompts: int) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from mrag_rl.errors import InputError
 from mrag_rl.generation.likelihood import Completion
-from mrag_rl.generation.llm import Usage, one_seed_per_prompt
+from mrag_rl.generation.llm import Usage, in_order, one_seed_per_prompt
 from mrag_rl.generation.parallel import by_row, in_parallel
 from mrag_rl.generation.prompts import Prompt, make_room, messages, render
 from mrag_rl.generation.sampling import row_key
@@ -126,12 +126,10 @@ class ServerLLM:
         Raises:
             InputError: The server fails for good, or a prompt does not fit the model's context.
         """
-        texts: dict[int, list[str]] = {}
-        for part in self.generate_in_parts(
+        parts = self.generate_in_parts(
             prompts, samples=samples, temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens
-        ):
-            texts |= part
-        return [texts[row] for row in range(len(prompts))]
+        )
+        return in_order(parts)
 
     def generate_in_parts(
         self,
@@ -171,10 +169,7 @@ class ServerLLM:
             InputError: The server has no log-probabilities of given texts, or fails for good, or a prompt with a
                 completion does not fit the model's context.
         """
-        scores: dict[int, list[float]] = {}
-        for part in self.log_probabilities_in_parts(prompts, completions, max_new_tokens=max_new_tokens):
-            scores |= part
-        return [scores[row] for row in range(len(prompts))]
+        return in_order(self.log_probabilities_in_parts(prompts, completions, max_new_tokens=max_new_tokens))
 
     def log_probabilities_in_parts(
         self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, StopStringCriteria
 from mrag_rl.errors import InputError
 from mrag_rl.generation.decoding import Decoder, Request
 from mrag_rl.generation.likelihood import Completion, batches, log_probabilities
-from mrag_rl.generation.llm import Usage, one_seed_per_prompt
+from mrag_rl.generation.llm import Usage, in_order, one_seed_per_prompt
 from mrag_rl.generation.prompts import Prompt, make_room, messages, render
 from mrag_rl.generation.sampling import row_key
 from mrag_rl.generation.vocabulary import speed_up_output
@@ -147,12 +147,10 @@ class TransformersLLM:
         Raises:
             InputError: A prompt does not fit the model's context, or by itself the device's memory.
         """
-        completions: dict[int, list[str]] = {}
-        for part in self.generate_in_parts(
+        parts = self.generate_in_parts(
             prompts, samples=samples, temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens
-        ):
-            completions |= part
-        return [completions[row] for row in range(len(prompts))]
+        )
+        return in_order(parts)
 
     def generate_in_parts(
         self,
