@@ -99,8 +99,9 @@ class DataConfig:
     pairs: str | None = None
     """JSONL file of your own pairs, split at random; relative to the working directory."""
     group: str | None = None
-    """Regular expression on the ids of ``pairs``. Its first group names the event or dialogue that must stay in one
-    split: '^([^.]+)' keeps ids 7.1 and 7.2 together."""
+    """Regular expression on the ids of your own pairs. Its first group names the event or dialogue that must stay in
+    one split: '^([^.]+)' keeps ids 7.1 and 7.2 together. Such pairs depend on each other, so intervals resample whole
+    groups."""
     fractions: SplitFractions = field(default_factory=SplitFractions)
     """Shares of ``pairs``."""
     files: SplitFiles = field(default_factory=SplitFiles)
@@ -371,8 +372,8 @@ def _validate_data(data: DataConfig) -> None:
     missing = [part for part, path in files.items() if not path]
     if data.files.given() and missing:
         raise InputError(f"data.files.{missing[0]} is missing; give database, train, dev and test")
-    if data.group is not None and data.pairs is None:
-        raise InputError("data.group is set without data.pairs, the file that it applies to; set both or neither")
+    if data.group is not None and data.world:
+        raise InputError("data.group is set, but the pairs are the bundled world's; set data.pairs or data.files, too")
     if data.newsroom != DataConfig.newsroom and not data.world:
         raise InputError(
             "data.newsroom is set, but the pairs are your own; set data.newsroom, or data.pairs or data.files"

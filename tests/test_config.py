@@ -219,7 +219,7 @@ def test_a_new_run_and_a_resumed_one(file: Path, tmp_path: Path) -> None:
         ("name: c\nencoder: {sha256: abc}", r"encoder\.sha256 is not a SHA-256"),
         ("name: c\ndata: {pairs: a, files: {train: b}}", "both set"),
         ("name: c\ndata: {files: {train: b}}", r"data\.files\.database is missing"),
-        ("name: c\ndata: {group: x}", r"data\.group is set without data\.pairs"),
+        ("name: c\ndata: {group: x}", r"data\.group is set, but the pairs are the bundled world's"),
         ("name: c\ndata: {fractions: {train: 0.9}}", "leaves no pairs for the database"),
     ],
 )

@@ -172,3 +172,7 @@ def test_split_files_are_loaded_and_may_not_share_an_id(tmp_path: Path) -> None:
     save_pairs(tmp_path / "test", [TextPair("other", "s", "train")])
     with pytest.raises(InputError, match=f'{test}: pair "other" has .* of "train again" in {train};'):
         load_splits(**paths)
+    save_pairs(tmp_path / "test", [TextPair("train.2", "s", "test")])
+    assert load_splits(**paths).test and load_splits(**paths, group="(.+)$").test
+    with pytest.raises(InputError, match=f'{test}: id "train.2" is of group "train", which {train} has, too;'):
+        load_splits(**paths, group=r"^([^.]+)")

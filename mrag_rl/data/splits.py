@@ -79,10 +79,13 @@ def split_pairs(
     return Splits(**parts)
 
 
-def load_splits(*, database: StrPath, train: StrPath, dev: StrPath, test: StrPath) -> Splits:
+def load_splits(
+    *, database: StrPath, train: StrPath, dev: StrPath, test: StrPath, group: str | None = None
+) -> Splits:
     """Four files of pairs that are already split.
 
-    Raises InputError for a bad line, an id in two files, and a pair in two files, source and target, under two ids.
+    Raises InputError for a bad line, an id in two files, a pair in two files, source and target, under two ids, and an
+    event or dialogue in two files, as ``group`` names it; see `split_pairs`.
     """
     paths = {"database": database, "train": train, "dev": dev, "test": test}
     parts = {part: load_pairs(path) for part, path in paths.items()}
@@ -101,7 +104,23 @@ def load_splits(*, database: StrPath, train: StrPath, dev: StrPath, test: StrPat
                     )
         for pair in pairs:
             owner |= dict.fromkeys((pair.id, (pair.source, pair.target)), (part, pair))
+    if group is not None:
+        _check_groups({os.fspath(paths[part]): pairs for part, pairs in parts.items()}, group)
     return Splits(**parts)
+
+
+def _check_groups(files: dict[str, list[TextPair]], group: str) -> None:
+    """Raises InputError if a group has pairs in two files."""
+    owner: dict[str, str] = {}
+    for path, pairs in files.items():
+        names = group_names(pairs, group)
+        for pair, name in zip(pairs, names, strict=True):
+            if name in owner:
+                raise InputError(
+                    f'{path}: id "{pair.id}" is of group "{name}", which {owner[name]} has, too; keep each group in '
+                    "one split only"
+                )
+        owner |= dict.fromkeys(names, path)
 
 
 def group_names(pairs: Sequence[TextPair], group: str | None) -> list[str]:

@@ -19,7 +19,7 @@ def read_splits(data: DataConfig, task: Task) -> Splits:
         return make_newsroom(task, seed=data.world_seed, newsroom=data.newsroom, **asdict(data.sizes))
     if data.pairs is not None:
         return split_pairs(load_pairs(data.pairs), **asdict(data.fractions), group=data.group, seed=data.world_seed)
-    return load_splits(**asdict(data.files))
+    return load_splits(**asdict(data.files), group=data.group)
 
 
 def pair_origins(
