@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import os
 import signal
 import subprocess
@@ -12,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from lm.train import train
+from mrag_rl.command_line import run_command
 from mrag_rl.data import save_pairs
 from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.generation.fusion_prompts import query_prompt
@@ -34,6 +38,17 @@ def run(*arguments: str, wait: bool = True) -> subprocess.Popen[str]:
     if wait:
         process.wait()
     return process
+
+
+def error_of(*arguments: str) -> str:
+    """What the command, in this process, says of a mistake: starting it takes longer than finding one."""
+    errors = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(errors):
+        patch.setattr(sys, "argv", ["lm.train", *SMALL, *arguments])
+        assert run_command(train, lambda: "") == 2
+    (line,) = errors.getvalue().splitlines()
+    assert line.startswith("error: ")
+    return line
 
 
 def digest(folder: Path) -> str:
@@ -102,17 +117,10 @@ def test_mistakes_are_reported_in_one_line(tmp_path: Path) -> None:
             "--world news and --pairs do not go together",
         ),
     ):
-        process = run(*arguments)
-        assert process.stderr is not None
-        error = process.stderr.read().strip()
-        assert process.returncode == 2 and word in error and error.startswith("error: ") and "\n" not in error
+        assert word in error_of(*arguments)
     assert not (tmp_path / "new.partial").exists()
 
 
 def test_texts_that_are_all_too_long_are_reported_in_one_line(tmp_path: Path) -> None:
-    process = run("--output", str(tmp_path / "new"), "--max-tokens", "20")
-    assert process.stderr is not None
-    line = process.stderr.read().strip()
-    assert (
-        process.returncode == 2 and line.startswith("error: none of 2") and "--max-tokens" in line and "\n" not in line
-    )
+    line = error_of("--output", str(tmp_path / "new"), "--max-tokens", "20")
+    assert line.startswith("error: none of 2") and "--max-tokens" in line
