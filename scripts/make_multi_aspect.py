@@ -53,7 +53,7 @@ from mrag_rl.generation.stories import Dropped, story_prompt, write_stories
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import atomic_directory, write_json
 from mrag_rl.llm_config import LLMConfig
-from mrag_rl.retrieval.fusion import generate_queries
+from mrag_rl.retrieval.fusion_queries import generate_queries
 
 AT_ONCE = 16  # stories requested together, and the most that are lost when the command is stopped
 

@@ -11,7 +11,7 @@ import pytest
 from mrag_rl.data.multi_aspect import load_documents, load_queries, save_documents
 from mrag_rl.data.records import Document
 from mrag_rl.generation.stories import story_problem
-from mrag_rl.retrieval.fusion import FusionQueries
+from mrag_rl.retrieval.fusion_queries import FusionQueries
 from scripts import make_multi_aspect
 from scripts.make_multi_aspect import main
 from tests.tiny import write_tiny_llm

@@ -40,7 +40,7 @@ from mrag_rl.io import write_jsonl
 from mrag_rl.metrics.ranking import RANKING_METRICS, evidence_scores, textbook_scores
 from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts
 from mrag_rl.retrieval.filtered import FilteredRetriever
-from mrag_rl.retrieval.fusion import generate_queries
+from mrag_rl.retrieval.fusion_queries import generate_queries
 from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.systems import MultiMetaRAG, PassageReader, PassageRetriever
 from tests.tiny import Listening, encoder, write_tiny_llm

@@ -17,7 +17,7 @@ from mrag_rl.filters import EVERYTHING, Condition, FieldVocabulary, RuleExtracto
 from mrag_rl.generation.fusion_prompts import answer_prompt, query_prompt
 from mrag_rl.generation.prompts import Prompt
 from mrag_rl.generation.transformers_llm import TransformersLLM
-from mrag_rl.retrieval.fusion import FusionQueries, generate_queries
+from mrag_rl.retrieval.fusion_queries import FusionQueries, generate_queries
 from mrag_rl.systems import MultiMetaRAG, PassageReader, PassageRetriever, RAGFusion
 from tests.tiny import Listening, encoder, write_tiny_llm
 

@@ -79,9 +79,7 @@ def split_pairs(
     return Splits(**parts)
 
 
-def load_splits(
-    *, database: StrPath, train: StrPath, dev: StrPath, test: StrPath, group: str | None = None
-) -> Splits:
+def load_splits(*, database: StrPath, train: StrPath, dev: StrPath, test: StrPath, group: str | None = None) -> Splits:
     """Four files of pairs that are already split.
 
     Raises InputError for a bad line, an id in two files, a pair in two files, source and target, under two ids, and an

@@ -35,7 +35,7 @@ from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.question_llm import load_question_llm
 from mrag_rl.io import write_json
 from mrag_rl.metrics.answers import answer_scores, by_question_type
-from mrag_rl.retrieval.fusion import FusionQueries
+from mrag_rl.retrieval.fusion_queries import FusionQueries
 from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, QUESTIONS, UNFUSED, check_strategies
 from mrag_rl.systems import MultiMetaRAG, PassageAnswer, PassageReader, PassageRetriever, RAGFusion

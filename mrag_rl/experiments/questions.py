@@ -19,7 +19,7 @@ from mrag_rl.filters.rules import RuleExtractor
 from mrag_rl.filters.vocabulary import FieldVocabulary, other_forms
 from mrag_rl.generation.question_llm import load_question_llm
 from mrag_rl.retrieval.filtered import FETCH
-from mrag_rl.retrieval.fusion import QUERIES
+from mrag_rl.retrieval.fusion_queries import QUERIES
 from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.systems.passages import SHOWN, PassageReader, PassageRetriever
 from mrag_rl.systems.rag_fusion import RAGFusion, check_fusible

@@ -29,7 +29,7 @@ from mrag_rl.io import write_json
 from mrag_rl.metrics.facts import FactCount, count_facts
 from mrag_rl.metrics.multi_aspect import success_ratios
 from mrag_rl.retrieval import STRATEGIES, EncodedQueries, MultiAspectRetriever, Parts, Ranking
-from mrag_rl.retrieval.fusion import generation_tokens
+from mrag_rl.retrieval.fusion_queries import generation_tokens
 from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.sentences import split_sentences
 from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, PIECES, QUESTIONS, check_strategies

@@ -13,7 +13,7 @@ from mrag_rl.filters.extraction import Extraction
 from mrag_rl.filters.language import Filter
 from mrag_rl.retrieval import EncodedQueries, Parts
 from mrag_rl.retrieval.filtered import FilteredRanking
-from mrag_rl.retrieval.fusion import (
+from mrag_rl.retrieval.fusion_queries import (
     QUERIES,
     TEMPERATURE,
     FusionQueries,

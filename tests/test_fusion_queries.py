@@ -17,7 +17,7 @@ from mrag_rl.generation import CachedLLM, Prompt, Usage, answer_prompt, messages
 from mrag_rl.generation.fusion_prompts import EXAMPLES, MOST_QUERIES
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.retrieval import MultiAspectRetriever
-from mrag_rl.retrieval.fusion import (
+from mrag_rl.retrieval.fusion_queries import (
     FusionQueries,
     generate_queries,
     generation_tokens,
