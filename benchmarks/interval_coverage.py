@@ -11,6 +11,9 @@ Student's t interval of the world means. The latter is exact in this simulation,
 means. (With one world it is that of the run means, which is too narrow because it does not know of the test pairs.) The
 last column is the ratio of the median widths of the last two. With one world, the truth is that world's, since nothing
 is said about others.
+
+A second table is about one run whose test pairs come in groups, such as dialogues, of 1 to 9 pairs. A normal effect of
+the group has `correlation` as its share of the variance of a pair's difference.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from scipy import stats
 from mrag_rl.evaluation.bootstrap import Origin, hierarchical_resamples, resample_counts
 
 SPREADS = ((0.0, 0.0, 1.0), (1.0, 1.0, 1.0), (1.0, 2.0, 1.0))
+GROUPS, CORRELATIONS = (10, 15, 20, 50), (0.0, 0.2, 0.5)
 
 
 def intervals(
@@ -52,16 +56,54 @@ def intervals(
     half = stats.t.ppf(0.975, count - 1) * unit_means.std(axis=0, ddof=1) / np.sqrt(count)
     centre = differences.mean(axis=1)
 
-    def percentiles(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        low, high = np.percentile(values, [2.5, 97.5], axis=0)
-        return low, high
-
     return {
         "pairs": percentiles(means(np.broadcast_to(by_pair, (draws, *shape[1:])).reshape(draws, -1))),
         "drawn": percentiles(nested),
         "reported": percentiles(resamples.widened(nested, unit_means)),
         "t": (centre - half, centre + half),
     }
+
+
+def group_intervals(
+    groups: int, correlation: float, *, data_sets: int, draws: int, seed: int
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Lower and upper ends (data_sets,) of three intervals of one run's difference, whose true value is 0."""
+    rng = np.random.default_rng(seed)
+    group = np.repeat(np.arange(groups), rng.integers(1, 10, size=groups))
+    differences = np.sqrt(correlation) * rng.normal(size=(data_sets, groups))[:, group]
+    differences += np.sqrt(1 - correlation) * rng.normal(size=differences.shape)
+    resamples = hierarchical_resamples(
+        [Origin(0, 0, pair, number) for pair, number in enumerate(group)], resamples=draws, seed=seed
+    )
+
+    def means(counts: np.ndarray) -> np.ndarray:
+        return np.asarray(counts @ differences.T / counts.sum(axis=1, keepdims=True))
+
+    nested = means(resamples.counts)
+    return {
+        "pairs": percentiles(means(resample_counts(len(group), resamples=draws, seed=seed))),
+        "drawn": percentiles(nested),
+        "reported": percentiles(resamples.widened(nested, means(resamples.units))),
+    }
+
+
+def percentiles(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of the 95% percentile interval of each column."""
+    low, high = np.percentile(values, [2.5, 97.5], axis=0)
+    return low, high
+
+
+def group_rows(repeats: int, data_sets: int, draws: int) -> Iterator[str]:
+    """The lines of the second table."""
+    for groups in GROUPS:
+        for correlation in CORRELATIONS:
+            cover: dict[str, list[float]] = {}
+            for seed in range(repeats):
+                found = group_intervals(groups, correlation, data_sets=data_sets, draws=draws, seed=seed)
+                for name, (low, high) in found.items():
+                    cover.setdefault(name, []).append(float(np.mean((low <= 0) & (high >= 0))))
+            covers = " | ".join(f"{100 * np.mean(shares):.1f}%" for shares in cover.values())
+            yield f"| {groups} | {correlation:g} | {covers} |"
 
 
 def rows(pairs: int, repeats: int, data_sets: int, draws: int) -> Iterator[str]:
@@ -91,6 +133,10 @@ def main() -> None:
     print("| worlds | seeds of each | spread | pairs alone | drawn | reported | t | reported / t |")
     print("|---:|---:|---:|---:|---:|---:|---:|---:|")
     for line in rows(arguments.pairs, arguments.repeats, arguments.data_sets, arguments.draws):
+        print(line, flush=True)
+    print("\n| groups | correlation | pairs alone | drawn | reported |")
+    print("|---:|---:|---:|---:|---:|")
+    for line in group_rows(arguments.repeats, arguments.data_sets, arguments.draws):
         print(line, flush=True)
 
 

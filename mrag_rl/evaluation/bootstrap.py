@@ -89,7 +89,7 @@ class Resamples:
         units: (G, N) int64, the same for each unit of the highest level that has several: for each world, or for each
             run if there is one world.
         drawn: (R, G) int64, how often each resample draws each unit.
-        spread: (R,) factors of the deviations between units.
+        spread: (R,) factors of the deviations between units; with one run, of those between its groups of pairs.
     """
 
     counts: np.ndarray
@@ -103,6 +103,8 @@ class Resamples:
 
         unit_scores: (G, ...), the score of each unit's own answers.
         """
+        if len(self.units) == 1:
+            return np.asarray(draws + ((self.spread - 1) * (draws - unit_scores).T).T)
         sizes = self.units.sum(axis=1)
         weights = self.drawn * sizes
         weights = weights / weights.sum(axis=1, keepdims=True) - sizes / sizes.sum()
@@ -125,12 +127,13 @@ def hierarchical_resamples(origins: Sequence[Origin], *, resamples: int, seed: i
     normal distribution's tails instead of Student's (Hesterberg 2015, "What teachers should know about the bootstrap").
     `spread` therefore multiplies each resample's deviation between worlds by sqrt(G / c), where c is drawn from the
     chi-squared distribution with G - 1 degrees of freedom, which gives means the spread of Student's t.
-    With one world, the same is done for its runs; then nothing is said about other worlds. With one run, there is
-    nothing to widen.
+    With one world, the same is done for its runs; then nothing is said about other worlds. With one run, it is done for
+    groups of pairs, or there is nothing to widen.
 
     `python -m benchmarks.interval_coverage` simulates the coverage of the nominal 95%: 97% to 99% for 3 worlds and 96%
     to 99% for 5, each with one run, and 98% to 99.6% where each has three. Without `spread`, it falls to 85% for 3
     worlds and 90% for 5 if seeds differ most; over test pairs alone, to 58%.
+    Of 10 to 20 groups in one run, 93% to 95%, and 88% to 92% without it.
     """
     rng = np.random.default_rng(seed)
     world = _codes([origin.world for origin in origins])
@@ -153,9 +156,12 @@ def hierarchical_resamples(origins: Sequence[Origin], *, resamples: int, seed: i
         units, drawn = _members(world), (slots[:, :, None] == np.arange(worlds)).sum(axis=1)
     else:
         units, drawn = _members(run), run_draws
+    size = len(units)
+    if size == 1 and any(origin.group is not None for origin in origins):
+        size = int(pair.max()) + 1
     spread = np.ones(resamples)
-    if len(units) > 1:
-        spread = np.sqrt(len(units) / rng.chisquare(len(units) - 1, size=resamples))
+    if size > 1:
+        spread = np.sqrt(size / rng.chisquare(size - 1, size=resamples))
     return Resamples(counts, _members(run), units, drawn, spread)
 
 
