@@ -25,7 +25,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from mrag_rl.data.multi_aspect import load_documents, load_queries
 from mrag_rl.data.synthetic.articles import make_articles
 from mrag_rl.encoders import Embeddings, TransformerEncoder
-from mrag_rl.encoders.pooling import Pooling
+from mrag_rl.encoders.pooling import HeadPooling
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
 from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts
@@ -61,7 +61,7 @@ def main() -> None:
     for n in np.unique(aspects):
         development[np.flatnonzero(aspects == n)[::2]] = True
 
-    def encoded(layers: Sequence[int], pooling: Pooling | None) -> tuple[Embeddings, Parts, EncodedQueries]:
+    def encoded(layers: Sequence[int], pooling: HeadPooling | None) -> tuple[Embeddings, Parts, EncodedQueries]:
         encoder = TransformerEncoder.load(
             arguments.encoder, layer=[*layers], pooling=pooling, max_length=arguments.max_length
         )

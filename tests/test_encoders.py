@@ -126,8 +126,8 @@ def test_the_standard_embedding_is_pooled_as_the_models_files_state(
     np.testing.assert_allclose(encoder.encode_standard(TEXTS), embeddings.standard, atol=1e-5)
     np.testing.assert_array_equal(embeddings.heads, minilm.encode(TEXTS).heads)
     assert encoder.fingerprint != minilm.fingerprint
-    pooling.write_text('{"pooling_mode_cls_token": true, "pooling_mode_max_tokens": true}')
-    with pytest.raises(InputError, match="pooling by pooling_mode_cls_token and pooling_mode_max_tokens"):
+    pooling.write_text('{"pooling_mode_cls_token": true, "pooling_mode_median_tokens": true}')
+    with pytest.raises(InputError, match="pooling by cls and median_tokens; choose"):
         TransformerEncoder.load(str(folder))
 
 
@@ -266,6 +266,10 @@ def test_a_models_own_code_is_not_run(tmp_path: Path) -> None:
     config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"}}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    with pytest.raises(InputError, match=r"code: needs code of its own \(own.OwnModel\), which is not run"):
+        TransformerEncoder.load(str(folder))
+    config["auto_map"] = {"AutoConfig": "own.OwnConfig"}
+    (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match=r"code: cannot be loaded \("):
         TransformerEncoder.load(str(folder))
     assert not (tmp_path / "ran").exists()

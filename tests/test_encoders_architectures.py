@@ -218,7 +218,7 @@ def test_a_decoders_standard_embedding_is_its_last_token_unless_its_files_say_ot
     (tmp_path / "1_Pooling").mkdir()
     (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
     mean = TransformerEncoder.load(str(tmp_path))
-    assert (last.standard_pooling, mean.standard_pooling) == ("last", "mean")
+    assert (last.standard_layers.pooling, mean.standard_layers.pooling) == (("last",), ("mean",))
     assert last.fingerprint != mean.fingerprint
     with torch.inference_mode():
         hidden = last.model(torch.tensor([last.tokenizer(TEXTS[0])["input_ids"]])).last_hidden_state[0]

@@ -162,17 +162,17 @@ def test_split_files_are_loaded_and_may_not_share_an_id(tmp_path: Path) -> None:
     for part in PARTS:
         save_pairs(tmp_path / part, [TextPair(part, "s", part), TextPair(f"{part} again", "s", part)])
     paths = {part: tmp_path / part for part in PARTS}
-    splits = load_splits(**paths)
+    splits = load_splits(group=None, **paths)
     assert ids(splits) == {part: [part, f"{part} again"] for part in PARTS}
     assert splits.known_sources() == 6 and splits.trained_sources() == 2
     test, train = os.fspath(tmp_path / "test"), os.fspath(tmp_path / "train")
     save_pairs(tmp_path / "test", [TextPair("train", "s", "t")])
     with pytest.raises(InputError, match=f'{test}: id "train" is also in {train};'):
-        load_splits(**paths)
+        load_splits(group=None, **paths)
     save_pairs(tmp_path / "test", [TextPair("other", "s", "train")])
     with pytest.raises(InputError, match=f'{test}: pair "other" has .* of "train again" in {train};'):
-        load_splits(**paths)
+        load_splits(group=None, **paths)
     save_pairs(tmp_path / "test", [TextPair("train.2", "s", "test")])
-    assert load_splits(**paths).test and load_splits(**paths, group="(.+)$").test
+    assert load_splits(group=None, **paths).test and load_splits(**paths, group="(.+)$").test
     with pytest.raises(InputError, match=f'{test}: id "train.2" is of group "train", which {train} has, too;'):
         load_splits(**paths, group=r"^([^.]+)")

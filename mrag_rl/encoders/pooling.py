@@ -1,22 +1,17 @@
-"""A text's tokens to one vector: that of the first or last token, or the mean."""
+"""A text's tokens to one vector."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 import torch
 
-from mrag_rl.errors import InputError
-from mrag_rl.io import read_json
+Pooling = Literal["first", "last", "mean", "max", "root_mean", "weighted_mean"]
+"""The first or last token, the mean, the maximum of each number, the sum divided by the root of the number of tokens,
+and the mean with weights 1, 2, 3, ... from the first token on."""
 
-Pooling = Literal["first", "last", "mean"]
-
-_STATED: dict[str, Pooling] = {
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_cls_token": "first",
-    "pooling_mode_lasttoken": "last",
-}
+HeadPooling = Literal["first", "last", "mean"]
+"""The tokens of which a head's outputs are read."""
 
 
 def pool(x: torch.Tensor, lengths: torch.Tensor, pooling: Pooling) -> torch.Tensor:
@@ -25,23 +20,12 @@ def pool(x: torch.Tensor, lengths: torch.Tensor, pooling: Pooling) -> torch.Tens
         return x[:, 0].to(torch.float32, copy=True)
     if pooling == "last":
         return x[torch.arange(len(x), device=x.device), lengths - 1].float()
-    mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
-    return (x.float() * mask[..., None]).sum(1) / lengths[:, None]
-
-
-def stated_pooling(folder: Path) -> Pooling | None:
-    """The pooling of the standard embedding that sentence-transformers' file in a model's folder states; None if
-    there is no such file.
-
-    Raises InputError if the file states anything but one token or the mean.
-    """
-    file = folder / "1_Pooling" / "config.json"
-    if not file.is_file():
-        return None
-    modes = [key for key, value in read_json(file).items() if key.startswith("pooling_mode_") and value is True]
-    if len(modes) != 1 or modes[0] not in _STATED:
-        raise InputError(
-            f"{file}: pooling by {' and '.join(modes) or 'nothing'}; choose an encoder that pools by one of "
-            f"{', '.join(_STATED)}, or remove the file to use the default"
-        )
-    return _STATED[modes[0]]
+    places = torch.arange(x.shape[1], device=x.device)
+    mask = (places < lengths[:, None])[..., None]
+    if pooling == "max":
+        return x.float().masked_fill(~mask, -torch.inf).amax(1)
+    if pooling == "weighted_mean":
+        weights = mask * (places + 1.0)[:, None]
+        return (x.float() * weights).sum(1) / weights.sum(1)
+    total = (x.float() * mask).sum(1)
+    return total / (lengths[:, None] if pooling == "mean" else lengths[:, None].sqrt())

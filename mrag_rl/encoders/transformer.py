@@ -20,12 +20,13 @@ from mrag_rl.choices import INSIDE_LLM, StandardEmbedding
 from mrag_rl.encoders.attention import find_output_projections
 from mrag_rl.encoders.batches import length_batches
 from mrag_rl.encoders.embeddings import Embeddings
-from mrag_rl.encoders.pooling import Pooling, pool, stated_pooling
+from mrag_rl.encoders.pooling import HeadPooling, pool
+from mrag_rl.encoders.sentence_layers import SentenceLayers, lower_cased, stated_layers
 from mrag_rl.encoders.trigrams import TRIGRAM_DIMENSION, trigram_embeddings
 from mrag_rl.encoders.windows import LONGEST_WINDOW, WindowCutter, position_count, window_length
 from mrag_rl.errors import InputError
 from mrag_rl.models.devices import check_device
-from mrag_rl.models.pretrained import load_pretrained
+from mrag_rl.models.pretrained import load_pretrained, refuse_own_code
 from mrag_rl.models.private_apis import attention_implementation
 from mrag_rl.models.quantization import NF4_PRECISION
 from mrag_rl.models.weights import (
@@ -41,12 +42,12 @@ from mrag_rl.models.weights import (
 class TransformerEncoder:
     """Texts to vectors by any Hugging Face transformer with multi-head attention, encoder or decoder.
 
-    The standard embedding is the last hidden state, L2-normalised, of the token that the model's files state
-    (sentence-transformers' `1_Pooling`). Without such a file, a decoder's standard embedding is that of the last token,
-    the only one that has seen the whole text (Wang et al. 2024, E5-mistral; Multi-Head RAG), and a bidirectional
-    encoder's the mean over tokens (the recipe of all-MiniLM-L6-v2; Reimers and Gurevych 2019). Layers that
-    sentence-transformers applies after pooling are not run. With ``standard="trigrams"``, the standard embedding counts
-    character trigrams instead (``trigram_embeddings``).
+    The standard embedding is what sentence-transformers computes with the model (its pooling, dense layers and norms,
+    as the model's files state them; see ``SentenceLayers``), L2-normalised. Without such files, it is the last hidden
+    state: a decoder's at the last token, the only one that has seen the whole text (Wang et al. 2024, E5-mistral;
+    Multi-Head RAG), a bidirectional encoder's mean over tokens (the recipe of all-MiniLM-L6-v2; Reimers and Gurevych
+    2019). With ``standard="trigrams"``, the standard embedding counts character trigrams instead
+    (``trigram_embeddings``).
 
     The embedding of a head is its attention output, softmax(Q K^T / sqrt(d_h)) V, at one token, L2-normalised:
     "Multi-Head RAG" (Besta et al. 2024, Section 2), which reads the last token of a decoder's last layer. In a
@@ -67,19 +68,17 @@ class TransformerEncoder:
         weights_hash: str,
         max_length: int,
         layer: int | Sequence[int] = -1,
-        pooling: Pooling | None = None,
+        pooling: HeadPooling | None = None,
         standard: StandardEmbedding = "model",
-        standard_pooling: Pooling | None = None,
+        standard_layers: SentenceLayers | None = None,
         batch_tokens: int | None = None,
         truncate: bool = False,
     ) -> None:
-        """weights_hash: part of the fingerprint. standard_pooling: how the last hidden state is pooled into the
-        standard embedding, None for the default. The rest as in ``load``. Raises InputError as ``load`` does.
+        """weights_hash: part of the fingerprint. standard_layers: what makes the standard embedding of the last hidden
+        states, None for the default. The rest as in ``load``. Raises InputError as ``load`` does.
         """
-        poolings = (*get_args(Pooling), None)
         for option, value, choices in (
-            ("pooling", pooling, poolings),
-            ("standard_pooling", standard_pooling, poolings),
+            ("pooling", pooling, (*get_args(HeadPooling), None)),
             ("standard", standard, get_args(StandardEmbedding)),
         ):
             if value not in choices:
@@ -107,18 +106,21 @@ class TransformerEncoder:
         self.truncate = truncate
         self.batch_tokens = batch_tokens
         self.layers = [layer % config.num_hidden_layers for layer in layers]
-        self.standard_pooling: Pooling = standard_pooling or ("last" if projections[0].causal else "mean")
-        self.pooling: Pooling = pooling or ("last" if projections[0].causal else "first")
+        self.standard_layers = standard_layers or SentenceLayers(
+            config.hidden_size, ["last" if projections[0].causal else "mean"]
+        )
+        self.standard_layers.requires_grad_(False).train(False).to(model.device)
+        self.pooling: HeadPooling = pooling or ("last" if projections[0].causal else "first")
         self.heads: int = heads * len(layers)
         self.standard: StandardEmbedding = standard
-        self.dimension: int = config.hidden_size if standard == "model" else TRIGRAM_DIMENSION
+        self.dimension: int = self.standard_layers.width if standard == "model" else TRIGRAM_DIMENSION
         self.head_dimension = widths[0] // heads
         self.dtype = model.dtype
         one_or_more = self.layers if len(layers) > 1 else self.layers[0]
         if standard == "trigrams":
             weights_hash += " standard trigrams"
-        elif self.standard_pooling != "mean":
-            weights_hash += f" standard {self.standard_pooling}"
+        elif (stated := self.standard_layers.description) != "mean":
+            weights_hash += f" standard {stated}"
         self.fingerprint = hashlib.sha256(
             json.dumps([weights_hash, one_or_more, self.pooling, str(self.dtype)]).encode()
         ).hexdigest()
@@ -134,7 +136,7 @@ class TransformerEncoder:
         *,
         sha256: str | None = None,
         layer: int | Sequence[int] = -1,
-        pooling: Pooling | None = None,
+        pooling: HeadPooling | None = None,
         standard: StandardEmbedding = "model",
         device: str = "cpu",
         batch_tokens: int | None = None,
@@ -164,6 +166,7 @@ class TransformerEncoder:
         """
         check_device(device)
         folder = find_model(name_or_path)
+        refuse_own_code(folder, role="encoder")
         if name_or_path in MINILM_NAMES:
             sha256 = sha256 or MINILM_SHA256
         weights_hash = weights_sha256(folder, expected=sha256)
@@ -178,6 +181,7 @@ class TransformerEncoder:
             quantization=quantization,
             device_map={"": device} if quantization and device != "cpu" else None,
         )
+        lower_cased(tokenizer, folder)
         parameters = dict(model.named_parameters(remove_duplicate=False))
         # The configuration of a T5 saved without its decoder states that there is none, but T5Model creates one.
         if model.config.is_encoder_decoder or (hasattr(model, "encoder") and hasattr(model, "decoder")):
@@ -202,7 +206,7 @@ class TransformerEncoder:
             layer=layer,
             pooling=pooling,
             standard=standard,
-            standard_pooling=stated_pooling(folder),
+            standard_layers=stated_layers(folder, model.config.get_text_config().hidden_size),
             batch_tokens=batch_tokens,
             truncate=truncate,
         )
@@ -215,7 +219,7 @@ class TransformerEncoder:
         *,
         fingerprint: str,
         layer: int | Sequence[int] = -1,
-        pooling: Pooling | None = None,
+        pooling: HeadPooling | None = None,
         standard: StandardEmbedding = "model",
         batch_tokens: int | None = None,
     ) -> TransformerEncoder:
@@ -253,7 +257,7 @@ class TransformerEncoder:
                 raise InputError(f"encoder: text {i} of {len(texts)} is empty; give every text at least one word")
         unique, rows = _unique(texts)
         prefixed = [prefix + text for text in unique]
-        standard = torch.zeros(len(unique), self.model.config.get_text_config().hidden_size)
+        standard = torch.zeros(len(unique), self.standard_layers.width)
         heads = torch.zeros(len(unique), len(self.layers), self.heads * self.head_dimension // len(self.layers))
         pooled: dict[int, torch.Tensor] = {}
         calls = [0] * len(self._projections)
@@ -269,7 +273,7 @@ class TransformerEncoder:
         try:
             for batch in self._batches(prefixed, progress=progress, pad=pad):
                 lengths, calls[:] = batch.lengths, [0] * len(calls)
-                batch.add(standard, pool(batch.run(self.model), lengths, self.standard_pooling))
+                batch.add(standard, self._standard(batch))
                 for i in range(len(handles)):
                     batch.add(heads[:, i], pooled.pop(i))
         finally:
@@ -293,7 +297,7 @@ class TransformerEncoder:
             return trigrams
         means = torch.zeros(len(nonempty), self.dimension)
         for batch in self._batches([unique[i] for i in nonempty], progress=False):
-            batch.add(means, pool(batch.run(self.model), batch.lengths, self.standard_pooling))
+            batch.add(means, self._standard(batch))
         standard = np.zeros((len(unique), self.dimension), np.float32)
         standard[nonempty] = normalize(means, dim=-1).numpy()
         embeddings: np.ndarray = standard[rows]
@@ -323,6 +327,12 @@ class TransformerEncoder:
             )
         by_head = torch.cat([weights[layer][0] for layer in self.layers]).float().cpu().numpy()
         return list(self.tokenizer.convert_ids_to_tokens(window)), by_head
+
+    @torch.inference_mode()
+    def _standard(self, batch: _Batch) -> torch.Tensor:
+        """The standard embeddings of a batch's windows, (B, d) float32, before normalisation."""
+        vectors: torch.Tensor = self.standard_layers(batch.run(self.model), batch.lengths)
+        return vectors
 
     def _batches(self, texts: Sequence[str], *, progress: bool, pad: bool = True) -> Iterator[_Batch]:
         """The texts' windows in batches of similar length."""

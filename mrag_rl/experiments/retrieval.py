@@ -169,7 +169,7 @@ def _encoder_facts(encoder: TransformerEncoder) -> dict[str, Any]:
         "parameters": sum(parameter.numel() for parameter in encoder.model.parameters()),
         "layers": encoder.layers,
         "pooling": encoder.pooling,
-        "standard_pooling": encoder.standard_pooling,
+        "standard_pooling": "+".join(encoder.standard_layers.pooling),
         "max_length": encoder.max_length,
         "truncate": encoder.truncate,
     }

@@ -90,6 +90,18 @@ def stored_quantization(folder: Path) -> str | None:
     return str(settings.get("quant_method", "an unknown method")) if isinstance(settings, dict) else None
 
 
+def refuse_own_code(folder: Path, *, role: str) -> None:
+    """Raises InputError for a model whose files name a class of their own, even if transformers has one for its type,
+    which may attend in another way."""
+    config = read_json(folder / "config.json")
+    own = (config.get("auto_map") or {}).get("AutoModel") if isinstance(config, dict) else None
+    if own:
+        raise InputError(
+            f"{role} {folder}: needs code of its own ({own}), which is not run; give another {role}, or remove "
+            f"auto_map from its config.json to use transformers' own {config.get('model_type')}"
+        )
+
+
 def empty_model(auto_class: Any, config: PretrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
     """The model of a configuration on the meta device: names and shapes without weights."""
     with torch.device("meta"):
