@@ -102,6 +102,8 @@ def test_evaluating_on_the_development_queries(finished: Path) -> None:
     assert [(row["id"], row["reference"]) for row in rows] == [(pair.id, pair.target) for pair in pairs]
     results = json.loads((finished / "evaluation_dev" / "results.json").read_text())
     assert results["test_size"] == len(pairs) and list(results["systems"]) == ["naive", "m_rag"]
+    page = (finished / "evaluation_dev" / "results.md").read_text()
+    assert results["part"] == "dev" and f"{len(pairs)} development pairs" in page and "test pairs" not in page
 
 
 def test_systems_that_a_run_left_out_are_evaluated_afterwards_but_for_its_ablations(

@@ -317,6 +317,7 @@ def test_results_hold_what_the_design_lists_and_survive_json() -> None:
     found = make_results()
     assert list(found) == [
         "task",
+        "part",
         "test_size",
         "n",
         "seed",

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mrag_rl import __version__
+from mrag_rl.choices import EvaluatedPart
 from mrag_rl.evaluation.bootstrap import Score, as_json, holm, oracle_gap_captured
 
 SECONDS = ("encode", "index", "retrieve", "generate", "pool", "train", "total")
@@ -40,6 +41,7 @@ def results(
     seconds: Mapping[str, float],
     llm: Mapping[str, int],
     runs: Sequence[Mapping[str, Any]] = (),
+    part: EvaluatedPart = "test",
 ) -> dict[str, Any]:
     """The contents of `results.json`.
 
@@ -47,7 +49,7 @@ def results(
     and change with the machine, the cache and every stop and resume.
 
     Args:
-        test_size: the number of test answers of a system.
+        test_size: the number of answers of a system. part: whose answers they are.
         n: the numbers of "worlds", "runs", different "pairs" and, where there are some, "groups": `origin_counts`.
         target: the metric in which the `contrasts` ("A - B", of systems in `scores`) are tested.
         scores: by system and metric, from `score_systems`.
@@ -58,6 +60,7 @@ def results(
     share, luck = _oracle_gap(scores)
     report = {
         "task": task,
+        "part": part,
         "test_size": test_size,
         "n": dict(n),
         "seed": seed,

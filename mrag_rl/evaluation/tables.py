@@ -20,6 +20,8 @@ LABELS = {
 SIGNIFICANT = 0.05
 """The gate says that memories help if a corrected p-value is below this."""
 
+_PARTS = {"test": "test", "dev": "development"}
+
 MANY_SYSTEMS = 8
 """With more, the table of the runs starts with `m_rag` and the systems of the primary contrasts."""
 
@@ -32,11 +34,14 @@ def results_table(results: Mapping[str, Any], *, target: str) -> str:
     """
     systems = results["systems"]
     metrics = list(next(iter(systems.values())))
-    rows = [["System", *map(_label, metrics), f"m_rag gains ({_label(target)})"]]
+    gains = results["comparisons"]
+    rows = [["System", *map(_label, metrics), *([f"m_rag gains ({_label(target)})"] if gains else [])]]
     for name, row in systems.items():
         cells = [f"{row[m]['value']:.2f} [{row[m]['low']:.2f}, {row[m]['high']:.2f}]" for m in metrics]
-        difference = results["comparisons"].get(f"m_rag - {name}", {}).get(target)
-        rows.append([_bold(name), *cells, "" if difference is None else _difference(difference)])
+        if gains:
+            difference = gains.get(f"m_rag - {name}", {}).get(target)
+            cells.append("" if difference is None else _difference(difference))
+        rows.append([_bold(name), *cells])
     return _aligned(rows)
 
 
@@ -93,8 +98,8 @@ def _verdict(report: Mapping[str, Any]) -> str:
 
 def results_page(results: Mapping[str, Any], *, target: str) -> str:
     """The contents of `results.md`: the primary contrasts, all systems, every run, the gap captured, and the cost."""
-    n = results["n"]
-    pairs = f"{n['pairs']} test pairs" + (f" in {_count(n['groups'], 'group')}" if "groups" in n else "")
+    n, part = results["n"], _PARTS[results.get("part", "test")]  # Earlier versions evaluated test pairs alone
+    pairs = f"{n['pairs']} {part} pairs" + (f" in {_count(n['groups'], 'group')}" if "groups" in n else "")
     what = f"{pairs}, seed {results['seed']}"
     if n["runs"] > 1:
         what = f"{_count(n['worlds'], 'world')}, {n['runs']} runs, {pairs}"
@@ -108,7 +113,7 @@ def results_page(results: Mapping[str, Any], *, target: str) -> str:
             "All systems:",
             "",
         ]
-    lines += [results_table(results, target=target), "", _reading(n), ""]
+    lines += [results_table(results, target=target), "", _reading(n, f"{part} pairs"), ""]
     if "runs" in results:
         lines += [f"Every run's own {_label(target)}:", "", runs_table(results, target=target), ""]
     systems = results["systems"]
@@ -126,9 +131,9 @@ def results_page(results: Mapping[str, Any], *, target: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _reading(n: Mapping[str, int]) -> str:
+def _reading(n: Mapping[str, int], pairs: str) -> str:
     """What the intervals count, and what they do not."""
-    pairs = "groups of test pairs" if "groups" in n else "test pairs"
+    pairs = f"groups of {pairs}" if "groups" in n else pairs
     if n["runs"] == 1:
         counts = f"over the {pairs} of this one run. They do not count what another seed or another world would change"
     elif n["worlds"] == 1:

@@ -137,6 +137,7 @@ def write_results(
         scores=scores,
         seconds=seconds,
         llm={name: int(value) for name, value in usage.items()},
+        part=evaluation.part,
     )
     output.mkdir(parents=True, exist_ok=True)
     write_jsonl(output / "answers.jsonl", _answer_rows(pairs, evaluation.answers, names, ids))
