@@ -2,7 +2,7 @@
 
 from mrag_rl.extras import require
 
-require("encode", "torch", "tqdm", "transformers", by=__name__)
+require("encode", "tokenizers", "torch", "tqdm", "transformers", by=__name__)
 
 from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.encoders.store import EmbeddingStore
