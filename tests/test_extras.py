@@ -183,7 +183,7 @@ def test_a_selector_loads_and_chooses_without_extras(tmp_path: Path) -> None:
     )
     assert output.splitlines() == [
         "1 0",
-        "mrag_rl.encoders needs torch, tqdm, transformers: pip install 'mrag-rl[encode]'",
+        "mrag_rl.encoders needs tokenizers, torch, tqdm, transformers: pip install 'mrag-rl[encode]'",
     ]
 
 
