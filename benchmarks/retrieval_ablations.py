@@ -68,8 +68,8 @@ def main() -> None:
         store = EmbeddingStore(encoder, arguments.embeddings)
         texts, query_texts = [document.text for document in documents], [query.text for query in queries]
         return (
-            store.encode(texts, progress=True),
-            Parts.of_sentences(store, texts, progress=True),
+            store.encode(texts, prefix=store.prefixes.document, progress=True),
+            Parts.of_sentences(store, texts, prefix=store.prefixes.document, progress=True),
             EncodedQueries.of(store, query_texts, ["late_interaction"], progress=True),
         )
 

@@ -385,6 +385,26 @@ def test_a_long_text_is_the_mean_of_its_windows(minilm: TransformerEncoder) -> N
     np.testing.assert_allclose(minilm.encode_standard([long])[0], embeddings.standard[1], atol=1e-5)
 
 
+def test_a_prefix_is_read_in_every_window(minilm: TransformerEncoder) -> None:
+    long, prefix = " ".join(TEXTS[i % 5] for i in range(45)), "find this: "
+    numbers = [minilm.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] for text in (prefix, long)]
+    first, last = minilm.tokenizer.cls_token_id, minilm.tokenizer.sep_token_id
+    start, room, tokens = [first, *numbers[0]], 254 - len(numbers[0]), numbers[1]
+    windows = [[*start, *tokens[i : i + room], last] for i in range(0, len(tokens) - room // 2, room - room // 2)]
+    assert len(windows) > 2 and windows[-1][-2] == tokens[-1] and max(map(len, windows)) == 256
+    with torch.inference_mode():
+        means = [minilm.model(torch.tensor([ids])).last_hidden_state[0].mean(0) * len(ids) for ids in windows]
+    embeddings = minilm.encode([TEXTS[1], long], prefix=prefix)
+    np.testing.assert_allclose(embeddings.standard[1], normalize(sum(means, torch.zeros(384)), dim=0), atol=1e-5)
+    np.testing.assert_allclose(embeddings.standard[0], minilm.encode([prefix + TEXTS[1]]).standard[0], atol=1e-5)
+
+
+def test_a_prefix_that_fills_the_window_is_an_error(minilm: TransformerEncoder) -> None:
+    with pytest.raises(InputError, match=r"the prefix 'find find .* fills all 256 tokens"):
+        minilm.encode(TEXTS, prefix="find " * 254)
+    assert len(minilm.encode(TEXTS, prefix="find " * 253)) == len(TEXTS)
+
+
 def test_the_length_of_a_window_can_be_chosen(minilm: TransformerEncoder) -> None:
     long = " ".join(TEXTS * 4)
     whole, halves = TransformerEncoder.load(max_length=512), TransformerEncoder.load(max_length=128)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -13,15 +16,20 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def output(example: str, *arguments: str | Path) -> str:
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", f"examples.{example}", *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """What an example prints, run in this process: starting another takes longer than most of them."""
+    shown = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(shown):
+        patch.setattr(sys, "argv", [f"{example}.py", *map(str, arguments)])
+        runpy.run_module(f"examples.{example}", run_name="__main__")
+    return shown.getvalue()
 
 
 def test_select_partition(small: Path) -> None:
-    lines = output("select_partition", "--run", small).splitlines()
+    command = [sys.executable, "-m", "examples.select_partition", "--run", str(small)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
     chosen = [line.split("chosen ")[1].split(": ")[0].split(", then ") for line in lines if "chosen " in line]
     assert len(chosen) == 5
     closed = chosen[0][0]
@@ -66,10 +74,10 @@ def test_every_example_says_how_to_run_it(path: Path) -> None:
     ],
 )
 def test_a_folder_that_does_not_fit_is_one_line(
-    tmp_path: Path, example: str, option: str, exists: bool, says: str
+    tmp_path: Path, example: str, option: str, exists: bool, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path if exists else tmp_path / "nowhere"
-    command = [sys.executable, "-m", f"examples.{example}", option, str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == f"{example}.py: error: {folder}: {says}"
+    with pytest.raises(SystemExit) as ended:
+        output(example, option, folder)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"{example}.py: error: {folder}: {says}"

@@ -26,27 +26,26 @@ ROOT = Path(__file__).resolve().parents[1]
 SMALL = ["--steps", "6", "--batch", "2", "--width", "32", "--layers", "1", "--checkpoint-every", "2"]
 
 
-def run(*arguments: str, wait: bool = True) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "lm.train", *SMALL, *arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+def start(*arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "lm.train", *SMALL, *arguments]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    if wait:
-        process.wait()
-    return process
+    )  # fmt: skip
 
 
-def error_of(*arguments: str) -> str:
-    """What the command, in this process, says of a mistake: starting it takes longer than finding one."""
+def run(*arguments: str) -> tuple[int, str]:
+    """The command's status and errors, in this process."""
     errors = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(errors):
         patch.setattr(sys, "argv", ["lm.train", *SMALL, *arguments])
-        assert run_command(train, lambda: "") == 2
-    (line,) = errors.getvalue().splitlines()
+        return run_command(train, lambda: ""), errors.getvalue()
+
+
+def error_of(*arguments: str) -> str:
+    status, errors = run(*arguments)
+    assert status == 2
+    (line,) = errors.splitlines()
     assert line.startswith("error: ")
     return line
 
@@ -60,15 +59,15 @@ def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path) -> None:
     save_pairs(tmp_path / "pairs.jsonl", world.database)
     own = ["--pairs", str(tmp_path / "pairs.jsonl"), "--task", "translation", "--languages", "Welsh", "Dutch"]
     own += ["--vocabulary", "400", "--group", "(.)$"]
-    assert run(*own, "--output", str(tmp_path / "whole")).returncode == 0
-    killed = run(*own, "--output", str(tmp_path / "killed"), wait=False)
+    assert run(*own, "--output", str(tmp_path / "whole"))[0] == 0
+    killed = start(*own, "--output", str(tmp_path / "killed"))
     checkpoint = tmp_path / "killed.partial" / "state.json"
     while not checkpoint.exists() and killed.poll() is None:
         time.sleep(0.01)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     if not (tmp_path / "killed").exists():
-        assert run(*own, "--output", str(tmp_path / "killed")).returncode == 0
+        assert run(*own, "--output", str(tmp_path / "killed"))[0] == 0
     assert digest(tmp_path / "whole") == digest(tmp_path / "killed")
     data, killed_data = (
         next(line for line in (tmp_path / name / "README.md").read_text().splitlines() if "tokens in" in line)
@@ -86,8 +85,8 @@ def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path) -> None:
 def test_the_news_is_learned_and_the_card_says_with_what_result(tmp_path: Path) -> None:
     """In a few steps the form of the prompts is learned, and nothing more."""
     news = ["--world", "news", "--width", "64", "--steps", "30", "--checkpoint-every", "10", "--vocabulary", "2000"]
-    process = run(*news, "--output", str(tmp_path / "made"))
-    assert process.returncode == 0, process.stderr and process.stderr.read()
+    status, errors = run(*news, "--output", str(tmp_path / "made"))
+    assert status == 0, errors
     card = (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
     losses = [
         [float(x) for x in line.split("|")[1:-1]] for line in card.splitlines() if line.startswith(("| 10 |", "| 30 |"))

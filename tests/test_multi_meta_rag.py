@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, replace
 from functools import cache
 from itertools import product
@@ -21,6 +22,7 @@ from mrag_rl.data.chunks import Chunk, split_documents
 from mrag_rl.data.records import Document, Query
 from mrag_rl.data.synthetic import make_news
 from mrag_rl.encoders import Embeddings
+from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.errors import InputError
 from mrag_rl.filters import (
@@ -402,6 +404,21 @@ def test_the_filters_in_the_results_are_the_rules_own_and_nothing_else_is_retrie
     assert results["filters"]["rules"]["nothing_left"] == aside
     assert results["filters"]["rules"]["exact_match"] > 80
     assert set(results["filters"]["llm"]["extractions"]) == {query.id for query in queries}
+
+
+@pytest.mark.parametrize("strategy", ["standard", "late_interaction"])
+def test_questions_and_chunks_have_the_prefixes_that_the_encoder_states(strategy: str) -> None:
+    documents, stating = world()[0][:3], copy(encoder())
+    stating.prefixes = Prefixes(query="find: ", document="passage: ")
+    by_itself = PassageRetriever.build(documents, stating, strategy=strategy)
+    written = PassageRetriever.build(
+        documents, encoder(), strategy=strategy, prefix="find: ", document_prefix="passage: "
+    )
+    plain = PassageRetriever.build(documents, encoder(), strategy=strategy)
+    texts = [query.text for query in world()[1][:3]]
+    found = [one.search(one.encode(texts), one.scope(texts)).ranking.scores for one in (by_itself, written, plain)]
+    np.testing.assert_array_equal(found[0], found[1])
+    assert (found[0] != found[2]).any()
 
 
 def test_a_row_is_what_a_user_of_the_system_gets(folder: Path, results: Mapping[str, Any], reranker: Path) -> None:

@@ -104,10 +104,13 @@ def lines(path: Path) -> int:
     return path.read_text().count("\n") if path.is_file() else 0
 
 
-def test_a_killed_run_ends_as_the_uninterrupted_one(workplace: Path, finished: Path, tmp_path: Path) -> None:
+def test_a_killed_run_ends_as_the_uninterrupted_one(workplace: Path, tmp_path: Path) -> None:
     """Killed in training and interrupted in an ablation, without the cache's help."""
-    other = tmp_path / "tiny"
-    begun = ["--config", "config.yaml", "--llm.cache", "false", "--runs", str(tmp_path)]
+    chosen = ["--config", str(workplace / "config.yaml"), "--evaluation.systems"]
+    chosen += ["none", "copy", "naive_refined", "classifier", "supervised_trials", "m_rag", "m_rag_without_s"]
+    assert train.main([*chosen, "--runs", str(tmp_path / "straight")]) == 0
+    finished, other = tmp_path / "straight" / "tiny", tmp_path / "tiny"
+    begun = [*chosen, "--llm.cache", "false", "--runs", str(tmp_path)]
     stop_when(start(workplace, begun), lambda: lines(other / "log.jsonl") >= 3, signal.SIGKILL)
     assert not (other / "results.json").exists()
     second = start(workplace, ["--resume", str(other)])

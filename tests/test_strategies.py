@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 
 import numpy as np
 import pytest
 
 from mrag_rl.encoders import Embeddings
+from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.errors import InputError
 from mrag_rl.retrieval import STRATEGIES, EncodedQueries, MultiAspectRetriever, Parts, Ranking
 from mrag_rl.retrieval.importance import RunningImportance
@@ -525,6 +527,23 @@ def test_an_instruction_comes_before_all_that_is_searched_with(strategy: str) ->
     written, plain = (retriever.search(encoder(), [text], strategy=strategy) for text in ("find: Chess.", "Chess."))
     np.testing.assert_array_equal(prefixed.scores, written.scores)
     assert (prefixed.scores != plain.scores).any()
+
+
+def test_what_the_model_expects_comes_before_documents_and_queries() -> None:
+    stating = copy(encoder())
+    stating.prefixes = Prefixes(query="find: ", document="passage: ", default="other: ")
+    for strategy in ("standard", "late_interaction"):
+        by_itself = MultiAspectRetriever.build(stating, TEXTS).search(stating, ["Chess."], strategy=strategy)
+        written = MultiAspectRetriever.build(encoder(), TEXTS, prefix="passage: ").search(
+            encoder(), ["Chess."], strategy=strategy, prefix="find: "
+        )
+        np.testing.assert_array_equal(by_itself.scores, written.scores)
+        without = MultiAspectRetriever.build(stating, TEXTS, prefix="").search(
+            stating, ["Chess."], strategy=strategy, prefix=""
+        )
+        plain = MultiAspectRetriever.build(encoder(), TEXTS).search(encoder(), ["Chess."], strategy=strategy)
+        np.testing.assert_array_equal(without.scores, plain.scores)
+        assert (by_itself.scores != plain.scores).any()
 
 
 def test_sentences_find_every_aspect_of_a_story() -> None:

@@ -21,6 +21,7 @@ from mrag_rl.data.records import TextPair
 from mrag_rl.data.splits import Splits
 from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.generation.llm import LLM, Usage
 from mrag_rl.generation.prompts import Prompt
 from mrag_rl.generation.transformers_llm import TransformersLLM
@@ -199,6 +200,8 @@ class Copier(TextsOnly):
 class RememberingEncoder:
     """The real MiniLM, embedding every text once in a test session: the same few texts come back again and again."""
 
+    prefixes = Prefixes()
+
     def __init__(self) -> None:
         self.known: dict[str, np.ndarray] = {}
         self.whole: dict[str, Embeddings] = {}
@@ -208,7 +211,9 @@ class RememberingEncoder:
         self.known |= dict(zip(new, encoder().encode_standard(new), strict=True)) if new else {}
         return np.stack([self.known[text] for text in texts])
 
-    def encode(self, texts: Sequence[str], *, prefix: str = "", progress: bool = False, pad: bool = True) -> Embeddings:
+    def encode(
+        self, texts: Sequence[str], *, prefix: str | None = None, progress: bool = False, pad: bool = True
+    ) -> Embeddings:
         assert not prefix
         new = [text for text in dict.fromkeys(texts) if text not in self.whole]
         made = encoder().encode(new, pad=pad) if new else None

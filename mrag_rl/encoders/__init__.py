@@ -5,7 +5,8 @@ from mrag_rl.extras import require
 require("encode", "tokenizers", "torch", "tqdm", "transformers", by=__name__)
 
 from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
+from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.encoders.transformer import TransformerEncoder
 
-__all__ = ["EmbeddingStore", "Embeddings", "TextEncoder", "TransformerEncoder"]
+__all__ = ["EmbeddingStore", "Embeddings", "Prefixes", "TextEncoder", "TransformerEncoder"]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import torch
+from transformers import PreTrainedModel
 
 
 def length_batches(lengths: Sequence[int], batch_tokens: int, *, pad: bool = True) -> Iterator[np.ndarray]:
@@ -17,3 +20,32 @@ def length_batches(lengths: Sequence[int], batch_tokens: int, *, pad: bool = Tru
         if full or (not pad and lengths[order[end]] > lengths[order[start]]):
             yield order[start:end]
             start = end
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded windows that a model reads at once.
+
+    Attributes:
+        ids: (B, L) token ids.
+        mask: (B, L), None if nothing is padded.
+        lengths: (B,) tokens.
+        owners, shares, prefix: (B,), (B,) and a number; see `Windows`.
+    """
+
+    ids: torch.Tensor
+    mask: torch.Tensor | None
+    lengths: torch.Tensor
+    owners: torch.Tensor
+    shares: torch.Tensor
+    prefix: int
+
+    @torch.inference_mode()
+    def run(self, model: PreTrainedModel) -> torch.Tensor:
+        """The last hidden state (B, L, d)."""
+        states: torch.Tensor = model(input_ids=self.ids, attention_mask=self.mask).last_hidden_state
+        return states
+
+    def add(self, means: torch.Tensor, vectors: torch.Tensor) -> None:
+        """Add the batch's vectors (B, w), weighted by their shares, to the texts' means (N, w)."""
+        means.index_add_(0, self.owners, vectors.cpu() * self.shares[:, None])

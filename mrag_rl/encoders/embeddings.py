@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.errors import InputError
 from mrag_rl.io import atomic_write_bytes
 
@@ -78,6 +79,11 @@ class Embeddings:
 class TextEncoder(Protocol):
     """Turns texts into embeddings: a `TransformerEncoder`, or an `EmbeddingStore` in front of one."""
 
-    def encode(self, texts: Sequence[str], *, prefix: str = "", progress: bool = False) -> Embeddings:
+    @property
+    def prefixes(self) -> Prefixes:
+        """What is put before queries, documents and other texts."""
+        ...
+
+    def encode(self, texts: Sequence[str], *, prefix: str | None = None, progress: bool = False) -> Embeddings:
         """The embeddings of N texts; see `TransformerEncoder.encode`."""
         ...

@@ -37,11 +37,20 @@ class SentenceLayers(nn.Module):
         pooling: one or more, whose vectors are put side by side.
         layers: what maps the pooled vector to the embedding, in order.
         width: the dimension of the embedding.
+        include_prefix: whether the tokens of a prefix are pooled, too.
     """
 
-    def __init__(self, width: int, pooling: abc.Sequence[Pooling], layers: abc.Sequence[nn.Module] = ()) -> None:
+    def __init__(
+        self,
+        width: int,
+        pooling: abc.Sequence[Pooling],
+        layers: abc.Sequence[nn.Module] = (),
+        *,
+        include_prefix: bool = True,
+    ) -> None:
         """width: of the transformer's hidden states. Raises InputError for a layer that reads another dimension."""
         super().__init__()
+        self.include_prefix = include_prefix
         self.pooling = tuple(pooling)
         self.layers = nn.Sequential(*layers)
         self.width = width * len(self.pooling)
@@ -54,16 +63,18 @@ class SentenceLayers(nn.Module):
                     )
                 self.width = layer.linear.out_features
 
-    def forward(self, states: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """(B, L, w) right-padded hidden states of `lengths` (B,) tokens to (B, width) float32."""
-        pooled = torch.cat([pool(states, lengths, kind) for kind in self.pooling], dim=-1)
+    def forward(self, states: torch.Tensor, lengths: torch.Tensor, prefix: int) -> torch.Tensor:
+        """(B, L, w) right-padded hidden states of `lengths` (B,) tokens, which begin with a prefix of `prefix` tokens,
+        to (B, width) float32."""
+        skipped = 0 if self.include_prefix else prefix
+        pooled = torch.cat([pool(states, lengths, kind, skipped=skipped) for kind in self.pooling], dim=-1)
         vectors: torch.Tensor = self.layers(pooled)
         return vectors
 
     @property
     def description(self) -> str:
         """What makes these layers differ from others: names, and the hash of the weights."""
-        poolings = "+".join(self.pooling)
+        poolings = "+".join(self.pooling) + ("" if self.include_prefix else " without prefix")
         if not len(self.layers):
             return poolings
         digest = hashlib.sha256(str(self.layers).encode())
@@ -104,15 +115,18 @@ def stated_layers(folder: Path, width: int) -> SentenceLayers | None:
     listed = folder / "modules.json"
     if not listed.is_file():
         file = folder / "1_Pooling" / "config.json"
-        return SentenceLayers(width, _poolings(file)) if file.is_file() else None
-    poolings: list[Pooling] = []
+        if not file.is_file():
+            return None
+        poolings, include_prefix = _poolings(file)
+        return SentenceLayers(width, poolings, include_prefix=include_prefix)
+    poolings, include_prefix = [], True
     layers: list[nn.Module] = []
     for index, module in enumerate(read_json(listed)):
         kind, path = _kind(listed, module)
         if (kind == "Transformer") != (index == 0) or (kind == "Pooling") != (index == 1):
             raise InputError(f"{listed}: {kind} in place {index}; only a Transformer, then a Pooling can be read")
         if kind == "Pooling":
-            poolings = _poolings(folder / path / "config.json")
+            poolings, include_prefix = _poolings(folder / path / "config.json")
         elif kind == "Dense":
             layers.append(_dense(folder / path))
         elif kind == "LayerNorm":
@@ -124,7 +138,7 @@ def stated_layers(folder: Path, width: int) -> SentenceLayers | None:
     _check_comparison(folder, normalized=bool(layers) and isinstance(layers[-1], Normalize))
     while layers and isinstance(layers[-1], Normalize):  # All embeddings are normalised at the end
         layers.pop()
-    return SentenceLayers(width, poolings, layers)
+    return SentenceLayers(width, poolings, layers, include_prefix=include_prefix)
 
 
 def lower_cased(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
@@ -151,7 +165,8 @@ def _kind(file: Path, module: Any) -> tuple[str, str]:
     return kind, path
 
 
-def _poolings(file: Path) -> list[Pooling]:
+def _poolings(file: Path) -> tuple[list[Pooling], bool]:
+    """The poolings that a file states, and whether a prefix is pooled, too."""
     config = read_json(file)
     modes = config.get("pooling_mode")
     if modes is None:  # Before sentence-transformers 5.6
@@ -166,7 +181,8 @@ def _poolings(file: Path) -> list[Pooling]:
         )
     # In this order sentence-transformers puts them side by side, whatever the order of an older file's keys.
     order = ["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
-    return [_MODES[mode] for mode in (modes if "pooling_mode" in config else sorted(modes, key=order.index))]
+    modes = modes if "pooling_mode" in config else sorted(modes, key=order.index)
+    return [_MODES[mode] for mode in modes], bool(config.get("include_prompt", True))
 
 
 def _dense(folder: Path) -> Dense:

@@ -11,6 +11,7 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 
 from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.encoders.transformer import TransformerEncoder
 
 _BLOCK = 8192  # Texts encoded and stored together
@@ -35,15 +36,23 @@ class EmbeddingStore:
         """The encoder's tokenizer."""
         return self.encoder.tokenizer
 
-    def encode(self, texts: Sequence[str], *, prefix: str = "", progress: bool = False) -> Embeddings:
+    @property
+    def prefixes(self) -> Prefixes:
+        """The encoder's prefixes."""
+        return self.encoder.prefixes
+
+    def encode(self, texts: Sequence[str], *, prefix: str | None = None, progress: bool = False) -> Embeddings:
         """The embeddings of texts, as by `TransformerEncoder.encode`."""
+        prefix = self.prefixes.default if prefix is None else prefix
         start = time.perf_counter()
         blocks = [self._block(texts[i : i + _BLOCK], prefix, progress) for i in range(0, max(1, len(texts)), _BLOCK)]
         self.seconds += time.perf_counter() - start
         return blocks[0] if len(blocks) == 1 else Embeddings.concatenate(blocks)
 
     def _block(self, texts: Sequence[str], prefix: str, progress: bool) -> Embeddings:
-        what = json.dumps([self.encoder.fingerprint, prefix, *texts])
+        # Before version 2, only the first window of a text had the prefix.
+        versioned = f"{prefix} 2" if prefix else ""
+        what = json.dumps([self.encoder.fingerprint, versioned, *texts])
         path = self.folder / f"{hashlib.sha256(what.encode()).hexdigest()}.npz"
         if path.is_file():
             return Embeddings.load(path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast, get_args
 
@@ -18,12 +17,13 @@ from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from mrag_rl.choices import INSIDE_LLM, StandardEmbedding
 from mrag_rl.encoders.attention import find_output_projections
-from mrag_rl.encoders.batches import length_batches
+from mrag_rl.encoders.batches import Batch, length_batches
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.pooling import HeadPooling, pool
+from mrag_rl.encoders.prefixes import Prefixes, stated_prefixes
 from mrag_rl.encoders.sentence_layers import SentenceLayers, lower_cased, stated_layers
 from mrag_rl.encoders.trigrams import TRIGRAM_DIMENSION, trigram_embeddings
-from mrag_rl.encoders.windows import LONGEST_WINDOW, WindowCutter, position_count, window_length
+from mrag_rl.encoders.windows import LONGEST_WINDOW, WindowCutter, Windows, position_count, window_length
 from mrag_rl.errors import InputError
 from mrag_rl.models.devices import check_device
 from mrag_rl.models.pretrained import load_pretrained, refuse_own_code
@@ -56,7 +56,10 @@ class TransformerEncoder:
 
     A text of more than ``max_length`` tokens is read in windows of that length, each beginning in the middle of the
     one before. Its vectors are the means of the windows' vectors, weighted by their tokens and taken before
-    normalisation. Make one with ``TransformerEncoder.load``.
+    normalisation. A prefix is read in every window. Make one with ``TransformerEncoder.load``.
+
+    Attributes:
+        prefixes: what is put before queries, documents and other texts, as the model's files state it.
     """
 
     def __init__(
@@ -71,11 +74,13 @@ class TransformerEncoder:
         pooling: HeadPooling | None = None,
         standard: StandardEmbedding = "model",
         standard_layers: SentenceLayers | None = None,
+        prefixes: Prefixes | None = None,
         batch_tokens: int | None = None,
         truncate: bool = False,
     ) -> None:
         """weights_hash: part of the fingerprint. standard_layers: what makes the standard embedding of the last hidden
-        states, None for the default. The rest as in ``load``. Raises InputError as ``load`` does.
+        states, None for the default. prefixes: None for none. The rest as in ``load``. Raises InputError as ``load``
+        does.
         """
         for option, value, choices in (
             ("pooling", pooling, (*get_args(HeadPooling), None)),
@@ -113,6 +118,7 @@ class TransformerEncoder:
         self.pooling: HeadPooling = pooling or ("last" if projections[0].causal else "first")
         self.heads: int = heads * len(layers)
         self.standard: StandardEmbedding = standard
+        self.prefixes = prefixes or Prefixes()
         self.dimension: int = self.standard_layers.width if standard == "model" else TRIGRAM_DIMENSION
         self.head_dimension = widths[0] // heads
         self.dtype = model.dtype
@@ -121,6 +127,8 @@ class TransformerEncoder:
             weights_hash += " standard trigrams"
         elif (stated := self.standard_layers.description) != "mean":
             weights_hash += f" standard {stated}"
+        if self.prefixes.default:
+            weights_hash += f" prefix {self.prefixes.default}"
         self.fingerprint = hashlib.sha256(
             json.dumps([weights_hash, one_or_more, self.pooling, str(self.dtype)]).encode()
         ).hexdigest()
@@ -207,6 +215,7 @@ class TransformerEncoder:
             pooling=pooling,
             standard=standard,
             standard_layers=stated_layers(folder, model.config.get_text_config().hidden_size),
+            prefixes=stated_prefixes(folder),
             batch_tokens=batch_tokens,
             truncate=truncate,
         )
@@ -240,11 +249,15 @@ class TransformerEncoder:
             batch_tokens=batch_tokens,
         )
 
-    def encode(self, texts: Sequence[str], *, progress: bool = False, prefix: str = "", pad: bool = True) -> Embeddings:
+    def encode(
+        self, texts: Sequence[str], *, progress: bool = False, prefix: str | None = None, pad: bool = True
+    ) -> Embeddings:
         """The standard (N, d) and per-head (N, H, d_h) embeddings of N texts, in their order. A repeated text is
         computed once.
 
-        prefix: put before every text; the instruction that many encoders expect before a query. progress: show a bar.
+        prefix: put before every text, such as ``prefixes.query``; None is ``prefixes.default``. Trigrams are counted
+            without it.
+        progress: show a bar.
         pad: batch texts of different lengths. Without, a text's vectors are as if it were alone but for rounding in a
         library of matrix products that sums differently for more rows; slower for few texts.
 
@@ -256,7 +269,6 @@ class TransformerEncoder:
             if not text.strip():
                 raise InputError(f"encoder: text {i} of {len(texts)} is empty; give every text at least one word")
         unique, rows = _unique(texts)
-        prefixed = [prefix + text for text in unique]
         standard = torch.zeros(len(unique), self.standard_layers.width)
         heads = torch.zeros(len(unique), len(self.layers), self.heads * self.head_dimension // len(self.layers))
         pooled: dict[int, torch.Tensor] = {}
@@ -271,7 +283,7 @@ class TransformerEncoder:
 
         handles = [p.module.register_forward_pre_hook(partial(read_heads, i)) for i, p in enumerate(self._projections)]
         try:
-            for batch in self._batches(prefixed, progress=progress, pad=pad):
+            for batch in self._batches(unique, prefix, progress=progress, pad=pad):
                 lengths, calls[:] = batch.lengths, [0] * len(calls)
                 batch.add(standard, self._standard(batch))
                 for i in range(len(handles)):
@@ -282,7 +294,7 @@ class TransformerEncoder:
         by_head = heads.view(len(unique), self.heads, self.head_dimension)
         norms = by_head.norm(dim=-1)
         by_head /= norms.clamp_min(1e-12)[..., None]
-        vectors = normalize(standard, dim=-1).numpy() if self.standard == "model" else trigram_embeddings(prefixed)
+        vectors = normalize(standard, dim=-1).numpy() if self.standard == "model" else trigram_embeddings(unique)
         embeddings = Embeddings(vectors, by_head.numpy(), norms.numpy())
         return embeddings if len(unique) == len(texts) else embeddings[rows]
 
@@ -296,23 +308,23 @@ class TransformerEncoder:
             trigrams: np.ndarray = trigram_embeddings(unique)[rows]
             return trigrams
         means = torch.zeros(len(nonempty), self.dimension)
-        for batch in self._batches([unique[i] for i in nonempty], progress=False):
+        for batch in self._batches([unique[i] for i in nonempty]):
             batch.add(means, self._standard(batch))
         standard = np.zeros((len(unique), self.dimension), np.float32)
         standard[nonempty] = normalize(means, dim=-1).numpy()
         embeddings: np.ndarray = standard[rows]
         return embeddings
 
-    def attention(self, text: str) -> tuple[list[str], np.ndarray]:
+    def attention(self, text: str, *, prefix: str | None = None) -> tuple[list[str], np.ndarray]:
         """The attention weights in the first window of a text: its T tokens, and the weights (H, T, T) of each head,
-        after the softmax, from the row's token to the column's.
+        after the softmax, from the row's token to the column's. prefix: as in ``encode``.
 
         Raises InputError for an empty text, and for a model that does not return the attention of all layers, such as
         one with recurrent layers.
         """
         if not text.strip():
             raise InputError("encoder: the text is empty; give it at least one word")
-        window = self._cutter.cut([text]).ids[0]
+        window = self._cut([text], prefix).ids[0]
         implementation = attention_implementation(self.model.config)
         self.model.set_attn_implementation("eager")  # Fused attention keeps no weights
         try:
@@ -329,14 +341,19 @@ class TransformerEncoder:
         return list(self.tokenizer.convert_ids_to_tokens(window)), by_head
 
     @torch.inference_mode()
-    def _standard(self, batch: _Batch) -> torch.Tensor:
+    def _standard(self, batch: Batch) -> torch.Tensor:
         """The standard embeddings of a batch's windows, (B, d) float32, before normalisation."""
-        vectors: torch.Tensor = self.standard_layers(batch.run(self.model), batch.lengths)
+        vectors: torch.Tensor = self.standard_layers(batch.run(self.model), batch.lengths, batch.prefix)
         return vectors
 
-    def _batches(self, texts: Sequence[str], *, progress: bool, pad: bool = True) -> Iterator[_Batch]:
+    def _cut(self, texts: Sequence[str], prefix: str | None) -> Windows:
+        return self._cutter.cut(texts, self.prefixes.default if prefix is None else prefix)
+
+    def _batches(
+        self, texts: Sequence[str], prefix: str | None = None, *, progress: bool = False, pad: bool = True
+    ) -> Iterator[Batch]:
         """The texts' windows in batches of similar length."""
-        windows = self._cutter.cut(texts)
+        windows = self._cut(texts, prefix)
         device = self.model.device
         with tqdm(total=len(windows.ids), desc="encode", unit="text", disable=not progress) as bar:
             for batch in length_batches([len(ids) for ids in windows.ids], self.batch_tokens, pad=pad):
@@ -347,7 +364,8 @@ class TransformerEncoder:
                 ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=device)
                 padded = len(rows[0]) < longest
                 mask = (torch.arange(longest) < lengths[:, None]).long().to(device) if padded else None
-                yield _Batch(ids, mask, lengths.to(device), windows.owners[batch], windows.shares[batch])
+                owners, shares = windows.owners[batch], windows.shares[batch]
+                yield Batch(ids, mask, lengths.to(device), owners, shares, windows.prefix)
                 bar.update(len(rows))
 
     def _width(self, longest: int) -> int:
@@ -359,30 +377,6 @@ class TransformerEncoder:
         missing = -longest % 16
         complete = self.dtype != torch.float32 and missing <= 5
         return min(longest + missing, self.max_length) if complete else longest
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """Padded windows that the model reads at once.
-
-    ids: (B, L). mask: (B, L), None if nothing is padded. lengths: (B,) tokens. owners, shares: (B,), see `Windows`.
-    """
-
-    ids: torch.Tensor
-    mask: torch.Tensor | None
-    lengths: torch.Tensor
-    owners: torch.Tensor
-    shares: torch.Tensor
-
-    @torch.inference_mode()
-    def run(self, model: PreTrainedModel) -> torch.Tensor:
-        """The last hidden state (B, L, d)."""
-        states: torch.Tensor = model(input_ids=self.ids, attention_mask=self.mask).last_hidden_state
-        return states
-
-    def add(self, means: torch.Tensor, vectors: torch.Tensor) -> None:
-        """Add the batch's vectors (B, w), weighted by their shares, to the texts' means (N, w)."""
-        means.index_add_(0, self.owners, vectors.cpu() * self.shares[:, None])
 
 
 def _unique(texts: Sequence[str]) -> tuple[list[str], np.ndarray]:

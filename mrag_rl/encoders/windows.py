@@ -25,11 +25,13 @@ class Windows:
         ids: The token ids of each window.
         owners: (W,) int64, the text that each window is from.
         shares: (W,) float32, the weight of each window in the mean of its text's windows: its share of their tokens.
+        prefix: How many tokens a prefix by itself has, special ones before it included; 0 without one.
     """
 
     ids: list[list[int]]
     owners: torch.Tensor
     shares: torch.Tensor
+    prefix: int
 
 
 class WindowCutter:
@@ -43,22 +45,33 @@ class WindowCutter:
         if max_length <= self._before + self._after:
             raise InputError(f"encoder {name}: no room for text in {max_length} tokens; give a larger max_length")
 
-    def cut(self, texts: Sequence[str]) -> Windows:
-        """The windows of N texts. Raises InputError for a text that is not Unicode or has no tokens."""
+    def cut(self, texts: Sequence[str], prefix: str = "") -> Windows:
+        """The windows of N texts, each window with the prefix before it.
+
+        Raises InputError for a text that is not Unicode or has no tokens, and for a prefix that fills a window.
+        """
         ids: list[list[int]] = []
         owners: list[int] = []
-        room = self.max_length - self._before - self._after
-        for i, tokens in enumerate(self._tokens(texts)):
-            end = len(tokens) - self._after
+        alone = self._tokens([prefix])[0] if prefix else []
+        alone = alone[: len(alone) - self._after]
+        for i, tokens in enumerate(self._tokens([prefix + text for text in texts])):
+            # Where the last token of the prefix grows together with the text, only those before it are repeated.
+            before = max(self._before, _equal_start(alone, tokens))
+            room, end = self.max_length - before - self._after, len(tokens) - self._after
+            if room < 1:
+                raise InputError(
+                    f"encoder {self.name}: the prefix {prefix[:40]!r} fills all {self.max_length} tokens that the "
+                    "encoder reads at once; give a shorter one"
+                )
             several = len(tokens) > self.max_length and not self.truncate
-            starts = range(self._before, end - room // 2, room - room // 2) if several else [self._before]
+            starts = range(before, end - room // 2, room - room // 2) if several else [before]
             for start in starts:
-                ids.append(tokens[: self._before] + tokens[start : min(start + room, end)] + tokens[end:])
+                ids.append(tokens[:before] + tokens[start : min(start + room, end)] + tokens[end:])
                 owners.append(i)
         owned = torch.tensor(owners, dtype=torch.int64)
         lengths = torch.tensor([len(window) for window in ids], dtype=torch.float32)
         totals = torch.zeros(len(texts)).index_add_(0, owned, lengths)
-        return Windows(ids, owned, lengths / totals[owned])
+        return Windows(ids, owned, lengths / totals[owned], len(alone))
 
     def _tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """The token ids of each text, special tokens included."""
@@ -113,3 +126,9 @@ def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:
     added = len(whole) - len(text)
     before = next(n for n in range(added + 1) if whole[n : n + len(text)] == text)
     return before, added - before
+
+
+def _equal_start(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many tokens two sequences have in common at their start."""
+    length = min(len(a), len(b))
+    return next((n for n in range(length) if a[n] != b[n]), length)

@@ -91,7 +91,8 @@ def run(
     retriever = PassageRetriever.build(
         documents, store,
         strategy=next((name for name in strategies if name in DOCUMENT_SENTENCES), "standard"),
-        prefix=settings.prefix, tokens=settings.chunk_tokens, overlap=settings.chunk_overlap, progress=True,
+        prefix=settings.prefix, document_prefix=settings.document_prefix,
+        tokens=settings.chunk_tokens, overlap=settings.chunk_overlap, progress=True,
     )  # fmt: skip
     retriever = replace(retriever, fetch=settings.fetch, passages=settings.passages)
     fusion = None
@@ -101,7 +102,7 @@ def run(
     has_answers = all(reference_answer(query) and query_type(query) for query in queries)
     reader = PassageReader(llm) if llm is not None and has_answers else None
     comparison = _Comparison(
-        retriever, reader, store, texts, store.encode(texts, prefix=settings.prefix, progress=True), extractions,
+        retriever, reader, store, texts, store.encode(texts, prefix=retriever.prefix, progress=True), extractions,
         None if fusion is None else [query.generated for query in fusion.queries],
     )  # fmt: skip
 

@@ -59,7 +59,7 @@ def answer_question(settings: QuestionSettings) -> dict[str, Any]:
     retriever = PassageRetriever.build(
         documents, encoder if settings.embeddings is None else EmbeddingStore(encoder, Path(settings.embeddings)),
         extractor=RuleExtractor(vocabulary), strategy=settings.strategy, reranker=reranker, prefix=settings.prefix,
-        progress=True,
+        document_prefix=settings.document_prefix, progress=True,
     )  # fmt: skip
     # Only the documents' embeddings are kept: hardly anyone asks the same question again.
     retriever = replace(

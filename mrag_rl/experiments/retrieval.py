@@ -52,7 +52,7 @@ def run(
 
     encoder, reranker, llm: None loads what the settings name. Raises InputError.
     """
-    output, fetch, prefix = Path(settings.output), settings.fetch, settings.prefix
+    output, fetch = Path(settings.output), settings.fetch
     if (settings.documents is None) != (settings.queries is None):
         raise InputError("--documents and --queries go together; give both, or neither for the bundled articles")
     if settings.documents is None or settings.queries is None:
@@ -63,6 +63,8 @@ def run(
     if output.is_dir():
         raise InputError(f"--output {output} is a folder; give a file to write")
     encoder = encoder or _load_encoder(settings)
+    prefix = encoder.prefixes.query if settings.prefix is None else settings.prefix
+    document_prefix = encoder.prefixes.document if settings.document_prefix is None else settings.document_prefix
     if reranker is None and settings.reranker:
         reranker = CrossEncoder.load(settings.reranker, device=settings.device)
     if llm is None:
@@ -72,14 +74,14 @@ def run(
     example = int(np.flatnonzero(aspects == np.sort(aspects)[len(aspects) // 2])[0])
     attention = None
     if settings.plots is not None:  # Before anything that takes long, because not every encoder gives it
-        attention = encoder.attention(prefix + split_sentences(queries[example].text)[0])
+        attention = encoder.attention(split_sentences(queries[example].text)[0], prefix=prefix)
     store = EmbeddingStore(encoder, Path(settings.embeddings or output.parent / "embeddings"))
 
     texts, query_texts = [document.text for document in documents], [query.text for query in queries]
     needs_sentences = bool(set(strategies) & set(DOCUMENT_SENTENCES))
     retriever = MultiAspectRetriever(
-        store.encode(texts, progress=True),
-        Parts.of_sentences(store, texts, progress=True) if needs_sentences else None,
+        store.encode(texts, prefix=document_prefix, progress=True),
+        Parts.of_sentences(store, texts, prefix=document_prefix, progress=True) if needs_sentences else None,
         index=settings.index,
         single=settings.votes == "single",
     )
@@ -124,6 +126,7 @@ def run(
         "queries": len(queries),
         "encoder": _encoder_facts(encoder),
         "prefix": prefix,
+        "document_prefix": document_prefix,
         "reranker": None if reranker is None else reranker.fingerprint,
         "index": settings.index,
         "votes": settings.votes,

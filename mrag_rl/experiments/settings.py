@@ -74,8 +74,10 @@ class RetrievalSettings(CheckedSettings):
     """Type of the encoder's weights."""
     device: str = "cpu"
     """Torch device, such as cpu or cuda."""
-    prefix: str = ""
-    """Instruction that the encoder expects before every query text."""
+    prefix: str | None = None
+    """Instruction before every query text, such as "query: "; null is what the encoder's files state."""
+    document_prefix: str | None = None
+    """Instruction before every document text, such as "passage: "; null is what the encoder's files state."""
     index: Literal["exact", "hnsw"] = "exact"
     """How nearest documents are found; late_interaction ignores it and compares with all documents."""
     reranker: str | None = None
@@ -169,8 +171,10 @@ class MultihopSettings(CheckedSettings):
     """Type of the encoder's weights."""
     device: str = "cpu"
     """Torch device, such as cpu or cuda."""
-    prefix: str = ""
-    """Instruction that the encoder expects before every question."""
+    prefix: str | None = None
+    """Instruction before every question, such as "query: "; null is what the encoder's files state."""
+    document_prefix: str | None = None
+    """Instruction before every document text, such as "passage: "; null is what the encoder's files state."""
 
 
 @dataclass(frozen=True)
@@ -215,8 +219,10 @@ class QuestionSettings(CheckedSettings):
     """Folder or hub name of the encoder."""
     device: str = "cpu"
     """Torch device, such as cpu or cuda."""
-    prefix: str = ""
-    """Instruction that the encoder expects before every query."""
+    prefix: str | None = None
+    """Instruction before every query, such as "query: "; null is what the encoder's files state."""
+    document_prefix: str | None = None
+    """Instruction before every document text, such as "passage: "; null is what the encoder's files state."""
     embeddings: str | None = None
     """Folder where the documents' embeddings are kept between runs; null computes them each time."""
     json: bool = False

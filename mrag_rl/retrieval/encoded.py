@@ -31,14 +31,16 @@ class Parts:
         return Parts(embeddings, np.arange(len(embeddings)))
 
     @staticmethod
-    def of_sentences(encoder: TextEncoder, texts: Sequence[str], *, progress: bool = False, prefix: str = "") -> Parts:
+    def of_sentences(
+        encoder: TextEncoder, texts: Sequence[str], *, progress: bool = False, prefix: str | None = None
+    ) -> Parts:
         """The sentences of texts; `prefix` as for `TransformerEncoder.encode`."""
         sentences, owners = split_all(texts)
         return Parts(encoder.encode(sentences, progress=progress, prefix=prefix), owners)
 
     @staticmethod
     def of_questions(
-        encoder: TextEncoder, questions: Sequence[Sequence[str]], *, progress: bool = False, prefix: str = ""
+        encoder: TextEncoder, questions: Sequence[Sequence[str]], *, progress: bool = False, prefix: str | None = None
     ) -> Parts:
         """The questions about each of B texts; `prefix` as for `TransformerEncoder.encode`."""
         owners = np.repeat(np.arange(len(questions)), [len(row) for row in questions])
@@ -90,14 +92,15 @@ class EncodedQueries:
         strategies: Collection[str],
         *,
         questions: Sequence[Sequence[str]] | None = None,
-        prefix: str = "",
+        prefix: str | None = None,
         progress: bool = False,
     ) -> EncodedQueries:
         """Encode what `strategies` need of B query texts.
 
-        questions: those about each text, with which the fusion strategies search as well. prefix: the instruction that
-        the encoder expects before a query's texts.
+        questions: those about each text, with which the fusion strategies search as well. prefix: the instruction
+        before each of a query's texts; None is the encoder's for queries.
         """
+        prefix = encoder.prefixes.query if prefix is None else prefix
         whole = encoder.encode(texts, prefix=prefix, progress=progress)
         sentences = parts = None
         if set(strategies) & set(QUERY_SENTENCES):

@@ -46,11 +46,23 @@ class MultiAspectRetriever:
 
     @classmethod
     def build(
-        cls, encoder: TextEncoder, texts: Sequence[str], *, index: IndexKind = "exact", progress: bool = False
+        cls,
+        encoder: TextEncoder,
+        texts: Sequence[str],
+        *,
+        index: IndexKind = "exact",
+        prefix: str | None = None,
+        progress: bool = False,
     ) -> MultiAspectRetriever:
-        """Encode documents, as wholes and sentence by sentence. Raises InputError for an empty text."""
-        whole = encoder.encode(texts, progress=progress)
-        return cls(whole, Parts.of_sentences(encoder, texts, progress=progress), index=index)
+        """Encode documents, as wholes and sentence by sentence.
+
+        prefix: the instruction before each of a document's texts; None is the encoder's for documents.
+
+        Raises InputError for an empty text.
+        """
+        prefix = encoder.prefixes.document if prefix is None else prefix
+        whole = encoder.encode(texts, prefix=prefix, progress=progress)
+        return cls(whole, Parts.of_sentences(encoder, texts, prefix=prefix, progress=progress), index=index)
 
     @property
     def importance(self) -> np.ndarray:
@@ -124,12 +136,12 @@ class MultiAspectRetriever:
         fetch: int = 10,
         questions: Sequence[Sequence[str]] | None = None,
         allowed: np.ndarray | None = None,
-        prefix: str = "",
+        prefix: str | None = None,
     ) -> Ranking:
         """Rank documents for query texts.
 
         questions: those about each text, with which the fusion strategies search as well. allowed: as for `rank`.
-        prefix: the instruction that the encoder expects before a query's texts.
+        prefix: the instruction before each of a query's texts; None is the encoder's for queries.
 
         Raises InputError as `rank` does, for an empty text, and for questions about more or fewer texts.
         """

@@ -81,7 +81,7 @@ class PassageRetriever:
         strategy: retrieval strategy for each query, other than those that need further queries.
         fetch: chunks retrieved. passages: how many of them are passages for the language model.
         reranker: reranks the chunks retrieved; None keeps the strategy's order.
-        prefix: instruction that the encoder expects before every question.
+        prefix: instruction before every question.
         progress: show progress bars.
     """
 
@@ -111,23 +111,28 @@ class PassageRetriever:
         extractor: Extractor | None = None,
         strategy: str = "standard",
         reranker: CrossEncoder | None = None,
-        prefix: str = "",
+        prefix: str | None = None,
+        document_prefix: str | None = None,
         tokens: int = CHUNK_TOKENS,
         overlap: int = CHUNK_OVERLAP,
         progress: bool = False,
     ) -> PassageRetriever:
         """Split documents into chunks (see `split_documents`) and encode what the strategy needs of them.
 
+        prefix, document_prefix: instructions before questions and before texts of documents; None is the encoder's.
+
         Raises InputError: an unknown strategy, documents or chunk sizes that `split_documents` refuses.
         """
         check_strategies([strategy])
         chunks = split_documents(documents, encoder.tokenizer, tokens=tokens, overlap=overlap)
         texts = [chunk.text for chunk in chunks]
+        prefix = encoder.prefixes.query if prefix is None else prefix
+        document_prefix = encoder.prefixes.document if document_prefix is None else document_prefix
         sentences = None
         if strategy in DOCUMENT_SENTENCES:
-            sentences = Parts.of_sentences(encoder, texts, progress=progress)
-        retriever = MultiAspectRetriever(encoder.encode(texts, progress=progress), sentences)
-        library = FilteredRetriever(retriever, chunks)
+            sentences = Parts.of_sentences(encoder, texts, prefix=document_prefix, progress=progress)
+        whole = encoder.encode(texts, prefix=document_prefix, progress=progress)
+        library = FilteredRetriever(MultiAspectRetriever(whole, sentences), chunks)
         return cls(encoder, library, extractor, strategy=strategy, reranker=reranker, prefix=prefix, progress=progress)
 
     def scope(
