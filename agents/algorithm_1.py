@@ -116,7 +116,7 @@ class _Primitives:
         settings = self.context.refinement
         seeds = [pool_seed(self.context.seed, memory, self.episodes[memory] - 1)]
         count = (j + 1) * settings.candidates
-        samples = self.context.writer.candidates([source], count, temperature=settings.temperature, seeds=seeds)[0]
+        samples = self.context.writer.samples([source], [()], count, temperature=settings.temperature, seeds=seeds)[0]
         return samples[j * settings.candidates :]
 
     def delta(self, hypothesis: str, reference: str) -> float:

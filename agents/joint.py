@@ -75,6 +75,7 @@ class _JointTrainer:
             context.database, context.candidate_encoder, context.writer, context.metric,
             num_envs=context.training.slots, candidates=context.refinement.candidates,
             steps=max(1, context.refinement.steps), temperature=context.refinement.temperature,
+            demonstrated=context.refinement.demonstrated,
             state=context.refinement.state, replace=not context.refinement.consolidate, embed_pairs=context.embed_pairs,
             seed=context.seed, stopwatch=self.stopwatch,
         )  # fmt: skip

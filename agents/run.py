@@ -164,7 +164,7 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
         say(f"the language model's weights take {weight_bytes(llm.model) / 2**20:,.0f} MiB")
     if settings.llm.server is not None and plan.reads_log_probabilities:
         say("asking whether the server has log-probabilities")
-        make_writer(settings, llm).log_probabilities(["A"], [["B"]])  # An error now, not after hours of training
+        make_writer(settings, llm).log_probabilities(["A"], [()], [["B"]])  # An error now, not after hours of training
     if splits is not None:
         say("preparing data, embeddings and databases")
         if repeated := splits.known_sources():

@@ -62,7 +62,8 @@ class MemoryRefinementVectorEnv(BatchedEnv):
 
     ## Description
     A query x was answered with a memory (x~, y~) as demonstration, giving the hypothesis h. The language model writes a
-    pool of K new targets for x~, without a demonstration; the agent picks one; the query is answered again with it.
+    pool of K new targets for x~, by itself or with `demonstrated`; the agent picks one; the query is answered again
+    with it.
     Where the answer improves, the candidate replaces the memory's target in the database, for good, and the better
     answer becomes h (M-RAG, Section 3.3; Algorithm 1, lines 10-19). If h was written with several memories, the nearest
     is refined, and the others stand beside it in every trial, as they were when the episode started.
@@ -80,7 +81,7 @@ class MemoryRefinementVectorEnv(BatchedEnv):
 
     With "candidates", `Box(-6, 2, (K * F,), float32)`: F numbers of each candidate, candidate by candidate, which
     `mrag_rl.envs.candidates.candidate_features` names; the first is Equation 3's. "candidates_and_likelihood" adds one
-    to F: the language model's mean log-probability per token of the candidate after x~, without a demonstration,
+    to F: the language model's mean log-probability per token of the candidate in the prompt that it was written for,
     `2 (log p + 1)`, clipped at -6.
 
     After the last step no pool is drawn: the terminal observation holds the last pool and the final h.
@@ -98,9 +99,9 @@ class MemoryRefinementVectorEnv(BatchedEnv):
     environment refined the target it had before, as a new version. It deletes no version, and leaves alone a memory
     that something else has refined since.
 
-    The candidates depend on x~ alone, so all `steps` pools of an episode are drawn at reset, in one batched call. They
-    are a function of (seed, memory, number of episodes the memory has had): every episode has new ones, and neither
-    resuming nor regrouping the queries changes any.
+    No trial changes what candidates depend on, so all `steps` pools of an episode are drawn at reset, in one batched
+    call. They are a function of (seed, memory, number of episodes the memory has had) and, with `demonstrated`, of the
+    memories beside it: every episode has new ones, and neither resuming nor regrouping the queries changes any.
 
     ## Episode End
     Terminates after `steps` steps, in all slots together; never truncates. Equation 6's objective is the gain within
@@ -117,6 +118,7 @@ class MemoryRefinementVectorEnv(BatchedEnv):
     - `writer`: the frozen language model with its task, and how many memories a reset without options shows it.
     - `encoder`: embeds hypotheses and candidates.
     - `num_envs`: most queries at once. `candidates`: K. `steps`: J. `temperature`: for sampling the pools.
+    - `demonstrated`: whether the language model sees the memories beside x~ as demonstrations when it writes a pool.
     - `state`: see above.
     - `replace`: whether an improvement replaces the memory's target at once (Algorithm 1, line 16).
     - `seed`: of the pools and the shuffle.
@@ -143,6 +145,7 @@ class MemoryRefinementVectorEnv(BatchedEnv):
         candidates: int = 3,
         steps: int = 3,
         temperature: float = 1.0,
+        demonstrated: bool = False,
         state: CandidateStateName = "equation_3",
         replace: bool = True,
         seed: int = 0,
@@ -163,7 +166,7 @@ class MemoryRefinementVectorEnv(BatchedEnv):
             )
         self.database, self.encoder, self.writer, self.metric = database, encoder, writer, metric
         self.candidates, self.steps, self.temperature, self.seed = candidates, steps, temperature, seed
-        self.state, self.replace, self.embed_pairs = state, replace, embed_pairs
+        self.demonstrated, self.state, self.replace, self.embed_pairs = demonstrated, state, replace, embed_pairs
         self._targets = TargetVectors(database, encoder)
         self.pairs, self.query_embeddings = pairs, query_embeddings
         self.stopwatch = stopwatch or Stopwatch()
@@ -192,6 +195,7 @@ class MemoryRefinementVectorEnv(BatchedEnv):
         self._sources = [memory.source for memory in self.database.records(self._memories)]
         beside = [*zip_longest(*(episode.beside for episode in episodes), fillvalue=-1)]
         self._beside = self.database.demonstrations(np.array(beside, np.int64).reshape(-1, len(episodes)).T)
+        self._shown = self._beside if self.demonstrated else [()] * len(episodes)
         self._pools = self._draw_pools()
         log_probabilities = self._likelihood() if self.state == "candidates_and_likelihood" else None
         with self.stopwatch("encode"):
@@ -262,12 +266,12 @@ class MemoryRefinementVectorEnv(BatchedEnv):
             self.draws[memory] += 1
         with self.stopwatch("pool"):
             count = self.steps * self.candidates
-            return self.writer.candidates(self._sources, count, temperature=self.temperature, seeds=seeds)
+            return self.writer.samples(self._sources, self._shown, count, temperature=self.temperature, seeds=seeds)
 
     def _likelihood(self) -> list[list[float]]:
         """The log-probabilities of all candidates of the episodes just started, as `_draw_pools` gave them."""
         with self.stopwatch("pool"):
-            return self.writer.log_probabilities(self._sources, self._pools)
+            return self.writer.log_probabilities(self._sources, self._shown, self._pools)
 
     def _improve(self, rows: np.ndarray, hypotheses: list[str]) -> None:
         """Take better hypotheses in the slots `rows`."""

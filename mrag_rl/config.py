@@ -289,6 +289,7 @@ _NEWER = (
     ("encoder", "standard"),
     ("partitioning", "arms"),
     ("partitioning", "seed"),
+    ("refinement", "demonstrated"),
 )
 
 
@@ -346,6 +347,11 @@ def validate_config(config: Config) -> None:
         raise InputError(
             f"refinement.steps is 0, so nothing is refined, but evaluation.systems has {of_agent_r[0]}, which "
             "refines in its own way; remove that system, or set evaluation.ablations to false"
+        )
+    if config.refinement.demonstrated and config.demonstrations == 1:
+        raise InputError(
+            "refinement.demonstrated is true, but with demonstrations 1 no memory stands beside the refined one; raise "
+            "demonstrations, or set refinement.demonstrated to false"
         )
     need_ledger = (name for name in _NEED_LEDGER if name in config.evaluation.systems)
     check_contrasts(config.evaluation.contrasts or (), (*config.compared, *need_ledger))

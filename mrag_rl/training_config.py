@@ -52,6 +52,9 @@ class RefinementConfig:
     """Number of steps J in an episode, each with a new pool; 0 refines nothing and trains Agent-S alone."""
     temperature: float = bounded(1.0, minimum=0)
     """Sampling temperature of the candidates; at 0 they would all be equal."""
+    demonstrated: bool = False
+    """Show the language model the memories retrieved beside the refined one when it writes candidates, as an answer's
+    prompt does (needs ``demonstrations`` of 2 or more). false is the paper's: it sees the memory's source alone."""
     state: CandidateStateName = "candidates"
     """What Agent-R sees of each candidate: candidates (agreement, similarity to what was tried and to the memory's own
     texts, length), candidates_and_likelihood (these and the language model's own log-probability of the candidate) or

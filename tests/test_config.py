@@ -26,7 +26,7 @@ from mrag_rl.experiments.settings import MultihopSettings
 from mrag_rl.llm_config import LLMConfig
 from mrag_rl.models.bundled import NEWSROOM_LLM
 from mrag_rl.runs.settings import parse_train_arguments
-from mrag_rl.training_config import AgentConfig
+from mrag_rl.training_config import AgentConfig, RefinementConfig
 
 FOLDER = Path(__file__).parents[1] / "configs"
 CONFIGS = sorted(path for path in FOLDER.rglob("*.yaml") if path.name != "multihop.yaml")
@@ -100,6 +100,10 @@ def test_the_hash_follows_every_setting_but_the_name() -> None:
                 data=DataConfig(spoilt=0.3),
             ),
             "b295ac9c7b0d039f42bd6282a06f3d3232ea06245dc6097b26e175d2ebe9c9c5",
+        ),
+        (
+            Config("a", demonstrations=3, refinement=RefinementConfig(demonstrated=True)),
+            "972a1540718478a3dac674b40ffb45d49558cc41e57ba1441a660fd83cb3db6a",
         ),
     ],
 )

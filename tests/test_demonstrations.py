@@ -98,6 +98,26 @@ def test_agent_r_refines_the_nearest_and_the_others_stand_beside_it_unchanged(da
     assert database.targets([memories[1]]) != [first[-2][1]] and database.targets([memories[0]]) == [first[-1][1]]
 
 
+@pytest.mark.parametrize("demonstrated", [False, True])
+def test_candidates_are_written_with_the_memories_beside_or_by_the_source_alone(
+    demonstrated: bool, database: MemoryDatabase
+) -> None:
+    llm = Listening(ScriptedLLM())
+    env = MemoryRefinementVectorEnv(
+        database, ENCODER, Writer(llm, "summarization", 10, K), METRIC, num_envs=2, steps=1, demonstrated=demonstrated,
+        state="candidates_and_likelihood",
+    )  # fmt: skip
+    memories = shown(database, 0, None)
+    env.reset(options={"episodes": [
+        RefinementEpisode(TRAIN[0], memories[0], "", 2.0, tuple(memories[1:])),
+        RefinementEpisode(TRAIN[0], memories[1], "", -1.0),
+    ]})  # fmt: skip
+    beside = as_prompted(database, memories)[:-1] if demonstrated else ()
+    expected = [(MEMORIES[memories[0]].source, beside), (MEMORIES[memories[1]].source, ())]
+    asked = [(prompt.query, prompt.demonstrations) for prompt in llm.prompts]
+    assert asked == expected * 2  # for the pools, and for their likelihood
+
+
 def test_agent_rs_own_queries_are_answered_with_the_nearest_k(database: MemoryDatabase) -> None:
     llm = Listening(ScriptedLLM())
     env = MemoryRefinementVectorEnv(

@@ -52,26 +52,29 @@ def test_demonstrations_that_outgrow_the_context_are_dropped_from_the_farthest_o
     assert tight.prompts[0].demonstrations == (near,)  # room for new tokens counts, too
 
 
-def test_candidates_are_samples_without_a_demonstration(llm: TransformersLLM) -> None:
-    sources = [pair.source for pair in tiny_world().splits.database[:2]]
-    listening = Listening(llm)
-    pools = Writer(listening, "dialogue", max_new_tokens=9).candidates(sources, 4, temperature=1.2, seeds=[5, 6])
-    assert listening.prompts == [Prompt("dialogue", source) for source in sources]
+def test_samples_have_seeds_and_demonstrations_of_their_own(llm: TransformersLLM) -> None:
+    first, second, *shown = [(pair.source, pair.target) for pair in tiny_world().splits.database[:4]]
+    sources, listening = [first[0], second[0]], Listening(llm)
+    writer = Writer(listening, "dialogue", max_new_tokens=9)
+    pools = writer.samples(sources, [(), shown], 4, temperature=1.2, seeds=[5, 6])
+    assert listening.prompts == [
+        Prompt("dialogue", sources[0]), Prompt("dialogue", sources[1], tuple(reversed(shown)))
+    ]  # fmt: skip
     assert pools == llm.generate(listening.prompts, samples=4, temperature=1.2, seeds=[5, 6], max_new_tokens=9)
     assert [len(pool) for pool in pools] == [4, 4] and len({text for pool in pools for text in pool}) > 4
-    other_seed = Writer(llm, "dialogue", max_new_tokens=9).candidates(sources, 4, temperature=1.2, seeds=[5, 7])
+    other_seed = writer.samples(sources, [(), shown], 4, temperature=1.2, seeds=[5, 7])
     assert other_seed[0] == pools[0] and other_seed[1] != pools[1]
 
 
-def test_log_probabilities_are_those_without_a_demonstration(llm: TransformersLLM) -> None:
-    sources = [pair.source for pair in tiny_world().splits.database[:2]]
-    listening = Listening(llm)
+def test_log_probabilities_are_those_in_the_same_prompts(llm: TransformersLLM) -> None:
+    first, second, shown = [(pair.source, pair.target) for pair in tiny_world().splits.database[:3]]
+    sources, listening = [first[0], second[0]], Listening(llm)
     pools = [["a word", "another word here"], [""]]
-    scores = Writer(listening, "dialogue", max_new_tokens=9).log_probabilities(sources, pools)
-    assert listening.prompts == [Prompt("dialogue", source) for source in sources]
+    scores = Writer(listening, "dialogue", max_new_tokens=9).log_probabilities(sources, [(), [shown]], pools)
+    assert listening.prompts == [Prompt("dialogue", sources[0]), Prompt("dialogue", sources[1], (shown,))]
     assert scores == llm.log_probabilities(listening.prompts, pools, max_new_tokens=9)
     with pytest.raises(ValueError):
-        Writer(llm, "dialogue").log_probabilities(sources, pools[:1])
+        Writer(llm, "dialogue").log_probabilities(sources, [(), ()], pools[:1])
 
 
 def test_lists_of_other_lengths_are_refused(llm: TransformersLLM) -> None:
@@ -82,5 +85,5 @@ def test_lists_of_other_lengths_are_refused(llm: TransformersLLM) -> None:
             writer.answer(["a text", "another text"], [()] * rows)
     for seeds in ([], [1], [1, 2, 3]):
         with pytest.raises(ValueError, match=rf"{len(seeds)} seeds for 2 prompts"):
-            writer.candidates(["a text", "another text"], 2, temperature=1.0, seeds=seeds)
+            writer.samples(["a text", "another text"], [(), ()], 2, temperature=1.0, seeds=seeds)
     assert llm.usage.batches == before

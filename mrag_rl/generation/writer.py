@@ -65,23 +65,18 @@ class Writer:
             max_new_tokens=self.max_new_tokens,
         )
 
-    def candidates(
-        self, sources: Sequence[str], count: int, *, temperature: float, seeds: Sequence[int]
-    ) -> list[list[str]]:
-        """`count` sampled targets for each of N memories' sources, written without a demonstration.
+    def log_probabilities(
+        self,
+        texts: Sequence[str],
+        demonstrations: Sequence[Sequence[Demonstration]],
+        candidates: Sequence[Sequence[str]],
+    ) -> list[list[float]]:
+        """How probable the language model finds the candidates of N texts, with demonstrations as for `samples`.
 
-        M-RAG, Section 3.3: the pool that Agent-R chooses from. seeds: one for each source. Raises ValueError for more
-        or fewer seeds than sources.
+        That is, by the distribution that `samples` draws from at temperature 1: the mean log-probability per token of
+        each, see `LLM.log_probabilities`. Raises ValueError for more or fewer lists of candidates than texts.
         """
-        return self.samples(sources, [()] * len(sources), count, temperature=temperature, seeds=seeds)
-
-    def log_probabilities(self, sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> list[list[float]]:
-        """How probable the language model finds the candidates of N memories' sources, without a demonstration.
-
-        That is, by the distribution that `candidates` samples from at temperature 1: the mean log-probability per token
-        of each, see `LLM.log_probabilities`. Raises ValueError for more or fewer lists of candidates than sources.
-        """
-        prompts = self._prompts(sources, [()] * len(sources))
+        prompts = self._prompts(texts, demonstrations)
         return self.llm.log_probabilities(prompts, candidates, max_new_tokens=self.max_new_tokens)
 
     def _prompts(self, texts: Sequence[str], demonstrations: Sequence[Sequence[Demonstration]]) -> list[Prompt]:
