@@ -312,8 +312,9 @@ def test_a_model_found_nowhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_embeddings_slice_join_save_and_load(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    whole = Embeddings(*(rng.random(shape, np.float32) for shape in ((5, 4), (5, 2, 3), (5, 2))))
-    assert len(whole) == 5
+    parts = (rng.random(shape, np.float32) for shape in ((5, 4), (5, 2, 3), (5, 2)))
+    whole = Embeddings(*parts, encoder="a fingerprint")
+    assert len(whole) == 5 and whole[1:3].encoder == "a fingerprint"
     np.testing.assert_array_equal(whole[1:3].norms, whole.norms[1:3])
     np.testing.assert_array_equal(Embeddings.concatenate([whole[:2], whole[2:]]).norms, whole.norms)
     np.testing.assert_array_equal(whole[np.array([3, 1])].heads, whole.heads[[3, 1]])
@@ -322,6 +323,7 @@ def test_embeddings_slice_join_save_and_load(tmp_path: Path) -> None:
     loaded = Embeddings.load(tmp_path / "e.npz")
     np.testing.assert_array_equal(loaded.heads, whole.heads)
     np.testing.assert_array_equal(loaded.norms, whole.norms)
+    assert loaded.encoder == "a fingerprint"
     (tmp_path / "broken.npz").write_bytes(b"no npz")
     with (tmp_path / "one.npz").open("wb") as file:
         np.save(file, whole.heads)

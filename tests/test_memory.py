@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -50,6 +51,18 @@ def make(folder: Path, count: int = 40, *, peeking: bool = False, vectors: Embed
     return MemoryDatabase.create(
         folder, pairs, vectors, partitioning, encoder_fingerprint="abc", pair_embeddings=pair_vectors
     )
+
+
+def test_queries_of_another_encoder_are_refused(tmp_path: Path) -> None:
+    query = embeddings(3, 2)
+    with make(tmp_path / "db") as db:
+        assert db.source_embeddings().encoder == "abc"
+        other, message = replace(query, encoder="xyz"), "vectors are of the encoder xyz…, those of .*db of abc…"
+        with pytest.raises(InputError, match=message):
+            db.states(other)
+        with pytest.raises(InputError, match=message):
+            db.retrieve(other, np.zeros(2, np.int64), k=1)
+        np.testing.assert_array_equal(db.states(replace(query, encoder="abc")), db.states(query))
 
 
 def members(count: int) -> list[list[int]]:

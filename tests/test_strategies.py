@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -478,12 +479,27 @@ def test_sentences_out_of_order_are_a_clear_error(owners: np.ndarray) -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_queries_of_another_encoder_are_a_clear_error(strategy: str) -> None:
     whole = Embeddings(ENCODED.whole.standard, ENCODED.whole.heads[:, :2], ENCODED.whole.norms[:, :2])
-    with pytest.raises(
-        InputError, match=r"\(16, 2, 5\) numbers, documents' \(16, 4, 5\); encode both with the same encoder"
+    of_another = replace(ENCODED.whole, encoder="b" * 64)
+    retriever = MultiAspectRetriever(replace(CORPUS, encoder="a" * 64), CORPUS_SENTENCES)
+    for embeddings, message in (
+        (whole, r"\(16, 2, 5\) numbers, the documents' \(16, 4, 5\); encode all with the same encoder"),
+        (of_another, "the queries' vectors are of the encoder b{12}…, the documents' of a{12}…; encode all with"),
     ):
-        MultiAspectRetriever(CORPUS, CORPUS_SENTENCES).rank(
-            EncodedQueries(whole, ENCODED.sentences, ENCODED.questions), strategy, 3
+        with pytest.raises(InputError, match=message):
+            retriever.rank(EncodedQueries(embeddings, ENCODED.sentences, ENCODED.questions), strategy, 3)
+
+
+def test_documents_of_another_encoder_are_a_clear_error() -> None:
+    one, other = replace(CORPUS, encoder="a" * 64), replace(CORPUS, encoder="b" * 64)
+    with pytest.raises(InputError, match=r"the new documents' vectors are of the encoder b{12}…"):
+        MultiAspectRetriever(one).add(other)
+    with pytest.raises(InputError, match=r"the sentences' vectors are of the encoder b{12}…"):
+        MultiAspectRetriever(
+            one, replace(CORPUS_SENTENCES, embeddings=replace(CORPUS_SENTENCES.embeddings, encoder="b" * 64))
         )
+    with pytest.raises(InputError, match=r"vectors of one list are of the encoder b{12}…"):
+        Embeddings.concatenate([one, other])
+    assert Embeddings.concatenate([CORPUS, one]).encoder == "a" * 64  # One is not known
 
 
 def test_pieces_that_are_not_equal_are_a_clear_error() -> None:

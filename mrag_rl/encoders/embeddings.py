@@ -25,11 +25,13 @@ class Embeddings:
         standard: (N, d), unit vectors.
         heads: (N, H, d_h), a unit vector for each head.
         norms: (N, H), the L2 norm of each head's embedding before normalisation; by default the norms of ``heads``.
+        encoder: fingerprint of the encoder that made the vectors; "" if it is not known.
     """
 
     standard: np.ndarray
     heads: np.ndarray
     norms: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.float32))
+    encoder: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         if not self.norms.size:
@@ -40,21 +42,43 @@ class Embeddings:
 
     def __getitem__(self, rows: slice | Sequence[int] | np.ndarray) -> Embeddings:
         """The selected rows (a slice, indices or a boolean mask), as Embeddings."""
-        return Embeddings(self.standard[rows], self.heads[rows], self.norms[rows])
+        return Embeddings(self.standard[rows], self.heads[rows], self.norms[rows], encoder=self.encoder)
 
     @staticmethod
     def concatenate(parts: Sequence[Embeddings]) -> Embeddings:
-        """The rows of all parts (at least one), in order."""
+        """The rows of all parts (at least one), in order. Raises InputError for vectors of several encoders."""
+        for part in parts[1:]:
+            part.check_comparable(parts[0].shape, parts[0].encoder, "vectors of one list", "others")
         return Embeddings(
             np.concatenate([p.standard for p in parts]),
             np.concatenate([p.heads for p in parts]),
             np.concatenate([p.norms for p in parts]),
+            encoder=next((p.encoder for p in parts if p.encoder), ""),
         )
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(d, H, d_h)."""
+        return self.standard.shape[1], self.heads.shape[1], self.heads.shape[2]
+
+    def check_comparable(self, shape: tuple[int, int, int], encoder: str, these: str, others: str) -> None:
+        """Raise InputError unless these vectors may be compared with others of a shape and an encoder.
+
+        encoder: its fingerprint, "" if it is not known; then the shape alone is compared. these, others: what error
+        messages call them.
+        """
+        if self.shape != shape:
+            raise InputError(f"{these} have {self.shape} numbers, {others} {shape}; encode all with the same encoder")
+        if self.encoder and encoder and self.encoder != encoder:
+            raise InputError(
+                f"{these} are of the encoder {self.encoder[:12]}…, {others} of {encoder[:12]}…; encode all with the "
+                "same encoder"
+            )
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write one npz file (no pickle), atomically. Raises OSError."""
         buffer = io.BytesIO()
-        np.savez(buffer, standard=self.standard, heads=self.heads, norms=self.norms)
+        np.savez(buffer, standard=self.standard, heads=self.heads, norms=self.norms, encoder=np.array(self.encoder))
         atomic_write_bytes(path, buffer.getvalue())
 
     @staticmethod
@@ -65,7 +89,7 @@ class Embeddings:
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 standard, heads = arrays["standard"], arrays["heads"]
-                norms = arrays.get("norms")
+                norms, encoder = arrays.get("norms"), str(arrays.get("encoder", ""))
         except (ValueError, KeyError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: not an embeddings file; write it with Embeddings.save") from error
         if norms is None:
@@ -73,7 +97,7 @@ class Embeddings:
             raise InputError(
                 f"{path}: written by an older version, without the heads' norms; remove it and encode again"
             )
-        return Embeddings(standard, heads, norms)
+        return Embeddings(standard, heads, norms, encoder=encoder)
 
 
 class TextEncoder(Protocol):

@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
@@ -55,7 +56,7 @@ class EmbeddingStore:
         what = json.dumps([self.encoder.fingerprint, versioned, *texts])
         path = self.folder / f"{hashlib.sha256(what.encode()).hexdigest()}.npz"
         if path.is_file():
-            return Embeddings.load(path)
+            return replace(Embeddings.load(path), encoder=self.encoder.fingerprint)
         embeddings = self.encoder.encode(texts, prefix=prefix, progress=progress)
         self.folder.mkdir(parents=True, exist_ok=True)
         embeddings.save(path)

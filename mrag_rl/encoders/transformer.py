@@ -295,7 +295,7 @@ class TransformerEncoder:
         norms = by_head.norm(dim=-1)
         by_head /= norms.clamp_min(1e-12)[..., None]
         vectors = normalize(standard, dim=-1).numpy() if self.standard == "model" else trigram_embeddings(unique)
-        embeddings = Embeddings(vectors, by_head.numpy(), norms.numpy())
+        embeddings = Embeddings(vectors, by_head.numpy(), norms.numpy(), encoder=self.fingerprint)
         return embeddings if len(unique) == len(texts) else embeddings[rows]
 
     def encode_standard(self, texts: Sequence[str]) -> np.ndarray:

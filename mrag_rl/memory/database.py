@@ -60,7 +60,7 @@ class MemoryDatabase:
         self._arms, self._names = arms, [*names, *(ARM_NAMES[arm] for arm in arms)]
         self._versions = TargetVersions(store)
         self._order = PartitionOrder.of(with_arms(store.membership(len(self._versions), len(names)), arms))
-        self._vectors = MemoryVectors(folder, self._order, store, has_pairs=self._has_pairs)
+        self._vectors = MemoryVectors(folder, self._order, store, self._encoder_fingerprint, has_pairs=self._has_pairs)
 
     @classmethod
     def create(
@@ -154,7 +154,7 @@ class MemoryDatabase:
 
     @property
     def encoder_fingerprint(self) -> str:
-        """Fingerprint of the encoder of the vectors; queries must come from the same one (the caller checks)."""
+        """Fingerprint of the encoder of the vectors; queries must come from the same one."""
         return self._encoder_fingerprint
 
     @property

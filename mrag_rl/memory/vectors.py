@@ -37,11 +37,17 @@ class MemoryVectors:
     are memory-mapped, and loaded into memory in partition order at the first search.
     """
 
-    def __init__(self, folder: Path, order: PartitionOrder, store: RecordStore, *, has_pairs: bool) -> None:
-        """Raises InputError if a file is missing or damaged, or has another number of vectors than ``order``."""
+    def __init__(
+        self, folder: Path, order: PartitionOrder, store: RecordStore, encoder: str, *, has_pairs: bool
+    ) -> None:
+        """encoder: fingerprint of the encoder of all vectors.
+
+        Raises InputError if a file is missing or damaged, or has another number of vectors than ``order``.
+        """
         self._folder = folder
         self._order = order
         self._store = store
+        self._encoder = encoder
         self._originals = {name: self._map(name) for name in get_args(VectorSet) if name != "pair_heads" or has_pairs}
         self._keys: dict[VectorSet, np.ndarray] = {}
 
@@ -64,6 +70,7 @@ class MemoryVectors:
 
         readable: (N,) bool, the memories that count.
         """
+        self._check(queries)
         vectors = _vectors(queries, "standard" if state in STANDARD_STATES else "heads")
         keys = self._load(_COMPARED[state])
         if keys.shape[::2] != vectors.shape[1:]:
@@ -79,6 +86,7 @@ class MemoryVectors:
         self, queries: Embeddings, positions: np.ndarray, k: int, by: SourceVectors
     ) -> tuple[np.ndarray, np.ndarray]:
         """The k nearest memories at some positions of the partition order; see ``search.nearest``."""
+        self._check(queries)
         return nearest(_vectors(queries, by), self._load(by), positions, self._order.memories, k)
 
     def sources(self) -> Embeddings:
@@ -86,7 +94,7 @@ class MemoryVectors:
         from mrag_rl.encoders.embeddings import Embeddings  # the module needs no encoder, but its room does
 
         vectors = [np.asarray(self._originals[name], dtype=np.float32) for name in ("standard", "heads")]
-        return Embeddings(*vectors)
+        return Embeddings(*vectors, encoder=self._encoder)
 
     def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
         """(H, d_h) pair vectors of a version of one memory, from its bytes in the record store; None: the original."""
@@ -103,6 +111,10 @@ class MemoryVectors:
     def reload_pairs(self) -> None:
         """Read the pair vectors again at the next search, after the record store has changed."""
         self._keys.pop("pair_heads", None)
+
+    def _check(self, queries: Embeddings) -> None:
+        """Only the encoder: queries of the state equation_1 have other heads than the memories, by design."""
+        queries.check_comparable(queries.shape, self._encoder, "the queries' vectors", f"those of {self._folder}")
 
     def _load(self, name: VectorSet) -> np.ndarray:
         """(H, N, d_h) unit vectors in partition order; (1, N, d) for the standard embeddings."""

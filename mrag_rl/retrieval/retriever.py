@@ -39,6 +39,9 @@ class MultiAspectRetriever:
             raise InputError("retrieval: no documents; give at least one")
         if sentences is not None:
             _check_sentences(sentences, len(documents))
+            sentences.embeddings.check_comparable(
+                documents.shape, documents.encoder, "retrieval: the sentences' vectors", "the documents'"
+            )
         self.documents, self.sentences, self.single = documents, sentences, single
         self.standard, self.heads, self.pieces = (
             EmbeddingSpaces(documents, view, index) for view in (standard_view, heads_view, pieces_view)
@@ -79,11 +82,8 @@ class MultiAspectRetriever:
 
         Raises InputError, with nothing changed, for vectors of another encoder and for sentences that do not fit.
         """
-        if _dimensions(documents) != _dimensions(self.documents):
-            raise InputError(
-                f"retrieval: new documents' vectors have {_dimensions(documents)} numbers, the others' "
-                f"{_dimensions(self.documents)}; encode all with the same encoder"
-            )
+        for embeddings in (documents, *([] if sentences is None else [sentences.embeddings])):
+            self._check_comparable(embeddings, "the new documents' vectors")
         if (sentences is None) != (self.sentences is None):
             raise InputError(
                 "retrieval: give the sentences of the new documents if and only if the other documents have theirs"
@@ -170,11 +170,7 @@ class MultiAspectRetriever:
             raise InputError(f"fetch is {fetch}; give 1 or more")
         parts = [part for part in (queries.sentences, queries.questions) if part is not None]
         for embeddings in (queries.whole, *(part.embeddings for part in parts)):
-            if _dimensions(embeddings) != _dimensions(self.documents):
-                raise InputError(
-                    f"retrieval: queries' vectors have {_dimensions(embeddings)} numbers, documents' "
-                    f"{_dimensions(self.documents)}; encode both with the same encoder"
-                )
+            self._check_comparable(embeddings, "the queries' vectors")
         if allowed is not None and (allowed.dtype != bool or allowed.shape != (len(queries), len(self.documents))):
             raise InputError(
                 f"retrieval: allowed is {allowed.dtype} of shape {allowed.shape}; give booleans of shape "
@@ -184,6 +180,11 @@ class MultiAspectRetriever:
         if allowed is None:
             return ranking
         return Ranking(ranking.indices, np.where(ranking.indices < 0, -np.inf, ranking.scores))
+
+    def _check_comparable(self, embeddings: Embeddings, which: str) -> None:
+        embeddings.check_comparable(
+            self.documents.shape, self.documents.encoder, f"retrieval: {which}", "the documents'"
+        )
 
     def _rank(self, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None) -> Ranking:
         count, voters = len(queries), Parts.of_wholes(queries.whole)
@@ -212,11 +213,6 @@ class MultiAspectRetriever:
         if strategy == "standard":
             return self.standard
         return self.pieces if strategy in PIECES else self.heads
-
-
-def _dimensions(embeddings: Embeddings) -> tuple[int, ...]:
-    """The dimension of the standard embedding, the number of heads and the dimension of each."""
-    return (embeddings.standard.shape[1], *embeddings.heads.shape[1:])
 
 
 def _check_sentences(sentences: Parts, documents: int) -> None:

@@ -18,7 +18,7 @@ View = Callable[[Embeddings], Embeddings]
 def standard_view(embeddings: Embeddings) -> Embeddings:
     """The standard embedding as the only space."""
     norms = np.ones((len(embeddings), 1), np.float32)
-    return Embeddings(embeddings.standard, embeddings.standard[:, None], norms)
+    return Embeddings(embeddings.standard, embeddings.standard[:, None], norms, encoder=embeddings.encoder)
 
 
 def heads_view(embeddings: Embeddings) -> Embeddings:
@@ -38,7 +38,7 @@ def pieces_view(embeddings: Embeddings) -> Embeddings:
         )
     vectors = standard.reshape(len(standard), pieces, standard.shape[1] // pieces)
     norms = np.linalg.norm(vectors, axis=-1)
-    return Embeddings(standard, vectors / np.maximum(norms, 1e-12)[..., None], norms)
+    return Embeddings(standard, vectors / np.maximum(norms, 1e-12)[..., None], norms, encoder=embeddings.encoder)
 
 
 class EmbeddingSpaces:
