@@ -54,9 +54,9 @@ def main() -> None:
     else:
         documents, queries = make_articles(seed=0)
     place = {document.id: i for i, document in enumerate(documents)}
-    relevant = [[place[identifier] for identifier in query.relevant] for query in queries]
+    wanted = [[[place[identifier] for identifier in ids] for ids in query.wanted] for query in queries]
     categories = [document.category for document in documents]
-    aspects = np.array([len(rows) for rows in relevant])
+    aspects = np.array([len(rows) for rows in wanted])
     development = np.zeros(len(queries), bool)
     for n in np.unique(aspects):
         development[np.flatnonzero(aspects == n)[::2]] = True
@@ -75,7 +75,7 @@ def main() -> None:
 
     def success(ranking: np.ndarray) -> np.ndarray:
         """Development half, other half: (2,)."""
-        values = weighted_success(success_ratios(ranking, relevant, categories))
+        values = weighted_success(success_ratios(ranking, wanted, categories))
         at = values[np.arange(len(queries)), np.minimum(3 * aspects, values.shape[1]) - 1]
         means = [[at[(aspects == n) & half].mean() for n in np.unique(aspects)] for half in (development, ~development)]
         return np.array([np.mean(half) for half in means])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -230,7 +231,7 @@ def test_success_ratios_against_the_definition() -> None:
     rankings = np.stack([rng.permutation(30)[:8] for _ in range(40)])
     rankings[3, 5:] = -1
     relevant = [rng.choice(30, size=rng.integers(1, 6), replace=False).tolist() for _ in range(40)]
-    ratios = success_ratios(rankings, relevant, categories)
+    ratios = success_ratios(rankings, [[[i] for i in wanted] for wanted in relevant], categories)
     for row, (found, wanted) in enumerate(zip(rankings.tolist(), relevant, strict=True)):
         for k in range(8):
             fetched = {i for i in found[: k + 1] if i >= 0}
@@ -238,3 +239,45 @@ def test_success_ratios_against_the_definition() -> None:
             success, category = len(fetched & set(wanted)) / len(wanted), len(kinds & needed) / len(needed)
             np.testing.assert_allclose(ratios[row, k], (success, category))
             np.testing.assert_allclose(weighted_success(ratios[row, k], 3), (3 * success + category) / 4)
+
+
+def test_any_document_of_an_aspect_answers_it() -> None:
+    categories = ["a", "a", "b", "b", "c", "c"]
+    aspects = [[[0, 1], [2, 3]], [[0], [1]], [[0, 2], [3]], [[4]]]
+    rankings = np.array([[1, 0, 2], [1, 0, 2], [3, 5, 2], [0, -1, -1]])
+    expected = [
+        [(1 / 2, 1 / 2), (1 / 2, 1 / 2), (1, 1)],
+        [(1 / 2, 1), (1, 1), (1, 1)],  # Both relevant documents have one category
+        [(1 / 2, 1), (1 / 2, 1), (1, 1)],  # A document of either category is of the first aspect's kind
+        [(0, 0), (0, 0), (0, 0)],
+    ]
+    np.testing.assert_allclose(success_ratios(rankings, aspects, categories), np.array(expected, float))
+
+
+def test_queries_whose_aspects_have_several_documents(data: Path, tmp_path: Path) -> None:
+    """With one document each, aspects give the figures of relevant documents; with more, any one of them does."""
+    documents = load_documents(data / "documents.jsonl")
+    queries = load_queries(data / "queries.jsonl", documents)
+    results = {}
+    category = {d.id: d.category for d in documents}
+    by_category = {kind: [d.id for d in documents if d.category == kind] for kind in category.values()}
+
+    def aspects(query: Query, more: int) -> tuple[tuple[str, ...], ...]:
+        return tuple(tuple(dict.fromkeys([i, *by_category[category[i]][:more]])) for i in query.relevant)
+
+    for case, more in (("relevant", None), ("single", 0), ("several", 4)):
+        folder = tmp_path / case
+        folder.mkdir()
+        save_documents(folder / "documents.jsonl", documents)
+        changed = [q if more is None else replace(q, relevant=(), aspects=aspects(q, more)) for q in queries]
+        save_queries(folder / "queries.jsonl", changed)
+        assert load_queries(folder / "queries.jsonl", documents) == changed
+        command = ("--fetch", "2", "--strategies", "standard", "--embeddings", str(tmp_path / "vectors"))
+        assert run(folder, tmp_path / f"{case}.json", *command, "--plots", str(folder / "plots")) == 0
+        results[case] = json.loads((tmp_path / f"{case}.json").read_text())["strategies"]["standard"]
+        assert any(path.name.startswith("documents_by_head") for path in (folder / "plots").iterdir())
+    assert results["single"] == results["relevant"]
+    assert (
+        all(results["several"][n]["2"][0] >= results["single"][n]["2"][0] for n in results["single"])
+        and results["several"] != results["single"]
+    )

@@ -263,7 +263,14 @@ def test_a_bad_document_is_named_by_its_line(tmp_path: Path, line: str, says: st
         ('{"id": "q", "text": "t", "relevant": ["a"]}', 'duplicate id "q"'),
         ('{"id": "r", "text": "t", "relevant": ["a", "z"]}', 'relevant id "z" is not a document'),
         ('{"id": "r", "text": "t", "relevant": ["a", "a"]}', 'relevant id "a" is listed 2 times'),
-        ('{"id": "r", "text": "t"}', 'no "relevant"'),
+        ('{"id": "r", "text": "t"}', 'no "relevant" and no "aspects"'),
+        ('{"id": "r", "text": "t", "relevant": ["a"], "aspects": [["a"]]}', 'both "relevant" and "aspects"'),
+        ('{"id": "r", "text": "t", "aspects": [["a"], ["z"]]}', 'aspects id "z" is not a document'),
+        ('{"id": "r", "text": "t", "aspects": [["a", "a"]]}', 'aspects id "a" is listed 2 times'),
+        ('{"id": "r", "text": "t", "aspects": ["a"]}', '"aspects" is not a list of lists of strings'),
+        ('{"id": "r", "text": "t", "aspects": [["a"], []]}', '"aspects" is not a list of lists of strings'),
+        ('{"id": "r", "text": "t", "aspects": [["a", " "]]}', '"aspects" is not a list of lists of strings'),
+        ('{"id": "r", "text": "t", "aspects": "a"}', '"aspects" is not a list of lists of strings'),
     ],
 )
 def test_a_bad_query_is_named_by_its_line(tmp_path: Path, line: str, says: str) -> None:

@@ -11,6 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 
 import numpy as np
 
@@ -36,7 +37,7 @@ def load_documents(path: StrPath) -> list[Document]:
 
 
 def load_queries(path: StrPath, documents: Sequence[Document]) -> list[Query]:
-    """The queries of a JSONL file, each with the ids of its relevant documents, all of which are in `documents`.
+    """The queries of a JSONL file, each with what it should find (`Query.wanted`), all of it in `documents`.
 
     Raises InputError naming file and line.
     """
@@ -44,15 +45,21 @@ def load_queries(path: StrPath, documents: Sequence[Document]) -> list[Query]:
     queries = records.load_queries(path)
     for line, query in zip(_lines(path), queries, strict=True):
         where = f"{os.fspath(path)}:{line}"
-        if not query.relevant:
-            raise InputError(f'{where}: no "relevant"; list the ids of the relevant documents')
-        for identifier, count in Counter(query.relevant).items():
+        if not query.wanted:
+            raise InputError(
+                f'{where}: no "relevant" and no "aspects"; list the ids of the relevant documents, or for each aspect '
+                "those of the documents that answer it"
+            )
+        if query.relevant and query.aspects:
+            raise InputError(f'{where}: both "relevant" and "aspects"; give one of them')
+        key, lists = ("aspects", query.aspects) if query.aspects else ("relevant", (query.relevant,))
+        for identifier, count in chain.from_iterable(Counter(ids).items() for ids in lists):
             if identifier not in document_ids:
                 raise InputError(
-                    f'{where}: relevant id "{identifier}" is not a document; correct the id or add that document'
+                    f'{where}: {key} id "{identifier}" is not a document; correct the id or add that document'
                 )
             if count > 1:
-                raise InputError(f'{where}: relevant id "{identifier}" is listed {count} times; list it once')
+                raise InputError(f'{where}: {key} id "{identifier}" is listed {count} times; list it once')
     return queries
 
 

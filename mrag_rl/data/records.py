@@ -44,13 +44,24 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A retrieval query, with the ids of its relevant documents and questions about its subjects, if they are known."""
+    """A retrieval query, with what it should find and questions about its subjects, if they are known.
+
+    Attributes:
+        relevant: ids of documents, all of which it should find.
+        aspects: in place of `relevant`: for each aspect the ids of the documents that answer it, any one of which does.
+    """
 
     id: str
     text: str
     relevant: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    aspects: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def wanted(self) -> tuple[tuple[str, ...], ...]:
+        """For each aspect the documents that answer it; a relevant document is an aspect that it alone answers."""
+        return self.aspects or tuple((identifier,) for identifier in self.relevant)
 
 
 def load_pairs(path: StrPath) -> list[TextPair]:
@@ -88,10 +99,11 @@ def load_queries(path: StrPath) -> list[Query]:
             id=row.identifier(),
             text=row.text("text"),
             relevant=row.names("relevant"),
+            aspects=row.lists_of_names("aspects"),
             questions=tuple(question for question in row.strings("questions") if question.strip()),
             metadata=row.metadata(),
         )
-        for row in _rows(path, ("id", "text", "relevant", "questions", "metadata"), "query")
+        for row in _rows(path, ("id", "text", "relevant", "aspects", "questions", "metadata"), "query")
     ]
 
 
@@ -151,6 +163,20 @@ class _Row:
         if not all(name.strip() for name in names):
             raise self.error(f'"{key}" contains an empty string; fill it in or remove it')
         return names
+
+    def lists_of_names(self, key: str) -> tuple[tuple[str, ...], ...]:
+        value = self.values.get(key)
+        if value is None:
+            return ()
+        problem = f'"{key}" is not a list of lists of strings, one or more in each; give [["a", "b"], ["c"]]'
+        if not isinstance(value, list):
+            raise self.error(problem)
+        for names in value:
+            if not isinstance(names, list) or not names:
+                raise self.error(problem)
+            if not all(isinstance(name, str) and name.strip() for name in names):
+                raise self.error(problem)
+        return tuple(tuple(names) for names in value)
 
     def metadata(self) -> dict[str, Any]:
         value = self.values.get("metadata")

@@ -65,6 +65,8 @@ def reference_filters(queries: Sequence[Query], vocabulary: FieldVocabulary, whe
 
 def _check_question(query: Query, ids: set[str], where: str) -> None:
     """Raises InputError if the evidence, type or answer of a question is invalid."""
+    if query.aspects:
+        raise InputError(f'{where}: "aspects" are for evaluate.py retrieval; list the evidence under "relevant"')
     unknown = next((name for name in query.relevant if name not in ids), None)
     if unknown is not None:
         raise InputError(f'{where}: relevant id "{unknown}" is not a document; correct the id or add that document')

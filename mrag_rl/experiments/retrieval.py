@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def run(
     if llm is None:
         llm = load_question_llm(settings.llm, settings.device)
     strategies = _possible_strategies(settings, queries, encoder)
-    aspects = np.array([len(query.relevant) for query in queries])
+    aspects = np.array([len(query.wanted) for query in queries])
     example = int(np.flatnonzero(aspects == np.sort(aspects)[len(aspects) // 2])[0])
     attention = None
     if settings.plots is not None:  # Before anything that takes long, because not every encoder gives it
@@ -104,14 +105,14 @@ def run(
             )
             seconds[f"{strategy}+rerank"] = time.perf_counter() - start
     row = {document.id: i for i, document in enumerate(documents)}
-    relevant = [[row[identifier] for identifier in query.relevant] for query in queries]
+    wanted = [[[row[identifier] for identifier in ids] for ids in query.wanted] for query in queries]
     categories = [document.category for document in documents]
-    ratios = {name: success_ratios(ranking.indices, relevant, categories) for name, ranking in rankings.items()}
+    ratios = {name: success_ratios(ranking.indices, wanted, categories) for name, ranking in rankings.items()}
 
     answers: dict[str, list[str]] = {}
     facts: dict[str, list[FactCount]] = {}
     if llm is not None:
-        evidence = [[documents[i] for i in rows] for rows in relevant]
+        evidence = [[documents[i] for i in chain.from_iterable(lists)] for lists in wanted]
         with CachedLLM(llm, store.folder / "answers.sqlite") as cached:
             for name, ranking in rankings.items():
                 start = time.perf_counter()
@@ -143,8 +144,8 @@ def run(
     if settings.plots is not None and attention is not None:
         folder = Path(settings.plots)
         draw_all(folder, results)
-        titles = [documents[i].title or documents[i].id for i in relevant[example]]
-        places = _places(retriever.documents.heads, encoded.whole.heads[example], relevant[example])
+        titles = [documents[rows[0]].title or documents[rows[0]].id for rows in wanted[example]]
+        places = _places(retriever.documents.heads, encoded.whole.heads[example], wanted[example])
         stem = re.sub(r"[^\w.-]", "_", ids[example])[:80]  # An id may have characters that no file name may have
         documents_by_head(folder, f"documents_by_head_{stem}", places, titles)
         tokens, weights = attention
@@ -202,13 +203,13 @@ def _llm_tokens(
     return {name: cost if name in fusing else dict.fromkeys(cost, 0.0) for name in strategies}
 
 
-def _places(documents: np.ndarray, query: np.ndarray, rows: Sequence[int]) -> np.ndarray:
-    """The places of D documents in each head's ranking, (D, H), 0 for the nearest.
+def _places(documents: np.ndarray, query: np.ndarray, aspects: Sequence[Sequence[int]]) -> np.ndarray:
+    """The places of A aspects in each head's ranking, (A, H), 0 for the nearest: of the best document of each.
 
-    documents: (N, H, d) embeddings of all. query: (H, d). rows: the D documents.
+    documents: (N, H, d) embeddings of all. query: (H, d). aspects: the documents of each.
     """
     similarities = np.einsum("nhd,hd->nh", documents, query)
-    return np.stack([(similarities > similarities[i]).sum(axis=0) for i in rows])
+    return np.stack([(similarities > similarities[[*rows]].max(axis=0)).sum(axis=0) for rows in aspects])
 
 
 def _possible_strategies(
