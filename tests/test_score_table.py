@@ -6,13 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import evaluate
 import train
+from benchmarks.selection_signal import explained, features, foretold, known_gains
 from mrag_rl.config import config_sha256, load_config
 from mrag_rl.errors import InputError
 from mrag_rl.memory import MemoryDatabase
+from mrag_rl.runs.folder import RunFolder
+from mrag_rl.states import Ledger, ledger_file
 
 SHARED = ["--partitioning.method", "kmeans", "--partitioning.seed", "5", "--refinement.steps", "0"]
 
@@ -87,3 +91,29 @@ def test_the_cache_file_is_no_part_of_what_a_run_is(workplace: Path) -> None:
 def test_settings_that_contradict_each_other_are_refused(workplace: Path, options: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         load_config(workplace / "small.yaml", options)
+
+
+def test_what_several_seeds_have_tried_is_put_together(runs: list[Path]) -> None:
+    tried = []
+    for run in runs:
+        with MemoryDatabase.open(run / "database") as database:
+            tried.append(100 * Ledger.load(ledger_file(database)).gains)
+    gains = known_gains([RunFolder(run) for run in runs])
+    for own in tried:
+        known = ~np.isnan(own)
+        np.testing.assert_array_equal(gains[known], own[known])
+    assert (np.isnan(gains) == (np.isnan(tried[0]) & np.isnan(tried[1]))).all()
+    assert {kind: numbers.shape[:2] for kind, numbers in features(RunFolder(runs[0])).items()} == dict.fromkeys(
+        ("state", "memories", "both"), gains.shape
+    )
+
+
+@pytest.mark.parametrize("model", ["ridge", "forest"])
+def test_a_planted_signal_is_foretold_and_noise_is_not(model: str) -> None:
+    rng = np.random.default_rng(0)
+    numbers, noise = rng.normal(size=(80, 3, 4)), rng.normal(size=(80, 3))
+    signal = 5 * numbers[:, :, 0] + noise
+    signal[::7, 1] = np.nan
+    predictions = foretold(numbers, signal, model)
+    assert (np.isnan(predictions) == np.isnan(signal)).all()
+    assert explained(predictions, signal) > 0.7 and explained(foretold(numbers, noise, model), noise) < 0.1

@@ -251,7 +251,7 @@ def test_changes_that_cannot_be_made_change_nothing() -> None:
     narrow = Embeddings(CORPUS.standard[:, :8], CORPUS.heads, CORPUS.norms)
     parts = rows_of(CORPUS_SENTENCES, np.arange(3))
     for documents, sentences, says in (
-        (narrow[:3], parts, r"new documents' vectors have \(8, 4, 5\) numbers, the others' \(16, 4, 5\)"),
+        (narrow[:3], parts, r"new documents' vectors have \(8, 4, 5\) numbers, the documents' \(16, 4, 5\)"),
         (CORPUS[:3], None, "give the sentences of the new documents if and only if"),
         (CORPUS[:4], parts, "sentences are not those of 4 documents, one or more of each, in order"),
     ):
