@@ -4,12 +4,13 @@
 
 The runs must have the same data and partitions, and refine nothing (`configs/score_table.yaml`): each seed tries other
 partitions for the training queries, and together they know what most choices gain. Regressions that see all these
-gains, on 9 of 10 parts of the queries, foretell those of the tenth part from what the database says of each partition
-("state": Agent-S's evidence, without what it learns from earlier answers) or from the memories that the partition and
-the whole database would show ("memories"). "R2" is the share of the gains' variance that they explain. "chosen" is what
-the partition with the highest prediction gains over the whole database, "careful" the same if a prediction is above 0
-and nothing otherwise; both with their standard error, over queries for which every gain is known, in the metric's
-points (0 to 100).
+gains, on 9 of 10 parts of the queries, foretell those of the tenth part from what is known of each partition before any
+answer ("state": Agent-S's evidence and what copying would score, but no gains of earlier answers) or from the memories
+that the partition and the whole database would show ("memories"). "R2" is the share of the known gains' variance that
+they explain. "chosen" is what the partition with the highest prediction gains over the whole database, "careful" the
+same if a prediction is above 0 and nothing otherwise; both with their standard error, over queries for which every gain
+is known, in the metric's points (0 to 100). Beside them: a partition at random, the best in hindsight, the one whose
+memory is nearest, and the one that is best on average in the 9 parts.
 """
 
 from __future__ import annotations
@@ -30,15 +31,18 @@ from mrag_rl.encoders import Embeddings
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.states import Ledger, StateReader, ledger_file
-from mrag_rl.states.ledger import LEDGER_NAMES
+from mrag_rl.states.ledger import COPIED, LEDGER_NAMES
 
 
 def known_gains(runs: Sequence[RunFolder]) -> np.ndarray:
     """(P, M) gains of P training queries in M partitions, in points; NaN where no run has tried."""
-    gains = np.array(np.nan)
+    gains, digest = np.array(np.nan), ""
     for run in runs:
         with MemoryDatabase.open(run.database) as database:
             tried = Ledger.load(ledger_file(database)).gains
+            if digest and database.digest() != digest:
+                raise SystemExit(f"error: {run.root}: other memories or partitions than in {runs[0].root}")
+            digest = database.digest()
         if gains.ndim and gains.shape != tried.shape:
             raise SystemExit(
                 f"error: {run.root}: {tried.shape} queries and partitions, {gains.shape} in the runs before"
@@ -53,6 +57,7 @@ def features(run: RunFolder) -> dict[str, np.ndarray]:
     k = run.load_config().demonstrations
     with MemoryDatabase.open(run.database) as database:
         state = StateReader(database, "evidence")(texts, queries)[:, :, : -len(LEDGER_NAMES)]
+        copied = Ledger.load(ledger_file(database)).earned_left_out()[:, :, COPIED:]
         memories = database.records(np.arange(len(database)))
         whole = database.retrieve(queries, None, k=k)
         inside = [database.retrieve(queries, np.full(len(queries), m), k=k) for m in range(database.partitions)]
@@ -66,7 +71,7 @@ def features(run: RunFolder) -> dict[str, np.ndarray]:
         columns.append(
             np.column_stack([shared, shared.sum(axis=1), hits.scores, hits.scores - whole.scores, size, own])
         )
-    retrieved = np.stack(columns, axis=1)
+    retrieved, state = np.stack(columns, axis=1), np.concatenate([state, copied], axis=2)
     return {"state": state, "memories": retrieved, "both": np.concatenate([state, retrieved], axis=2)}
 
 
@@ -103,10 +108,19 @@ def main() -> None:
     if len(complete) < 20:
         raise SystemExit(f"error: all gains are known of {len(complete)} queries only; give more runs")
     print(f"{len(gains)} training queries, {len(complete)} of them with all {gains.shape[1]} gains")
-    print(
-        f"at random {with_error(gains[complete].mean(axis=1))}   in hindsight {with_error(gains[complete].max(axis=1))}"
-    )
-    for kind, numbers in features(runs[0]).items():
+    numbers_of = features(runs[0])
+    nearest = numbers_of["state"][:, :, 0].argmax(axis=1)  # "standard: best"
+    average = np.empty(len(gains), np.int64)
+    for fit, test in GroupKFold(10).split(gains, groups=np.arange(len(gains))):
+        average[test] = np.nanmean(gains[fit], axis=0).argmax()
+    for name, values in (
+        ("at random", gains[complete].mean(axis=1)),
+        ("in hindsight", gains[complete].max(axis=1)),
+        ("nearest", gains[complete, nearest[complete]]),
+        ("best on average", gains[complete, average[complete]]),
+    ):
+        print(f"{name:17s} {with_error(values)}")
+    for kind, numbers in numbers_of.items():
         for model in ("ridge", "forest"):
             predictions = foretold(numbers, gains, model)
             best = predictions[complete].argmax(axis=1)

@@ -101,7 +101,8 @@ class MemoryRefinementVectorEnv(BatchedEnv):
 
     No trial changes what candidates depend on, so all `steps` pools of an episode are drawn at reset, in one batched
     call. They are a function of (seed, memory, number of episodes the memory has had) and, with `demonstrated`, of the
-    memories beside it: every episode has new ones, and neither resuming nor regrouping the queries changes any.
+    memories beside it: every episode has new ones. Neither resuming nor regrouping the queries changes any, unless
+    `replace` has changed a memory beside it in between.
 
     ## Episode End
     Terminates after `steps` steps, in all slots together; never truncates. Equation 6's objective is the gain within

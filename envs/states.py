@@ -23,7 +23,8 @@ def embed_pairs(encoder: TextEncoder, state: StateName, sources: Sequence[str], 
     """
     texts = [f"{source}\n{target}" for source, target in zip(sources, targets, strict=True)]
     embeddings = encoder.encode(texts)
-    return embeddings if state == "peeking" else Embeddings(embeddings.standard, embeddings.standard[:, None, :])
+    standard = embeddings.standard
+    return embeddings if state == "peeking" else Embeddings(standard, standard[:, None], encoder=embeddings.encoder)
 
 
 def state_size(database: MemoryDatabase, state: StateName) -> int:

@@ -348,7 +348,7 @@ def validate_config(config: Config) -> None:
             f"refinement.steps is 0, so nothing is refined, but evaluation.systems has {of_agent_r[0]}, which "
             "refines in its own way; remove that system, or set evaluation.ablations to false"
         )
-    if config.refinement.demonstrated and config.demonstrations == 1:
+    if config.refinement.demonstrated and config.refinement.steps and config.demonstrations == 1:
         raise InputError(
             "refinement.demonstrated is true, but with demonstrations 1 no memory stands beside the refined one; raise "
             "demonstrations, or set refinement.demonstrated to false"

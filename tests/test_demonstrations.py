@@ -118,6 +118,21 @@ def test_candidates_are_written_with_the_memories_beside_or_by_the_source_alone(
     assert asked == expected * 2  # for the pools, and for their likelihood
 
 
+@pytest.mark.parametrize("demonstrated", [False, True])
+def test_training_shows_candidates_what_the_configuration_says(
+    demonstrated: bool, database: MemoryDatabase, tmp_path: Path
+) -> None:
+    llm, refinement = Listening(ScriptedLLM()), RefinementConfig(evidence=4, steps=1, demonstrated=demonstrated)
+    context = joint_context(
+        WORLD, database, llm, state="evidence", demonstrations=K, refinement=refinement,
+        training=TrainingConfig(rounds=1, slots=8),
+    )  # fmt: skip
+    train_jointly(context, tmp_path / "training", progress=False)
+    asked = {pair.source for pair in (*TRAIN, *WORLD.splits.dev)}
+    pools = [prompt for prompt in llm.prompts if prompt.query not in asked]
+    assert pools and {len(prompt.demonstrations) for prompt in pools} == {K - 1 if demonstrated else 0}
+
+
 def test_agent_rs_own_queries_are_answered_with_the_nearest_k(database: MemoryDatabase) -> None:
     llm = Listening(ScriptedLLM())
     env = MemoryRefinementVectorEnv(

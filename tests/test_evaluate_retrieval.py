@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,10 @@ from mrag_rl.data.multi_aspect import load_documents, load_queries, save_documen
 from mrag_rl.data.records import Document, Query
 from mrag_rl.data.synthetic import make_articles
 from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.encoders.store import EmbeddingStore
+from mrag_rl.experiments import retrieval
+from mrag_rl.experiments.settings import RetrievalSettings
 from mrag_rl.generation.stories import reader_prompt
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.metrics.facts import count_facts
@@ -191,6 +195,43 @@ def test_texts_are_kept_in_blocks_of_which_only_the_changed_are_encoded_again(
     np.testing.assert_array_equal(store.encode([*texts, "Six."])[:4].heads, vectors[:4].heads)
     assert {path: path.stat().st_mtime_ns for path in made} == made and len(list(tmp_path.iterdir())) == 4
     assert len(store.encode([])) == 0
+
+
+def test_a_store_has_the_encoders_default_prefix_and_tells_prefixes_apart(tmp_path: Path) -> None:
+    stating = copy(encoder())
+    stating.prefixes = Prefixes(default="other: ")
+    store, texts = EmbeddingStore(stating, tmp_path), ["One.", "Two."]
+    for _ in range(2):  # made, then read
+        for prefix in (None, "", "find: "):
+            found, expected = store.encode(texts, prefix=prefix), stating.encode(texts, prefix=prefix)
+            np.testing.assert_allclose(found.standard, expected.standard, atol=1e-5)
+            assert found.encoder == encoder().fingerprint
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_prompts_that_the_encoder_states_are_used_recorded_and_replaced(data: Path, tmp_path: Path) -> None:
+    stating = copy(encoder())
+    stating.prefixes = Prefixes(query="find: ", document="passage: ")
+    settings = RetrievalSettings(
+        output="", documents=str(data / "documents.jsonl"), queries=str(data / "queries.jsonl"), fetch=3,
+        strategies=("standard", "late_interaction"), embeddings=str(tmp_path / "vectors"),
+    )  # fmt: skip
+    results = {}
+    for case, model, prefixes in (
+        ("stated", stating, (None, None)),
+        ("written", encoder(), ("find: ", "passage: ")),
+        ("off", stating, ("", "")),
+        ("none", encoder(), (None, None)),
+    ):
+        output = tmp_path / f"{case}.json"
+        retrieval.run(
+            replace(settings, output=str(output), prefix=prefixes[0], document_prefix=prefixes[1]), encoder=model
+        )
+        results[case] = json.loads(output.read_text())
+        del results[case]["seconds"]
+    assert (results["stated"]["prefix"], results["stated"]["document_prefix"]) == ("find: ", "passage: ")
+    assert results["stated"] == results["written"] and results["off"] == results["none"]
+    assert len(list((tmp_path / "vectors").iterdir())) == 2 * 4  # documents, queries, and the sentences of both
 
 
 def test_bad_input_ends_in_one_line_and_writes_nothing(

@@ -22,6 +22,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.memory import MemoryDatabase, Version
 from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
 from mrag_rl.partitioning import fit_partitioning
+from mrag_rl.states import StateReader
 
 HEADS, DIMENSION, HEAD_DIMENSION = 3, 16, 5
 DESKS = ("arts", "money", "sport")
@@ -63,6 +64,11 @@ def test_queries_of_another_encoder_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=message):
             db.retrieve(other, np.zeros(2, np.int64), k=1)
         np.testing.assert_array_equal(db.states(replace(query, encoder="abc")), db.states(query))
+        with pytest.raises(InputError, match="vectors are of the encoder xyz…, the memories' of abc…"):
+            StateReader(db, "evidence")(["a", "b"], other)
+    with pytest.raises(InputError, match=r"embeddings are of the encoder xyz…, encoder_fingerprint of abc…"):
+        make(tmp_path / "new", vectors=replace(embeddings(1, 40), encoder="xyz"))
+    assert not (tmp_path / "new").exists()
 
 
 def members(count: int) -> list[list[int]]:

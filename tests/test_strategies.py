@@ -499,6 +499,8 @@ def test_documents_of_another_encoder_are_a_clear_error() -> None:
         )
     with pytest.raises(InputError, match=r"vectors of one list are of the encoder b{12}…"):
         Embeddings.concatenate([one, other])
+    with pytest.raises(InputError, match=r"vectors of one list are of the encoder b{12}…"):
+        Embeddings.concatenate([CORPUS, one, other])
     assert Embeddings.concatenate([CORPUS, one]).encoder == "a" * 64  # One is not known
 
 

@@ -47,13 +47,14 @@ class Embeddings:
     @staticmethod
     def concatenate(parts: Sequence[Embeddings]) -> Embeddings:
         """The rows of all parts (at least one), in order. Raises InputError for vectors of several encoders."""
-        for part in parts[1:]:
-            part.check_comparable(parts[0].shape, parts[0].encoder, "vectors of one list", "others")
+        encoder = next((part.encoder for part in parts if part.encoder), "")
+        for part in parts:
+            part.check_comparable(parts[0].shape, encoder, "vectors of one list", "others")
         return Embeddings(
             np.concatenate([p.standard for p in parts]),
             np.concatenate([p.heads for p in parts]),
             np.concatenate([p.norms for p in parts]),
-            encoder=next((p.encoder for p in parts if p.encoder), ""),
+            encoder=encoder,
         )
 
     @property

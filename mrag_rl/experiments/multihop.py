@@ -102,7 +102,7 @@ def run(
     has_answers = all(reference_answer(query) and query_type(query) for query in queries)
     reader = PassageReader(llm) if llm is not None and has_answers else None
     comparison = _Comparison(
-        retriever, reader, store, texts, store.encode(texts, prefix=retriever.prefix, progress=True), extractions,
+        retriever, reader, store, texts, store.encode(texts, prefix=retriever.query_prefix, progress=True), extractions,
         None if fusion is None else [query.generated for query in fusion.queries],
     )  # fmt: skip
 
@@ -146,6 +146,8 @@ def run(
         "fetch": settings.fetch,
         "passages": settings.passages,
         "encoder": {"name": encoder.name, "fingerprint": encoder.fingerprint},
+        "prefix": retriever.query_prefix,
+        "document_prefix": store.prefixes.document if settings.document_prefix is None else settings.document_prefix,
         "reranker": None if reranker is None else {"fingerprint": reranker.fingerprint},
         "llm": None if llm is None else {"fingerprint": llm.fingerprint},
         "filters": {

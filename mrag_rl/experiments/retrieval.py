@@ -112,7 +112,7 @@ def run(
     answers: dict[str, list[str]] = {}
     facts: dict[str, list[FactCount]] = {}
     if llm is not None:
-        evidence = [[documents[i] for i in chain.from_iterable(lists)] for lists in wanted]
+        evidence = [[documents[i] for i in dict.fromkeys(chain.from_iterable(lists))] for lists in wanted]
         with CachedLLM(llm, store.folder / "answers.sqlite") as cached:
             for name, ranking in rankings.items():
                 start = time.perf_counter()
@@ -144,7 +144,7 @@ def run(
     if settings.plots is not None and attention is not None:
         folder = Path(settings.plots)
         draw_all(folder, results)
-        titles = [documents[rows[0]].title or documents[rows[0]].id for rows in wanted[example]]
+        titles = [_named([documents[i] for i in rows]) for rows in wanted[example]]
         places = _places(retriever.documents.heads, encoded.whole.heads[example], wanted[example])
         stem = re.sub(r"[^\w.-]", "_", ids[example])[:80]  # An id may have characters that no file name may have
         documents_by_head(folder, f"documents_by_head_{stem}", places, titles)
@@ -201,6 +201,12 @@ def _llm_tokens(
         texts, questions = [query.text for query in queries], [query.questions for query in queries]
         cost = generation_tokens(encoder.tokenizer, texts, questions)
     return {name: cost if name in fusing else dict.fromkeys(cost, 0.0) for name in strategies}
+
+
+def _named(documents: Sequence[Document]) -> str:
+    """The title of the first document, and how many others answer the same aspect."""
+    title = documents[0].title or documents[0].id
+    return title if len(documents) == 1 else f"{title}, or {len(documents) - 1} more"
 
 
 def _places(documents: np.ndarray, query: np.ndarray, aspects: Sequence[Sequence[int]]) -> np.ndarray:

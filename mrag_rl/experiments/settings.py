@@ -28,8 +28,8 @@ class RetrievalSettings(CheckedSettings):
       late_interaction  every sentence of the query splits one vote in every head and in the standard space, by
                         similarity to whole documents and to their nearest sentences
 
-    documents: {"id", "text", "category", "title"?}; queries: {"id", "text", "relevant": [document id],
-    "questions"?: [...]}
+    documents: {"id", "text", "category", "title"?}; queries: {"id", "text", "questions"?: [...]} and "relevant":
+    [document id], or "aspects": for each a list of documents, any one of which answers it
 
     With --llm a language model answers each query from the documents fetched, and the facts in its answers are counted:
     the numbers and names that it states, and how many of them the relevant documents support. It reads the --fetch best

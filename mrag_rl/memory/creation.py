@@ -24,11 +24,12 @@ def check_contents(
     partitioning: Partitioning,
     pair_embeddings: Embeddings | None,
     arms: Sequence[ArmName],
+    encoder_fingerprint: str,
 ) -> None:
     """Check the arguments of ``MemoryDatabase.create``.
 
-    Raises InputError if the folder exists, there are no pairs, an id is repeated, the parts differ in length, or an arm
-    is unknown, repeated, or named as a partition is.
+    Raises InputError if the folder exists, there are no pairs, an id is repeated, the parts differ in length, vectors
+    are of another encoder, or an arm is unknown, repeated, or named as a partition is.
     """
     if folder.exists():
         raise InputError(f"{folder}: exists already; open it, remove it or choose another folder")
@@ -45,4 +46,7 @@ def check_contents(
             f"{folder}: pairs, embeddings and partitioning differ in length {sorted(lengths)}; "
             "make all of them from the same pairs"
         )
+    for name, vectors in (("embeddings", embeddings), ("pair_embeddings", pair_embeddings)):
+        if vectors is not None:
+            vectors.check_comparable(vectors.shape, encoder_fingerprint, f"{folder}: {name}", "encoder_fingerprint")
     check_arms(arms, partitioning.names)

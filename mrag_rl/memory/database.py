@@ -82,7 +82,7 @@ class MemoryDatabase:
         """
         folder = Path(folder)
         recover_directory(folder)
-        check_contents(folder, pairs, embeddings, partitioning, pair_embeddings, arms)
+        check_contents(folder, pairs, embeddings, partitioning, pair_embeddings, arms, encoder_fingerprint)
         facts = {
             "encoder_fingerprint": encoder_fingerprint,
             "heads": str(embeddings.heads.shape[1]),

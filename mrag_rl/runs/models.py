@@ -116,5 +116,6 @@ def check_encoder(database: MemoryDatabase, encoder: TransformerEncoder) -> None
     if database.encoder_fingerprint != encoder.fingerprint:
         raise InputError(
             f"{database.folder}: its vectors come from another encoder than {encoder.name} "
-            f"({database.encoder_fingerprint[:12]}…, not {encoder.fingerprint[:12]}…); use the run's own encoder"
+            f"({database.encoder_fingerprint[:12]}…, not {encoder.fingerprint[:12]}…); use the run's own encoder, "
+            "or make the database again"
         )

@@ -72,7 +72,9 @@ class PartitionEvidence:
         return evidence_names(self.memories.heads.shape[1], arms=bool(self.arms))
 
     def __call__(self, texts: Sequence[str], queries: Embeddings) -> np.ndarray:
-        """The evidence (B, M, F) float32 for B queries."""
+        """The evidence (B, M, F) float32 for B queries. Raises InputError for vectors of another encoder."""
+        shape, encoder = self.memories.shape, self.memories.encoder
+        queries.check_comparable(shape, encoder, "the queries' vectors", "the memories'")
         blocks = [self._measure(texts[rows], queries[rows]) for rows in _blocks(len(queries))]
         members = [ridge(vectors) for ridge, vectors in zip(self._ridges, flat_vectors(queries), strict=True)]
         return self._assembled(blocks, members, len(queries))

@@ -81,7 +81,7 @@ class PassageRetriever:
         strategy: retrieval strategy for each query, other than those that need further queries.
         fetch: chunks retrieved. passages: how many of them are passages for the language model.
         reranker: reranks the chunks retrieved; None keeps the strategy's order.
-        prefix: instruction before every question.
+        prefix: instruction before every question; None is the encoder's for queries.
         progress: show progress bars.
     """
 
@@ -92,7 +92,7 @@ class PassageRetriever:
     fetch: int = FETCH
     passages: int = PASSAGES
     reranker: CrossEncoder | None = None
-    prefix: str = ""
+    prefix: str | None = None
     progress: bool = False
 
     def __post_init__(self) -> None:
@@ -126,7 +126,6 @@ class PassageRetriever:
         check_strategies([strategy])
         chunks = split_documents(documents, encoder.tokenizer, tokens=tokens, overlap=overlap)
         texts = [chunk.text for chunk in chunks]
-        prefix = encoder.prefixes.query if prefix is None else prefix
         document_prefix = encoder.prefixes.document if document_prefix is None else document_prefix
         sentences = None
         if strategy in DOCUMENT_SENTENCES:
@@ -134,6 +133,11 @@ class PassageRetriever:
         whole = encoder.encode(texts, prefix=document_prefix, progress=progress)
         library = FilteredRetriever(MultiAspectRetriever(whole, sentences), chunks)
         return cls(encoder, library, extractor, strategy=strategy, reranker=reranker, prefix=prefix, progress=progress)
+
+    @property
+    def query_prefix(self) -> str:
+        """The instruction before every question."""
+        return self.encoder.prefixes.query if self.prefix is None else self.prefix
 
     def scope(
         self,
@@ -178,7 +182,7 @@ class PassageRetriever:
             return EncodedQueries.of(self.encoder, texts, [self.strategy], prefix=self.prefix, progress=self.progress)
         sentences = None
         if self.strategy in QUERY_SENTENCES:
-            sentences = Parts.of_sentences(self.encoder, texts, prefix=self.prefix, progress=self.progress)
+            sentences = Parts.of_sentences(self.encoder, texts, prefix=self.query_prefix, progress=self.progress)
         return EncodedQueries(embedded(texts, embeddings, None), sentences)
 
     def search(self, queries: EncodedQueries, scope: Scope) -> FilteredRanking:
