@@ -116,4 +116,4 @@ def test_a_planted_signal_is_foretold_and_noise_is_not(model: str) -> None:
     signal[::7, 1] = np.nan
     predictions = foretold(numbers, signal, model)
     assert (np.isnan(predictions) == np.isnan(signal)).all()
-    assert explained(predictions, signal) > 0.7 and explained(foretold(numbers, noise, model), noise) < 0.1
+    assert explained(predictions, signal) > 0.6 and explained(foretold(numbers, noise, model), noise) < 0.1
