@@ -1,4 +1,4 @@
-"""Find the documents for every aspect of a long query with three strategies.
+"""Find the documents for every aspect of a long query with four strategies.
 
     python -m examples.multi_aspect_search [--aspects 10]
 
@@ -20,9 +20,11 @@ aspects = parser.parse_args().aspects
 documents, queries = make_articles(seed=0, per_category=4, queries_per_aspect=1)
 query = next(query for query in queries if len(query.relevant) == aspects)
 encoder = TransformerEncoder.load()
-retriever = MultiAspectRetriever.build(encoder, [document.text for document in documents], progress=True)
+texts, titles = [document.text for document in documents], [document.title for document in documents]
+retriever = MultiAspectRetriever.build(encoder, texts, titles=titles, progress=True)
 print(f"{query.text}\n")
-for strategy in ("standard", "mrag", "late_interaction"):  # one vector; one list per head; every sentence in every head
+# One vector; one list for each head; every sentence in every head; every sentence by vectors and words
+for strategy in ("standard", "mrag", "late_interaction", "hybrid"):
     ranking = retriever.search(encoder, [query.text], strategy=strategy, fetch=2 * aspects)
     results = [documents[i] for i in ranking.indices[0]]  # one row per query, best document first
     hits = sum(document.id in query.relevant for document in results)

@@ -24,7 +24,7 @@ from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.metrics.facts import count_facts
 from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
 from mrag_rl.retrieval import MultiAspectRetriever
-from mrag_rl.retrieval.strategies import STRATEGIES
+from mrag_rl.retrieval.strategies import RECOMMENDED, STRATEGIES
 from tests.tiny import encoder, write_tiny_llm
 
 
@@ -59,7 +59,8 @@ def test_every_strategy_table_pictures_and_vectors_used_again(
     first = tmp_path / "first.json"
     assert run(data, first, "--fetch", "6", "--plots", str(tmp_path / "plots")) == 0
     table = capsys.readouterr().out
-    assert all(f"| {name} |" in table for name in STRATEGIES)
+    assert all(f"| {name} |" in table for name in STRATEGIES if name != RECOMMENDED)
+    assert f"| **{RECOMMENDED}** |" in table and f"**{RECOMMENDED}** is the recommended strategy." in table
     results = json.loads(first.read_text())
     costly = {name for name, cost in results["llm_tokens"].items() if cost["prompt"] > 0 and cost["completion"] > 0}
     assert costly == {"fusion", "fusion_mrag"} and list(results["llm_tokens"]) == list(STRATEGIES)
@@ -77,7 +78,7 @@ def test_every_strategy_table_pictures_and_vectors_used_again(
 
     made = {path: path.stat().st_mtime_ns for path in (tmp_path / "embeddings").iterdir()}
     second = tmp_path / "second.json"
-    assert run(data, second, "--fetch", "6", "--strategies", "standard", "late_interaction") == 0
+    assert run(data, second, "--fetch", "6", "--strategies", "standard", "late_interaction", "hybrid") == 0
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "embeddings").iterdir()} == made
     again = json.loads(second.read_text())
     for name in ("standard", "late_interaction"):

@@ -12,11 +12,13 @@ import pytest
 from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.errors import InputError
-from mrag_rl.retrieval import STRATEGIES, EncodedQueries, MultiAspectRetriever, Parts, Ranking
+from mrag_rl.retrieval import STRATEGIES, EncodedQueries, MultiAspectRetriever, Parts, Ranking, WordIndex
 from mrag_rl.retrieval.importance import RunningImportance
 from mrag_rl.retrieval.index import IndexKind
 from mrag_rl.retrieval.late_interaction import STANDARD_SHARE, TEMPERATURE
-from mrag_rl.retrieval.strategies import QUERY_SENTENCES, QUESTIONS, check_strategies
+from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, EXHAUSTIVE, QUERY_SENTENCES, QUESTIONS, check_strategies
+from mrag_rl.retrieval.strategies import TEXTS as TEXT_STRATEGIES
+from tests.test_rivals import bm25 as written_out_bm25
 from tests.tiny import encoder
 
 DOCUMENTS, QUERIES, HEADS, WIDTH, HEAD_WIDTH = 60, 6, 4, 16, 5
@@ -42,8 +44,25 @@ def random_parts(rng: np.random.Generator, texts: int, low: int) -> Parts:
 RNG = np.random.default_rng(0)
 CORPUS = random_embeddings(RNG, DOCUMENTS)
 CORPUS_SENTENCES = random_parts(RNG, DOCUMENTS, 1)
-ENCODED = EncodedQueries(random_embeddings(RNG, QUERIES), random_parts(RNG, QUERIES, 1), random_parts(RNG, QUERIES, 0))
-assert ENCODED.sentences is not None and ENCODED.questions is not None
+QUERY_PARTS = random_parts(RNG, QUERIES, 1)
+
+
+def random_sentence(rng: np.random.Generator, length: int) -> str:
+    """Words of which every text has one, "the"."""
+    return " ".join(["the", *rng.choice(["goal", "storm", "river", "train", "bridge", "market", "ice"], length)]) + "."
+
+
+CORPUS_TEXTS = [random_sentence(np.random.default_rng([7, row]), 3 + row % 5) for row in range(DOCUMENTS)]
+QUERY_SENTENCE_TEXTS = [
+    [random_sentence(RNG, 2 + 5 * row) for row in range(n)] for n in np.bincount(QUERY_PARTS.owners)
+]
+ENCODED = EncodedQueries(
+    random_embeddings(RNG, QUERIES),
+    QUERY_PARTS,
+    random_parts(RNG, QUERIES, 0),
+    tuple(" ".join(sentences) for sentences in QUERY_SENTENCE_TEXTS),
+)
+assert ENCODED.sentences is not None and ENCODED.questions is not None and ENCODED.texts is not None
 
 Vector = np.ndarray
 Vote = Callable[[int, int, float], float]  # (space, place, cosine) -> vote
@@ -124,10 +143,55 @@ def written_out(strategy: str, query: int, fetch: int, single: bool) -> list[tup
             return elected(lists, lambda _, place, __: 1 / (60 + place), fetch, False)
         case "segment_mrag":
             return by_heads(list(own(ENCODED.sentences, query).heads), by_place(IMPORTANCE), fetch, single)
-    assert strategy == "late_interaction"
-    votes = [0.0] * DOCUMENTS
-    sentences = own(ENCODED.sentences, query)
+        case "words":
+            assert ENCODED.texts is not None
+            return sorted(enumerate(bm25(ENCODED.texts[query])), key=lambda pair: (-round(pair[1], 4), pair[0]))[:fetch]
+        case "late_interaction":
+            rows = sentence_vote_rows(query, STANDARD_SHARE * HEADS, 1.0, TEMPERATURE, TEMPERATURE)
+            votes = [sum(row[document] for row in rows) for document in range(DOCUMENTS)]
+            return sorted(enumerate(votes), key=lambda pair: (-pair[1], pair[0]))[:fetch]
+    assert strategy == "hybrid"
+    rows = sentence_vote_rows(query, 1.0, 1.0 / HEADS, 0.02, 0.03)
+    pieces = QUERY_SENTENCE_TEXTS[query]
+    for row, sentence in zip(rows, pieces, strict=True):
+        row[:] = [a + b for a, b in zip(row, powers(bm25(sentence), 1.0), strict=True)]
+    words = [sentence.split() for sentence in pieces]
+    windows = [
+        row[start : start + 8] for row in words for start in range(0, len(row), 4) if start == 0 or start + 4 < len(row)
+    ]
+    for window in windows:
+        weight = 2 * min(1.0, len(pieces) / len(windows))
+        rows.append([weight * vote for vote in powers(bm25(" ".join(window)), 1.0)])
+    ranked: list[tuple[int, float]] = []
+    left = [1.0] * len(rows)
+    while len(ranked) < fetch:
+        taken = {document for document, _ in ranked}
+        gains = {
+            d: sum(a * row[d] for a, row in zip(left, rows, strict=True)) for d in range(DOCUMENTS) if d not in taken
+        }
+        best = max(gains, key=lambda document: (gains[document], -document))
+        ranked.append((best, gains[best]))
+        left = [a * (1 - 0.7 * row[best] / max(row)) for a, row in zip(left, rows, strict=True)]
+    return ranked
+
+
+def powers(scores: Sequence[float], temperature: float) -> list[float]:
+    """The softmax of scores."""
+    values = [np.exp((score - max(scores)) / temperature) for score in scores]
+    return [float(value) / sum(values) for value in values]
+
+
+def bm25(query: str) -> list[float]:
+    return written_out_bm25(CORPUS_TEXTS, query)
+
+
+def sentence_vote_rows(
+    query: int, standard: float, head: float, standard_temperature: float, temperature: float
+) -> list[list[float]]:
+    """The votes of each sentence for each document: those of every space, weighed and summed."""
+    sentences, rows = own(ENCODED.sentences, query), []
     for voter in range(len(sentences)):
+        votes = [0.0] * DOCUMENTS
         for space in range(-1, HEADS):
             similarities = []
             for document in range(DOCUMENTS):
@@ -138,11 +202,11 @@ def written_out(strategy: str, query: int, fetch: int, single: bool) -> list[tup
                     a, b = sentences.heads[voter, space], CORPUS.heads[document, space]
                     pieces = parts.heads[:, space]
                 similarities.append((cosine(a, b) + max(cosine(a, part) for part in pieces)) / 2)
-            powers = [np.exp(similarity / TEMPERATURE) for similarity in similarities]
-            for document in range(DOCUMENTS):
-                weight = STANDARD_SHARE * HEADS if space < 0 else 1
-                votes[document] += weight * powers[document] / sum(powers)
-    return sorted(enumerate(votes), key=lambda pair: (-pair[1], pair[0]))[:fetch]
+            weight = standard if space < 0 else head
+            split = powers(similarities, standard_temperature if space < 0 else temperature)
+            votes = [total + weight * vote for total, vote in zip(votes, split, strict=True)]
+        rows.append(votes)
+    return rows
 
 
 def assert_written_out(ranking: Ranking, strategy: str, fetch: int, *, single: bool = False) -> None:
@@ -158,7 +222,11 @@ def assert_written_out(ranking: Ranking, strategy: str, fetch: int, *, single: b
 @pytest.mark.parametrize("fetch", [1, 7, DOCUMENTS])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_strategy_is_its_definition(strategy: str, fetch: int) -> None:
-    assert_written_out(MultiAspectRetriever(CORPUS, CORPUS_SENTENCES).rank(ENCODED, strategy, fetch), strategy, fetch)
+    assert_written_out(
+        MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, texts=CORPUS_TEXTS).rank(ENCODED, strategy, fetch),
+        strategy,
+        fetch,
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,7 +245,7 @@ def test_importance_is_that_of_the_documents() -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_fetching_more_than_there_are_ranks_every_document(strategy: str) -> None:
-    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
+    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, texts=CORPUS_TEXTS)
     more, all_ = retriever.rank(ENCODED, strategy, 10 * DOCUMENTS), retriever.rank(ENCODED, strategy, DOCUMENTS)
     np.testing.assert_array_equal(more.indices, all_.indices)
     np.testing.assert_array_equal(np.sort(more.indices), np.broadcast_to(np.arange(DOCUMENTS), (QUERIES, DOCUMENTS)))
@@ -187,7 +255,7 @@ def test_fetching_more_than_there_are_ranks_every_document(strategy: str) -> Non
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_one_document_is_found(strategy: str) -> None:
     sentence = Parts(CORPUS_SENTENCES.embeddings[:2], np.array([0, 0]))
-    ranking = MultiAspectRetriever(CORPUS[:1], sentence).rank(ENCODED, strategy, 3)
+    ranking = MultiAspectRetriever(CORPUS[:1], sentence, texts=CORPUS_TEXTS[:1]).rank(ENCODED, strategy, 3)
     assert ranking.indices.tolist() == [[0]] * QUERIES
 
 
@@ -199,7 +267,12 @@ def rows_of(parts: Parts, rows: np.ndarray) -> Parts:
 
 
 def retriever_of(rows: np.ndarray, index: IndexKind = "exact") -> MultiAspectRetriever:
-    return MultiAspectRetriever(CORPUS[rows], rows_of(CORPUS_SENTENCES, rows), index=index)
+    texts = [CORPUS_TEXTS[row] for row in rows]
+    return MultiAspectRetriever(CORPUS[rows], rows_of(CORPUS_SENTENCES, rows), texts=texts, index=index)
+
+
+def added(retriever: MultiAspectRetriever, rows: np.ndarray) -> None:
+    retriever.add(CORPUS[rows], rows_of(CORPUS_SENTENCES, rows), texts=[CORPUS_TEXTS[row] for row in rows])
 
 
 @pytest.mark.parametrize("index", ["exact", "hnsw"])
@@ -210,10 +283,10 @@ def test_a_corpus_that_changed_ranks_as_one_built_from_the_documents_left(index:
     staying = np.setdiff1d(np.arange(DOCUMENTS), leaving := [3, 59, 0, 24, 25])
     for rows, change in (
         (first, lambda: None),
-        (np.arange(40), lambda: changed.add(CORPUS[more[:15]], rows_of(CORPUS_SENTENCES, more[:15]))),
-        (np.arange(DOCUMENTS), lambda: changed.add(CORPUS[more[15:]], rows_of(CORPUS_SENTENCES, more[15:]))),
+        (np.arange(40), lambda: added(changed, more[:15])),
+        (np.arange(DOCUMENTS), lambda: added(changed, more[15:])),
         (staying, lambda: changed.remove(leaving)),
-        (np.append(staying, 3), lambda: changed.add(CORPUS[[3]], rows_of(CORPUS_SENTENCES, np.array([3])))),
+        (np.append(staying, 3), lambda: added(changed, np.array([3]))),
     ):
         change()
         if not searched and len(rows) != len(staying) + 1:
@@ -249,14 +322,16 @@ def test_changes_that_cannot_be_made_change_nothing() -> None:
     retriever = retriever_of(np.arange(5))
     before = retriever.rank(ENCODED, "late_interaction", 5)
     narrow = Embeddings(CORPUS.standard[:, :8], CORPUS.heads, CORPUS.norms)
-    parts = rows_of(CORPUS_SENTENCES, np.arange(3))
-    for documents, sentences, says in (
-        (narrow[:3], parts, r"new documents' vectors have \(8, 4, 5\) numbers, the documents' \(16, 4, 5\)"),
-        (CORPUS[:3], None, "give the sentences of the new documents if and only if"),
-        (CORPUS[:4], parts, "sentences are not those of 4 documents, one or more of each, in order"),
+    parts, texts = rows_of(CORPUS_SENTENCES, np.arange(3)), CORPUS_TEXTS[:3]
+    for documents, sentences, new, says in (
+        (narrow[:3], parts, texts, r"new documents' vectors have \(8, 4, 5\) numbers, the documents' \(16, 4, 5\)"),
+        (CORPUS[:3], None, texts, "give the sentences of the new documents if and only if"),
+        (CORPUS[:3], parts, None, "give the texts of the new documents if and only if"),
+        (CORPUS[:3], parts, texts[:2], "2 texts for 3 documents; give one for each document"),
+        (CORPUS[:4], parts, CORPUS_TEXTS[:4], "sentences are not those of 4 documents, one or more of each, in order"),
     ):
         with pytest.raises(InputError, match=says):
-            retriever.add(documents, sentences)
+            retriever.add(documents, sentences, texts=new)
     for rows in ([5], [-1], [2, 2], [0, 1, 2, 3, 4]):
         with pytest.raises(InputError, match="name rows from 0 to 4, each once, and leave at least one"):
             retriever.remove(rows)
@@ -264,7 +339,7 @@ def test_changes_that_cannot_be_made_change_nothing() -> None:
     assert after.indices.tolist() == before.indices.tolist() and after.scores.tolist() == before.scores.tolist()
     with pytest.raises(InputError, match="if and only if"):
         MultiAspectRetriever(CORPUS).add(CORPUS[:3], parts)
-    retriever.add(CORPUS[:0], Parts(CORPUS[:0], np.zeros(0, np.int64)))
+    retriever.add(CORPUS[:0], Parts(CORPUS[:0], np.zeros(0, np.int64)), texts=[])
     retriever.remove([])
     assert retriever.rank(ENCODED, "mrag", 9).indices.shape == (QUERIES, 5)
 
@@ -272,18 +347,19 @@ def test_changes_that_cannot_be_made_change_nothing() -> None:
 def built(retriever: MultiAspectRetriever) -> set[str]:
     """The indexes and importance scores that a retriever has built, as "heads index"."""
     spaces = {"standard": retriever.standard, "heads": retriever.heads, "pieces": retriever.pieces}
-    return {f"{name} index" for name, space in spaces.items() if space._index is not None} | {
-        f"{name} importance" for name, space in spaces.items() if space._importance is not None
-    }
+    names = {f"{name} index" for name, space in spaces.items() if space._index is not None}
+    names |= {f"{name} importance" for name, space in spaces.items() if space._importance is not None}
+    return names | ({"words"} if retriever._words is not None else set())
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_is_prepared_is_all_that_a_ranking_builds(strategy: str) -> None:
-    prepared, ranked = (MultiAspectRetriever(CORPUS, CORPUS_SENTENCES) for _ in range(2))
+    prepared, ranked = (MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, texts=CORPUS_TEXTS) for _ in range(2))
     prepared.prepare(strategy)
     ranked.rank(ENCODED, strategy, 3)
     assert built(prepared) == built(ranked)
-    assert bool(built(ranked)) == (strategy != "late_interaction")
+    assert built(ranked) - {"words"} if strategy not in EXHAUSTIVE else not built(ranked) - {"words"}
+    assert ("words" in built(ranked)) == (strategy in TEXT_STRATEGIES)
 
 
 def test_parts_that_are_not_the_queries_own_are_a_clear_error() -> None:
@@ -298,7 +374,9 @@ def test_parts_that_are_not_the_queries_own_are_a_clear_error() -> None:
 
 
 def test_late_interaction_compares_with_all_documents_whatever_the_index() -> None:
-    exact, graphs = (MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, index=index) for index in ("exact", "hnsw"))
+    exact, graphs = (
+        MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, texts=CORPUS_TEXTS, index=index) for index in ("exact", "hnsw")
+    )
     rankings = [retriever.rank(ENCODED, "late_interaction", 8) for retriever in (exact, graphs)]
     np.testing.assert_array_equal(rankings[0].scores, rankings[1].scores)
     assert rankings[0].indices.tolist() == rankings[1].indices.tolist()
@@ -306,23 +384,26 @@ def test_late_interaction_compares_with_all_documents_whatever_the_index() -> No
 
 
 def one_query(number: int) -> EncodedQueries:
+    assert ENCODED.texts is not None
     sentences, questions = own(ENCODED.sentences, number), own(ENCODED.questions, number)
     return EncodedQueries(
         ENCODED.whole[[number]],
         Parts(sentences, np.zeros(len(sentences), np.int64)),
         Parts(questions, np.zeros(len(questions), np.int64)),
+        (ENCODED.texts[number],),
     )
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_batch_is_its_queries_one_at_a_time(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
+    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, texts=CORPUS_TEXTS)
     whole = retriever.rank(ENCODED, strategy, 9)
     for number in range(QUERIES):
         single = retriever.rank(one_query(number), strategy, 9)
         assert single.indices[0].tolist() == whole.indices[number].tolist()
         np.testing.assert_allclose(single.scores[0], whole.scores[number], rtol=1e-4)
     monkeypatch.setattr("mrag_rl.retrieval.late_interaction._VOTERS", 4)
+    monkeypatch.setattr("mrag_rl.retrieval.hybrid._VOTERS", 4)
     in_parts = retriever.rank(ENCODED, strategy, 9)
     assert in_parts.indices.tolist() == whole.indices.tolist()
 
@@ -335,13 +416,24 @@ def restricted(rng: np.random.Generator) -> np.ndarray:
     return allowed
 
 
+class WordsOf(WordIndex):
+    """Some documents' words, as they weigh in the whole corpus."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        super().__init__(CORPUS_TEXTS)
+        self.rows = rows
+
+    def _scores(self, query: str) -> np.ndarray:
+        return super()._scores(query)[self.rows]
+
+
 @pytest.mark.parametrize("index", ["exact", "hnsw"])
 @pytest.mark.parametrize("fetch", [1, 7, DOCUMENTS])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_allowed_documents_are_ranked_as_if_there_were_no_others(
     strategy: str, fetch: int, index: IndexKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, index=index)
+    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, texts=CORPUS_TEXTS, index=index)
     for spaces in (retriever.heads, retriever.pieces):
         spaces.prepare(importance=True)
     allowed = restricted(np.random.default_rng(1))
@@ -354,8 +446,9 @@ def test_allowed_documents_are_ranked_as_if_there_were_no_others(
         assert (ranking.scores[query, places:] == -np.inf).all()
         if len(rows) == 0:
             continue
-        # A retriever that has these documents alone, but for the importance of spaces, which is the whole corpus's.
+        # A retriever of these documents alone, but for the importance of spaces and words, which is the whole corpus's.
         alone = retriever_of(rows)
+        alone._words = WordsOf(rows)
         monkeypatch.setattr(alone.heads, "_importance", retriever.heads._importance)
         monkeypatch.setattr(alone.pieces, "_importance", retriever.pieces._importance)
         expected = alone.rank(one_query(query), strategy, fetch)
@@ -365,7 +458,7 @@ def test_allowed_documents_are_ranked_as_if_there_were_no_others(
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_allowing_every_document_changes_nothing(strategy: str) -> None:
-    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
+    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, texts=CORPUS_TEXTS)
     free = retriever.rank(ENCODED, strategy, 7)
     all_ = retriever.rank(ENCODED, strategy, 7, np.ones((QUERIES, DOCUMENTS), bool))
     assert free.indices.tolist() == all_.indices.tolist()
@@ -375,7 +468,7 @@ def test_allowing_every_document_changes_nothing(strategy: str) -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_nothing_that_is_not_allowed_is_ever_ranked(strategy: str) -> None:
     rng = np.random.default_rng(2)
-    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
+    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, texts=CORPUS_TEXTS)
     for share in (0.0, 0.05, 0.5):
         allowed = rng.random((QUERIES, DOCUMENTS)) < share
         ranking = retriever.rank(ENCODED, strategy, 20, allowed)
@@ -394,15 +487,16 @@ def test_allowed_documents_of_another_form_are_a_clear_error(allowed: np.ndarray
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_no_queries_have_no_ranking(strategy: str) -> None:
-    none = EncodedQueries(ENCODED.whole[:0], *(Parts(ENCODED.whole[:0], np.zeros(0, np.int64)) for _ in range(2)))
-    ranking = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES).rank(none, strategy, 5)
+    no_parts = Parts(ENCODED.whole[:0], np.zeros(0, np.int64))
+    none = EncodedQueries(ENCODED.whole[:0], no_parts, no_parts, ())
+    ranking = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, texts=CORPUS_TEXTS).rank(none, strategy, 5)
     assert ranking.indices.shape == ranking.scores.shape == (0, 5) and len(ranking) == 0
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_hnsw_of_a_small_corpus_ranks_as_exact_search(strategy: str) -> None:
     exact, graphs = (
-        MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, index=index).rank(ENCODED, strategy, 8)
+        MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, texts=CORPUS_TEXTS, index=index).rank(ENCODED, strategy, 8)
         for index in ("exact", "hnsw")
     )
     assert exact.indices.tolist() == graphs.indices.tolist()
@@ -431,11 +525,13 @@ def test_every_strategy_is_known() -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_a_strategy_needs_and_only_that_is_required(strategy: str) -> None:
-    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
+    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, texts=CORPUS_TEXTS)
     if strategy in QUERY_SENTENCES:
         says = "needs the queries' sentences; give them, or choose another strategy"
     elif strategy in QUESTIONS:
         says = "needs questions about the queries; give them, or choose another strategy"
+    elif strategy in TEXT_STRATEGIES:
+        says = "needs the queries' texts; give them, or choose another strategy"
     else:
         assert len(retriever.rank(EncodedQueries(ENCODED.whole), strategy, 3)) == QUERIES
         return
@@ -443,16 +539,38 @@ def test_what_a_strategy_needs_and_only_that_is_required(strategy: str) -> None:
         retriever.rank(EncodedQueries(ENCODED.whole), strategy, 3)
 
 
-def test_late_interaction_without_the_documents_sentences_is_a_clear_error() -> None:
-    with pytest.raises(InputError, match="strategy late_interaction needs the documents' sentences; give them"):
-        MultiAspectRetriever(CORPUS).rank(ENCODED, "late_interaction", 3)
+@pytest.mark.parametrize("strategy", DOCUMENT_SENTENCES)
+def test_a_strategy_without_the_documents_sentences_is_a_clear_error(strategy: str) -> None:
+    with pytest.raises(InputError, match=f"strategy {strategy} needs the documents' sentences; give them"):
+        MultiAspectRetriever(CORPUS, texts=CORPUS_TEXTS).rank(ENCODED, strategy, 3)
+
+
+@pytest.mark.parametrize("strategy", TEXT_STRATEGIES)
+def test_a_strategy_without_texts_is_a_clear_error(strategy: str) -> None:
+    retriever = MultiAspectRetriever(CORPUS, CORPUS_SENTENCES)
+    for use in (lambda: retriever.rank(ENCODED, strategy, 3), lambda: retriever.prepare(strategy)):
+        with pytest.raises(InputError, match=f"strategy {strategy} needs the documents' texts; give them"):
+            use()
+    with pytest.raises(InputError, match=f"strategy {strategy} needs the queries' texts; give them"):
+        retriever_of(np.arange(DOCUMENTS)).rank(replace(ENCODED, texts=None), strategy, 3)
+
+
+def test_texts_that_are_not_those_of_the_vectors_are_a_clear_error() -> None:
+    assert ENCODED.texts is not None
+    with pytest.raises(InputError, match="59 texts for 60 documents; give one for each document"):
+        MultiAspectRetriever(CORPUS, texts=CORPUS_TEXTS[1:])
+    with pytest.raises(InputError, match="5 texts for 6 queries; give one for each query"):
+        replace(ENCODED, texts=ENCODED.texts[1:])
+    joined = replace(ENCODED, texts=tuple(text.replace(".", "") for text in ENCODED.texts))
+    with pytest.raises(InputError, match=r"sentences are not those of their texts; make both with EncodedQueries\.of"):
+        retriever_of(np.arange(DOCUMENTS)).rank(joined, "hybrid", 3)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("fetch", [0, -3])
 def test_fetching_less_than_one_is_a_clear_error(strategy: str, fetch: int) -> None:
     with pytest.raises(InputError, match=f"fetch is {fetch}; give 1 or more"):
-        MultiAspectRetriever(CORPUS, CORPUS_SENTENCES).rank(ENCODED, strategy, fetch)
+        MultiAspectRetriever(CORPUS, CORPUS_SENTENCES, texts=CORPUS_TEXTS).rank(ENCODED, strategy, fetch)
 
 
 def test_no_documents_is_a_clear_error() -> None:
@@ -569,6 +687,21 @@ def test_sentences_find_every_aspect_of_a_story() -> None:
     for strategy in QUERY_SENTENCES:
         indices = retriever.search(encoder(), STORIES[:1], strategy=strategy, fetch=2).indices[0]
         assert sorted(indices.tolist()) == [0, 1], strategy
+
+
+def test_titles_are_sentences_and_words_to_find() -> None:
+    titles = ["Fiddle", "", "Royal game", "Mountain of fire", "Sword"]
+    retriever = MultiAspectRetriever.build(encoder(), TEXTS, titles=titles)
+    plain = MultiAspectRetriever.build(encoder(), TEXTS)
+    assert retriever.sentences is not None and plain.sentences is not None
+    # A title of one or two words is one with the sentence that follows.
+    assert np.bincount(retriever.sentences.owners).tolist() == [2, 2, 2, 3, 2]
+    assert np.bincount(plain.sentences.owners).tolist() == [2, 2, 2, 2, 2]
+    assert retriever.search(encoder(), ["fiddle"], strategy="words", fetch=2).indices.tolist() == [[0, -1]]
+    assert plain.search(encoder(), ["fiddle"], strategy="words", fetch=2).indices.tolist() == [[-1, -1]]
+    np.testing.assert_array_equal(retriever.documents.standard, plain.documents.standard)
+    with pytest.raises(InputError, match="4 titles for 5 texts; give one for each text"):
+        MultiAspectRetriever.build(encoder(), TEXTS, titles=titles[1:])
 
 
 def test_what_cannot_be_searched_for_is_a_clear_error() -> None:

@@ -41,6 +41,16 @@ class Document:
     category: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def titled(self) -> str:
+        """The text below its title."""
+        return with_title(self.title, self.text)
+
+
+def with_title(title: str, text: str) -> str:
+    """A text below its title, if that is not empty."""
+    return f"{title}\n{text}" if title else text
+
 
 @dataclass(frozen=True, slots=True)
 class Query:

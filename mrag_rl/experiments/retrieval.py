@@ -33,7 +33,7 @@ from mrag_rl.retrieval import STRATEGIES, EncodedQueries, MultiAspectRetriever, 
 from mrag_rl.retrieval.fusion_queries import generation_tokens
 from mrag_rl.retrieval.rerank import CrossEncoder
 from mrag_rl.retrieval.sentences import split_sentences
-from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, PIECES, QUESTIONS, check_strategies
+from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, PIECES, QUESTIONS, RECOMMENDED, check_strategies
 
 _ANSWER_TOKENS = 256
 _ANSWERS = 16  # Generated in one call; if the model is interrupted, at most as many are lost
@@ -79,10 +79,12 @@ def run(
     store = EmbeddingStore(encoder, Path(settings.embeddings or output.parent / "embeddings"))
 
     texts, query_texts = [document.text for document in documents], [query.text for query in queries]
+    titled = [document.titled for document in documents]
     needs_sentences = bool(set(strategies) & set(DOCUMENT_SENTENCES))
     retriever = MultiAspectRetriever(
         store.encode(texts, prefix=document_prefix, progress=True),
-        Parts.of_sentences(store, texts, prefix=document_prefix, progress=True) if needs_sentences else None,
+        Parts.of_sentences(store, titled, prefix=document_prefix, progress=True) if needs_sentences else None,
+        texts=titled,
         index=settings.index,
         single=settings.votes == "single",
     )
@@ -130,6 +132,7 @@ def run(
         "document_prefix": document_prefix,
         "reranker": None if reranker is None else reranker.fingerprint,
         "index": settings.index,
+        "recommended": RECOMMENDED,
         "votes": settings.votes,
         "llm_tokens": _llm_tokens(encoder, queries, list(ratios)),
         "strategies": {name: success_means(values, aspects) for name, values in ratios.items()},

@@ -22,6 +22,8 @@ from mrag_rl.evaluation.plots import csv_number, new_figure, save_figure
 
 Results = Mapping[str, Any]
 
+_COLOURS = (*(f"C{number}" for number in range(10)), "black", "gold", "navy")
+
 
 def draw_all(folder: Path, results: Results, *, baseline: str = "standard", weight: float = 2.0) -> None:
     """Draw every plot of the results.
@@ -67,7 +69,7 @@ def success_by_fetched(
     axis = figure.subplots()
     width = 0.8 / len(names)
     for place, (strategy, columns) in enumerate(values.items()):
-        colour = f"C{place % 10}"
+        colour = _COLOURS[place % len(_COLOURS)]
         positions = np.arange(len(numbers)) + (place - (len(names) - 1) / 2) * width
         boxes = axis.boxplot(
             columns, positions=positions, widths=0.85 * width, manage_ticks=False, showmeans=True, patch_artist=True,
@@ -125,7 +127,7 @@ def improvement_by_aspects(
     figure = new_figure(6.4, 3.6)
     axis = figure.subplots()
     rows = []
-    for strategy in names:
+    for place, strategy in enumerate(names):
         points = []
         for aspects, (number, value) in _by_aspects(results, strategy, weight).items():
             reference = base[aspects][1] if aspects in base and base[aspects][0] == number else 0.0
@@ -142,7 +144,8 @@ def improvement_by_aspects(
                     "" if gain is None else csv_number(gain),
                 )
             )
-        axis.plot(*np.array(points, dtype=float).reshape(-1, 2).T, marker="o", markersize=3.5, label=strategy)
+        x, y = np.array(points, dtype=float).reshape(-1, 2).T
+        axis.plot(x, y, marker="o", markersize=3.5, label=strategy, color=_COLOURS[place % len(_COLOURS)])
     axis.axhline(0, color="black", linewidth=0.8)
     axis.set_xlabel("aspects n, with min(3n, most fetched) documents")
     axis.set_ylabel(f"gain over {baseline} (%)")

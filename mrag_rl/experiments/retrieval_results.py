@@ -68,7 +68,10 @@ def retrieval_table(results: Mapping[str, Any], *, weight: float = 2.0) -> str:
     ]
     for name, by_aspects in results["strategies"].items():
         values = [float(weighted_success(np.array(by_aspects[n][str(k)]), weight)) for n, k in columns]
-        lines.append(markdown_row([name, *(f"{value:.3f}" for value in [*values, float(np.mean(values))])]))
+        shown = f"**{name}**" if name == results["recommended"] else name
+        lines.append(markdown_row([shown, *(f"{value:.3f}" for value in [*values, float(np.mean(values))])]))
+    if results["recommended"] in results["strategies"]:
+        lines += ["", f"**{results['recommended']}** is the recommended strategy."]
     exact = [name for name in EXHAUSTIVE if name in results["strategies"]]
     if exact and results["index"] != "exact":
         lines += ["", f"{', '.join(exact)}: compared with all documents; --index {results['index']} has no part in it."]

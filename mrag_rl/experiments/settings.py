@@ -27,6 +27,9 @@ class RetrievalSettings(CheckedSettings):
       segment_mrag      every sentence of the query votes in every head
       late_interaction  every sentence of the query splits one vote in every head and in the standard space, by
                         similarity to whole documents and to their nearest sentences
+      words             BM25 over titles and texts
+      hybrid            late_interaction and BM25 together: every sentence votes by vectors and by words, and so does
+                        every window of eight words, by words; no aspect takes all places (recommended)
 
     documents: {"id", "text", "category", "title"?}; queries: {"id", "text", "questions"?: [...]} and "relevant":
     [document id], or "aspects": for each a list of documents, any one of which answers it
@@ -40,9 +43,9 @@ class RetrievalSettings(CheckedSettings):
           the bundled articles
       python evaluate.py retrieval --documents d.jsonl --queries q.jsonl --output out.json --plots plots
       python evaluate.py retrieval --documents d.jsonl --queries q.jsonl --output out.json \\
-          --strategies standard mrag late_interaction --encoder BAAI/bge-base-en-v1.5 \\
+          --strategies standard mrag hybrid --encoder BAAI/bge-base-en-v1.5 \\
           --prefix "Represent this sentence for searching relevant passages: "
-      python evaluate.py retrieval --output out.json --strategies standard late_interaction --fetch 5 \\
+      python evaluate.py retrieval --output out.json --strategies standard hybrid --fetch 5 \\
           --llm PATH_OR_HUB_MODEL
     """
 
@@ -79,7 +82,7 @@ class RetrievalSettings(CheckedSettings):
     document_prefix: str | None = None
     """Instruction before every document text, such as "passage: "; null is what the encoder's files state."""
     index: Literal["exact", "hnsw"] = "exact"
-    """How nearest documents are found; late_interaction ignores it and compares with all documents."""
+    """How nearest documents are found; late_interaction, words and hybrid compare with all documents anyway."""
     reranker: str | None = None
     """Folder or hub name of a cross-encoder that reranks the results."""
     llm: str | None = None

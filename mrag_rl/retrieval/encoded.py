@@ -64,12 +64,17 @@ class Parts:
 class EncodedQueries:
     """B queries as vectors: whole and, if a strategy needs them, their sentences and questions about them.
 
-    Raises InputError for parts that belong to no query, and for a query without sentences where others have them.
+    Attributes:
+        texts: the queries themselves, for the strategies that compare words.
+
+    Raises InputError for parts that belong to no query, for a query without sentences where others have them, and for
+    more or fewer texts.
     """
 
     whole: Embeddings
     sentences: Parts | None = None
     questions: Parts | None = None
+    texts: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         count = len(self)
@@ -83,6 +88,8 @@ class EncodedQueries:
             missing = np.setdiff1d(np.arange(count), parts.owners)
             if what == "sentences" and missing.size:
                 raise InputError(f"retrieval: query {missing[0]} has no sentence; give every query one or more")
+        if self.texts is not None and len(self.texts) != count:
+            raise InputError(f"retrieval: {len(self.texts)} texts for {count} queries; give one for each query")
 
     @classmethod
     def of(
@@ -107,7 +114,7 @@ class EncodedQueries:
             sentences = Parts.of_sentences(encoder, texts, prefix=prefix, progress=progress)
         if questions is not None and set(strategies) & set(QUESTIONS):
             parts = Parts.of_questions(encoder, questions, prefix=prefix, progress=progress)
-        return cls(whole, sentences, parts)
+        return cls(whole, sentences, parts, tuple(texts))
 
     def __len__(self) -> int:
         return len(self.whole)

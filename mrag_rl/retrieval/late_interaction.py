@@ -6,13 +6,54 @@ import numpy as np
 
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.retrieval.encoded import Parts
-from mrag_rl.retrieval.voting import Ranking, top
+from mrag_rl.retrieval.voting import Ranking, split_votes, top
 
 # Both chosen on the development half of the multi-aspect queries (docs/retrieval.md)
 TEMPERATURE = 0.03
 STANDARD_SHARE = 0.25
 
 _VOTERS = 256  # Query sentences compared with all documents at once
+
+
+def sentence_votes(
+    voters: Embeddings,
+    documents: Embeddings,
+    sentences: Parts,
+    *,
+    standard: float,
+    heads: float,
+    standard_temperature: float = TEMPERATURE,
+    temperature: float = TEMPERATURE,
+    allowed: np.ndarray | None = None,
+) -> np.ndarray:
+    """The votes (V, N) float32 of V sentences for N documents: in each space, one vote is split by `split_votes`.
+
+    The similarity to a document is the mean of two cosines: with the whole of it and with its nearest sentence ("late
+    interaction": Khattab and Zaharia 2020, there token by token).
+
+    Args:
+        voters: The query sentences.
+        documents: The documents as wholes.
+        sentences: One or more of every document, in the documents' order.
+        standard: What a vote in the standard space weighs.
+        heads: What the votes in all H heads together weigh.
+        standard_temperature: That of the softmax in the standard space.
+        temperature: That of the softmax in the heads.
+        allowed: (V, N) bool, the documents that each sentence may vote for.
+    """
+    starts = np.searchsorted(sentences.owners, np.arange(len(documents)))
+    count = documents.heads.shape[1]
+    spaces = [(standard, standard_temperature, documents.standard, sentences.embeddings.standard, voters.standard)]
+    spaces += [
+        (heads / count, temperature, documents.heads[:, h], sentences.embeddings.heads[:, h], voters.heads[:, h])
+        for h in range(count)
+    ]
+    votes = np.zeros((len(voters), len(documents)), np.float32)
+    for weight, softness, whole, parts, vectors in spaces:
+        if weight:
+            nearest = np.maximum.reduceat(vectors @ parts.T, starts, axis=1)
+            votes += weight * split_votes((vectors @ whole.T + nearest) / 2, softness, allowed)
+    return votes
 
 
 def late_interaction(
@@ -26,11 +67,7 @@ def late_interaction(
     temperature: float = TEMPERATURE,
     standard_share: float = STANDARD_SHARE,
 ) -> Ranking:
-    """The `fetch` best of N documents for each of B `queries`, by their sentences' votes.
-
-    Each sentence of a query splits one vote in each space over the documents, by the softmax of its similarities. The
-    similarity to a document is the mean of two cosines: with the whole of it and with its nearest sentence ("late
-    interaction": Khattab and Zaharia 2020, there token by token).
+    """The `fetch` best of N documents for each of B `queries`, by their sentences' votes (`sentence_votes`).
 
     Args:
         voters: The queries' sentences.
@@ -42,31 +79,21 @@ def late_interaction(
         temperature: That of the softmax.
         standard_share: Weight of a vote in the standard space, as a share of the weight of all heads together.
     """
-    starts = np.searchsorted(sentences.owners, np.arange(len(documents)))
     heads = documents.heads.shape[1]
-    spaces = [(documents.standard, sentences.embeddings.standard, voters.embeddings.standard)]
-    spaces += [
-        (documents.heads[:, head], sentences.embeddings.heads[:, head], voters.embeddings.heads[:, head])
-        for head in range(heads)
-    ]
-    weights = [standard_share * heads] + [1.0] * heads
     totals = np.zeros((queries, len(documents)))
     for first in range(0, len(voters), _VOTERS):
-        rows = slice(first, first + _VOTERS)
-        owners = voters.owners[rows]
-        readable = None if allowed is None else allowed[owners]
-        votes = np.zeros((len(owners), len(documents)), np.float32)
-        for weight, (whole, parts, vectors) in zip(weights, spaces, strict=True):
-            nearest = np.maximum.reduceat(vectors[rows] @ parts.T, starts, axis=1)
-            similarities = (vectors[rows] @ whole.T + nearest) / 2
-            if readable is not None:
-                similarities = np.where(readable, similarities, -np.inf)
-            # At least -1, so that a voter without an allowed document has votes of 0 rather than NaN.
-            highest = similarities.max(axis=1, keepdims=True, initial=-1)
-            powers = np.exp((similarities - highest) / temperature)
-            sums = powers.sum(axis=1, keepdims=True)
-            votes += powers * (weight / np.where(sums > 0, sums, 1))
-        np.add.at(totals, owners, votes)
+        part = voters[first : first + _VOTERS]
+        votes = sentence_votes(
+            part.embeddings,
+            documents,
+            sentences,
+            standard=standard_share * heads,
+            heads=heads,
+            standard_temperature=temperature,
+            temperature=temperature,
+            allowed=None if allowed is None else allowed[part.owners],
+        )
+        np.add.at(totals, part.owners, votes)
     if allowed is None:
         return top(totals, fetch)
     ranking = top(np.where(allowed, totals, -np.inf), fetch)

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 
+from mrag_rl.data.records import with_title
 from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.retrieval.encoded import EncodedQueries, Parts
+from mrag_rl.retrieval.hybrid import hybrid
 from mrag_rl.retrieval.index import IndexKind
 from mrag_rl.retrieval.late_interaction import late_interaction
 from mrag_rl.retrieval.spaces import EmbeddingSpaces, heads_view, pieces_view, standard_view
-from mrag_rl.retrieval.strategies import PIECES, QUERY_SENTENCES, QUESTIONS, UNFUSED, VOTE_RULES, check_strategies
+from mrag_rl.retrieval.strategies import (
+    EXHAUSTIVE,
+    PIECES,
+    QUERY_SENTENCES,
+    QUESTIONS,
+    RECOMMENDED,
+    TEXTS,
+    UNFUSED,
+    VOTE_RULES,
+    check_strategies,
+)
 from mrag_rl.retrieval.voting import Ranking, by_owner, count_votes, reciprocal_rank_fusion
+from mrag_rl.retrieval.words import WordIndex
+
+Needed = TypeVar("Needed")
 
 
 class MultiAspectRetriever:
@@ -22,18 +38,26 @@ class MultiAspectRetriever:
     Attributes:
         documents: The embeddings of N documents.
         sentences: The embeddings of their sentences, or None.
+        texts: What words are looked for in, one text for each document, or None.
         standard, heads, pieces: The spaces that the documents are searched in: the standard embedding, the attention
             heads, and equal pieces of the standard embedding.
         single: Whether a document's highest vote counts, instead of the sum of its votes.
     """
 
     def __init__(
-        self, documents: Embeddings, sentences: Parts | None = None, *, index: IndexKind = "exact", single: bool = False
+        self,
+        documents: Embeddings,
+        sentences: Parts | None = None,
+        *,
+        texts: Sequence[str] | None = None,
+        index: IndexKind = "exact",
+        single: bool = False,
     ) -> None:
-        """sentences: one or more of every document, in the documents' order. index: how nearest documents are found;
-        `late_interaction` uses no index, it compares with all documents. single: see `count_votes`.
+        """sentences: one or more of every document, in the documents' order. texts: what words are looked for in, one
+        text for each document, which may have more than what was encoded, such as a title. index: how nearest documents
+        are found; the strategies `EXHAUSTIVE` use no index, they compare with all documents. single: see `count_votes`.
 
-        Raises InputError for no documents, and for sentences that do not fit them.
+        Raises InputError for no documents, and for sentences and texts that do not fit them.
         """
         if len(documents) == 0:
             raise InputError("retrieval: no documents; give at least one")
@@ -42,7 +66,11 @@ class MultiAspectRetriever:
             sentences.embeddings.check_comparable(
                 documents.shape, documents.encoder, "retrieval: the sentences' vectors", "the documents'"
             )
+        if texts is not None:
+            _check_texts(texts, len(documents))
         self.documents, self.sentences, self.single = documents, sentences, single
+        self.texts = None if texts is None else list(texts)
+        self._words: WordIndex | None = None
         self.standard, self.heads, self.pieces = (
             EmbeddingSpaces(documents, view, index) for view in (standard_view, heads_view, pieces_view)
         )
@@ -53,34 +81,42 @@ class MultiAspectRetriever:
         encoder: TextEncoder,
         texts: Sequence[str],
         *,
+        titles: Sequence[str] | None = None,
         index: IndexKind = "exact",
         prefix: str | None = None,
         progress: bool = False,
     ) -> MultiAspectRetriever:
-        """Encode documents, as wholes and sentence by sentence.
+        """Encode documents, as wholes and sentence by sentence. Words are looked for in the same texts.
 
-        prefix: the instruction before each of a document's texts; None is the encoder's for documents.
+        titles: those of the documents, each a first sentence and words to find; "" for a document without one. prefix:
+        the instruction before each of a document's texts; None is the encoder's for documents.
 
-        Raises InputError for an empty text.
+        Raises InputError for an empty text, and for more or fewer titles than texts.
         """
+        if titles is not None and len(titles) != len(texts):
+            raise InputError(f"retrieval: {len(titles)} titles for {len(texts)} texts; give one for each text")
+        titled = texts if titles is None else [with_title(*pair) for pair in zip(titles, texts, strict=True)]
         prefix = encoder.prefixes.document if prefix is None else prefix
         whole = encoder.encode(texts, prefix=prefix, progress=progress)
-        return cls(whole, Parts.of_sentences(encoder, texts, prefix=prefix, progress=progress), index=index)
+        sentences = Parts.of_sentences(encoder, titled, prefix=prefix, progress=progress)
+        return cls(whole, sentences, texts=titled, index=index)
 
     @property
     def importance(self) -> np.ndarray:
         """The importance scores of the attention heads, (H,) float64."""
         return self.heads.importance
 
-    def add(self, documents: Embeddings, sentences: Parts | None = None) -> None:
+    def add(self, documents: Embeddings, sentences: Parts | None = None, *, texts: Sequence[str] | None = None) -> None:
         """Add documents after the others.
 
-        Importance scores and HNSW graphs are extended; embeddings and exact indexes are copied, so add many at once.
+        Importance scores and HNSW graphs are extended; embeddings and exact indexes are copied and words are counted
+        anew, so add many at once.
 
         sentences: those of the new documents, owners counted from the first new one; needed if and only if this
-        retriever has sentences.
+        retriever has sentences. texts: those of the new documents; needed if and only if this retriever has texts.
 
-        Raises InputError, with nothing changed, for vectors of another encoder and for sentences that do not fit.
+        Raises InputError, with nothing changed, for vectors of another encoder and for sentences or texts that do not
+        fit.
         """
         for embeddings in (documents, *([] if sentences is None else [sentences.embeddings])):
             self._check_comparable(embeddings, "the new documents' vectors")
@@ -88,10 +124,18 @@ class MultiAspectRetriever:
             raise InputError(
                 "retrieval: give the sentences of the new documents if and only if the other documents have theirs"
             )
+        if (texts is None) != (self.texts is None):
+            raise InputError(
+                "retrieval: give the texts of the new documents if and only if the other documents have theirs"
+            )
+        if texts is not None:
+            _check_texts(texts, len(documents))
         if self.sentences is not None and sentences is not None:
             _check_sentences(sentences, len(documents))
             moved = Parts(sentences.embeddings, sentences.owners + len(self.documents))
             self.sentences = Parts.concatenate([self.sentences, moved])
+        if self.texts is not None and texts is not None:
+            self.texts, self._words = [*self.texts, *texts], None
         self.documents = Embeddings.concatenate([self.documents, documents])
         for spaces in (self.standard, self.heads, self.pieces):
             spaces.add(documents, self.documents)
@@ -113,6 +157,8 @@ class MultiAspectRetriever:
         if self.sentences is not None:
             sentences = self.sentences[np.isin(self.sentences.owners, staying)]
             self.sentences = Parts(sentences.embeddings, np.searchsorted(staying, sentences.owners))
+        if self.texts is not None:
+            self.texts, self._words = [self.texts[row] for row in staying.tolist()], None
         removed, self.documents = self.documents[leaving], self.documents[staying]
         for spaces in (self.standard, self.heads, self.pieces):
             spaces.remove(removed, self.documents)
@@ -120,11 +166,13 @@ class MultiAspectRetriever:
     def prepare(self, strategy: str) -> None:
         """Build the index and importance scores that a strategy needs, as its first ranking would.
 
-        Raises InputError for an unknown strategy.
+        Raises InputError for an unknown strategy, and for one that needs texts if there are none.
         """
         check_strategies([strategy])
         strategy = UNFUSED.get(strategy, strategy)
-        if strategy != "late_interaction":
+        if strategy in TEXTS:
+            self._built_words(strategy)
+        if strategy not in EXHAUSTIVE:
             self._spaces(strategy).prepare(importance=strategy in VOTE_RULES)
 
     def search(
@@ -132,7 +180,7 @@ class MultiAspectRetriever:
         encoder: TextEncoder,
         texts: Sequence[str],
         *,
-        strategy: str = "late_interaction",
+        strategy: str = RECOMMENDED,
         fetch: int = 10,
         questions: Sequence[Sequence[str]] | None = None,
         allowed: np.ndarray | None = None,
@@ -159,8 +207,8 @@ class MultiAspectRetriever:
         Each list that a vote is taken from has as many places as documents are fetched, as in the authors' code.
 
         allowed: (B, N) bool, which documents each query may find. They are ranked as if there were no others, except
-        that importance scores are those of all N. Places left empty have index -1 and score -inf; a query whose row is
-        all False finds nothing.
+        that importance scores and the weights of words are those of all N. Places left empty have index -1 and score
+        -inf; a query whose row is all False finds nothing.
 
         Raises InputError for an unknown strategy, fetch < 1, vectors of another encoder than the documents', parts that
         the strategy needs and that are missing, and `allowed` of another shape or type.
@@ -188,6 +236,10 @@ class MultiAspectRetriever:
 
     def _rank(self, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None) -> Ranking:
         count, voters = len(queries), Parts.of_wholes(queries.whole)
+        if strategy == "words":
+            return self._built_words(strategy).rank(
+                _needed(queries.texts, strategy, "the queries' texts"), fetch, allowed
+            )
         if strategy in QUERY_SENTENCES:
             voters = _needed(queries.sentences, strategy, "the queries' sentences")
         elif strategy in QUESTIONS:
@@ -195,6 +247,10 @@ class MultiAspectRetriever:
         if strategy == "late_interaction":
             sentences = _needed(self.sentences, strategy, "the documents' sentences")
             return late_interaction(voters, count, self.documents, sentences, fetch, allowed)
+        if strategy == "hybrid":
+            sentences = _needed(self.sentences, strategy, "the documents' sentences")
+            texts = _needed(queries.texts, strategy, "the queries' texts")
+            return hybrid(texts, voters, self.documents, sentences, self._built_words(strategy), fetch, allowed)
 
         if allowed is not None:
             allowed = allowed[voters.owners]
@@ -207,6 +263,11 @@ class MultiAspectRetriever:
             return Ranking(indices[:, 0], similarities[:, 0].astype(np.float64))
         votes = VOTE_RULES[strategy](similarities, spaces.importance)
         return count_votes(indices, votes, voters.owners, queries=count, fetch=fetch, single=self.single)
+
+    def _built_words(self, strategy: str) -> WordIndex:
+        if self._words is None:
+            self._words = WordIndex(_needed(self.texts, strategy, "the documents' texts"))
+        return self._words
 
     def _spaces(self, strategy: str) -> EmbeddingSpaces:
         """The spaces that a strategy searches."""
@@ -225,7 +286,12 @@ def _check_sentences(sentences: Parts, documents: int) -> None:
         )
 
 
-def _needed(parts: Parts | None, strategy: str, what: str) -> Parts:
-    if parts is None:
+def _check_texts(texts: Sequence[str], documents: int) -> None:
+    if len(texts) != documents:
+        raise InputError(f"retrieval: {len(texts)} texts for {documents} documents; give one for each document")
+
+
+def _needed(given: Needed | None, strategy: str, what: str) -> Needed:
+    if given is None:
         raise InputError(f"strategy {strategy} needs {what}; give them, or choose another strategy")
-    return parts
+    return given

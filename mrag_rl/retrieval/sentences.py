@@ -11,12 +11,17 @@ import numpy as np
 _END = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])[」』”’）】]*|\n+")
 _ABBREVIATION = re.compile(r"(?:^|[\s(])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|No|vs|etc|approx|ca|cf|e\.g|i\.e)\.$")
 _TAIL = 10  # Characters searched for an abbreviation before an end: more than the longest one has
+_FRAGMENT = 3  # A piece of fewer words says too little to stand alone: "3.", "Legal note:"
+# Scripts that put no space between words: Thai to Lao, Burmese, Khmer, kana, Han
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, at least one unless the text is blank; a line break always ends a sentence.
+    """The sentences of a text, at least one unless the text is blank; a line break ends a sentence, too.
 
-    A dot after an initial or a common abbreviation does not. Pieces without a letter or digit are dropped.
+    A dot after an initial or a common abbreviation does not. A piece of one or two words, such as the number of a
+    list's item or a label, is one with the next sentence, the last one with the one before. Pieces without a letter or
+    digit are dropped.
     """
     sentences: list[str] = []
     start = 0
@@ -27,7 +32,22 @@ def split_sentences(text: str) -> list[str]:
             start = end.end()
     sentences.append(text[start:].strip())
     with_words = [sentence for sentence in sentences if any(map(str.isalnum, sentence))]
-    return with_words or ([text.strip()] if text.strip() else [])
+    return _joined(with_words) or ([text.strip()] if text.strip() else [])
+
+
+def _joined(pieces: Sequence[str]) -> list[str]:
+    """The pieces, a fragment together with the next, the last with the one before."""
+    sentences: list[str] = []
+    fragments: list[str] = []
+    for piece in pieces:
+        fragments.append(piece)
+        together = " ".join(fragments)
+        if len(together.split()) >= _FRAGMENT or _UNSPACED.search(together):
+            sentences.append(together)
+            fragments = []
+    if fragments:
+        sentences = [*sentences[:-1], " ".join([*sentences[-1:], *fragments])]
+    return sentences
 
 
 def split_all(texts: Sequence[str]) -> tuple[list[str], np.ndarray]:

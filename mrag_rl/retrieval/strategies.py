@@ -1,8 +1,8 @@
 """The retrieval strategies by name: what each searches with, and how its ranked lists become votes.
 
 `standard`, `mrag`, `mrag_decay`, `mrag_distance`, `split`, `split_weighted`, `fusion` and `fusion_mrag` are those of
-"Multi-Head RAG" (Besta et al. 2024, Sections 2.3, 4 and 5.3, Appendix I.2). `segment_mrag` and `late_interaction` are
-this project's: every sentence of the query votes in every head.
+"Multi-Head RAG" (Besta et al. 2024, Sections 2.3, 4 and 5.3, Appendix I.2). `words` is BM25. `segment_mrag`,
+`late_interaction` and `hybrid` are this project's: every sentence of the query votes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,20 @@ STRATEGIES = (
     "fusion_mrag",
     "segment_mrag",
     "late_interaction",
+    "words",
+    "hybrid",
 )
-QUERY_SENTENCES = ("segment_mrag", "late_interaction")
+RECOMMENDED = "hybrid"
+"""The strategy to use where nothing speaks for another one."""
+QUERY_SENTENCES = ("segment_mrag", "late_interaction", "hybrid")
 """Strategies that need the queries' sentences."""
-DOCUMENT_SENTENCES = ("late_interaction",)
+DOCUMENT_SENTENCES = ("late_interaction", "hybrid")
 """Strategies that need the documents' sentences."""
+TEXTS = ("words", "hybrid")
+"""Strategies that need the texts of queries and documents."""
 QUESTIONS = ("fusion", "fusion_mrag")
 """Strategies that need questions about the queries."""
-EXHAUSTIVE = ("late_interaction",)
+EXHAUSTIVE = ("late_interaction", "words", "hybrid")
 """Strategies that compare with all documents, whatever the index."""
 PIECES = ("split", "split_weighted")
 """Strategies that search equal pieces of the standard embedding."""

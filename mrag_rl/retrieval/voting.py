@@ -47,6 +47,48 @@ def distance_votes(similarities: np.ndarray, importance: np.ndarray) -> np.ndarr
     return 1 / np.maximum(1 - similarities.astype(np.float64), 1e-6)
 
 
+def split_votes(similarities: np.ndarray, temperature: float, allowed: np.ndarray | None = None) -> np.ndarray:
+    """Each voter's vote, split over N documents by the softmax of its similarities: (V, N), rows that sum to 1.
+
+    similarities: (V, N). allowed: (V, N) bool, the documents that each voter may vote for, None for all; a voter that
+    may vote for none has a row of zeros.
+    """
+    if allowed is not None:
+        similarities = np.where(allowed, similarities, -np.inf)
+    # Finite, so that a voter without an allowed document has votes of 0 rather than NaN.
+    highest = np.maximum(similarities.max(axis=1, keepdims=True, initial=-np.inf), np.finfo(similarities.dtype).min)
+    powers = np.exp((similarities - highest) / temperature)
+    sums = powers.sum(axis=1, keepdims=True)
+    votes: np.ndarray = powers / np.where(sums > 0, sums, 1)
+    return votes
+
+
+def share_places(votes: np.ndarray, fetch: int, *, satisfaction: float) -> tuple[np.ndarray, np.ndarray]:
+    """The places of one query's ranking, shared among its V voters: min(fetch, N) documents and what each gained.
+
+    One after another, the document with the most votes is taken, ties by index, and every voter's further votes lose
+    the share of its weight that the document satisfies: `satisfaction` for its favourite document, less for others in
+    proportion to its votes for them. So no aspect of a query takes all places. This is xQuAD (Santos, Macdonald and
+    Ounis 2010, "Exploiting Query Reformulations for Web Search Result Diversification", Section 3) with voters as the
+    aspects and lambda 1, except for the scale of what a document satisfies.
+
+    votes: (V, N), 0 or more. satisfaction: 0 (places by the sum of votes) to 1. The gains never rise.
+    """
+    fetch = min(fetch, votes.shape[1])
+    highest = votes.max(axis=1, keepdims=True, initial=0)
+    satisfied = satisfaction * votes / np.where(highest > 0, highest, 1)
+    left = np.ones(len(votes), votes.dtype)
+    taken = np.zeros(votes.shape[1], votes.dtype)
+    indices, gains = np.empty(fetch, np.int64), np.empty(fetch)
+    for place in range(fetch):
+        totals = left @ votes + taken
+        best = int(totals.argmax())
+        indices[place], gains[place] = best, totals[best]
+        left *= 1 - satisfied[:, best]
+        taken[best] = -np.inf
+    return indices, gains
+
+
 def count_votes(
     documents: np.ndarray, votes: np.ndarray, owners: np.ndarray, *, queries: int, fetch: int, single: bool = False
 ) -> Ranking:

@@ -27,11 +27,16 @@ class WordIndex:
         if self._known:
             self._bm25.index(rows, show_progress=False)
 
-    def rank(self, queries: Sequence[str], fetch: int) -> Ranking:
-        """The `fetch` best texts for each of B queries, ties by index; only texts that share a word with the query."""
+    def rank(self, queries: Sequence[str], fetch: int, allowed: np.ndarray | None = None) -> Ranking:
+        """The `fetch` best texts for each of B queries, ties by index; only texts that share a word with the query.
+
+        allowed: (B, N) bool, the texts that each query may find, None for all. Words weigh as they do in all N.
+        """
         indices, scores = np.full((len(queries), fetch), -1, np.int64), np.zeros((len(queries), fetch))
         for row, query in enumerate(queries):
             score = self._scores(query)
+            if allowed is not None:
+                score = np.where(allowed[row], score, 0)
             matching = np.flatnonzero(score)
             if len(matching) > fetch:
                 matching = matching[score[matching] >= np.partition(score[matching], -fetch)[-fetch]]

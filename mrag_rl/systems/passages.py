@@ -131,7 +131,9 @@ class PassageRetriever:
         if strategy in DOCUMENT_SENTENCES:
             sentences = Parts.of_sentences(encoder, texts, prefix=document_prefix, progress=progress)
         whole = encoder.encode(texts, prefix=document_prefix, progress=progress)
-        library = FilteredRetriever(MultiAspectRetriever(whole, sentences), chunks)
+        library = FilteredRetriever(
+            MultiAspectRetriever(whole, sentences, texts=[chunk.titled for chunk in chunks]), chunks
+        )
         return cls(encoder, library, extractor, strategy=strategy, reranker=reranker, prefix=prefix, progress=progress)
 
     @property
@@ -183,7 +185,7 @@ class PassageRetriever:
         sentences = None
         if self.strategy in QUERY_SENTENCES:
             sentences = Parts.of_sentences(self.encoder, texts, prefix=self.query_prefix, progress=self.progress)
-        return EncodedQueries(embedded(texts, embeddings, None), sentences)
+        return EncodedQueries(embedded(texts, embeddings, None), sentences, texts=tuple(texts))
 
     def search(self, queries: EncodedQueries, scope: Scope) -> FilteredRanking:
         """The `fetch` best chunks for each of V queries, row by row within the scope, before any reranking."""

@@ -152,7 +152,8 @@ def _joined(first: EncodedQueries, second: EncodedQueries) -> EncodedQueries:
             Embeddings.concatenate([first.sentences.embeddings, second.sentences.embeddings]),
             np.concatenate([first.sentences.owners, second.sentences.owners + len(first)]),
         )
-    return EncodedQueries(Embeddings.concatenate([first.whole, second.whole]), sentences)
+    texts = None if first.texts is None or second.texts is None else (*first.texts, *second.texts)
+    return EncodedQueries(Embeddings.concatenate([first.whole, second.whole]), sentences, texts=texts)
 
 
 def _places(chunk: int, lists: np.ndarray) -> tuple[int | None, ...]:
