@@ -15,51 +15,29 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from statistics import median
 
 import numpy as np
 from scipy.special import softmax
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from mrag_rl.data.multi_aspect import load_documents, load_queries
-from mrag_rl.data.synthetic.articles import make_articles
+from benchmarks.multi_aspect import FETCH, Corpus, add_arguments
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.encoders.pooling import HeadPooling
 from mrag_rl.encoders.store import EmbeddingStore
-from mrag_rl.metrics.multi_aspect import success_ratios, weighted_success
 from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts
 from mrag_rl.retrieval.importance import importance_scores, sampled_importance_scores
 from mrag_rl.retrieval.late_interaction import STANDARD_SHARE, TEMPERATURE, late_interaction
 from mrag_rl.retrieval.sentences import split_all
 from mrag_rl.retrieval.voting import count_votes, importance_votes, top
 
-FETCH = 32
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=Path)
-    parser.add_argument("--queries", type=Path)
-    parser.add_argument("--embeddings", type=Path, default=Path("runs/embeddings"))
-    parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
-    parser.add_argument("--max-length", type=int, help="tokens in a window")
+    add_arguments(parser)
     arguments = parser.parse_args()
-    if (arguments.documents is None) != (arguments.queries is None):
-        parser.error("--documents and --queries go together; give both, or neither for the bundled articles")
-
-    if arguments.documents and arguments.queries:
-        documents = load_documents(arguments.documents)
-        queries = load_queries(arguments.queries, documents)
-    else:
-        documents, queries = make_articles(seed=0)
-    place = {document.id: i for i, document in enumerate(documents)}
-    wanted = [[[place[identifier] for identifier in ids] for ids in query.wanted] for query in queries]
-    categories = [document.category for document in documents]
-    aspects = np.array([len(rows) for rows in wanted])
-    development = np.zeros(len(queries), bool)
-    for n in np.unique(aspects):
-        development[np.flatnonzero(aspects == n)[::2]] = True
+    corpus = Corpus(parser, arguments)
+    documents, queries = corpus.documents, corpus.queries
 
     def encoded(layers: Sequence[int], pooling: HeadPooling | None) -> tuple[Embeddings, Parts, EncodedQueries]:
         encoder = TransformerEncoder.load(
@@ -75,10 +53,8 @@ def main() -> None:
 
     def success(ranking: np.ndarray) -> np.ndarray:
         """Development half, other half: (2,)."""
-        values = weighted_success(success_ratios(ranking, wanted, categories))
-        at = values[np.arange(len(queries)), np.minimum(3 * aspects, values.shape[1]) - 1]
-        means = [[at[(aspects == n) & half].mean() for n in np.unique(aspects)] for half in (development, ~development)]
-        return np.array([np.mean(half) for half in means])
+        reached = corpus.success(ranking)
+        return np.array([corpus.mean(reached, half) for half in (corpus.development, ~corpus.development)])
 
     depth = TransformerEncoder.load(arguments.encoder).model.config.get_text_config().num_hidden_layers
     layers = [0, depth // 2, depth - 1]

@@ -13,6 +13,7 @@ from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.errors import InputError
 from mrag_rl.retrieval import STRATEGIES, EncodedQueries, MultiAspectRetriever, Parts, Ranking, WordIndex
+from mrag_rl.retrieval.hybrid import HybridSettings, hybrid
 from mrag_rl.retrieval.importance import RunningImportance
 from mrag_rl.retrieval.index import IndexKind
 from mrag_rl.retrieval.late_interaction import STANDARD_SHARE, TEMPERATURE
@@ -119,8 +120,10 @@ def own(parts: Parts | None, query: int) -> Embeddings:
     return parts.embeddings[np.flatnonzero(parts.owners == query)]
 
 
-def written_out(strategy: str, query: int, fetch: int, single: bool) -> list[tuple[int, float]]:
-    """A strategy's ranking of one query: (document, score), best first."""
+def written_out(
+    strategy: str, query: int, fetch: int, single: bool, found: Sequence[int] = ()
+) -> list[tuple[int, float]]:
+    """A strategy's ranking of one query: (document, score), best first; see `written_out_hybrid` for `found`."""
     standard, heads = ENCODED.whole.standard[query], ENCODED.whole.heads[query]
     match strategy:
         case "standard":
@@ -151,7 +154,14 @@ def written_out(strategy: str, query: int, fetch: int, single: bool) -> list[tup
             votes = [sum(row[document] for row in rows) for document in range(DOCUMENTS)]
             return sorted(enumerate(votes), key=lambda pair: (-pair[1], pair[0]))[:fetch]
     assert strategy == "hybrid"
-    rows = sentence_vote_rows(query, 1.0, 1.0 / HEADS, 0.02, 0.03)
+    return written_out_hybrid(query, fetch, 0.5, 0.0, found)
+
+
+def written_out_hybrid(
+    query: int, fetch: int, standard: float, heads: float, found: Sequence[int]
+) -> list[tuple[int, float]]:
+    """found: the ranking under test, which decides where two documents gain the same but for rounding."""
+    rows = sentence_vote_rows(query, standard, heads / HEADS, 0.02, 0.03)
     pieces = QUERY_SENTENCE_TEXTS[query]
     for row, sentence in zip(rows, pieces, strict=True):
         row[:] = [a + b for a, b in zip(row, powers(bm25(sentence), 1.0), strict=True)]
@@ -170,6 +180,8 @@ def written_out(strategy: str, query: int, fetch: int, single: bool) -> list[tup
             d: sum(a * row[d] for a, row in zip(left, rows, strict=True)) for d in range(DOCUMENTS) if d not in taken
         }
         best = max(gains, key=lambda document: (gains[document], -document))
+        if found and gains.get(found[len(ranked)], 0) > gains[best] * (1 - 1e-5):
+            best = found[len(ranked)]
         ranked.append((best, gains[best]))
         left = [a * (1 - 0.7 * row[best] / max(row)) for a, row in zip(left, rows, strict=True)]
     return ranked
@@ -213,7 +225,7 @@ def assert_written_out(ranking: Ranking, strategy: str, fetch: int, *, single: b
     assert ranking.indices.shape == ranking.scores.shape == (QUERIES, min(fetch, DOCUMENTS))
     assert ranking.indices.dtype == np.int64 and ranking.scores.dtype == np.float64
     for query in range(QUERIES):
-        expected = written_out(strategy, query, min(fetch, DOCUMENTS), single)
+        expected = written_out(strategy, query, min(fetch, DOCUMENTS), single, ranking.indices[query].tolist())
         places = len(expected)
         assert ranking.indices[query].tolist() == [document for document, _ in expected] + [-1] * (fetch - places)
         np.testing.assert_allclose(ranking.scores[query, :places], [score for _, score in expected], rtol=2e-4)
@@ -406,6 +418,19 @@ def test_a_batch_is_its_queries_one_at_a_time(strategy: str, monkeypatch: pytest
     monkeypatch.setattr("mrag_rl.retrieval.hybrid._VOTERS", 4)
     in_parts = retriever.rank(ENCODED, strategy, 9)
     assert in_parts.indices.tolist() == whole.indices.tolist()
+
+
+def test_heads_vote_in_hybrid_if_they_weigh_anything() -> None:
+    assert ENCODED.sentences is not None and ENCODED.texts is not None
+    settings = HybridSettings(standard=0.8, heads=0.7)
+    ranking = hybrid(
+        ENCODED.texts, ENCODED.sentences, CORPUS, CORPUS_SENTENCES, WordIndex(CORPUS_TEXTS), 9, settings=settings
+    )
+    for query in range(QUERIES):
+        found = ranking.indices[query].tolist()
+        documents, scores = zip(*written_out_hybrid(query, 9, 0.8, 0.7, found), strict=True)
+        assert found == [*documents]
+        np.testing.assert_allclose(ranking.scores[query], scores, rtol=1e-4)
 
 
 def restricted(rng: np.random.Generator) -> np.ndarray:

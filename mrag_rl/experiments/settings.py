@@ -28,8 +28,8 @@ class RetrievalSettings(CheckedSettings):
       late_interaction  every sentence of the query splits one vote in every head and in the standard space, by
                         similarity to whole documents and to their nearest sentences
       words             BM25 over titles and texts
-      hybrid            late_interaction and BM25 together: every sentence votes by vectors and by words, and so does
-                        every window of eight words, by words; no aspect takes all places (recommended)
+      hybrid            every sentence of the query splits votes by BM25 and by similarity in the standard space, and
+                        so does every window of eight words by BM25; no aspect takes all places (recommended)
 
     documents: {"id", "text", "category", "title"?}; queries: {"id", "text", "questions"?: [...]} and "relevant":
     [document id], or "aspects": for each a list of documents, any one of which answers it

@@ -25,7 +25,7 @@ class HybridSettings:
 
     Attributes:
         standard: What a sentence's vote in the standard space weighs.
-        heads: What its votes in all heads together weigh.
+        heads: What its votes in all heads together weigh. Beside words they bring nothing, so they weigh nothing.
         words: What its vote by BM25 weighs.
         windows: What the votes by BM25 of all windows of a query weigh, for each of its sentences.
         standard_temperature, heads_temperature, words_temperature: Those of the softmax by which a vote is split, in
@@ -34,8 +34,8 @@ class HybridSettings:
         satisfaction: See `share_places`.
     """
 
-    standard: float = 1.0
-    heads: float = 1.0
+    standard: float = 0.5
+    heads: float = 0.0
     words: float = 1.0
     windows: float = 2.0
     standard_temperature: float = 0.02
@@ -67,9 +67,9 @@ def hybrid(
 ) -> Ranking:
     """The `fetch` best of N documents for each of B queries.
 
-    Each sentence of a query votes in the standard space and in every head (`sentence_votes`), and by BM25; so does each
-    window of some words of a sentence, by BM25 alone. The places are shared by `share_places`, so a score is what a
-    document gained when it was taken.
+    Each sentence of a query votes in the standard space (`sentence_votes`; in the heads, too, if they weigh anything)
+    and by BM25; so does each window of some words of a sentence, by BM25 alone. The places are shared by
+    `share_places`, so a score is what a document gained when it was taken.
 
     Args:
         texts: The queries.
