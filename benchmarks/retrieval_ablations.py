@@ -45,9 +45,10 @@ def main() -> None:
         )
         store = EmbeddingStore(encoder, arguments.embeddings)
         texts, query_texts = [document.text for document in documents], [query.text for query in queries]
+        titled = [document.titled for document in documents]
         return (
             store.encode(texts, prefix=store.prefixes.document, progress=True),
-            Parts.of_sentences(store, texts, prefix=store.prefixes.document, progress=True),
+            Parts.of_sentences(store, titled, prefix=store.prefixes.document, progress=True),
             EncodedQueries.of(store, query_texts, ["late_interaction"], progress=True),
         )
 

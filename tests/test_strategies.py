@@ -183,7 +183,7 @@ def written_out_hybrid(
         if found and gains.get(found[len(ranked)], 0) > gains[best] * (1 - 1e-5):
             best = found[len(ranked)]
         ranked.append((best, gains[best]))
-        left = [a * (1 - 0.7 * row[best] / max(row)) for a, row in zip(left, rows, strict=True)]
+        left = [a * (1 - 0.8 * row[best] / max(row)) for a, row in zip(left, rows, strict=True)]
     return ranked
 
 

@@ -43,7 +43,7 @@ class HybridSettings:
     words_temperature: float = 1.0
     window: int = 8
     step: int = 4
-    satisfaction: float = 0.7
+    satisfaction: float = 0.8
 
 
 def split_windows(text: str, window: int, step: int) -> list[str]:
