@@ -52,7 +52,7 @@ for page in ("search", "questions"):
     for name, text in re.findall(r"cat > (\S+) <<'END'\n(.*?)END\n", Path(f"docs/tutorials/{page}.md").read_text(), re.S):
         Path(name).write_text(text)
 P
-run search "python evaluate.py retrieval --documents documents.jsonl --queries queries.jsonl --output retrieval.json --strategies standard mrag late_interaction --fetch 3"
+run search "python evaluate.py retrieval --documents documents.jsonl --queries queries.jsonl --output retrieval.json --strategies standard mrag hybrid --fetch 3"
 run ask-bundled "python evaluate.py ask --documents bundled --text 'What did Kestrel Wire report on the harbour?'"
 run ask-embeddings "python evaluate.py ask --documents bundled --embeddings vectors --text 'What did The Ostra Courier, in an article published before 2024-04-11, give as the lender behind Sorrridge Timber?'"
 run ask-date "python evaluate.py ask --documents documents.jsonl --llm none --text 'What did Wired report before November 1st, 2023?'"
@@ -101,6 +101,7 @@ run interval-coverage "python -m benchmarks.interval_coverage"
 run head-extraction "python -m benchmarks.head_extraction"
 run multi-head-search "python -m benchmarks.multi_head_search"
 run retrieval-512 "python evaluate.py retrieval --documents $data/wikipedia/documents.jsonl --queries $data/wikipedia/queries.jsonl --max-length 512 --output out.json --plots plots"
+run hybrid-ablations "python -m benchmarks.hybrid_ablations --documents $data/wikipedia/documents.jsonl --queries $data/wikipedia/queries.jsonl --max-length 512"
 run retrieval-ablations "python -m benchmarks.retrieval_ablations --documents $data/wikipedia/documents.jsonl --queries $data/wikipedia/queries.jsonl --max-length 512"
 
 ! grep -v ": 0 after" tried/summary
