@@ -150,11 +150,7 @@ def atomic_directory(path: StrPath) -> Iterator[Path]:
         raise OSError(error.errno, error.strerror, str(path)) from error
     try:
         yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                with open(file, "rb") as handle:
-                    os.fsync(handle.fileno())
-        _sync_directory(temporary)
+        sync_files(temporary)
         backup = _backup_of(path)
         if path.exists():
             os.rename(path, backup)
@@ -167,6 +163,20 @@ def atomic_directory(path: StrPath) -> Iterator[Path]:
         if isinstance(error, OSError) and isinstance(error.filename, str):
             error.filename = error.filename.replace(str(temporary), str(path))
         raise
+
+
+def sync_file(path: StrPath) -> None:
+    """Wait until a file is on the disk. Raises OSError."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
+def sync_files(folder: StrPath) -> None:
+    """Wait until a folder and all files below it are on the disk. Raises OSError."""
+    for path in Path(folder).rglob("*"):
+        if path.is_file():
+            sync_file(path)
+    _sync_directory(Path(folder))
 
 
 def recover_directory(path: StrPath) -> None:

@@ -13,7 +13,7 @@ from mrag_rl.retrieval.encoded import Parts
 from mrag_rl.retrieval.late_interaction import sentence_votes
 from mrag_rl.retrieval.sentences import split_sentences
 from mrag_rl.retrieval.voting import Ranking, share_places, split_votes
-from mrag_rl.retrieval.words import WordIndex
+from mrag_rl.retrieval.words import WordScores
 
 _VOTERS = 256  # Query sentences compared with all documents at once
 
@@ -59,7 +59,7 @@ def hybrid(
     voters: Parts,
     documents: Embeddings,
     sentences: Parts,
-    words: WordIndex,
+    words: WordScores,
     fetch: int,
     allowed: np.ndarray | None = None,
     *,
@@ -117,7 +117,7 @@ def hybrid(
 
 
 def _word_votes(
-    sentences: Sequence[str], words: WordIndex, found: slice | np.ndarray, settings: HybridSettings
+    sentences: Sequence[str], words: WordScores, found: slice | np.ndarray, settings: HybridSettings
 ) -> tuple[np.ndarray, np.ndarray]:
     """The votes by BM25 of a query's S sentences (S, n) and of their W windows (W, n) for the documents `found`."""
     windows = [piece for text in sentences for piece in split_windows(text, settings.window, settings.step)]

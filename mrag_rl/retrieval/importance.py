@@ -29,6 +29,16 @@ class RunningImportance:
         """Add documents. Raises InputError for another number or dimension of heads."""
         self._change(embeddings, 1)
 
+    def add_sums(self, count: int, vectors: np.ndarray, norms: np.ndarray) -> None:
+        """Add `count` documents by the sums of their unit vectors (H, d) and of their norms (H,), float64."""
+        self.count += count
+        self._vectors += vectors
+        self._norms += norms
+
+    def sums(self) -> tuple[np.ndarray, np.ndarray]:
+        """What `add_sums` takes: (H, d) and (H,), float64."""
+        return self._vectors.copy(), self._norms.copy()
+
     def remove(self, embeddings: Embeddings) -> None:
         """Remove documents that were added. Raises InputError for more documents than there are, and as `add` does."""
         if len(embeddings) > self.count:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Protocol
 
 import bm25s
 import numpy as np
@@ -14,6 +15,14 @@ from mrag_rl.retrieval.voting import Ranking
 def words(text: str) -> list[str]:
     """The words of a text in any script: runs of Unicode letters, digits and underscores, in lower case, unstemmed."""
     return re.findall(r"\w+", text.lower())
+
+
+class WordScores(Protocol):
+    """Scores texts by the words that they share with queries."""
+
+    def scores(self, queries: Sequence[str]) -> np.ndarray:
+        """The scores (B, N) float32 of N texts for each of B queries."""
+        ...
 
 
 class WordIndex:

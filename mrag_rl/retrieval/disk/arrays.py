@@ -1,0 +1,92 @@
+"""Arrays on disk: one safetensors file each, written row by row and mapped into memory, never read as a whole."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from mrag_rl.errors import InputError
+from mrag_rl.io import StrPath
+
+# Names of types in the safetensors format
+_TYPES = {
+    "U8": np.uint8, "U16": np.uint16, "I32": np.int32, "I64": np.int64, "U64": np.uint64,
+    "F16": np.float16, "F32": np.float32, "F64": np.float64,
+}  # fmt: skip
+_NAMES = {np.dtype(kind): name for name, kind in _TYPES.items()}
+_DATA = 256  # Bytes before the numbers: the header's length (8), and the header, padded with spaces
+_TENSOR = "array"
+
+
+class ArrayWriter:
+    """Writes an array of unknown length, rows of `shape` numbers, block by block: a context, at whose end the file is
+    complete."""
+
+    def __init__(self, path: StrPath, kind: type[np.generic], shape: Sequence[int] = ()) -> None:
+        self._kind, self._shape, self._rows = np.dtype(kind), tuple(shape), 0
+        self._file = open(path, "xb")  # noqa: SIM115
+        self._file.write(bytes(_DATA))
+
+    def append(self, rows: np.ndarray) -> None:
+        """Add rows (n, *shape). Raises OSError."""
+        if rows.shape[1:] != self._shape:
+            raise ValueError(f"rows of shape {rows.shape[1:]}, not {self._shape}")
+        self._file.write(np.ascontiguousarray(rows, dtype=self._kind).data)
+        self._rows += len(rows)
+
+    def __enter__(self) -> ArrayWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._file:
+            if error is not None:
+                return
+            size = self._rows * math.prod(self._shape) * self._kind.itemsize
+            entry = {"dtype": _NAMES[self._kind], "shape": [self._rows, *self._shape], "data_offsets": [0, size]}
+            header = json.dumps({_TENSOR: entry}).encode().ljust(_DATA - 8)
+            self._file.seek(0)
+            self._file.write(len(header).to_bytes(8, "little") + header)
+
+
+def write_array(path: StrPath, array: np.ndarray) -> None:
+    """Write an array (N, ...) to a new file. Raises OSError."""
+    with ArrayWriter(path, array.dtype.type, array.shape[1:]) as writer:
+        writer.append(array)
+
+
+def map_array(path: StrPath) -> np.ndarray:
+    """The array in a file of `ArrayWriter`, mapped into memory. What is written to it stays in memory.
+
+    Raises FileNotFoundError; InputError for another or a damaged file.
+    """
+    try:
+        with open(path, "rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            entry = json.loads(file.read(size))[_TENSOR] if size == _DATA - 8 else {}
+        kind, shape = np.dtype(_TYPES[entry["dtype"]]), tuple(int(number) for number in entry["shape"])
+        whole = Path(path).stat().st_size == _DATA + math.prod(shape) * kind.itemsize
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(path) from error
+    if not whole or min(shape) < 0:
+        raise _damaged(path)
+    if math.prod(shape) == 0:
+        return np.empty(shape, kind)
+    # Copy-on-write, because torch warns of memory that cannot be written
+    return np.memmap(path, kind, mode="c", offset=_DATA, shape=shape)
+
+
+def map_bytes(path: StrPath) -> np.ndarray:
+    """The bytes of a file, mapped into memory, (size,) uint8. Raises FileNotFoundError."""
+    return np.memmap(path, np.uint8, mode="r") if Path(path).stat().st_size else np.empty(0, np.uint8)
+
+
+def _damaged(path: StrPath) -> InputError:
+    return InputError(f"{os.fspath(path)}: damaged; build the index again, or restore it from a copy")

@@ -1,0 +1,357 @@
+"""An index on disk: documents with vectors, sentences, words and metadata, which opens at once, grows and shrinks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
+from pathlib import Path
+
+import numpy as np
+
+from mrag_rl.data.records import Document
+from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
+from mrag_rl.errors import InputError
+from mrag_rl.filters.language import EVERYTHING, Filter
+from mrag_rl.io import StrPath, describe_os_error, sync_file, sync_files
+from mrag_rl.retrieval.disk.arrays import map_array, write_array
+from mrag_rl.retrieval.disk.manifest import Entry, Manifest, is_leftover, remove_leftovers, writing
+from mrag_rl.retrieval.disk.postings import hashed
+from mrag_rl.retrieval.disk.search import BREADTH, TWO_STAGES, Search, check_stored
+from mrag_rl.retrieval.disk.segment import Layout, Segment, SegmentWriter
+from mrag_rl.retrieval.encoded import EncodedQueries, Parts
+from mrag_rl.retrieval.strategies import QUERY_SENTENCES, RECOMMENDED, check_strategies
+from mrag_rl.retrieval.voting import Ranking
+
+_BLOCK = 2048  # Documents encoded and written together
+
+Block = tuple[Sequence[Document], Embeddings, Parts]
+
+
+class Index:
+    """Documents on disk, searched by the strategies `SEARCHED`.
+
+    An opened index is the state of its folder at that time. Other processes may read it meanwhile, and one may change
+    it: they see a change when they open it again. A change appears as a whole or, after ``kill -9``, not at all.
+
+    Documents are rows, counted from 0 through all segments in order. A row keeps its document until `compact`.
+    """
+
+    def __init__(self, folder: StrPath) -> None:
+        """Use `build` or `open`."""
+        self.folder = Path(folder)
+        self._read()
+
+    def _read(self) -> None:
+        manifest = Manifest.read(self.folder)
+        while True:
+            try:
+                self._segments = [self._segment(manifest, entry) for entry in manifest.segments]
+                break
+            except FileNotFoundError as error:
+                # Perhaps another process has changed the index, and removed the files of the state that was read
+                newest = Manifest.read(self.folder)
+                if newest == manifest:
+                    raise InputError(
+                        f"{error.filename}: missing; restore the index from a copy, or build it again"
+                    ) from error
+                manifest = newest
+        self._manifest = manifest
+        self._search = Search(manifest.layout, self._segments)
+
+    def _segment(self, manifest: Manifest, entry: Entry) -> Segment:
+        live = None
+        if entry.removed:
+            live = np.ones(len(map_array(self.folder / entry.folder / "ids.safetensors")), bool)
+            live[map_array(self.folder / entry.removed)] = False
+        return Segment(self.folder / entry.folder, manifest.layout, live)
+
+    @classmethod
+    def build(
+        cls,
+        folder: StrPath,
+        documents: Iterable[Document],
+        encoder: TextEncoder,
+        *,
+        sentence_heads: bool = False,
+        progress: bool = False,
+    ) -> Index:
+        """Encode documents and write a new index.
+
+        Documents are encoded as wholes, by their texts, and sentence by sentence, with the title as the first one. With
+        an `EmbeddingStore` as the encoder, a build that is cut off and repeated encodes nothing twice.
+
+        sentence_heads: also store the heads of all sentences, which `late_interaction` needs; they take as much space
+        again as the standard vectors.
+
+        Raises InputError if the folder is not empty, for an id that occurs twice, an empty text, no documents, and if
+        it cannot be written.
+        """
+        folder = Path(folder)
+        with _reported_writes(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            with writing(folder):
+                others = [path.name for path in folder.iterdir() if not is_leftover(path)]
+                if others:
+                    raise InputError(f"{folder}: not empty ({sorted(others)[0]}); choose another folder")
+                remove_leftovers(folder)
+                blocks = _encoded(documents, encoder, None, progress=progress)
+                first = next(blocks, None)
+                if first is None:
+                    raise InputError("index: no documents; give at least one")
+                layout = Layout(first[1].encoder, *first[1].shape, sentence_heads)
+                entry = _written(folder, 1, layout, chain([first], blocks), progress=progress)
+                Manifest(layout, (entry,), 1).write(folder)
+        return cls(folder)
+
+    @classmethod
+    def open(cls, folder: StrPath) -> Index:
+        """Open an index. No vector is read or made. Raises InputError if there is none, and for damaged files."""
+        return cls(folder)
+
+    def __len__(self) -> int:
+        """The number of documents."""
+        return sum(int(segment.live.sum()) for segment in self._segments)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows, with those of removed documents."""
+        return int(self._search.bases[-1])
+
+    @property
+    def segments(self) -> int:
+        """The number of segments: one for each addition, and one after `compact`. Each makes searches slower."""
+        return len(self._segments)
+
+    @property
+    def importance(self) -> np.ndarray:
+        """The importance scores of the attention heads, (H,) float64."""
+        return self._search.importance
+
+    def documents(self, rows: Sequence[int] | np.ndarray) -> list[Document]:
+        """The documents in some rows. Raises InputError for a row that does not exist or whose document was removed."""
+        found = []
+        for row in np.asarray(rows, np.int64).tolist():
+            number = int(np.searchsorted(self._search.bases, row, side="right")) - 1
+            if not 0 <= row < self.rows or not self._segments[number].live[row - self._search.bases[number]]:
+                raise InputError(f"index: no document in row {row}; give rows of a ranking of this index")
+            found += self._segments[number].documents([row - self._search.bases[number]])
+        return found
+
+    def row_of(self, identifier: str) -> int:
+        """The row of a document. Raises InputError for an unknown id."""
+        row = self._row_of(identifier)
+        if row is None:
+            raise InputError(f"index: no document {identifier!r}; check the id")
+        return row
+
+    def __contains__(self, identifier: str) -> bool:
+        """Whether a document has this id."""
+        return self._row_of(identifier) is not None
+
+    def _row_of(self, identifier: str) -> int | None:
+        number = np.uint64(hashed(identifier))
+        for base, segment in zip(self._search.bases, self._segments, strict=False):
+            for row in segment.rows_with(number):
+                if segment.documents([row])[0].id == identifier:
+                    return int(base + row)
+        return None
+
+    def add(self, documents: Iterable[Document], encoder: TextEncoder, *, progress: bool = False) -> None:
+        """Encode documents and add them, as one segment; what this costs grows with these documents alone.
+
+        Raises InputError, with nothing changed, for an id that the index has, another encoder, an empty text, and if
+        another process is writing.
+        """
+        with self._changing() as manifest:
+            blocks = _encoded(documents, encoder, self, progress=progress)
+            first = next(blocks, None)
+            if first is None:
+                return
+            layout = manifest.layout
+            first[1].check_comparable(layout.shape, layout.encoder, "index: the new documents' vectors", "the others'")
+            number = manifest.state + 1
+            entry = _written(self.folder, number, layout, chain([first], blocks), progress=progress)
+            manifest.changed((*manifest.segments, entry)).write(self.folder)
+
+    def remove(self, ids: Iterable[str]) -> None:
+        """Remove documents. Their files shrink with the next `compact`; until then the weights of words count them.
+
+        Raises InputError, with nothing changed, for an unknown id, and if another process is writing.
+        """
+        with self._changing() as manifest:
+            rows = np.array([self.row_of(identifier) for identifier in dict.fromkeys(ids)], np.int64)
+            entries = list(manifest.segments)
+            for number, segment in enumerate(self._segments):
+                base = self._search.bases[number]
+                own = rows[(rows >= base) & (rows < base + len(segment))] - base
+                if not len(own):
+                    continue
+                live = segment.live.copy()
+                live[own] = False
+                name = f"removed-{manifest.state + 1:06}-{number}.safetensors"
+                write_array(self.folder / name, np.flatnonzero(~live))
+                sync_file(self.folder / name)
+                entries[number] = Entry(entries[number].folder, name)
+            manifest.changed(tuple(entries)).write(self.folder)
+
+    def compact(self, *, progress: bool = False) -> None:
+        """Write all documents as one segment, without those that have been removed; nothing is encoded.
+
+        Raises InputError if another process is writing.
+        """
+        with self._changing() as manifest:
+            if len(self._segments) <= 1 and len(self) == self.rows:
+                return
+            blocks = (
+                (segment.documents(rows), segment.embeddings(rows), segment.sentences(rows))
+                for segment in self._segments
+                for rows in _blocks(np.flatnonzero(segment.live))
+            )
+            entries: tuple[Entry, ...] = ()
+            if len(self):
+                entries = (_written(self.folder, manifest.state + 1, manifest.layout, blocks, progress=progress),)
+            manifest.changed(entries).write(self.folder)
+
+    def passing(self, filters: Sequence[Filter]) -> np.ndarray:
+        """Which rows match each of B filters, by their metadata with title and category: (B, rows) bool.
+
+        For `allowed` of `rank`. A filter that nothing matches finds nothing.
+        """
+        found = np.ones((len(filters), self.rows), bool)
+        for number, condition in enumerate(filters):
+            if condition != EVERYTHING:
+                found[number] = np.concatenate(
+                    [np.empty(0, bool), *(segment.columns.passing(condition) for segment in self._segments)]
+                )
+        return found
+
+    def search(
+        self,
+        encoder: TextEncoder,
+        texts: Sequence[str],
+        *,
+        strategy: str = RECOMMENDED,
+        fetch: int = 10,
+        filters: Sequence[Filter] | None = None,
+        allowed: np.ndarray | None = None,
+        breadth: int = BREADTH,
+    ) -> Ranking:
+        """Rank documents for query texts, by the rows of those that match each query's filter; the rest as `rank`."""
+        if filters is not None:
+            if len(filters) != len(texts):
+                raise InputError(f"index: {len(filters)} filters for {len(texts)} queries; give one for each query")
+            passing = self.passing(filters)
+            if allowed is not None:
+                self._check_allowed(allowed, len(texts))
+                passing &= allowed
+            allowed = passing
+        self._check(strategy, fetch, breadth)
+        queries = EncodedQueries.of(encoder, texts, [strategy])
+        return self.rank(queries, strategy, fetch, allowed, breadth=breadth)
+
+    def rank(
+        self,
+        queries: EncodedQueries,
+        strategy: str,
+        fetch: int,
+        allowed: np.ndarray | None = None,
+        *,
+        breadth: int = BREADTH,
+    ) -> Ranking:
+        """The best min(fetch, documents) rows for each of B queries, with their scores, ties by row.
+
+        The same votes as those of `MultiAspectRetriever.rank`, with vectors of half precision. Segments of 50,000
+        vectors or more are searched by inverted files, which miss some of the nearest. `TWO_STAGES` look for candidates
+        first, unless there are 4,096 documents or fewer: votes are split among the candidates alone.
+
+        allowed: (B, rows) bool, which rows each query may find. The weights of words and the importance of heads remain
+        those of the whole index. Places left empty have row -1 and score -inf.
+        breadth: candidates that each sentence or window of a query may name, in each way of naming them.
+
+        Raises InputError for a strategy that is not one of `SEARCHED` or lacks vectors, fetch or breadth < 1, vectors
+        of another encoder, parts or texts of queries that the strategy needs and that are missing, and `allowed` of
+        another shape or type.
+        """
+        self._check(strategy, fetch, breadth)
+        if allowed is not None:
+            self._check_allowed(allowed, len(queries))
+        layout = self._manifest.layout
+        for vectors in (queries.whole, *([] if queries.sentences is None else [queries.sentences.embeddings])):
+            vectors.check_comparable(layout.shape, layout.encoder, "index: the queries' vectors", "the documents'")
+        for what, missing in (
+            ("sentences", strategy in QUERY_SENTENCES and queries.sentences is None),
+            ("texts", strategy in (*TWO_STAGES, "words") and queries.texts is None),
+        ):
+            if missing:
+                raise InputError(f"strategy {strategy} needs the queries' {what}; make them with EncodedQueries.of")
+        return self._search.rank(queries, strategy, min(fetch, len(self)), allowed, breadth)
+
+    def _check(self, strategy: str, fetch: int, breadth: int) -> None:
+        check_strategies([strategy])
+        check_stored(strategy, self._manifest.layout)
+        for name, number in (("fetch", fetch), ("breadth", breadth)):
+            if number < 1:
+                raise InputError(f"{name} is {number}; give 1 or more")
+
+    def _check_allowed(self, allowed: np.ndarray, queries: int) -> None:
+        if allowed.dtype != bool or allowed.shape != (queries, self.rows):
+            raise InputError(
+                f"index: allowed is {allowed.dtype} of shape {allowed.shape}; give booleans of shape "
+                f"({queries}, {self.rows}), a row for each query and a column for each row of the index"
+            )
+
+    @contextmanager
+    def _changing(self) -> Iterator[Manifest]:
+        """The newest state, with the right to change it; afterwards, this object is what the folder then is."""
+        with _reported_writes(self.folder), writing(self.folder):
+            if Manifest.read(self.folder) != self._manifest:
+                self._read()
+            remove_leftovers(self.folder, self._manifest)
+            try:
+                yield self._manifest
+            finally:
+                self._read()
+                remove_leftovers(self.folder, self._manifest)
+
+
+@contextmanager
+def _reported_writes(folder: Path) -> Iterator[None]:
+    """Turns a failed write into an InputError that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        raise describe_os_error(error, folder) from error
+
+
+def _encoded(
+    documents: Iterable[Document], encoder: TextEncoder, index: Index | None, *, progress: bool
+) -> Iterator[Block]:
+    """Documents with their vectors, block by block. Raises InputError for an id that occurs twice."""
+    source, seen = iter(documents), set()
+    while block := list(islice(source, _BLOCK)):
+        for document in block:
+            if document.id in seen or (index is not None and document.id in index):
+                raise InputError(f"index: two documents {document.id!r}; give every document an id of its own")
+            seen.add(document.id)
+        prefix = encoder.prefixes.document
+        whole = encoder.encode([document.text for document in block], prefix=prefix, progress=progress)
+        titled = [document.titled for document in block]
+        yield block, whole, Parts.of_sentences(encoder, titled, prefix=prefix, progress=progress)
+
+
+def _written(folder: Path, number: int, layout: Layout, blocks: Iterable[Block], *, progress: bool) -> Entry:
+    """Write a segment whose number no other has."""
+    entry = Entry(f"segment-{number:06}")
+    path = folder / entry.folder
+    path.mkdir()
+    with SegmentWriter(path, layout, progress=progress) as writer:
+        for documents, whole, sentences in blocks:
+            writer.append(documents, whole, sentences)
+    sync_files(path)
+    return entry
+
+
+def _blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, len(rows), _BLOCK):
+        yield rows[start : start + _BLOCK]

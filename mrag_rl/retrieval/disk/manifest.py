@@ -1,0 +1,125 @@
+"""What an index on disk consists of, and how it changes: by one file that is replaced as a whole.
+
+    manifest.json           the segments, and what has been removed from each
+    segment-000001/         written once, then only read
+    removed-000004.safetensors
+    lock                    held by the one process that writes
+
+A change first writes new files beside the old ones, then the manifest. So a reader, or a process that opens the index
+after a kill, finds all of a change or nothing of it. Files that the manifest does not name are left over from a change
+that was cut off, or belong to an earlier state; the next writer removes them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from mrag_rl.errors import InputError
+from mrag_rl.io import read_json, write_json
+from mrag_rl.retrieval.disk.segment import Layout
+
+VERSION = 1
+_NAME, _LOCK = "manifest.json", "lock"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A segment: its folder, and the file of the rows that have been removed from it, "" if none has."""
+
+    folder: str
+    removed: str = ""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """An index at one time. state: counts its changes, and the files that were written for them."""
+
+    layout: Layout
+    segments: tuple[Entry, ...] = ()
+    state: int = 0
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Raises InputError if there is no index, for another version, and for a damaged file."""
+        path = folder / _NAME
+        if not path.is_file():
+            raise InputError(f"{folder}: no index there ({_NAME} is missing); check the path, or build one")
+        content = read_json(path)
+        version = content.get("version") if isinstance(content, dict) else None
+        if isinstance(version, int) and version != VERSION:
+            raise InputError(
+                f"{path}: version {version}; this program reads version {VERSION}, so install the program that wrote "
+                "it, or build the index again"
+            )
+        try:
+            segments = tuple(Entry(**entry) for entry in content["segments"])
+            state = cls(Layout(**content["layout"]), segments, int(content["state"]))
+            outside = [name for name in state.files if Path(name).name != name or not is_leftover(folder / name)]
+        except (KeyError, TypeError, ValueError) as error:
+            raise _damaged(path) from error
+        if version is None or outside:
+            raise _damaged(path)
+        return state
+
+    def write(self, folder: Path) -> None:
+        """Replace the manifest. Raises OSError."""
+        content: dict[str, Any] = {"version": VERSION, "state": self.state, "layout": asdict(self.layout)}
+        write_json(folder / _NAME, content | {"segments": [asdict(entry) for entry in self.segments]})
+
+    def changed(self, segments: tuple[Entry, ...]) -> Manifest:
+        """The next state, of other segments."""
+        return replace(self, segments=segments, state=self.state + 1)
+
+    @property
+    def files(self) -> set[str]:
+        """The names that this state consists of, besides its own."""
+        return {name for entry in self.segments for name in (entry.folder, entry.removed) if name}
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether a file or folder can be left over from a change that was cut off, if no manifest names it."""
+    return path.name == _LOCK or path.name.startswith(("segment-", "removed-", f".{_NAME}."))
+
+
+def remove_leftovers(folder: Path, state: Manifest | None = None) -> None:
+    """Remove what a state does not name, None where no index has been built. Only while `writing`.
+
+    Readers that have mapped such files keep them until they close.
+    """
+    named = {_LOCK} | (set() if state is None else state.files)
+    for path in folder.iterdir():
+        if path.name in named or not is_leftover(path):
+            continue
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                path.unlink()
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(f"{path}: damaged; restore it from a copy, or build the index again")
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Be the one process that writes to an index.
+
+    The operating system ends this when the process ends, however it ends. Raises InputError if another one is writing.
+    """
+    lock = FileLock(folder / _LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise InputError(f"{folder}: another process is writing to this index; wait for it or stop it first") from error
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,92 @@
+"""Nearest vectors among those on disk: by comparison with all of them, or by an inverted file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import faiss
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from mrag_rl.errors import InputError
+
+INVERTED_FROM = 50_000  # Vectors from which an inverted file is faster than a scan and finds nearly the same
+_SCANNED = 1 << 15  # Vectors compared at once
+_TRAINED = 64  # Vectors for each cell, from which the cells' centres are learnt
+_FEW = 0.02  # A share of allowed vectors so small that all of them are compared: their cells would hold few of them
+
+
+def build_inverted(vectors: np.ndarray, path: Path, *, probes: int, progress: bool = False) -> None:
+    """Write an inverted file (IVF; Jégou et al. 2011) with one byte for each number of unit vectors (N, d).
+
+    probes: cells that a search looks into. Raises OSError.
+    """
+    count, dimension = vectors.shape
+    cells = 2 ** round(np.log2(4 * np.sqrt(count)))
+    index = faiss.index_factory(dimension, f"IVF{cells}_HNSW32,SQ8", faiss.METRIC_INNER_PRODUCT)
+    faiss.extract_index_ivf(index).nprobe = min(probes, cells)
+    sample = np.random.default_rng(0).choice(count, min(count, _TRAINED * cells), replace=False)
+    index.train(np.ascontiguousarray(vectors[np.sort(sample)], np.float32))
+    starts = range(0, count, _SCANNED)
+    for start in tqdm(starts, desc=f"index {path.stem}", unit="block", disable=not progress):
+        index.add(np.ascontiguousarray(vectors[start : start + _SCANNED], np.float32))
+    faiss.write_index(index, str(path))
+
+
+class Neighbours:
+    """Finds the nearest of N unit vectors (N, d) on disk, with an inverted file if there is one."""
+
+    def __init__(self, vectors: np.ndarray, inverted: Path) -> None:
+        """inverted: the file of `build_inverted`, which need not exist. Raises InputError if it is damaged."""
+        self.vectors = vectors
+        self._inverted = None
+        if inverted.is_file():
+            try:
+                self._inverted = faiss.read_index(str(inverted), faiss.IO_FLAG_MMAP)
+            except RuntimeError as error:
+                raise InputError(f"{inverted}: damaged; build the index again, or restore it from a copy") from error
+            if self._inverted.ntotal != len(vectors) or self._inverted.d != vectors.shape[1]:
+                raise InputError(f"{inverted}: not of these vectors; build the index again, or restore it from a copy")
+
+    def nearest(self, queries: np.ndarray, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The k nearest to queries (B, d): rows (B, k) int64 and cosines (B, k) float32, best first.
+
+        Places left empty have row -1 and cosine -inf. allowed: (N,) bool.
+        """
+        rows, cosines = np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), -np.inf, np.float32)
+        count = len(self.vectors) if allowed is None else int(allowed.sum())
+        if not count or not len(queries):
+            return rows, cosines
+        if self._inverted is None or count < max(k, _FEW * len(self.vectors)):
+            return self._scan(queries, k, allowed, rows, cosines)
+        settings = None
+        if allowed is not None:
+            bits = np.packbits(allowed, bitorder="little")
+            chosen = faiss.IDSelectorBitmap(len(self.vectors), faiss.swig_ptr(bits))
+            probes = faiss.extract_index_ivf(self._inverted).nprobe
+            settings = faiss.SearchParametersIVF(sel=chosen, nprobe=probes)  # type: ignore[call-arg]
+        values, found = self._inverted.search(np.ascontiguousarray(queries, np.float32), k, params=settings)
+        return found, np.where(found < 0, -np.inf, values).astype(np.float32)
+
+    @torch.inference_mode()
+    def _scan(
+        self, queries: np.ndarray, k: int, allowed: np.ndarray | None, rows: np.ndarray, cosines: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        asked = torch.from_numpy(np.array(queries, np.float32))
+        places = None if allowed is None else np.flatnonzero(allowed)
+        count = len(self.vectors) if places is None else len(places)
+        best = torch.full((len(queries), 0), -torch.inf)
+        found = torch.zeros((len(queries), 0), dtype=torch.int64)
+        for start in range(0, count, _SCANNED):
+            own = np.arange(start, min(start + _SCANNED, count)) if places is None else places[start : start + _SCANNED]
+            block = self.vectors[own[0] : own[-1] + 1] if places is None else self.vectors[own]
+            products = asked @ torch.from_numpy(block).float().T
+            values, at = products.topk(min(k, len(own)), dim=1)
+            best = torch.cat([best, values], dim=1)
+            found = torch.cat([found, torch.from_numpy(own)[at]], dim=1)
+            # Earlier rows first, so that a stable sort leaves ties by row
+            best, order = best.sort(dim=1, descending=True, stable=True)
+            best, found = best[:, :k], found.gather(1, order)[:, :k]
+        rows[:, : found.shape[1]], cosines[:, : best.shape[1]] = found.numpy(), best.numpy()
+        return rows, cosines

@@ -1,0 +1,226 @@
+"""BM25 over texts that are on disk: which words each text has, and which texts have each word."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from mrag_rl.retrieval.disk.arrays import ArrayWriter, map_array, write_array
+from mrag_rl.retrieval.words import words
+
+K1, B = 1.5, 0.75  # Those of `WordIndex`
+
+
+def hashed(text: str) -> int:
+    """64 bits of a text's BLAKE2b hash, which stand for a word or an id; two of a million agree once in 37 million
+    collections."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+class PostingsWriter:
+    """Counts the words of texts, in order, and writes them to a folder: a context, at whose end the rest is written."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._numbers: dict[str, int] = {}  # The words so far, in order of appearance
+        self._starts = [0]
+        self._words = ArrayWriter(folder / "text_words.safetensors", np.int32)
+        self._counts = ArrayWriter(folder / "text_counts.safetensors", np.uint16)
+
+    def append(self, texts: Sequence[str]) -> None:
+        """Add texts."""
+        rows = [Counter(words(text)) for text in texts]
+        numbers = [self._numbers.setdefault(word, len(self._numbers)) for row in rows for word in row]
+        counts = [count for row in rows for count in row.values()]
+        self._starts.extend((self._starts[-1] + np.cumsum([len(row) for row in rows])).tolist())
+        self._words.append(np.array(numbers, np.int32))
+        self._counts.append(np.minimum(np.array(counts, np.int64), np.iinfo(np.uint16).max))
+
+    def __enter__(self) -> PostingsWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._words.__exit__(kind, error, trace)
+        self._counts.__exit__(kind, error, trace)
+        if error is None:
+            self._finish()
+
+    def _finish(self) -> None:
+        """Number the words by their hashes, and write which texts have each."""
+        hashes = np.array([hashed(word) for word in self._numbers], np.uint64)
+        order = np.argsort(hashes)
+        numbers = np.empty(len(order), np.int32)
+        numbers[order] = np.arange(len(order), dtype=np.int32)
+        write_array(self._folder / "words.safetensors", hashes[order])
+        starts = np.array(self._starts, np.int64)
+        write_array(self._folder / "text_starts.safetensors", starts)
+        texts, size = len(starts) - 1, len(order)
+        of_text = map_array(self._folder / "text_words.safetensors")
+        if len(of_text):
+            of_text[:] = numbers[of_text]
+        (self._folder / "text_words.safetensors").unlink()
+        write_array(self._folder / "text_words.safetensors", of_text)
+        counts = map_array(self._folder / "text_counts.safetensors")
+        by_text = csr_array((counts.astype(np.int32), of_text, starts), shape=(texts, size))
+        by_word = by_text.tocsc()
+        write_array(self._folder / "word_starts.safetensors", by_word.indptr.astype(np.int64))
+        write_array(self._folder / "word_texts.safetensors", by_word.indices.astype(np.int32))
+        write_array(self._folder / "word_counts.safetensors", by_word.data.astype(np.uint16))
+        lengths = np.zeros(texts, np.int64)
+        np.add.at(lengths, np.repeat(np.arange(texts), np.diff(starts)), counts)
+        write_array(self._folder / "lengths.safetensors", lengths.astype(np.int32))
+
+
+@dataclass(frozen=True)
+class Postings:
+    """The words of N texts, mapped from a folder of `PostingsWriter`.
+
+    Attributes:
+        words: (T,) uint64, hashes of the words, rising; a word's place is its number.
+        lengths: (N,) int32, words in each text.
+        texts: (starts (N + 1,), word numbers, counts), text by text.
+        occurrences: (starts (T + 1,), texts, counts), word by word.
+    """
+
+    words: np.ndarray
+    lengths: np.ndarray
+    texts: tuple[np.ndarray, np.ndarray, np.ndarray]
+    occurrences: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+    @classmethod
+    def open(cls, folder: Path) -> Postings:
+        """Map the files. Raises FileNotFoundError, and InputError for damaged ones."""
+
+        def mapped(name: str) -> np.ndarray:
+            return map_array(folder / f"{name}.safetensors")
+
+        return cls(
+            mapped("words"),
+            mapped("lengths"),
+            (mapped("text_starts"), mapped("text_words"), mapped("text_counts")),
+            (mapped("word_starts"), mapped("word_texts"), mapped("word_counts")),
+        )
+
+    def numbers(self, hashes: np.ndarray) -> np.ndarray:
+        """The numbers of words (t,) int64, -1 for those that no text has."""
+        if not len(self.words):
+            return np.full(len(hashes), -1, np.int64)
+        places = np.minimum(np.searchsorted(self.words, hashes), len(self.words) - 1)
+        return np.where(self.words[places] == hashes, places, -1)
+
+    def frequencies(self, numbers: np.ndarray) -> np.ndarray:
+        """How many texts have each of some words, (t,) int64."""
+        starts = self.occurrences[0]
+        return np.where(numbers < 0, 0, starts[numbers + 1] - starts[np.maximum(numbers, 0)])
+
+
+@dataclass(frozen=True)
+class WordQuery:
+    """Voters' words, and how much each weighs in all segments together.
+
+    Attributes:
+        hashes: (t,) uint64, the different words of V voters.
+        weights: (V, t) float32: a word's inverse document frequency, times how often a voter has it.
+        average: Words in a text, on average.
+    """
+
+    hashes: np.ndarray
+    weights: csr_array
+    average: float
+
+    @classmethod
+    def of(cls, voters: Sequence[str], segments: Iterable[Postings]) -> WordQuery:
+        """Weigh the words of voters by the segments' texts: Lucene's inverse document frequency, as in `WordIndex`."""
+        segments = list(segments)
+        rows = [Counter(map(hashed, words(text))) for text in voters]
+        hashes = np.unique(np.array([word for row in rows for word in row], np.uint64))
+        texts = sum(len(segment.lengths) for segment in segments)
+        frequencies = np.zeros(len(hashes), np.int64)
+        for segment in segments:
+            frequencies += segment.frequencies(segment.numbers(hashes))
+        inverse = np.log(1 + (texts - frequencies + 0.5) / (frequencies + 0.5)) * (frequencies > 0)
+        starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+        columns = np.searchsorted(hashes, np.array([word for row in rows for word in row], np.uint64))
+        counts = np.array([count for row in rows for count in row.values()], np.float64)
+        weights = csr_array((counts * inverse[columns], columns, starts), shape=(len(rows), len(hashes)))
+        average = sum(int(segment.lengths.sum(dtype=np.int64)) for segment in segments) / max(1, texts)
+        return cls(hashes, weights.astype(np.float32), average)
+
+    def _saturated(self, counts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        share = K1 * (1 - B + B * lengths / max(self.average, 1e-9))
+        saturated: np.ndarray = counts / (counts + share)
+        return saturated.astype(np.float32)
+
+    def scores(self, segment: Postings, rows: np.ndarray) -> np.ndarray:
+        """BM25 of the texts `rows` (n,) of a segment for each voter, (V, n) float32."""
+        starts, numbers, counts = segment.texts
+        places, owners = _ranges(starts[rows], starts[rows + 1])
+        of_query = segment.numbers(self.hashes)
+        known = np.flatnonzero(of_query >= 0)
+        column = np.searchsorted(of_query[known], numbers[places])  # Rising, as the hashes are
+        found = np.isin(numbers[places], of_query[known])
+        places, owners, column = places[found], owners[found], known[column[found]]
+        values = self._saturated(counts[places], segment.lengths[rows[owners]])
+        table = csr_array((values, (owners, column)), shape=(len(rows), len(self.hashes)))
+        scores: np.ndarray = (self.weights @ table.T).toarray()
+        return scores
+
+    def best(
+        self, segment: Postings, k: int, allowed: np.ndarray | None = None, *, budget: int | None = None
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The k best texts of a segment for each voter: their rows and BM25 scores, unordered, only those above 0.
+
+        allowed: (N,) bool. budget: occurrences looked at for each voter, its rarest words first and one word at least;
+        None for all, which makes the scores exact.
+        """
+        of_query = segment.numbers(self.hashes)
+        frequencies = segment.frequencies(of_query)
+        chosen = self.weights.tocsr(copy=True)
+        if budget is not None:
+            for voter in range(chosen.shape[0]):
+                own = slice(chosen.indptr[voter], chosen.indptr[voter + 1])
+                order = np.argsort(frequencies[chosen.indices[own]], kind="stable")
+                spent = np.cumsum(frequencies[chosen.indices[own]][order])
+                present = np.flatnonzero(spent > 0)[:1]
+                dropped = spent > budget
+                dropped[present] = False
+                chosen.data[own.start + order[dropped]] = 0
+            chosen.eliminate_zeros()
+        columns = np.unique(chosen.indices[of_query[chosen.indices] >= 0])
+        starts, texts, counts = segment.occurrences
+        numbers = of_query[columns]
+        places, owners = _ranges(starts[numbers], starts[numbers + 1])
+        rows, seen = texts[places], counts[places]
+        if allowed is not None:
+            keep = allowed[rows]
+            rows, seen, owners = rows[keep], seen[keep], owners[keep]
+        values = self._saturated(seen, segment.lengths[rows])
+        table = csr_array((values, (owners, rows)), shape=(len(columns), len(segment.lengths)))
+        scores = (chosen[:, columns] @ table).tocsr()
+        best = []
+        for voter in range(scores.shape[0]):
+            own = slice(scores.indptr[voter], scores.indptr[voter + 1])
+            found, score = scores.indices[own], scores.data[own]
+            if len(found) > k:
+                # Ties of the last place go to the lower row
+                order = np.lexsort((found, -score))[:k]
+                found, score = found[order], score[order]
+            best.append((found.astype(np.int64), score))
+        return best
+
+
+def _ranges(firsts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All places of half-open ranges, one range after the other, and the range that each is in."""
+    sizes = ends - firsts
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    before = np.cumsum(sizes) - sizes
+    return np.arange(len(owners)) - before[owners] + firsts[owners], owners

@@ -1,0 +1,242 @@
+"""A segment of an index on disk: documents with their vectors, sentences and words, written once and then read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from mrag_rl.data.records import Document
+from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.errors import InputError
+from mrag_rl.filters.vocabulary import document_metadata
+from mrag_rl.retrieval.disk.arrays import ArrayWriter, map_array, map_bytes, write_array
+from mrag_rl.retrieval.disk.columns import Columns, ColumnsWriter
+from mrag_rl.retrieval.disk.neighbours import INVERTED_FROM, Neighbours, build_inverted
+from mrag_rl.retrieval.disk.postings import Postings, PostingsWriter, hashed
+from mrag_rl.retrieval.encoded import Parts
+from mrag_rl.retrieval.importance import RunningImportance
+
+_PROBES = 32  # Cells of an inverted file that a search looks into
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the vectors of an index are.
+
+    Attributes:
+        encoder: fingerprint of the encoder. standard: d. heads: H. head: d_h.
+        sentence_heads: whether sentences have heads, too; only `late_interaction` reads them.
+    """
+
+    encoder: str
+    standard: int
+    heads: int
+    head: int
+    sentence_heads: bool
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(d, H, d_h)."""
+        return self.standard, self.heads, self.head
+
+
+class SegmentWriter:
+    """Writes a segment to an empty folder, block by block: a context, at whose end the rest is written."""
+
+    def __init__(self, folder: Path, layout: Layout, *, progress: bool = False) -> None:
+        self._folder, self._layout, self._progress = folder, layout, progress
+        self._files = ExitStack()
+        self._texts = self._files.enter_context(open(folder / "documents.jsonl", "xb"))  # noqa: SIM115
+        self._starts, self._part_starts = [0], [0]
+        self._ids: list[int] = []
+        self._columns = ColumnsWriter(folder)
+        self._postings = self._files.enter_context(PostingsWriter(folder))
+        self._importance = RunningImportance(layout.heads, layout.head)
+        self._spaces = self._writers("", heads=True)
+        self._part_spaces = self._writers("part_", heads=layout.sentence_heads)
+        self._norms = self._writer("norms", np.float32, layout.heads)
+
+    def _writers(self, kind: str, *, heads: bool) -> list[ArrayWriter]:
+        first, *rest = _space_names(kind, self._layout.heads if heads else 0)
+        return [
+            self._writer(first, np.float16, self._layout.standard),
+            *(self._writer(name, np.float16, self._layout.head) for name in rest),
+        ]
+
+    def _writer(self, name: str, kind: type[np.generic], size: int) -> ArrayWriter:
+        return self._files.enter_context(ArrayWriter(self._folder / f"{name}.safetensors", kind, (size,)))
+
+    def append(self, documents: Sequence[Document], whole: Embeddings, sentences: Parts) -> None:
+        """Add documents with their vectors, one for each, and one or more sentences of each, in order."""
+        for document in documents:
+            line = _line(document)
+            self._texts.write(line)
+            self._starts.append(self._starts[-1] + len(line))
+            self._ids.append(hashed(document.id))
+        self._columns.append([document_metadata(document) for document in documents])
+        self._postings.append([document.titled for document in documents])
+        self._importance.add(whole)
+        self._norms.append(whole.norms)
+        counts = np.bincount(sentences.owners, minlength=len(documents))
+        self._part_starts.extend((self._part_starts[-1] + np.cumsum(counts)).tolist())
+        for writers, vectors in ((self._spaces, whole), (self._part_spaces, sentences.embeddings)):
+            writers[0].append(vectors.standard)
+            for head, writer in enumerate(writers[1:]):
+                writer.append(vectors.heads[:, head])
+
+    def __enter__(self) -> SegmentWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._files.__exit__(kind, error, trace)
+        if error is None:
+            self._finish()
+
+    def _finish(self) -> None:
+        """Write what is known at the end alone, inverted files included if there are many vectors."""
+        self._columns.close()
+        vectors, norms = self._importance.sums()
+        for name, array in (
+            ("document_starts", np.array(self._starts, np.int64)),
+            ("part_starts", np.array(self._part_starts, np.int64)),
+            ("ids", np.array(self._ids, np.uint64)),
+            ("head_sums", vectors),
+            ("norm_sums", norms),
+        ):
+            write_array(self._folder / f"{name}.safetensors", array)
+        for name in (*_space_names("", self._layout.heads), "part_standard"):
+            stored = map_array(self._folder / f"{name}.safetensors")
+            if len(stored) >= INVERTED_FROM:
+                build_inverted(stored, self._folder / f"{name}.faiss", probes=_PROBES, progress=self._progress)
+
+
+class Segment:
+    """N documents on disk, mapped into memory, of which some may have been removed.
+
+    Attributes:
+        live: (N,) bool, the documents that have not been removed.
+        ids: (N,) uint64, hashes of their ids (`hashed`).
+        postings: their words. columns: their metadata, with title and category.
+        part_starts: (N + 1,) int64, where the sentences of each document begin.
+    """
+
+    def __init__(self, folder: Path, layout: Layout, live: np.ndarray | None = None) -> None:
+        """live: None if nothing has been removed. Raises FileNotFoundError; InputError for damaged files."""
+        self._folder, self._layout = folder, layout
+        self.ids = self._mapped("ids")
+        self.live = np.ones(len(self.ids), bool) if live is None else live
+        self.part_starts = self._mapped("part_starts")
+        self.postings = Postings.open(folder)
+        self.columns = Columns(folder, len(self.ids))
+        self._texts, self._document_starts = map_bytes(folder / "documents.jsonl"), self._mapped("document_starts")
+        self._sums = self._mapped("head_sums"), self._mapped("norm_sums")
+        self._norms = self._mapped("norms")
+        heads = layout.heads
+        names = _space_names("", heads)
+        self._spaces = [self._mapped(name) for name in names]
+        self._part_spaces = [
+            self._mapped(name) for name in _space_names("part_", heads if layout.sentence_heads else 0)
+        ]
+        self._neighbours = [
+            Neighbours(vectors, folder / f"{name}.faiss")
+            for name, vectors in zip([*names, "part_standard"], [*self._spaces, self._part_spaces[0]], strict=True)
+        ]
+        self._check()
+
+    def _mapped(self, name: str) -> np.ndarray:
+        return map_array(self._folder / f"{name}.safetensors")
+
+    def _check(self) -> None:
+        """Raises InputError unless the files fit each other."""
+        count = len(self.ids)
+        rows = [self._norms, *self._spaces, self.postings.lengths]
+        starts = [self._document_starts, self.part_starts, self.postings.texts[0]]
+        if (
+            {len(array) for array in rows} | {len(array) - 1 for array in starts} != {count}
+            or {len(array) for array in self._part_spaces} != {int(self.part_starts[-1])}
+            or len(self._texts) != self._document_starts[-1]
+        ):
+            raise InputError(f"{self._folder}: its files do not fit each other; restore the index from a copy")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def documents(self, rows: Sequence[int] | np.ndarray) -> list[Document]:
+        """The documents in some rows."""
+        ends = self._document_starts
+        return [
+            Document(**json.loads(self._texts[ends[row] : ends[row + 1]].tobytes()))
+            for row in np.asarray(rows, np.int64)
+        ]
+
+    def rows_with(self, number: np.uint64) -> list[int]:
+        """The rows of documents that have not been removed and whose ids have this hash."""
+        order, ids = self._by_id
+        first, end = np.searchsorted(ids, number), np.searchsorted(ids, number, side="right")
+        rows: list[int] = order[first:end].tolist()
+        return [row for row in rows if self.live[row]]
+
+    @cached_property
+    def _by_id(self) -> tuple[np.ndarray, np.ndarray]:
+        order = np.argsort(self.ids, kind="stable")
+        return order, self.ids[order]
+
+    def embeddings(self, rows: np.ndarray) -> Embeddings:
+        """The vectors of the documents in some rows."""
+        standard, *heads = (vectors[rows].astype(np.float32) for vectors in self._spaces)
+        return Embeddings(standard, np.stack(heads, axis=1), self._norms[rows], encoder=self._layout.encoder)
+
+    def sentences(self, rows: np.ndarray) -> Parts:
+        """The sentences of the documents in some rows; owners count these. Heads that are not stored are 0."""
+        firsts, counts = self.part_starts[rows], self.part_starts[rows + 1] - self.part_starts[rows]
+        owners = np.repeat(np.arange(len(rows)), counts)
+        places = np.arange(len(owners)) - (np.cumsum(counts) - counts)[owners] + firsts[owners]
+        standard, *heads = (vectors[places].astype(np.float32) for vectors in self._part_spaces)
+        shape = (len(places), self._layout.heads, self._layout.head)
+        stacked = np.stack(heads, axis=1) if heads else np.broadcast_to(np.float32(0), shape)
+        norms = np.broadcast_to(np.float32(1), shape[:2])
+        return Parts(Embeddings(standard, stacked, norms, encoder=self._layout.encoder), owners)
+
+    def nearest(
+        self, space: int, queries: np.ndarray, k: int, allowed: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The k nearest documents to queries (B, d) in a space, 0 for the standard one and h + 1 for head h: rows
+        (B, k) and cosines, as `Neighbours.nearest`. allowed: (N,) bool, None for all."""
+        return self._neighbours[space].nearest(queries, k, allowed)
+
+    def nearest_by_sentences(self, queries: np.ndarray, k: int, allowed: np.ndarray | None) -> np.ndarray:
+        """The documents (B, k) of the k nearest sentences to queries (B, d), -1 where there are fewer."""
+        if allowed is not None:
+            allowed = np.repeat(allowed, np.diff(self.part_starts))
+        parts, _ = self._neighbours[-1].nearest(queries, k, allowed)
+        owners = np.searchsorted(self.part_starts, parts, side="right") - 1
+        return np.where(parts < 0, -1, owners)
+
+    def add_importance(self, importance: RunningImportance) -> None:
+        """Add the heads of the documents that have not been removed."""
+        importance.add_sums(len(self), *self._sums)
+        removed = np.flatnonzero(~self.live)
+        if len(removed):
+            importance.remove(self.embeddings(removed))
+
+
+def _line(document: Document) -> bytes:
+    """A document as a line of JSON. Raises InputError for metadata that JSON cannot express."""
+    try:
+        return json.dumps(asdict(document)).encode() + b"\n"
+    except (TypeError, ValueError) as error:
+        raise InputError(f"index: document {document.id!r}: {error}; give metadata of JSON values alone") from error
+
+
+def _space_names(kind: str, heads: int) -> list[str]:
+    """The files of the standard space and of each head."""
+    return [f"{kind}standard", *(f"{kind}head_{number:03}" for number in range(heads))]

@@ -1,0 +1,416 @@
+"""Indexes on disk: the same rankings as in memory, changes, filters, damaged files, kill -9."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from mrag_rl.data.records import Document
+from mrag_rl.data.synthetic.news import make_news
+from mrag_rl.encoders import Embeddings
+from mrag_rl.encoders.prefixes import Prefixes
+from mrag_rl.errors import InputError
+from mrag_rl.filters.language import EVERYTHING, And, Condition, Filter, Or, matches
+from mrag_rl.filters.vocabulary import document_metadata
+from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever
+from mrag_rl.retrieval.disk import SEARCHED, TWO_STAGES, Index
+from mrag_rl.retrieval.disk.arrays import ArrayWriter, map_array, write_array
+from tests.places import fork, on_read_only
+from tests.tiny import encoder
+
+NEWS, QUESTIONS = make_news(0)
+DOCUMENTS = NEWS[:90]
+FIRST, LATER = DOCUMENTS[:70], DOCUMENTS[70:]
+ASKED = [query.text for query in QUESTIONS[:6]]
+ASKED.append(" ".join(query.text for query in QUESTIONS[6:10]))
+
+
+class HalfPrecision:
+    """MiniLM, with vectors as an index stores them, each text encoded once."""
+
+    prefixes = Prefixes()
+
+    def __init__(self) -> None:
+        self.known: dict[str, Embeddings] = {}
+        self.encoded = 0
+
+    def encode(self, texts: Sequence[str], *, prefix: str | None = None, progress: bool = False) -> Embeddings:
+        new = [text for text in dict.fromkeys(texts) if text not in self.known]
+        if new:
+            self.encoded += len(new)
+            vectors = encoder().encode(new)
+            halved = Embeddings(
+                vectors.standard.astype(np.float16).astype(np.float32),
+                vectors.heads.astype(np.float16).astype(np.float32),
+                vectors.norms,
+                encoder=vectors.encoder,
+            )
+            self.known.update((text, halved[row : row + 1]) for row, text in enumerate(new))
+        return Embeddings.concatenate([self.known[text] for text in texts])
+
+
+HALF = HalfPrecision()
+
+
+def in_memory(documents: Sequence[Document]) -> MultiAspectRetriever:
+    return MultiAspectRetriever.build(
+        HALF, [document.text for document in documents], titles=[document.title for document in documents]
+    )
+
+
+def queries() -> EncodedQueries:
+    return EncodedQueries.of(HALF, ASKED, SEARCHED)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("index") / "news"
+    Index.build(folder, FIRST, HALF, sentence_heads=True)
+    return folder
+
+
+@pytest.fixture
+def folder(built: Path, tmp_path: Path) -> Path:
+    """A copy to change."""
+    return Path(shutil.copytree(built, tmp_path / "copy"))
+
+
+def ids(index: Index, rows: np.ndarray) -> list[str]:
+    return [document.id for document in index.documents(rows[rows >= 0])]
+
+
+def assert_same(index: Index, documents: Sequence[Document], strategy: str, fetch: int = 12) -> None:
+    """An index ranks as a retriever in memory of these documents does."""
+    ranking, expected = index.rank(queries(), strategy, fetch), in_memory(documents).rank(queries(), strategy, fetch)
+    np.testing.assert_allclose(ranking.scores, expected.scores, rtol=2e-4, atol=2e-5)
+    for query in range(len(ASKED)):
+        wanted = [documents[row].id for row in expected.indices[query] if row >= 0]
+        found = ids(index, ranking.indices[query])
+        # Two documents may change places where only rounding tells their scores apart
+        near = np.isclose(ranking.scores[query][:-1], ranking.scores[query][1:], rtol=1e-3, atol=1e-4)
+        differing = [place for place, pair in enumerate(zip(found, wanted, strict=True)) if pair[0] != pair[1]]
+        assert all(near[max(place - 1, 0) : place + 1].any() for place in differing), (strategy, query)
+
+
+@pytest.mark.parametrize("strategy", SEARCHED)
+def test_it_ranks_as_a_retriever_in_memory(built: Path, strategy: str) -> None:
+    assert_same(Index.open(built), FIRST, strategy)
+
+
+@pytest.mark.parametrize("strategy", SEARCHED)
+def test_added_removed_and_compacted(folder: Path, strategy: str) -> None:
+    index = Index.open(folder)
+    index.add(LATER, HALF)
+    assert (len(index), index.rows, index.segments) == (90, 90, 2)
+    assert_same(index, DOCUMENTS, strategy)
+    leaving = [document.id for document in DOCUMENTS[::3]]
+    index.remove(leaving)
+    staying = [document for document in DOCUMENTS if document.id not in leaving]
+    assert (len(index), index.rows, index.segments) == (len(staying), 90, 2)
+    if strategy not in ("words", "hybrid"):  # Whose weights of words still count what was removed
+        assert_same(index, staying, strategy)
+    found = index.rank(queries(), strategy, 60).indices
+    assert set(ids(index, found)) <= {document.id for document in staying}
+    encoded = HALF.encoded
+    index.compact()
+    assert (len(index), index.rows, index.segments) == (len(staying), len(staying), 1)
+    assert HALF.encoded == encoded
+    for opened in (index, Index.open(folder)):
+        assert_same(opened, staying, strategy)
+        np.testing.assert_allclose(opened.importance, in_memory(staying).importance, rtol=1e-4)
+
+
+def test_documents_come_back_as_they_were(folder: Path) -> None:
+    strange = Document(
+        "ä/\u2028\n", "Text \U0001f600\r\n two.", "Ti\ttle", "", {"n": 1, "l": ["x", None], "d": {"e": 1.5}}
+    )
+    index = Index.open(folder)
+    index.add([strange, Document("plain", "Some text.")], HALF)
+    assert index.documents([index.row_of(strange.id), index.row_of("plain"), 3]) == [
+        strange, Document("plain", "Some text."), FIRST[3],
+    ]  # fmt: skip
+    assert strange.id in index and "elsewhere" not in index
+    with pytest.raises(InputError, match="no document 'elsewhere'"):
+        index.row_of("elsewhere")
+    index.remove([strange.id])
+    assert strange.id not in index
+    for row in (70, -1, 72):
+        with pytest.raises(InputError, match=f"no document in row {row}"):
+            index.documents([row])
+
+
+DAYS = sorted(dt.date.fromisoformat(document.metadata["published_at"][:10]) for document in DOCUMENTS)
+SOURCES = tuple(document.metadata["source"] for document in DOCUMENTS)
+FILTERS: list[Filter] = [
+    EVERYTHING,
+    Condition("source", "$in", (SOURCES[0], SOURCES[-1])),
+    Condition("published_at", "$gte", (DAYS[len(DAYS) // 2],)),
+    And((Condition("category", "$ne", (FIRST[0].category,)), Condition("source", "$nin", SOURCES[:2]))),
+    Or((Condition("title", "$eq", (FIRST[5].title,)), Condition("nowhere", "$ne", ("x",)))),
+    Condition("nowhere", "$ne", ("x",)),
+    Or(()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("strategy", SEARCHED)
+def test_filters_and_rights(folder: Path, strategy: str) -> None:
+    index = Index.open(folder)
+    index.add(LATER, HALF)
+    passing = index.passing(FILTERS)
+    expected = [[matches(condition, document_metadata(document)) for document in DOCUMENTS] for condition in FILTERS]
+    assert passing.tolist() == expected
+    assert passing.any(axis=1).tolist() == [True] * 5 + [False] * 2 and not passing[1:].all(axis=1).any()
+    ranking = index.search(HALF, ASKED, strategy=strategy, fetch=20, filters=FILTERS)
+    in_place = in_memory(DOCUMENTS).rank(queries(), strategy, 20, passing)
+    assert [row[row >= 0].size for row in ranking.indices] == [row[row >= 0].size for row in in_place.indices]
+    np.testing.assert_allclose(ranking.scores, in_place.scores, rtol=2e-4, atol=2e-5)
+    for row, allowed in zip(ranking.indices, passing, strict=True):
+        assert allowed[row[row >= 0]].all()
+    rights = np.zeros((len(ASKED), index.rows), bool)
+    rights[:, ::2] = True
+    both = index.search(HALF, ASKED, strategy=strategy, fetch=20, filters=FILTERS, allowed=rights).indices
+    assert all((row[row >= 0] % 2 == 0).all() and passing[i][row[row >= 0]].all() for i, row in enumerate(both))
+
+
+@pytest.mark.parametrize("strategy", TWO_STAGES)
+def test_two_stages(built: Path, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrag_rl.retrieval.disk.search.EVERY", 0)
+    index = Index.open(built)
+    assert_same(index, FIRST, strategy, fetch=8)  # 64 for each sentence and window: all of them
+    scanned = in_memory(FIRST).rank(queries(), strategy, 8).indices
+    few = index.rank(queries(), strategy, 8, breadth=2).indices
+    shared = [len(set(a.tolist()) & set(b.tolist())) / 8 for a, b in zip(few, scanned, strict=True)]
+    assert 0.4 < np.mean(shared) < 1
+    assert (few[:, 0] == scanned[:, 0]).mean() > 0.7
+    allowed = np.zeros((len(ASKED), len(FIRST)), bool)
+    allowed[:, 10:30] = True
+    found = index.rank(queries(), strategy, 8, allowed).indices
+    assert ((found >= 10) & (found < 30)).all()
+    monkeypatch.setattr("mrag_rl.retrieval.disk.search.EVERY", 20)
+    np.testing.assert_array_equal(index.rank(queries(), strategy, 8, allowed).indices, found)
+
+
+def test_inverted_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrag_rl.retrieval.disk.segment.INVERTED_FROM", 60)
+    index = Index.build(tmp_path / "inverted", FIRST, HALF)
+    assert len([*(tmp_path / "inverted").rglob("*.faiss")]) == 14  # Standard space, 12 heads, sentences
+    for strategy in ("standard", "mrag"):
+        found = index.rank(queries(), strategy, 10).indices
+        scanned = in_memory(FIRST).rank(queries(), strategy, 10).indices
+        shared = [len(set(a.tolist()) & set(b.tolist())) / 10 for a, b in zip(found, scanned, strict=True)]
+        assert np.mean(shared) > 0.9
+        allowed = np.zeros((len(ASKED), len(FIRST)), bool)
+        allowed[:, 5::2] = True
+        rows = index.rank(queries(), strategy, 10, allowed).indices
+        assert (rows % 2 == 1).all() and (rows >= 5).all()
+        few = allowed & (np.arange(len(FIRST)) < 10)
+        assert sorted(index.rank(queries(), strategy, 10, few).indices[0].tolist()) == [-1] * 7 + [5, 7, 9]
+
+
+def test_what_is_asked_for_wrongly_is_named(built: Path, folder: Path, tmp_path: Path) -> None:
+    index = Index.open(built)
+    plain = Index.build(tmp_path / "plain", FIRST[:3], HALF)
+    other = EncodedQueries.of(HALF, ASKED, ["standard"])
+    for call, message in (
+        (lambda: index.search(HALF, ASKED, strategy="split"), "split needs a MultiAspectRetriever"),
+        (lambda: index.search(HALF, ASKED, strategy="mragg"), "mragg"),
+        (lambda: plain.search(HALF, ASKED, strategy="late_interaction"), "sentence_heads=True"),
+        (lambda: index.search(HALF, ASKED, fetch=0), "fetch is 0"),
+        (lambda: index.search(HALF, ASKED, breadth=0), "breadth is 0"),
+        (lambda: index.search(HALF, ASKED, filters=[EVERYTHING]), "1 filters for 7 queries"),
+        (lambda: index.search(HALF, ASKED, allowed=np.ones((1, 70), bool)), "shape \\(1, 70\\)"),
+        (lambda: index.search(HALF, ASKED, allowed=np.ones((7, 70))), "float64"),
+        (lambda: index.rank(other, "hybrid", 5), "hybrid needs the queries' sentences"),
+        (lambda: Index.open(folder).add([FIRST[2]], HALF), "two documents"),
+        (lambda: Index.open(folder).add([LATER[0], LATER[0]], HALF), "two documents"),
+        (lambda: Index.open(folder).add([Document("x", "text", metadata={"x": object()})], HALF), "JSON values"),
+        (lambda: Index.open(folder).remove(["unknown"]), "no document 'unknown'"),
+        (lambda: Index.build(built, FIRST, HALF), "not empty"),
+        (lambda: Index.build(tmp_path / "none", [], HALF), "no documents"),
+        (lambda: Index.open(tmp_path), "no index there"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=message):
+            call()
+    assert len(Index.open(folder)) == 70
+    Index.build(tmp_path / "none", FIRST[:2], HALF)  # After a build that failed
+
+
+def test_nothing_found_and_everything_removed(folder: Path) -> None:
+    index = Index.open(folder)
+    index.remove([document.id for document in FIRST])
+    for _ in range(2):
+        assert len(index) == 0
+        assert index.search(HALF, ASKED, fetch=3).indices.size == 0
+        index.compact()
+    index.add(LATER[:4], HALF)
+    assert sorted(ids(index, index.search(HALF, ASKED[:1], fetch=9).indices[0])) == sorted(d.id for d in LATER[:4])
+
+
+def test_arrays_are_safetensors(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    rows = np.random.default_rng(0).standard_normal((7, 3, 2)).astype(np.float16)
+    with ArrayWriter(path, np.float16, (3, 2)) as writer:
+        writer.append(rows[:4])
+        writer.append(rows[4:])
+        with pytest.raises(ValueError, match="shape"):
+            writer.append(rows[:, 0])
+    np.testing.assert_array_equal(load_file(path)["array"], rows)
+    mapped = map_array(path)
+    assert isinstance(mapped, np.memmap)
+    np.testing.assert_array_equal(mapped, rows)
+    write_array(tmp_path / "empty.safetensors", np.empty((0, 4), np.int64))
+    assert map_array(tmp_path / "empty.safetensors").shape == (0, 4)
+
+
+@pytest.mark.parametrize("name", ["ids", "part_standard", "word_texts", "head_003", "documents", "part_starts"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "removed"])
+def test_damaged_files_are_named(folder: Path, name: str, damage: str) -> None:
+    (path,) = folder.glob(f"segment-*/{name}.*")
+    content = path.read_bytes()
+    path.unlink()
+    if damage != "removed":
+        path.write_bytes(content[: len(content) // 2] if damage == "cut" else b"")
+    with pytest.raises(InputError, match=f"{path.name}|do not fit"):
+        Index.open(folder)
+
+
+def test_damaged_manifests_are_named(folder: Path) -> None:
+    path = folder / "manifest.json"
+    content = json.loads(path.read_text())
+    for change, message in (
+        ({"version": 2}, "version 2"),
+        ({"segments": [{"folder": "../x"}]}, "damaged"),
+        ({"segments": [{"folder": 3}]}, "damaged"),
+        ({"layout": {}}, "damaged"),
+        ({"state": "x"}, "damaged"),
+    ):
+        path.write_text(json.dumps(content | change))
+        with pytest.raises(InputError, match=message):
+            Index.open(folder)
+    path.write_text("{")
+    with pytest.raises(InputError, match="not valid JSON"):
+        Index.open(folder)
+
+
+def test_one_writer_and_several_readers(folder: Path) -> None:
+    reader, writer, late = Index.open(folder), Index.open(folder), Index.open(folder)
+
+    def documents() -> Iterator[Document]:
+        with pytest.raises(InputError, match="another process is writing"):
+            late.remove([FIRST[0].id])
+        yield from LATER
+
+    writer.add(documents(), HALF)
+    late.remove([FIRST[0].id, LATER[0].id])  # It sees what was added meanwhile
+    assert len(late) == 88
+    late.compact()
+    # The files of its state are gone, but it has mapped them
+    assert len(reader) == 70
+    assert_same(reader, FIRST, "hybrid")
+    assert len(Index.open(folder)) == 88
+
+
+def test_a_folder_that_cannot_be_written(folder: Path) -> None:
+    def attempt() -> None:
+        index = Index.open(folder)
+        assert index.search(HALF, ASKED[:1], strategy="words").indices.size
+        with pytest.raises(InputError, match="cannot write"):
+            index.remove([FIRST[0].id])
+
+    on_read_only(folder, attempt)
+
+
+SMALL, LAST = FIRST[:6], Document("last", "Some text.")
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "build": lambda folder: Index.build(folder, SMALL, HALF),
+    "add": lambda folder: Index.open(folder).add(LATER[:3], HALF),
+    "remove": lambda folder: Index.open(folder).remove([document.id for document in SMALL[::2]]),
+    "compact": lambda folder: Index.open(folder).compact(),
+}
+WRITTEN = {"fsync": 9, "replace": 1, "mkdir": 1, "unlink": 9, "rmdir": 1}
+"""The calls that change the disk, and which of them count as a step: every one, or every ninth of many alike."""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_kill_9_leaves_the_state_before_or_after(tmp_path: Path, change: str) -> None:
+    """Processes that kill themselves at each step that they take on the disk."""
+
+    def make(place: Path) -> Path:
+        if change != "build":
+            Index.build(place, SMALL, HALF)
+        if change == "compact":
+            Index.open(place).add(LATER[:2], HALF)
+            Index.open(place).remove([SMALL[1].id])
+        return place
+
+    def state(place: Path) -> list[str]:
+        if change == "build" and not (place / "manifest.json").exists():
+            return []
+        index = Index.open(place)
+        everything = index.rank(one, "standard", index.rows).indices[0]
+        return [str(index.segments), *(document.id for document in index.documents(everything[everything >= 0]))]
+
+    one = EncodedQueries.of(HALF, ASKED[:1], ["standard"])
+    start = make(tmp_path / "start")
+    before = state(start)
+    CHANGES[change](make(tmp_path / "after"))  # What the processes encode is known from here on
+    after = state(tmp_path / "after")
+    assert before != after
+    seen = []
+    for step in range(1000):
+        place = tmp_path / f"step{step}"
+        if change != "build":
+            shutil.copytree(start, place)
+        if not _killed_at(step, partial(CHANGES[change], place)):
+            break
+        seen.append(state(place))
+        assert seen[-1] in (before, after), (change, step)
+        if seen[-1] == before:
+            CHANGES[change](place)  # It can be repeated, and removes what was left
+        assert state(place) == after
+        if change != "build":
+            Index.open(place).add([LAST], HALF)
+            assert len([*place.glob("segment-*")]) == int(Index.open(place).segments)
+        shutil.rmtree(place)
+    assert step > 3 and before in seen
+    if change in ("compact", "remove"):  # Where something is removed after the change
+        assert after in seen
+
+
+def _killed_at(step: int, action: Callable[[], object]) -> bool:
+    """Run an action in a process that kills itself before its step-th call that changes the disk; whether it did."""
+
+    os_fsync = os.fsync
+
+    def child(report: int) -> None:
+        taken = 0
+        calls = dict.fromkeys(WRITTEN, 0)
+        for name in WRITTEN:
+            real = getattr(os, name)
+
+            def counted(
+                *args: object, name: str = name, real: Callable[..., object] = real, **options: object
+            ) -> object:
+                nonlocal taken
+                if taken == step:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                taken += calls[name] % WRITTEN[name] == 0
+                calls[name] += 1
+                return None if real is os_fsync else real(*args, **options)  # A kill, unlike a power cut, needs none
+
+            setattr(os, name, counted)
+        action()
+
+    process, reading = fork(child)
+    os.close(reading)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
