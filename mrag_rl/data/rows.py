@@ -22,9 +22,14 @@ class Row:
     line: int
     values: dict[str, Any]
 
+    @property
+    def where(self) -> str:
+        """The place as errors name it, FILE:LINE."""
+        return f"{self.file}:{self.line}"
+
     def error(self, problem: str) -> InputError:
         """An error about this line."""
-        return InputError(f"{self.file}:{self.line}: {problem}")
+        return InputError(f"{self.where}: {problem}")
 
     def identifier(self, key: str = "id") -> str:
         """A string that is not empty, or a whole number read as a string. Raises InputError."""
