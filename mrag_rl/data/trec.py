@@ -64,12 +64,13 @@ def write_run(path: StrPath, rankings: Mapping[str, Sequence[tuple[str, float]]]
     lines = []
     for query, ranking in rankings.items():
         check_trec_ids([query, *(document for document, _ in ranking)])
-        scores = _falling([score for _, score in ranking])
-        for rank, ((document, given), score) in enumerate(zip(ranking, scores, strict=True), start=1):
-            if not math.isfinite(given):
+        for rank, (_, score) in enumerate(ranking, start=1):
+            if not math.isfinite(score):
                 raise InputError(
-                    f'{os.fspath(path)}: query "{query}": score {given} at rank {rank}; give finite scores'
+                    f'{os.fspath(path)}: query "{query}": score {score} at rank {rank}; give finite scores'
                 )
+        scores = _falling([score for _, score in ranking])
+        for rank, ((document, _), score) in enumerate(zip(ranking, scores, strict=True), start=1):
             lines.append(f"{query} Q0 {document} {rank} {score:.9g} {tag}\n")
     atomic_write_text(path, "".join(lines))
 
@@ -101,7 +102,7 @@ def check_trec_ids(ids: Iterable[str]) -> None:
     """Raises InputError for an id that is empty or has white space, which separates the fields of TREC's files."""
     for identifier in ids:
         if not identifier or any(character.isspace() for character in identifier):
-            raise InputError(f'TREC files cannot hold the id "{identifier}"; give it a name without white space')
+            raise InputError(f"TREC files cannot hold the id {identifier!r}; give it a name without white space")
 
 
 def parse_grade(text: str, where: str) -> int:
@@ -117,12 +118,13 @@ def parse_grade(text: str, where: str) -> int:
     return int(grade)
 
 
-def _falling(scores: Sequence[float]) -> Iterator[float]:
+def _falling(scores: Sequence[float]) -> list[float]:
     """The scores as 32-bit numbers, each below the one before it."""
-    last = np.float32(np.inf)
-    for score in scores:
-        last = min(np.float32(score), np.nextafter(last, np.float32(-np.inf)))
-        yield float(last)
+    falling = np.asarray(scores, np.float32)
+    for i in np.flatnonzero(np.diff(falling) >= 0)[:1].tolist():  # Nothing before the first tie needs to change
+        for place in range(i + 1, len(falling)):
+            falling[place] = min(falling[place], np.nextafter(falling[place - 1], np.float32(-np.inf)))
+    return [float(score) for score in falling]
 
 
 def _fields(path: StrPath, names: Sequence[str], noun: str) -> Iterator[tuple[str, list[str]]]:
