@@ -21,8 +21,8 @@ from tests.test_benchmarks import jsonl
 
 @pytest.fixture(scope="module")
 def beir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The beginnings of 120 bundled articles and 8 queries in BEIR's layout; the first relevant article has grade 2, an article with a
-    grade of 0 is judged, one query is not, and one article has no text.
+    """The first words of 120 bundled articles, and 8 queries, in BEIR's layout; the first relevant article has grade 2,
+    an article with a grade of 0 is judged, one query is not, and one article has no text.
     """
     folder = tmp_path_factory.mktemp("beir")
     documents, queries = make_articles(seed=0)

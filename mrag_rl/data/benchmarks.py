@@ -9,7 +9,7 @@
 - BRIGHT (Su et al. 2024, https://github.com/xlang-ai/BRIGHT): `documents/SPLIT.jsonl` of ``{"id", "content"}``,
   `examples/SPLIT.jsonl` of ``{"id", "query", "gold_ids", "excluded_ids"}``; a split is a domain such as biology
 
-Hubs also publish MTEB's tasks, LIMIT and BRIGHT as Parquet; convert these files to JSON Lines first.
+The hub has BRIGHT and some of MTEB's tasks as Parquet; convert these files to JSON Lines first.
 
 A bad line raises an ``InputError`` of the form ``FILE:LINE: what is wrong; how to fix it``, and nothing is loaded.
 Other keys are moved to ``metadata``.
@@ -73,7 +73,7 @@ def load_benchmark(folder: StrPath, split: str = "test") -> Benchmark:
     if parquet is not None:
         raise InputError(
             f"{parquet}: Parquet is not read; convert each file to JSON Lines, as with pandas: "
-            'pandas.read_parquet(FILE).to_json("corpus.jsonl", orient="records", lines=True, force_ascii=False)'
+            'pandas.read_parquet(FILE).to_json(FILE.jsonl, orient="records", lines=True, force_ascii=False)'
         )
     raise InputError(f"{folder}: a folder without {_LAYOUTS}; give the folder of a benchmark, or two JSONL files")
 
