@@ -11,13 +11,16 @@ Other keys are moved to ``metadata``, unless they look like a misspelt key.
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mrag_rl.errors import InputError
-from mrag_rl.io import StrPath, read_jsonl, write_jsonl
+from mrag_rl.data.rows import Row, read_rows, unique_rows
+from mrag_rl.io import StrPath, write_jsonl
+
+_PAIR = ("id", "source", "target", "labels", "metadata")
+_DOCUMENT = ("id", "text", "title", "category", "metadata")
+_QUERY = ("id", "text", "relevant", "aspects", "questions", "metadata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +81,13 @@ def load_pairs(path: StrPath) -> list[TextPair]:
     """The pairs of a JSONL file, in file order. Raises InputError naming file and line."""
     return [
         TextPair(
-            id=row.identifier(),
+            id=identifier,
             source=row.text("source"),
             target=row.text("target"),
             labels=row.names("labels"),
-            metadata=row.metadata(),
+            metadata=_metadata(row, _PAIR),
         )
-        for row in _rows(path, ("id", "source", "target", "labels", "metadata"), "pair")
+        for identifier, row in _rows(path, _PAIR, "pair")
     ]
 
 
@@ -92,13 +95,13 @@ def load_documents(path: StrPath) -> list[Document]:
     """The documents of a JSONL file, in file order. Raises InputError naming file and line."""
     return [
         Document(
-            id=row.identifier(),
+            id=identifier,
             text=row.text("text"),
             title=row.optional_text("title"),
             category=row.optional_text("category"),
-            metadata=row.metadata(),
+            metadata=_metadata(row, _DOCUMENT),
         )
-        for row in _rows(path, ("id", "text", "title", "category", "metadata"), "document")
+        for identifier, row in _rows(path, _DOCUMENT, "document")
     ]
 
 
@@ -106,14 +109,14 @@ def load_queries(path: StrPath) -> list[Query]:
     """The queries of a JSONL file, in file order. Raises InputError naming file and line."""
     return [
         Query(
-            id=row.identifier(),
+            id=identifier,
             text=row.text("text"),
             relevant=row.names("relevant"),
             aspects=row.lists_of_names("aspects"),
             questions=tuple(question for question in row.strings("questions") if question.strip()),
-            metadata=row.metadata(),
+            metadata=_metadata(row, _QUERY),
         )
-        for row in _rows(path, ("id", "text", "relevant", "aspects", "questions", "metadata"), "query")
+        for identifier, row in _rows(path, _QUERY, "query")
     ]
 
 
@@ -122,116 +125,27 @@ def save_pairs(path: StrPath, pairs: Iterable[TextPair]) -> None:
     write_jsonl(path, ({key: value for key, value in asdict(pair).items() if value not in ((), {})} for pair in pairs))
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One line of a file; errors about its values name the line."""
+def _rows(path: StrPath, keys: tuple[str, ...], noun: str) -> Iterator[tuple[str, Row]]:
+    """The rows of a file with their ids, which are unique; there is at least one. Raises InputError."""
 
-    where: str
-    values: dict[str, Any]
-    keys: tuple[str, ...]
+    def checked() -> Iterator[Row]:
+        for row in read_rows(path, noun):
+            # Checked before the id, because a misspelt key explains a missing one.
+            _metadata(row, keys)
+            yield row
 
-    def error(self, problem: str) -> InputError:
-        return InputError(f"{self.where}: {problem}")
-
-    def identifier(self) -> str:
-        value = self.values.get("id")
-        if isinstance(value, int) and not isinstance(value, bool):
-            return str(value)
-        return self.text("id")
-
-    def text(self, key: str) -> str:
-        if key not in self.values:
-            raise self.error(f'no "{key}"; every line needs "{key}" (a string)')
-        value = self.values[key]
-        if not isinstance(value, str):
-            raise self.error(f'"{key}" is {_kind(value)}; give a string')
-        if not value.strip():
-            raise self.error(f'"{key}" is empty; give some text or remove the line')
-        return value
-
-    def optional_text(self, key: str) -> str:
-        value = self.values.get(key)
-        if value is None:
-            return ""
-        if not isinstance(value, str):
-            raise self.error(f'"{key}" is {_kind(value)}; give a string or remove the key')
-        return value
-
-    def strings(self, key: str) -> tuple[str, ...]:
-        value = self.values.get(key)
-        if value is None:
-            return ()
-        if not isinstance(value, list):
-            raise self.error(f'"{key}" is {_kind(value)}; give a list of strings')
-        for item in value:
-            if not isinstance(item, str):
-                raise self.error(f'"{key}" contains {_kind(item)}; give a list of strings')
-        return tuple(value)
-
-    def names(self, key: str) -> tuple[str, ...]:
-        names = self.strings(key)
-        if not all(name.strip() for name in names):
-            raise self.error(f'"{key}" contains an empty string; fill it in or remove it')
-        return names
-
-    def lists_of_names(self, key: str) -> tuple[tuple[str, ...], ...]:
-        value = self.values.get(key)
-        if value is None:
-            return ()
-        problem = f'"{key}" is not a list of lists of strings, one or more in each; give [["a", "b"], ["c"]]'
-        if not isinstance(value, list):
-            raise self.error(problem)
-        for names in value:
-            if not isinstance(names, list) or not names:
-                raise self.error(problem)
-            if not all(isinstance(name, str) and name.strip() for name in names):
-                raise self.error(problem)
-        return tuple(tuple(names) for names in value)
-
-    def metadata(self) -> dict[str, Any]:
-        value = self.values.get("metadata")
-        if value is not None and not isinstance(value, dict):
-            raise self.error(f'"metadata" is {_kind(value)}; give an object like {{"key": "value"}}')
-        extra = {}
-        for key in self.values:
-            if key in self.keys:
-                continue
-            similar = difflib.get_close_matches(key.lower(), self.keys, n=1, cutoff=0.75)
-            if similar:
-                raise self.error(f'unknown key "{key}"; did you mean "{similar[0]}"? (other keys go under "metadata")')
-            extra[key] = self.values[key]
-        return extra | (value or {})
+    return unique_rows(checked(), noun)
 
 
-def _rows(path: StrPath, keys: tuple[str, ...], noun: str) -> Iterator[_Row]:
-    """The validated objects of a file; ids are unique and there is at least one. Raises InputError."""
-    name = os.fspath(path)
-    first_line: dict[str, int] = {}
-    for line, value in read_jsonl(path):
-        if not isinstance(value, dict):
-            raise InputError(f'{name}:{line}: {_kind(value)}, not an object; write {{"id": ..., ...}} on each line')
-        row = _Row(f"{name}:{line}", value, keys)
-        # Checked first, because a misspelt key explains a missing one.
-        row.metadata()
-        identifier = row.identifier()
-        if identifier in first_line:
-            raise row.error(
-                f'duplicate id "{identifier}" (first on line {first_line[identifier]}); give each {noun} its own id'
-            )
-        first_line[identifier] = line
-        yield row
-    if not first_line:
-        raise InputError(f"{name}: no {noun} in the file; write one JSON object on each line")
-
-
-def _kind(value: Any) -> str:
-    """The type of a JSON value, in words."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true or false"
-    if isinstance(value, (int, float)):
-        return "a number"
-    if isinstance(value, str):
-        return "a string" if value.strip() else "an empty string"
-    return "a list" if isinstance(value, list) else "an object"
+def _metadata(row: Row, keys: tuple[str, ...]) -> dict[str, Any]:
+    """What a row has under "metadata" and under other keys than `keys`. Raises InputError for a misspelt key."""
+    metadata = row.object("metadata")
+    extra = {}
+    for key in row.values:
+        if key in keys:
+            continue
+        similar = difflib.get_close_matches(key.lower(), keys, n=1, cutoff=0.75)
+        if similar:
+            raise row.error(f'unknown key "{key}"; did you mean "{similar[0]}"? (other keys go under "metadata")')
+        extra[key] = row.values[key]
+    return extra | metadata

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from mrag_rl.data.benchmarks import Benchmark, load_benchmark
 from mrag_rl.data.multi_aspect import load_documents, load_queries
 from mrag_rl.data.records import Document, Query
 from mrag_rl.data.synthetic import make_articles
+from mrag_rl.data.trec import check_trec_ids, write_qrels, write_run
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.errors import InputError
@@ -28,6 +30,7 @@ from mrag_rl.generation.question_llm import load_question_llm
 from mrag_rl.generation.stories import reader_prompt
 from mrag_rl.io import write_json
 from mrag_rl.metrics.facts import FactCount, count_facts
+from mrag_rl.metrics.judgements import judged_scores, measures_within
 from mrag_rl.metrics.multi_aspect import success_ratios
 from mrag_rl.retrieval import STRATEGIES, EncodedQueries, MultiAspectRetriever, Parts, Ranking
 from mrag_rl.retrieval.fusion_queries import generation_tokens
@@ -49,20 +52,16 @@ def run(
     """Rank documents for queries by each strategy, write `output` (docs/formats.md) and return a Markdown table.
 
     With a reranker each strategy is also run as "NAME+rerank". A language model answers each query from the documents
-    fetched, best first, and the facts in its answers are counted; its texts are stored next to the embeddings.
+    fetched, best first, and the facts in its answers are counted; its texts are stored next to the embeddings. `trec`
+    is a folder for rankings and judgements in TREC's formats.
 
     encoder, reranker, llm: None loads what the settings name. Raises InputError.
     """
-    output, fetch = Path(settings.output), settings.fetch
-    if (settings.documents is None) != (settings.queries is None):
-        raise InputError("--documents and --queries go together; give both, or neither for the bundled articles")
-    if settings.documents is None or settings.queries is None:
-        documents, queries = make_articles(seed=0)
-    else:
-        documents = load_documents(settings.documents)
-        queries = load_queries(settings.queries, documents)
-    if output.is_dir():
-        raise InputError(f"--output {output} is a folder; give a file to write")
+    output, folder = Path(settings.output), settings.documents is not None and Path(settings.documents).is_dir()
+    fetch = settings.fetch or (100 if folder else 32)
+    data = _load_data(settings, folder)
+    documents, queries, judgements = data.documents, data.queries, data.judgements
+    _check_outputs(settings, data, folder)
     encoder = encoder or _load_encoder(settings)
     prefix = encoder.prefixes.query if settings.prefix is None else settings.prefix
     document_prefix = encoder.prefixes.document if settings.document_prefix is None else settings.document_prefix
@@ -78,8 +77,10 @@ def run(
         attention = encoder.attention(split_sentences(queries[example].text)[0], prefix=prefix)
     store = EmbeddingStore(encoder, Path(settings.embeddings or output.parent / "embeddings"))
 
-    texts, query_texts = [document.text for document in documents], [query.text for query in queries]
     titled = [document.titled for document in documents]
+    # The published figures of benchmarks are those of titles and texts encoded together
+    texts = titled if folder else [document.text for document in documents]
+    query_texts = [query.text for query in queries]
     needs_sentences = bool(set(strategies) & set(DOCUMENT_SENTENCES))
     retriever = MultiAspectRetriever(
         store.encode(texts, prefix=document_prefix, progress=True),
@@ -91,13 +92,14 @@ def run(
     questions = [query.questions for query in queries]
     encoded = EncodedQueries.of(store, query_texts, strategies, questions=questions, prefix=prefix, progress=True)
 
+    allowed = _allowed(data)
     rankings: dict[str, Ranking] = {}
     seconds = {"encode": store.seconds, "index": 0.0}
     for strategy in strategies:
         start = time.perf_counter()
         retriever.prepare(strategy)
         prepared = time.perf_counter()
-        rankings[strategy] = retriever.rank(encoded, strategy, fetch)
+        rankings[strategy] = retriever.rank(encoded, strategy, fetch, allowed)
         seconds["index"] += prepared - start
         seconds[strategy] = time.perf_counter() - prepared
         if reranker is not None:
@@ -109,7 +111,16 @@ def run(
     row = {document.id: i for i, document in enumerate(documents)}
     wanted = [[[row[identifier] for identifier in ids] for ids in query.wanted] for query in queries]
     categories = [document.category for document in documents]
-    ratios = {name: success_ratios(ranking.indices, wanted, categories) for name, ranking in rankings.items()}
+    ratios: dict[str, np.ndarray] = {}
+    if not folder:  # Benchmarks have no categories, and their relevant documents are not aspects
+        ratios = {name: success_ratios(ranking.indices, wanted, categories) for name, ranking in rankings.items()}
+    measures = measures_within(fetch, len(documents)) if judgements else []
+    runs = {name: _with_ids(ranking, documents, queries) for name, ranking in rankings.items()}
+    scores = {
+        name: judged_scores({query: [i for i, _ in pairs] for query, pairs in run.items()}, judgements, measures)
+        for name, run in runs.items()
+        if judgements
+    }
 
     answers: dict[str, list[str]] = {}
     facts: dict[str, list[FactCount]] = {}
@@ -134,9 +145,12 @@ def run(
         "index": settings.index,
         "recommended": RECOMMENDED,
         "votes": settings.votes,
-        "llm_tokens": _llm_tokens(encoder, queries, list(ratios)),
+        "llm_tokens": _llm_tokens(encoder, queries, list(rankings)),
         "strategies": {name: success_means(values, aspects) for name, values in ratios.items()},
         "per_query": {name: success_by_query(values, aspects, ids) for name, values in ratios.items()},
+        "measures": {name: {m: float(np.mean(list(v.values()))) for m, v in by.items()} for name, by in scores.items()},
+        "measures_per_query": scores,
+        "dropped": {"documents": len(data.empty_documents), "queries": len(data.unanswered_queries)},
         "llm": None if llm is None else llm.fingerprint,
         "facts": {name: fact_means(counts, aspects) for name, counts in facts.items()},
         "answers": {name: dict(zip(ids, hypotheses, strict=True)) for name, hypotheses in answers.items()},
@@ -144,17 +158,86 @@ def run(
     }
     output.parent.mkdir(parents=True, exist_ok=True)
     write_json(output, results)
+    if settings.trec is not None:
+        Path(settings.trec).mkdir(parents=True, exist_ok=True)
+        write_qrels(Path(settings.trec) / "qrels.txt", judgements)
+        for name, run in runs.items():
+            write_run(Path(settings.trec) / f"{name}.run", run, name)
     if settings.plots is not None and attention is not None:
-        folder = Path(settings.plots)
-        draw_all(folder, results)
+        plots = Path(settings.plots)
+        draw_all(plots, results)
         titles = [_named([documents[i] for i in rows]) for rows in wanted[example]]
         places = _places(retriever.documents.heads, encoded.whole.heads[example], wanted[example])
         stem = re.sub(r"[^\w.-]", "_", ids[example])[:80]  # An id may have characters that no file name may have
-        documents_by_head(folder, f"documents_by_head_{stem}", places, titles)
+        documents_by_head(plots, f"documents_by_head_{stem}", places, titles)
         tokens, weights = attention
         pooled = {"first": weights[:, 0], "last": weights[:, -1], "mean": weights.mean(axis=1)}[encoder.pooling]
-        head_attention(folder, f"head_attention_{stem}", pooled, tokens)
+        head_attention(plots, f"head_attention_{stem}", pooled, tokens)
     return retrieval_table(results)
+
+
+def _load_data(settings: RetrievalSettings, folder: bool) -> Benchmark:
+    """The benchmark in a folder, the documents and queries of two files, or the bundled articles.
+
+    Relevant documents of the latter have grade 1; nothing is judged if a query has aspects instead.
+    """
+    if folder and settings.documents is not None:
+        if settings.queries is not None:
+            raise InputError(f"{settings.documents} is a folder, which has queries of its own; leave out --queries")
+        return load_benchmark(settings.documents, settings.split or "test")
+    if settings.split is not None:
+        raise InputError("--split chooses from the splits of a folder; leave it out, or give a folder to --documents")
+    if (settings.documents is None) != (settings.queries is None):
+        raise InputError("--documents and --queries go together; give both, or neither for the bundled articles")
+    if settings.documents is None or settings.queries is None:
+        documents, queries = make_articles(seed=0)
+    else:
+        documents = load_documents(settings.documents)
+        queries = load_queries(settings.queries, documents)
+    if any(query.aspects for query in queries):
+        return Benchmark(documents, queries)
+    return Benchmark(documents, queries, {query.id: dict.fromkeys(query.relevant, 1) for query in queries})
+
+
+def _check_outputs(settings: RetrievalSettings, data: Benchmark, folder: bool) -> None:
+    """Raises InputError if what was asked for cannot be written."""
+    if Path(settings.output).is_dir():
+        raise InputError(f"--output {settings.output} is a folder; give a file to write")
+    if folder and settings.plots is not None:
+        raise InputError("--plots draws success ratios by number of aspects, which a benchmark lacks; leave it out")
+    if settings.trec is None:
+        return
+    if Path(settings.trec).is_file():
+        raise InputError(f"--trec {settings.trec} is a file; give a folder to write")
+    if not data.judgements:
+        raise InputError(
+            '--trec: TREC\'s judgements have no "aspects"; list the documents of each query under "relevant"'
+        )
+    check_trec_ids([document.id for document in data.documents])
+    check_trec_ids(chain.from_iterable((query, *grades) for query, grades in data.judgements.items()))
+
+
+def _allowed(data: Benchmark) -> np.ndarray | None:
+    """(B, N) bool, the documents that each query may find; None if no query excludes any."""
+    if not data.excluded:
+        return None
+    row = {document.id: i for i, document in enumerate(data.documents)}
+    allowed = np.ones((len(data.queries), len(data.documents)), bool)
+    for i, query in enumerate(data.queries):
+        # A document without text is excluded, too, but is not in the corpus any more
+        allowed[i, [row[name] for name in data.excluded.get(query.id, ()) if name in row]] = False
+    return allowed
+
+
+def _with_ids(
+    ranking: Ranking, documents: Sequence[Document], queries: Sequence[Query]
+) -> dict[str, list[tuple[str, float]]]:
+    """{query id: [(document id, score), ...]}, best first."""
+    rows = zip(queries, ranking.indices.tolist(), ranking.scores.tolist(), strict=True)
+    return {
+        query.id: [(documents[i].id, score) for i, score in zip(indices, scores, strict=True) if i >= 0]
+        for query, indices, scores in rows
+    }
 
 
 def _load_encoder(settings: RetrievalSettings) -> TransformerEncoder:
@@ -242,8 +325,9 @@ def _possible_strategies(
                 "heads; choose other layers or strategies"
             )
         if name in QUESTIONS and lacking is not None:
+            where = settings.queries or settings.documents or "bundled articles"
             raise InputError(
-                f'{settings.queries or "bundled articles"}: strategy {name} needs "questions", and query "{lacking}" '
-                "has none; add them, or choose other strategies"
+                f'{where}: strategy {name} needs "questions", and query "{lacking}" has none; add them, or choose '
+                "other strategies"
             )
     return list(dict.fromkeys(settings.strategies))

@@ -48,31 +48,20 @@ def fact_means(counts: Sequence[FactCount], aspects: np.ndarray) -> dict[str, di
 
 
 def retrieval_table(results: Mapping[str, Any], *, weight: float = 2.0) -> str:
-    """Weighted success ratio by strategy and number of aspects n, at min(3n, fetched) documents, and the facts in the
-    answers if there are any; Markdown.
+    """Weighted success ratio by strategy and number of aspects n, at min(3n, fetched) documents, or the measures of a
+    benchmark, which has no success ratios; and the facts in the answers if there are any; Markdown.
     """
-    first = next(iter(results["strategies"].values()))
-    aspects = sorted(first, key=int)
-    fetched = [min(3 * int(n), max(map(int, first[n]))) for n in aspects]
-    columns = list(zip(aspects, fetched, strict=True))
     lines = [
         *[
             f"{name}: a language model reads {cost['prompt']:.0f} tokens and writes {cost['completion']:.0f} a query."
             for name, cost in results["llm_tokens"].items()
             if any(cost.values())
         ],
-        f"Weighted success ratio ({weight:g}:1) by number of aspects, at three documents fetched for each aspect, "
-        f"{max(fetched)} at most:",
-        "",
-        *markdown_head(["strategy", *(f"{n} ({k})" for n, k in columns), "mean"]),
+        *(_success_lines(results, weight) if results["strategies"] else _measure_lines(results)),
     ]
-    for name, by_aspects in results["strategies"].items():
-        values = [float(weighted_success(np.array(by_aspects[n][str(k)]), weight)) for n, k in columns]
-        shown = f"**{name}**" if name == results["recommended"] else name
-        lines.append(markdown_row([shown, *(f"{value:.3f}" for value in [*values, float(np.mean(values))])]))
-    if results["recommended"] in results["strategies"]:
+    if results["recommended"] in results["llm_tokens"]:
         lines += ["", f"**{results['recommended']}** is the recommended strategy."]
-    exact = [name for name in EXHAUSTIVE if name in results["strategies"]]
+    exact = [name for name in EXHAUSTIVE if name in results["llm_tokens"]]
     if exact and results["index"] != "exact":
         lines += ["", f"{', '.join(exact)}: compared with all documents; --index {results['index']} has no part in it."]
     if results["facts"]:
@@ -87,3 +76,36 @@ def retrieval_table(results: Mapping[str, Any], *, weight: float = 2.0) -> str:
             means = [np.mean([row[fact] for row in by_aspects.values()]) for fact in _FACTS]
             lines.append(markdown_row([name, *(f"{mean:.2f}" for mean in means)]))
     return "\n".join(lines)
+
+
+def _success_lines(results: Mapping[str, Any], weight: float) -> list[str]:
+    first = next(iter(results["strategies"].values()))
+    aspects = sorted(first, key=int)
+    fetched = [min(3 * int(n), max(map(int, first[n]))) for n in aspects]
+    columns = list(zip(aspects, fetched, strict=True))
+    lines = [
+        f"Weighted success ratio ({weight:g}:1) by number of aspects, at three documents fetched for each aspect, "
+        f"{max(fetched)} at most:",
+        "",
+        *markdown_head(["strategy", *(f"{n} ({k})" for n, k in columns), "mean"]),
+    ]
+    for name, by_aspects in results["strategies"].items():
+        values = [float(weighted_success(np.array(by_aspects[n][str(k)]), weight)) for n, k in columns]
+        lines.append(_strategy_row(results, name, [*values, float(np.mean(values))]))
+    return lines
+
+
+def _measure_lines(results: Mapping[str, Any]) -> list[str]:
+    dropped = results["dropped"]
+    lines = [
+        f"{results['documents']} documents, {results['queries']} queries; dropped: {dropped['documents']} documents "
+        f"without text, {dropped['queries']} queries without a relevant document in this split.",
+        "",
+        *markdown_head(["strategy", *next(iter(results["measures"].values()))]),
+    ]
+    return lines + [_strategy_row(results, name, list(row.values())) for name, row in results["measures"].items()]
+
+
+def _strategy_row(results: Mapping[str, Any], name: str, values: Sequence[float]) -> str:
+    shown = f"**{name}**" if name == results["recommended"] else name
+    return markdown_row([shown, *(f"{value:.3f}" for value in values)])

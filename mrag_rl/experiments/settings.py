@@ -34,6 +34,11 @@ class RetrievalSettings(CheckedSettings):
     documents: {"id", "text", "category", "title"?}; queries: {"id", "text", "questions"?: [...]} and "relevant":
     [document id], or "aspects": for each a list of documents, any one of which answers it
 
+    --documents may also be the folder of a published benchmark: BEIR, MTEB or LIMIT (corpus.jsonl, queries.jsonl,
+    qrels), QUEST (documents.jsonl, SPLIT.jsonl) or BRIGHT (documents/SPLIT.jsonl, examples/SPLIT.jsonl). Titles and
+    texts are encoded together, and the rankings are scored by nDCG@10, AP (whose mean is MAP), RR (MRR) and R@100, from
+    the benchmark's graded judgements. --trec writes rankings and judgements for trec_eval.
+
     With --llm a language model answers each query from the documents fetched, and the facts in its answers are counted:
     the numbers and names that it states, and how many of them the relevant documents support. It reads the --fetch best
     documents, or as many of them as fit its context. The bundled model knows only the bundled news.
@@ -45,6 +50,8 @@ class RetrievalSettings(CheckedSettings):
       python evaluate.py retrieval --documents d.jsonl --queries q.jsonl --output out.json \\
           --strategies standard mrag hybrid --encoder BAAI/bge-base-en-v1.5 \\
           --prefix "Represent this sentence for searching relevant passages: "
+      python evaluate.py retrieval --documents scifact --split test --output out.json --trec trec
+          a benchmark in BEIR's layout; also writes trec/qrels.txt and trec/STRATEGY.run
       python evaluate.py retrieval --output out.json --strategies standard hybrid --fetch 5 \\
           --llm PATH_OR_HUB_MODEL
     """
@@ -52,15 +59,19 @@ class RetrievalSettings(CheckedSettings):
     output: str
     """Where to write the results (JSON)."""
     documents: str | None = None
-    """JSONL file of documents; null for the bundled articles."""
+    """JSONL file of documents, or the folder of a benchmark; null for the bundled articles."""
     queries: str | None = None
-    """JSONL file of queries; null for those of the bundled articles."""
+    """JSONL file of queries; null for those of the folder or of the bundled articles."""
+    split: str | None = None
+    """Split of the folder, in BRIGHT its domain; null is test."""
     strategies: tuple[str, ...] | None = None
     """Retrieval strategies; null is all that the queries allow."""
-    fetch: int = bounded(32, minimum=1)
-    """Documents fetched for a query."""
+    fetch: int | None = bounded(None, minimum=1)
+    """Documents fetched for a query; null is 32, and 100 for a folder."""
     plots: str | None = None
     """Folder to draw the results in; null draws nothing."""
+    trec: str | None = None
+    """Folder to write the rankings and judgements to, in TREC's formats; null writes none."""
     embeddings: str | None = None
     """Folder where embeddings are kept between runs; null is embeddings, next to the output."""
     encoder: str = "all-MiniLM-L6-v2"

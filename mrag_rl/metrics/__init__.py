@@ -2,7 +2,7 @@
 
 from mrag_rl.extras import require
 
-require("train", "nltk", "rouge_score", "sacrebleu", "scipy", by=__name__)
+require("train", "ir_measures", "nltk", "rouge_score", "sacrebleu", "scipy", by=__name__)
 
 from mrag_rl.metrics.text import REPORTED, TARGET, Metric, get_metric
 
