@@ -211,9 +211,12 @@ class WordQuery:
             own = slice(scores.indptr[voter], scores.indptr[voter + 1])
             found, score = scores.indices[own], scores.data[own]
             if len(found) > k:
-                # Ties of the last place go to the lower row
-                order = np.lexsort((found, -score))[:k]
-                found, score = found[order], score[order]
+                last = np.partition(score, -k)[-k]
+                # Ties of the last place go to the lower rows
+                tied = np.flatnonzero(score == last)
+                tied = tied[np.argsort(found[tied])][: k - np.count_nonzero(score > last)]
+                chosen_places = np.concatenate([np.flatnonzero(score > last), tied])
+                found, score = found[chosen_places], score[chosen_places]
             best.append((found.astype(np.int64), score))
         return best
 

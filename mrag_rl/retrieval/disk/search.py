@@ -175,14 +175,8 @@ class Search:
         count = sum(map(len, rows))
         if not count:
             return Ranking(np.empty((1, 0), np.int64), np.empty((1, 0)))
-        chosen = [(segment, part) for segment, part in zip(self._segments, rows, strict=True) if len(part)]
-        documents = Embeddings.concatenate([segment.embeddings(part) for segment, part in chosen])
-        sentences, before = [], 0
-        for segment, part in chosen:
-            found = segment.sentences(part)
-            sentences.append(Parts(found.embeddings, found.owners + before))
-            before += len(part)
-        parts, fetch = Parts.concatenate(sentences), min(fetch, count)
+        documents, parts = self._compared(rows, heads=strategy == "late_interaction")
+        fetch = min(fetch, count)
         if strategy == "late_interaction":
             ranking = late_interaction(voters, 1, documents, parts, fetch)
         else:
@@ -190,6 +184,19 @@ class Search:
             ranking = hybrid([text], voters, documents, parts, _CandidateWords(self._segments, rows), fetch)
         numbers = np.concatenate([part + base for part, base in zip(rows, self.bases, strict=False)])
         return Ranking(numbers[ranking.indices], ranking.scores)
+
+    def _compared(self, rows: Sequence[np.ndarray], *, heads: bool) -> tuple[Embeddings, Parts]:
+        """The vectors of some rows of each segment, and of their sentences."""
+        documents, sentences, before = [], [], 0
+        for segment, own in zip(self._segments, rows, strict=True):
+            if len(own):
+                found = segment.sentences(own, heads=heads)
+                documents.append(segment.embeddings(own, heads=heads))
+                sentences.append(Parts(found.embeddings, found.owners + before))
+                before += len(own)
+        if len(documents) == 1:
+            return documents[0], sentences[0]
+        return Embeddings.concatenate(documents), Parts.concatenate(sentences)
 
     def _candidates(
         self, text: str, sentences: Embeddings, masks: Sequence[np.ndarray | None], breadth: int

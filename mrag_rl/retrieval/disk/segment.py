@@ -190,21 +190,23 @@ class Segment:
         order = np.argsort(self.ids, kind="stable")
         return order, self.ids[order]
 
-    def embeddings(self, rows: np.ndarray) -> Embeddings:
-        """The vectors of the documents in some rows."""
-        standard, *heads = (vectors[rows].astype(np.float32) for vectors in self._spaces)
-        return Embeddings(standard, np.stack(heads, axis=1), self._norms[rows], encoder=self._layout.encoder)
+    def embeddings(self, rows: np.ndarray, *, heads: bool = True) -> Embeddings:
+        """The vectors of the documents in some rows; without `heads`, each head has 0 dimensions."""
+        return self._vectors(self._spaces if heads else self._spaces[:1], rows, self._norms[rows])
 
-    def sentences(self, rows: np.ndarray) -> Parts:
-        """The sentences of the documents in some rows; owners count these. Heads that are not stored are 0."""
+    def sentences(self, rows: np.ndarray, *, heads: bool = True) -> Parts:
+        """The sentences of the documents in some rows; owners count these. Heads have 0 dimensions if they are not
+        stored, or without `heads`."""
         firsts, counts = self.part_starts[rows], self.part_starts[rows + 1] - self.part_starts[rows]
         owners = np.repeat(np.arange(len(rows)), counts)
         places = np.arange(len(owners)) - (np.cumsum(counts) - counts)[owners] + firsts[owners]
-        standard, *heads = (vectors[places].astype(np.float32) for vectors in self._part_spaces)
-        shape = (len(places), self._layout.heads, self._layout.head)
-        stacked = np.stack(heads, axis=1) if heads else np.broadcast_to(np.float32(0), shape)
-        norms = np.broadcast_to(np.float32(1), shape[:2])
-        return Parts(Embeddings(standard, stacked, norms, encoder=self._layout.encoder), owners)
+        norms = np.broadcast_to(np.float32(1), (len(places), self._layout.heads))
+        return Parts(self._vectors(self._part_spaces if heads else self._part_spaces[:1], places, norms), owners)
+
+    def _vectors(self, spaces: Sequence[np.ndarray], rows: np.ndarray, norms: np.ndarray) -> Embeddings:
+        standard, *heads = (vectors[rows].astype(np.float32) for vectors in spaces)
+        none = np.empty((len(rows), self._layout.heads, 0), np.float32)
+        return Embeddings(standard, np.stack(heads, axis=1) if heads else none, norms, encoder=self._layout.encoder)
 
     def nearest(
         self, space: int, queries: np.ndarray, k: int, allowed: np.ndarray | None
