@@ -292,6 +292,7 @@ def test_damaged_manifests_are_named(folder: Path) -> None:
         ({"segments": [{"folder": "../x"}]}, "damaged"),
         ({"segments": [{"folder": 3}]}, "damaged"),
         ({"layout": {}}, "damaged"),
+        ({"layout": content["layout"] | {"head": 16}}, "do not fit"),
         ({"state": "x"}, "damaged"),
     ):
         path.write_text(json.dumps(content | change))

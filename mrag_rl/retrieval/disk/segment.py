@@ -160,9 +160,12 @@ class Segment:
         count = len(self.ids)
         rows = [self._norms, *self._spaces, self.postings.lengths]
         starts = [self._document_starts, self.part_starts, self.postings.texts[0]]
+        widths = [(self._layout.standard,), *[(self._layout.head,)] * self._layout.heads]
         if (
             {len(array) for array in rows} | {len(array) - 1 for array in starts} != {count}
             or {len(array) for array in self._part_spaces} != {int(self.part_starts[-1])}
+            or [space.shape[1:] for space in self._spaces] != widths
+            or [space.shape[1:] for space in self._part_spaces] != widths[: len(self._part_spaces)]
             or len(self._texts) != self._document_starts[-1]
         ):
             raise InputError(f"{self._folder}: its files do not fit each other; restore the index from a copy")
