@@ -14,18 +14,19 @@ from mrag_rl.errors import InputError
 INVERTED_FROM = 50_000  # Vectors from which an inverted file is faster than a scan and finds nearly the same
 _SCANNED = 1 << 15  # Vectors compared at once
 _TRAINED = 64  # Vectors for each cell, from which the cells' centres are learnt
+_PROBES = 32  # Cells that a search looks into
+_COMPARED = 2  # Vectors that an inverted file finds for each place; the best are chosen by their exact cosines
 _FEW = 0.02  # A share of allowed vectors so small that all of them are compared: their cells would hold few of them
 
 
-def build_inverted(vectors: np.ndarray, path: Path, *, probes: int, progress: bool = False) -> None:
+def build_inverted(vectors: np.ndarray, path: Path, *, progress: bool = False) -> None:
     """Write an inverted file (IVF; Jégou et al. 2011) with one byte for each number of unit vectors (N, d).
 
-    probes: cells that a search looks into. Raises OSError.
+    Raises OSError.
     """
     count, dimension = vectors.shape
     cells = 2 ** round(np.log2(4 * np.sqrt(count)))
     index = faiss.index_factory(dimension, f"IVF{cells}_HNSW32,SQ8", faiss.METRIC_INNER_PRODUCT)
-    faiss.extract_index_ivf(index).nprobe = min(probes, cells)
     sample = np.random.default_rng(0).choice(count, min(count, _TRAINED * cells), replace=False)
     index.train(np.ascontiguousarray(vectors[np.sort(sample)], np.float32))
     starts = range(0, count, _SCANNED)
@@ -46,6 +47,7 @@ class Neighbours:
                 self._inverted = faiss.read_index(str(inverted), faiss.IO_FLAG_MMAP)
             except RuntimeError as error:
                 raise InputError(f"{inverted}: damaged; build the index again, or restore it from a copy") from error
+            faiss.extract_index_ivf(self._inverted).nprobe = _PROBES
             if self._inverted.ntotal != len(vectors) or self._inverted.d != vectors.shape[1]:
                 raise InputError(f"{inverted}: not of these vectors; build the index again, or restore it from a copy")
 
@@ -64,10 +66,13 @@ class Neighbours:
         if allowed is not None:
             bits = np.packbits(allowed, bitorder="little")
             chosen = faiss.IDSelectorBitmap(len(self.vectors), faiss.swig_ptr(bits))
-            probes = faiss.extract_index_ivf(self._inverted).nprobe
-            settings = faiss.SearchParametersIVF(sel=chosen, nprobe=probes)  # type: ignore[call-arg]
-        values, found = self._inverted.search(np.ascontiguousarray(queries, np.float32), k, params=settings)
-        return found, np.where(found < 0, -np.inf, values).astype(np.float32)
+            settings = faiss.SearchParametersIVF(sel=chosen, nprobe=_PROBES)  # type: ignore[call-arg]
+        queries = np.ascontiguousarray(queries, np.float32)
+        _, found = self._inverted.search(queries, _COMPARED * k, params=settings)
+        exact = np.matmul(self.vectors[np.maximum(found, 0)].astype(np.float32), queries[:, :, None])[:, :, 0]
+        exact[found < 0] = -np.inf
+        order = np.lexsort((found, -exact), axis=1)[:, :k]
+        return np.take_along_axis(found, order, axis=1), np.take_along_axis(exact, order, axis=1)
 
     @torch.inference_mode()
     def _scan(

@@ -23,8 +23,6 @@ from mrag_rl.retrieval.disk.postings import Postings, PostingsWriter, hashed
 from mrag_rl.retrieval.encoded import Parts
 from mrag_rl.retrieval.importance import RunningImportance
 
-_PROBES = 32  # Cells of an inverted file that a search looks into
-
 
 @dataclass(frozen=True)
 class Layout:
@@ -116,7 +114,7 @@ class SegmentWriter:
         for name in (*_space_names("", self._layout.heads), "part_standard"):
             stored = map_array(self._folder / f"{name}.safetensors")
             if len(stored) >= INVERTED_FROM:
-                build_inverted(stored, self._folder / f"{name}.faiss", probes=_PROBES, progress=self._progress)
+                build_inverted(stored, self._folder / f"{name}.faiss", progress=self._progress)
 
 
 class Segment:
