@@ -61,7 +61,7 @@ def atomic_write_bytes(path: StrPath, data: bytes) -> None:
             # The temporary name means nothing to a user, so the error names the target.
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
-    _sync_directory(path.parent)
+    sync_folder(path.parent)
 
 
 def atomic_write_text(path: StrPath, text: str) -> None:
@@ -155,7 +155,7 @@ def atomic_directory(path: StrPath) -> Iterator[Path]:
         if path.exists():
             os.rename(path, backup)
         os.rename(temporary, path)
-        _sync_directory(path.parent)
+        sync_folder(path.parent)
         shutil.rmtree(backup, ignore_errors=True)
     except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -176,7 +176,7 @@ def sync_files(folder: StrPath) -> None:
     for path in Path(folder).rglob("*"):
         if path.is_file():
             sync_file(path)
-    _sync_directory(Path(folder))
+    sync_folder(Path(folder))
 
 
 def recover_directory(path: StrPath) -> None:
@@ -208,8 +208,8 @@ def _temporary_sibling(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
-def _sync_directory(path: Path) -> None:
-    """Make a rename durable, if the file system can sync folders; the rename itself has already happened."""
+def sync_folder(path: Path) -> None:
+    """Make new names in a folder durable, if the file system can sync folders."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:

@@ -53,6 +53,14 @@ def test_beir(beir: Path) -> None:
     assert (data.empty_documents, data.unanswered_queries, data.excluded) == (("MED-301",), ("PLAIN-23",), {})
 
 
+def test_a_document_with_the_id_of_a_query_is_left_out_for_it(beir: Path) -> None:
+    """As in ArguAna, whose queries are documents; unless it is judged relevant."""
+    jsonl(beir / "corpus.jsonl", [{"_id": name, "title": "", "text": f"Text {name}."} for name in ("a", "b", "c")])
+    jsonl(beir / "queries.jsonl", [{"_id": name, "text": f"Text {name}."} for name in ("a", "b", "q")])
+    (beir / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\na\tc\t1\nb\tb\t1\nq\ta\t1\n")
+    assert load_benchmark(beir).excluded == {"a": frozenset({"a"})}
+
+
 def test_a_split_has_its_own_judgements_and_a_missing_one_lists_those_there_are(beir: Path) -> None:
     (beir / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nPLAIN-23\tMED-118\t1\n")
     assert [query.id for query in load_benchmark(beir, "dev").queries] == ["PLAIN-23"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import resource
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,7 @@ from mrag_rl.filters.vocabulary import document_metadata
 from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever
 from mrag_rl.retrieval.disk import SEARCHED, TWO_STAGES, Index
 from mrag_rl.retrieval.disk.arrays import ArrayWriter, map_array, write_array
+from mrag_rl.retrieval.disk.neighbours import Neighbours, build_inverted
 from tests.places import fork, on_read_only
 from tests.tiny import encoder
 
@@ -59,7 +61,18 @@ class HalfPrecision:
         return Embeddings.concatenate([self.known[text] for text in texts])
 
 
-HALF = HalfPrecision()
+class NotFinite(HalfPrecision):
+    def encode(self, texts: Sequence[str], **options: object) -> Embeddings:
+        vectors = HALF.encode(texts)
+        return Embeddings(vectors.standard * np.nan, vectors.heads, vectors.norms, encoder=vectors.encoder)
+
+
+HALF, NOT_FINITE = HalfPrecision(), NotFinite()
+
+
+def random_vectors(count: int, width: int) -> np.ndarray:
+    vectors = np.random.default_rng(count).standard_normal((count, width))
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def in_memory(documents: Sequence[Document]) -> MultiAspectRetriever:
@@ -201,7 +214,9 @@ def test_two_stages(built: Path, strategy: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_inverted_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrag_rl.retrieval.disk.segment.INVERTED_FROM", 60)
+    for module in ("segment", "neighbours"):
+        monkeypatch.setattr(f"mrag_rl.retrieval.disk.{module}.INVERTED_FROM", 20)
+    monkeypatch.setattr("mrag_rl.retrieval.disk.neighbours._PROBES", 8)
     index = Index.build(tmp_path / "inverted", FIRST, HALF)
     assert len([*(tmp_path / "inverted").rglob("*.faiss")]) == 14  # Standard space, 12 heads, sentences
     for strategy in ("standard", "mrag"):
@@ -215,6 +230,126 @@ def test_inverted_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         assert (rows % 2 == 1).all() and (rows >= 5).all()
         few = allowed & (np.arange(len(FIRST)) < 10)
         assert sorted(index.rank(queries(), strategy, 10, few).indices[0].tolist()) == [-1] * 7 + [5, 7, 9]
+
+
+def test_a_filter_that_few_pass_does_not_empty_an_inverted_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mrag_rl.retrieval.disk.neighbours.INVERTED_FROM", 20)
+    monkeypatch.setattr("mrag_rl.retrieval.disk.neighbours._PROBES", 1)
+    vectors = random_vectors(3000, 16).astype(np.float16)
+    build_inverted(vectors, tmp_path / "v.faiss")
+    by_file, scan = Neighbours(vectors, tmp_path / "v.faiss"), Neighbours(vectors, tmp_path / "none")
+    asked = vectors[:40].astype(np.float32)
+    rows, cosines = by_file.nearest(asked, 10)
+    assert (rows[:, 0] == np.arange(40)).mean() > 0.9  # Itself: chosen by exact cosines
+    np.testing.assert_allclose(cosines[:, 0].max(), 1, atol=1e-3)
+    for share in (0.3, 0.02, 0.004):
+        allowed = np.random.default_rng(3).random(len(vectors)) < share
+        rows, exact = (each.nearest(asked, 12, allowed)[0] for each in (by_file, scan))
+        assert ((rows >= 0).sum(axis=1) == min(12, allowed.sum())).all()
+        assert allowed[rows[rows >= 0]].all()
+        shared = [len(set(a.tolist()) & set(b.tolist())) for a, b in zip(rows, exact, strict=True)]
+        assert np.mean(shared) > 6
+
+
+@pytest.mark.parametrize("block", [7, 64, 1 << 15])
+def test_scans_order_ties_by_row(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrag_rl.retrieval.disk.neighbours._SCANNED", block)
+    vectors = random_vectors(300, 8).astype(np.float16)
+    vectors[40:200] = vectors[40]
+    rows, cosines = Neighbours(vectors, Path("none")).nearest(vectors[[40, 250]].astype(np.float32), 12)
+    assert rows[0].tolist() == [*range(40, 52)]
+    products = vectors[250].astype(np.float32) @ vectors.astype(np.float32).T
+    assert rows[1].tolist() == sorted(range(300), key=lambda row: (-round(float(products[row]), 5), row))[:12]
+    assert (np.diff(cosines) <= 0).all()
+    allowed = np.arange(300) % 2 == 1
+    assert Neighbours(vectors, Path("none")).nearest(vectors[[40]].astype(np.float32), 4, allowed)[0].tolist() == [
+        [41, 43, 45, 47]
+    ]
+
+
+def test_more_is_fetched_than_candidates_are_asked_for(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrag_rl.retrieval.disk.search.EVERY", 0)
+    index = Index.open(built)
+    for strategy in TWO_STAGES:
+        rows = index.rank(queries(), strategy, 65, breadth=1).indices
+        assert all(len(set(row.tolist())) == 65 for row in rows) and (rows >= 0).all()
+
+
+def test_words_that_are_rare_name_candidates_first(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrag_rl.retrieval.disk.search.EVERY", 0)
+    index = Index.open(built)
+    source = FIRST[9].text.split()
+    rare = max(source, key=lambda word: (sum(word not in document.text for document in FIRST), len(word)))
+    one = EncodedQueries.of(HALF, [f"the the of {rare} to the"], ["hybrid"])
+    monkeypatch.setattr("mrag_rl.retrieval.disk.search._BUDGET", 1)  # One word, the rarest, for each voter
+    assert 9 in index.rank(one, "hybrid", 5, breadth=1).indices
+
+
+def test_a_text_with_one_word_70_000_times(folder: Path) -> None:
+    index = Index.open(folder)
+    index.add([Document("long", "alpha " * 70_000 + "beta.")], HALF)
+    lengths = map_array(next(iter(sorted(folder.glob("segment-*"), reverse=True))) / "lengths.safetensors")
+    assert lengths.tolist() == [70_001]
+    assert ids(index, index.search(HALF, ["alpha"], strategy="words").indices[0]) == ["long"]
+
+
+def test_many_segments_need_no_open_files(folder: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 40, hard))
+    try:
+        index = Index.open(folder)
+        for number in range(12):
+            index.add([Document(str(number), "Some text.", metadata={f"field {i}": i for i in range(8)})], HALF)
+        assert len(Index.open(folder)) == 82
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_another_index_in_the_same_place_is_not_mistaken(folder: Path, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    Index.build(place, FIRST[:5], HALF)
+    old = Index.open(place)
+    shutil.rmtree(place)
+    Index.build(place, FIRST[4::-1], HALF)
+    old.remove([FIRST[0].id])
+    assert FIRST[0].id not in Index.open(place) and FIRST[4].id in Index.open(place)
+    with pytest.raises(InputError, match="two documents"):
+        old.add([FIRST[3]], HALF)
+
+
+def test_building_destroys_nothing(built: Path, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine" / "segment-000001").mkdir(parents=True)
+    (tmp_path / "mine" / "segment-000001" / "notes.txt").write_text("mine")
+    (folder / "manifest.json").unlink()
+    for place in (tmp_path / "mine", folder):
+        before = sorted(place.rglob("*"))
+        with pytest.raises(InputError, match="not empty"):
+            Index.build(place, FIRST[:2], HALF)
+        assert sorted({*place.rglob("*")} - {place / "lock"}) == [path for path in before if path.name != "lock"]
+
+
+def test_a_search_sees_one_state(folder: Path) -> None:
+    """Another thread changes the index while a query is encoded: the mask is still of the rows that are ranked."""
+    index = Index.open(folder)
+
+    class Slow(HalfPrecision):
+        def encode(self, texts: Sequence[str], **options: object) -> Embeddings:
+            if index.row_of(FIRST[69].id) == 69:
+                index.remove([document.id for document in FIRST[:20]])
+                index.add(LATER, HALF)
+                index.compact()
+            return HALF.encode(texts)
+
+    source = FIRST[0].metadata["source"]
+    only = Condition("source", "$eq", (source,))
+    slow = Slow()
+    rows = index.search(slow, ASKED[:1], filters=[only], fetch=50).indices[0]
+    expected = [row for row, document in enumerate(FIRST) if document.metadata["source"] == source]
+    assert sorted(rows[rows >= 0].tolist()) == expected
+    assert len(index) == 70 and index.segments == 1
 
 
 def test_what_is_asked_for_wrongly_is_named(built: Path, folder: Path, tmp_path: Path) -> None:
@@ -235,6 +370,9 @@ def test_what_is_asked_for_wrongly_is_named(built: Path, folder: Path, tmp_path:
         (lambda: Index.open(folder).add([LATER[0], LATER[0]], HALF), "two documents"),
         (lambda: Index.open(folder).add([Document("x", "text", metadata={"x": object()})], HALF), "JSON values"),
         (lambda: Index.open(folder).remove(["unknown"]), "no document 'unknown'"),
+        (lambda: Index.open(folder).remove("12"), "'12' is a single id"),
+        (lambda: Index.open(folder).add([Document(3, "text")], HALF), "the id 3 is not a text"),  # type: ignore[arg-type]
+        (lambda: Index.open(folder).add([Document("x", "text")], NOT_FINITE), "not finite"),
         (lambda: Index.build(built, FIRST, HALF), "not empty"),
         (lambda: Index.build(tmp_path / "none", [], HALF), "no documents"),
         (lambda: Index.open(tmp_path), "no index there"),
@@ -250,7 +388,8 @@ def test_nothing_found_and_everything_removed(folder: Path) -> None:
     index.remove([document.id for document in FIRST])
     for _ in range(2):
         assert len(index) == 0
-        assert index.search(HALF, ASKED, fetch=3).indices.size == 0
+        for strategy in SEARCHED:
+            assert index.search(HALF, ASKED, strategy=strategy, fetch=3).indices.shape == (len(ASKED), 0)
         index.compact()
     index.add(LATER[:4], HALF)
     assert sorted(ids(index, index.search(HALF, ASKED[:1], fetch=9).indices[0])) == sorted(d.id for d in LATER[:4])
@@ -266,7 +405,6 @@ def test_arrays_are_safetensors(tmp_path: Path) -> None:
             writer.append(rows[:, 0])
     np.testing.assert_array_equal(load_file(path)["array"], rows)
     mapped = map_array(path)
-    assert isinstance(mapped, np.memmap)
     np.testing.assert_array_equal(mapped, rows)
     write_array(tmp_path / "empty.safetensors", np.empty((0, 4), np.int64))
     assert map_array(tmp_path / "empty.safetensors").shape == (0, 4)
@@ -294,12 +432,25 @@ def test_damaged_manifests_are_named(folder: Path) -> None:
         ({"layout": {}}, "damaged"),
         ({"layout": content["layout"] | {"head": 16}}, "do not fit"),
         ({"state": "x"}, "damaged"),
+        ({"layout": content["layout"] | {"heads": "12"}}, "damaged"),
+        ({"segments": [{"folder": "segment-000001", "removed": "removed-000009-0.safetensors"}]}, "missing"),
     ):
         path.write_text(json.dumps(content | change))
         with pytest.raises(InputError, match=message):
             Index.open(folder)
     path.write_text("{")
     with pytest.raises(InputError, match="not valid JSON"):
+        Index.open(folder)
+
+
+@pytest.mark.parametrize("rows", [[70], [-1]])
+def test_removed_rows_that_do_not_exist_are_named(folder: Path, rows: list[int]) -> None:
+    index = Index.open(folder)
+    index.remove([FIRST[3].id])
+    (path,) = folder.glob("removed-*")
+    path.unlink()
+    write_array(path, np.array(rows))
+    with pytest.raises(InputError, match="not of this segment"):
         Index.open(folder)
 
 
@@ -358,7 +509,7 @@ def test_kill_9_leaves_the_state_before_or_after(tmp_path: Path, change: str) ->
         if change == "build" and not (place / "manifest.json").exists():
             return []
         index = Index.open(place)
-        everything = index.rank(one, "standard", index.rows).indices[0]
+        everything = index.rank(one, "standard", max(1, index.rows)).indices[0]
         return [str(index.segments), *(document.id for document in index.documents(everything[everything >= 0]))]
 
     one = EncodedQueries.of(HALF, ASKED[:1], ["standard"])

@@ -151,7 +151,7 @@ def test_bad_runs_are_named(tmp_path: Path, text: str, says: str) -> None:
 
 def test_what_trec_files_cannot_hold_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    for identifier in ("a b", "a\tb", "a\u00a0b", "", "a\n"):
+    for identifier in ("a b", "a\tb", "a\u00a0b", "", "a\n", "a\ud800"):
         with pytest.raises(InputError, match=r"TREC files cannot hold the id .*; give it a name without white space"):
             check_trec_ids(["good", identifier])
         with pytest.raises(InputError, match="cannot hold the id"):
@@ -160,8 +160,12 @@ def test_what_trec_files_cannot_hold_is_refused_and_nothing_is_written(tmp_path:
             write_run(path, {"q": [("d", 1.0)]}, identifier)
         with pytest.raises(InputError, match="cannot hold the id"):
             write_qrels(path, {identifier: {"d": 1}})
-    for score in (math.nan, math.inf, -math.inf):
-        with pytest.raises(InputError, match=r'query "q": score -?(nan|inf) at rank 2; give finite scores'):
+    with pytest.raises(InputError, match="ranked twice"):
+        write_run(path, {"q": [("d", 2.0), ("e", 1.5), ("d", 1.0)]}, "t")
+    for score in (math.nan, math.inf, -math.inf, 1e39):
+        with pytest.raises(
+            InputError, match=r'query "q": score (-?(nan|inf)|1e\+39) at rank 2; give finite 32-bit numbers'
+        ):
             write_run(path, {"q": [("a", 1.0), ("b", score)]}, "t")
     assert not list(tmp_path.iterdir())
 

@@ -17,6 +17,8 @@ from mrag_rl.retrieval.voting import (
     distance_votes,
     importance_votes,
     reciprocal_rank_fusion,
+    share_places,
+    split_votes,
     top,
 )
 
@@ -127,3 +129,20 @@ def test_top_is_by_score_and_equals_by_index() -> None:
     ranking = top(np.array([[1.0, 3.0, 3.0, 0.0], [2.0, 2.0, 2.0, 5.0]]), 3)
     assert ranking.indices.tolist() == [[1, 2, 0], [3, 0, 1]]
     assert ranking.scores.tolist() == [[3, 3, 1], [5, 2, 2]]
+
+
+@pytest.mark.parametrize("satisfaction", [0.8, 1.0])
+def test_places_are_shared_by_votes_to_the_last(satisfaction: float) -> None:
+    """The weights that are left grow small, but the order of documents stays that of a sum in high precision."""
+    rng = np.random.default_rng(0)
+    votes = split_votes(rng.random((3, 400)).astype(np.float32) * 0.01, 0.03)
+    places, gains = share_places(votes, 400, satisfaction=satisfaction)
+    assert sorted(places.tolist()) == [*range(400)] and np.isfinite(gains).all()
+    assert (np.diff(gains) <= 1e-12).all()
+    exact, left = votes.astype(np.float64), np.ones(3)
+    for place in places[:250] if satisfaction < 1 else places[:1]:
+        totals = left @ exact
+        assert totals[place] > totals.max() * (1 - 1e-4)
+        left *= 1 - satisfaction * exact[:, place] / votes.max(axis=1)
+        exact[:, place] = 0
+        left /= left.max() or 1

@@ -79,7 +79,8 @@ def load_benchmark(folder: StrPath, split: str = "test") -> Benchmark:
 
 
 def _load_beir(folder: Path, split: str) -> Benchmark:
-    """BEIR, MTEB and LIMIT."""
+    """BEIR, MTEB and LIMIT. A document with the id of a query is left out for it, as BEIR's evaluation does: in
+    ArguAna and Quora, queries are documents."""
     corpus = _Corpus.of(unique_rows(read_rows(folder / "corpus.jsonl", "document"), "document", "_id"), _beir_document)
     queries = {
         identifier: Query(identifier, row.text("text"), metadata=_metadata(row, "_id", "text"))
@@ -95,7 +96,13 @@ def _load_beir(folder: Path, split: str) -> Benchmark:
     else:
         splits = {path.stem for path in (folder / "qrels").glob("*") if path.suffix in (".tsv", ".jsonl")}
         raise _no_split(tsv, splits | ({"test"} if single.is_file() else set()))
-    return corpus.benchmark(queries, _collect(judgements, corpus.ids, queries), str(folder))
+    grades = _collect(judgements, corpus.ids, queries)
+    own = {
+        identifier: frozenset({identifier})
+        for identifier in queries
+        if identifier in corpus.ids and grades.get(identifier, {}).get(identifier, 0) < 1
+    }
+    return corpus.benchmark(queries, grades, str(folder), own)
 
 
 def _load_quest(folder: Path, split: str) -> Benchmark:

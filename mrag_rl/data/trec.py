@@ -20,6 +20,7 @@ import numpy as np
 from mrag_rl.errors import InputError
 from mrag_rl.io import StrPath, atomic_write_text, read_text
 
+_HIGHEST = 1e38  # Below the largest 32-bit number, so that a score can be lowered
 _QRELS = ("query", "0", "document", "grade")
 _RUN = ("query", "Q0", "document", "rank", "score", "tag")
 
@@ -64,10 +65,12 @@ def write_run(path: StrPath, rankings: Mapping[str, Sequence[tuple[str, float]]]
     lines = []
     for query, ranking in rankings.items():
         check_trec_ids([query, *(document for document, _ in ranking)])
+        if len({document for document, _ in ranking}) < len(ranking):
+            raise InputError(f'{os.fspath(path)}: query "{query}": a document is ranked twice; rank each once')
         for rank, (_, score) in enumerate(ranking, start=1):
-            if not math.isfinite(score):
+            if not abs(score) < _HIGHEST:
                 raise InputError(
-                    f'{os.fspath(path)}: query "{query}": score {score} at rank {rank}; give finite scores'
+                    f'{os.fspath(path)}: query "{query}": score {score} at rank {rank}; give finite 32-bit numbers'
                 )
         scores = _falling([score for _, score in ranking])
         for rank, ((document, _), score) in enumerate(zip(ranking, scores, strict=True), start=1):
@@ -101,7 +104,7 @@ def read_run(path: StrPath) -> dict[str, list[tuple[str, float]]]:
 def check_trec_ids(ids: Iterable[str]) -> None:
     """Raises InputError for an id that is empty or has white space, which separates the fields of TREC's files."""
     for identifier in ids:
-        if not identifier or any(character.isspace() for character in identifier):
+        if not identifier or any(character.isspace() or "\ud800" <= character <= "\udfff" for character in identifier):
             raise InputError(f"TREC files cannot hold the id {identifier!r}; give it a name without white space")
 
 
@@ -111,7 +114,7 @@ def parse_grade(text: str, where: str) -> int:
         grade = float(text)
     except ValueError:
         grade = math.nan
-    if not grade.is_integer():
+    if not grade.is_integer() or abs(grade) >= 2**31 or "_" in text:
         raise InputError(
             f'{where}: grade "{text}" is not a whole number; give 0 for not relevant, 1 or more for relevant'
         )

@@ -72,20 +72,25 @@ def share_places(votes: np.ndarray, fetch: int, *, satisfaction: float) -> tuple
     Ounis 2010, "Exploiting Query Reformulations for Web Search Result Diversification", Section 3) with voters as the
     aspects and lambda 1, except for the scale of what a document satisfies.
 
-    votes: (V, N), 0 or more. satisfaction: 0 (places by the sum of votes) to 1. The gains never rise.
+    votes: (V, N), 0 or more. satisfaction: 0 (places by the sum of votes) to 1. The gains never rise. Once every voter
+    is wholly satisfied, gains are 0, and the other places are shared as if none were taken.
     """
     fetch = min(fetch, votes.shape[1])
     highest = votes.max(axis=1, keepdims=True, initial=0)
     satisfied = satisfaction * votes / np.where(highest > 0, highest, 1)
-    left = np.ones(len(votes), votes.dtype)
-    taken = np.zeros(votes.shape[1], votes.dtype)
+    left, scale = np.ones(len(votes), votes.dtype), 1.0
+    taken = np.zeros(votes.shape[1], bool)
     indices, gains = np.empty(fetch, np.int64), np.empty(fetch)
     for place in range(fetch):
-        totals = left @ votes + taken
+        totals = left @ votes
+        totals[taken] = -np.inf
         best = int(totals.argmax())
-        indices[place], gains[place] = best, totals[best]
+        indices[place], gains[place] = best, scale * float(totals[best])
+        taken[best] = True
         left *= 1 - satisfied[:, best]
-        taken[best] = -np.inf
+        most = float(left.max(initial=0))
+        # The weights are scaled up again, lest they vanish: only their proportions decide
+        left, scale = (left / votes.dtype.type(most), scale * most) if most > 0 else (np.ones_like(left), 0.0)
     return indices, gains
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 import numpy as np
+import torch
 
 from mrag_rl.errors import InputError
 from mrag_rl.io import StrPath
@@ -67,25 +68,33 @@ def map_array(path: StrPath) -> np.ndarray:
 
     Raises FileNotFoundError; InputError for another or a damaged file.
     """
+    content = map_bytes(path)
     try:
-        with open(path, "rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            entry = json.loads(file.read(size))[_TENSOR] if size == _DATA - 8 else {}
+        size = int.from_bytes(content[:8].tobytes(), "little")
+        entry = json.loads(content[8:_DATA].tobytes())[_TENSOR] if size == _DATA - 8 else {}
         kind, shape = np.dtype(_TYPES[entry["dtype"]]), tuple(int(number) for number in entry["shape"])
-        whole = Path(path).stat().st_size == _DATA + math.prod(shape) * kind.itemsize
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(path) from error
-    if not whole or min(shape) < 0:
+    if not shape or min(shape) < 0 or len(content) != _DATA + math.prod(shape) * kind.itemsize:
         raise _damaged(path)
-    if math.prod(shape) == 0:
-        return np.empty(shape, kind)
-    # Copy-on-write, because torch warns of memory that cannot be written
-    return np.memmap(path, kind, mode="c", offset=_DATA, shape=shape)
+    return content[_DATA:].view(kind).reshape(shape)
 
 
 def map_bytes(path: StrPath) -> np.ndarray:
-    """The bytes of a file, mapped into memory, (size,) uint8. Raises FileNotFoundError."""
-    return np.memmap(path, np.uint8, mode="r") if Path(path).stat().st_size else np.empty(0, np.uint8)
+    """The bytes of a file, mapped into memory, (size,) uint8; what is written to them stays in memory.
+
+    Raises FileNotFoundError.
+    """
+    size = Path(path).stat().st_size
+    if not size:
+        return np.empty(0, np.uint8)
+    try:
+        # Unlike a map of NumPy's, it keeps no file open: an index has dozens of files for each segment
+        content: np.ndarray = torch.from_file(os.fspath(path), shared=False, size=size, dtype=torch.uint8).numpy()
+    except RuntimeError as error:
+        Path(path).stat()
+        raise _damaged(path) from error
+    return content
 
 
 def _damaged(path: StrPath) -> InputError:

@@ -11,7 +11,6 @@ import numpy as np
 
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import And, Condition, Filter, Or, matches
-from mrag_rl.io import read_json, write_json
 from mrag_rl.retrieval.disk.arrays import map_array, map_bytes, write_array
 
 _NAMES = "fields.json"
@@ -44,7 +43,7 @@ class ColumnsWriter:
             write_array(self._folder / f"field_{number:03}.safetensors", column)
             lines = "".join(f"{value}\n" for value in self._values[name])
             (self._folder / f"field_{number:03}.jsonl").write_text(lines, encoding="utf-8")
-        write_json(self._folder / _NAMES, list(self._values))
+        (self._folder / _NAMES).write_text(json.dumps(list(self._values)), encoding="utf-8")
 
 
 class Columns:
@@ -54,7 +53,11 @@ class Columns:
         """Raises FileNotFoundError; InputError for damaged files."""
         self._count = count
         self._fields: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        for number, name in enumerate(read_json(folder / _NAMES)):
+        try:
+            names = [str(name) for name in json.loads((folder / _NAMES).read_bytes())]
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{folder / _NAMES}: damaged; restore the index from a copy") from error
+        for number, name in enumerate(names):
             path = folder / f"field_{number:03}"
             column = map_array(f"{path}.safetensors")
             if len(column) != count:

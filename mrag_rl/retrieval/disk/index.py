@@ -15,7 +15,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.filters.language import EVERYTHING, Filter
 from mrag_rl.io import StrPath, describe_os_error, sync_file, sync_files
 from mrag_rl.retrieval.disk.arrays import map_array, write_array
-from mrag_rl.retrieval.disk.manifest import Entry, Manifest, is_leftover, remove_leftovers, writing
+from mrag_rl.retrieval.disk.manifest import Entry, Manifest, prepare, remove_leftovers, writing
 from mrag_rl.retrieval.disk.postings import hashed
 from mrag_rl.retrieval.disk.search import BREADTH, TWO_STAGES, Search, check_stored
 from mrag_rl.retrieval.disk.segment import Layout, Segment, SegmentWriter
@@ -34,37 +34,15 @@ class Index:
     An opened index is the state of its folder at that time. Other processes may read it meanwhile, and one may change
     it: they see a change when they open it again. A change appears as a whole or, after ``kill -9``, not at all.
 
-    Documents are rows, counted from 0 through all segments in order. A row keeps its document until `compact`.
+    Documents are rows, counted from 0 through all segments in order. A row keeps its document until `compact`, and an
+    object sees what another process has compacted when it changes the index itself: then rows, and masks of rows, that
+    were obtained before mean other documents. Threads may share an object: a search sees one state throughout.
     """
 
     def __init__(self, folder: StrPath) -> None:
         """Use `build` or `open`."""
         self.folder = Path(folder)
-        self._read()
-
-    def _read(self) -> None:
-        manifest = Manifest.read(self.folder)
-        while True:
-            try:
-                self._segments = [self._segment(manifest, entry) for entry in manifest.segments]
-                break
-            except FileNotFoundError as error:
-                # Perhaps another process has changed the index, and removed the files of the state that was read
-                newest = Manifest.read(self.folder)
-                if newest == manifest:
-                    raise InputError(
-                        f"{error.filename}: missing; restore the index from a copy, or build it again"
-                    ) from error
-                manifest = newest
-        self._manifest = manifest
-        self._search = Search(manifest.layout, self._segments)
-
-    def _segment(self, manifest: Manifest, entry: Entry) -> Segment:
-        live = None
-        if entry.removed:
-            live = np.ones(len(map_array(self.folder / entry.folder / "ids.safetensors")), bool)
-            live[map_array(self.folder / entry.removed)] = False
-        return Segment(self.folder / entry.folder, manifest.layout, live)
+        self._state = _opened(self.folder)
 
     @classmethod
     def build(
@@ -91,17 +69,19 @@ class Index:
         with _reported_writes(folder):
             folder.mkdir(parents=True, exist_ok=True)
             with writing(folder):
-                others = [path.name for path in folder.iterdir() if not is_leftover(path)]
-                if others:
-                    raise InputError(f"{folder}: not empty ({sorted(others)[0]}); choose another folder")
-                remove_leftovers(folder)
-                blocks = _encoded(documents, encoder, None, progress=progress)
-                first = next(blocks, None)
-                if first is None:
-                    raise InputError("index: no documents; give at least one")
-                layout = Layout(first[1].encoder, *first[1].shape, sentence_heads)
-                entry = _written(folder, 1, layout, chain([first], blocks), progress=progress)
-                Manifest(layout, (entry,), 1).write(folder)
+                prepare(folder)
+                manifest = None
+                try:
+                    blocks = _encoded(documents, encoder, None, progress=progress)
+                    first = next(blocks, None)
+                    if first is None:
+                        raise InputError("index: no documents; give at least one")
+                    layout = Layout(first[1].encoder, *first[1].shape, sentence_heads)
+                    entry = _written(folder, 1, layout, chain([first], blocks), progress=progress)
+                    manifest = Manifest(layout, (entry,), 1)
+                    manifest.write(folder)
+                finally:
+                    remove_leftovers(folder, manifest if (folder / "manifest.json").exists() else None)
         return cls(folder)
 
     @classmethod
@@ -111,51 +91,43 @@ class Index:
 
     def __len__(self) -> int:
         """The number of documents."""
-        return sum(int(segment.live.sum()) for segment in self._segments)
+        return self._state.documents
 
     @property
     def rows(self) -> int:
         """The number of rows, with those of removed documents."""
-        return int(self._search.bases[-1])
+        return self._state.rows
 
     @property
     def segments(self) -> int:
         """The number of segments: one for each addition, and one after `compact`. Each makes searches slower."""
-        return len(self._segments)
+        return len(self._state.segments)
 
     @property
     def importance(self) -> np.ndarray:
         """The importance scores of the attention heads, (H,) float64."""
-        return self._search.importance
+        return self._state.search.importance
 
     def documents(self, rows: Sequence[int] | np.ndarray) -> list[Document]:
         """The documents in some rows. Raises InputError for a row that does not exist or whose document was removed."""
-        found = []
+        state, found = self._state, []
         for row in np.asarray(rows, np.int64).tolist():
-            number = int(np.searchsorted(self._search.bases, row, side="right")) - 1
-            if not 0 <= row < self.rows or not self._segments[number].live[row - self._search.bases[number]]:
+            number = int(np.searchsorted(state.bases, row, side="right")) - 1
+            if not 0 <= row < state.rows or not state.segments[number].live[row - state.bases[number]]:
                 raise InputError(f"index: no document in row {row}; give rows of a ranking of this index")
-            found += self._segments[number].documents([row - self._search.bases[number]])
+            found += state.segments[number].documents([row - state.bases[number]])
         return found
 
     def row_of(self, identifier: str) -> int:
         """The row of a document. Raises InputError for an unknown id."""
-        row = self._row_of(identifier)
+        row = self._state.row_of(identifier)
         if row is None:
             raise InputError(f"index: no document {identifier!r}; check the id")
         return row
 
     def __contains__(self, identifier: str) -> bool:
         """Whether a document has this id."""
-        return self._row_of(identifier) is not None
-
-    def _row_of(self, identifier: str) -> int | None:
-        number = np.uint64(hashed(identifier))
-        for base, segment in zip(self._search.bases, self._segments, strict=False):
-            for row in segment.rows_with(number):
-                if segment.documents([row])[0].id == identifier:
-                    return int(base + row)
-        return None
+        return self._state.row_of(identifier) is not None
 
     def add(self, documents: Iterable[Document], encoder: TextEncoder, *, progress: bool = False) -> None:
         """Encode documents and add them, as one segment; what this costs grows with these documents alone.
@@ -163,12 +135,12 @@ class Index:
         Raises InputError, with nothing changed, for an id that the index has, another encoder, an empty text, and if
         another process is writing.
         """
-        with self._changing() as manifest:
+        with self._changing() as state:
             blocks = _encoded(documents, encoder, self, progress=progress)
             first = next(blocks, None)
             if first is None:
                 return
-            layout = manifest.layout
+            manifest, layout = state.manifest, state.manifest.layout
             first[1].check_comparable(layout.shape, layout.encoder, "index: the new documents' vectors", "the others'")
             number = manifest.state + 1
             entry = _written(self.folder, number, layout, chain([first], blocks), progress=progress)
@@ -179,37 +151,39 @@ class Index:
 
         Raises InputError, with nothing changed, for an unknown id, and if another process is writing.
         """
-        with self._changing() as manifest:
+        if isinstance(ids, str):  # Its letters would be taken for ids
+            raise InputError(f"index: {ids!r} is a single id; give a list")
+        with self._changing() as state:
             rows = np.array([self.row_of(identifier) for identifier in dict.fromkeys(ids)], np.int64)
-            entries = list(manifest.segments)
-            for number, segment in enumerate(self._segments):
-                base = self._search.bases[number]
-                own = rows[(rows >= base) & (rows < base + len(segment))] - base
+            entries = list(state.manifest.segments)
+            for number, segment in enumerate(state.segments):
+                own = rows[(rows >= state.bases[number]) & (rows < state.bases[number + 1])] - state.bases[number]
                 if not len(own):
                     continue
                 live = segment.live.copy()
                 live[own] = False
-                name = f"removed-{manifest.state + 1:06}-{number}.safetensors"
+                name = f"removed-{state.manifest.state + 1:06}-{number}.safetensors"
                 write_array(self.folder / name, np.flatnonzero(~live))
                 sync_file(self.folder / name)
                 entries[number] = Entry(entries[number].folder, name)
-            manifest.changed(tuple(entries)).write(self.folder)
+            state.manifest.changed(tuple(entries)).write(self.folder)
 
     def compact(self, *, progress: bool = False) -> None:
         """Write all documents as one segment, without those that have been removed; nothing is encoded.
 
         Raises InputError if another process is writing.
         """
-        with self._changing() as manifest:
-            if len(self._segments) <= 1 and len(self) == self.rows:
+        with self._changing() as state:
+            manifest = state.manifest
+            if len(state.segments) <= 1 and state.documents == state.rows:
                 return
             blocks = (
                 (segment.documents(rows), segment.embeddings(rows), segment.sentences(rows))
-                for segment in self._segments
+                for segment in state.segments
                 for rows in _blocks(np.flatnonzero(segment.live))
             )
             entries: tuple[Entry, ...] = ()
-            if len(self):
+            if state.documents:
                 entries = (_written(self.folder, manifest.state + 1, manifest.layout, blocks, progress=progress),)
             manifest.changed(entries).write(self.folder)
 
@@ -218,13 +192,7 @@ class Index:
 
         For `allowed` of `rank`. A filter that nothing matches finds nothing.
         """
-        found = np.ones((len(filters), self.rows), bool)
-        for number, condition in enumerate(filters):
-            if condition != EVERYTHING:
-                found[number] = np.concatenate(
-                    [np.empty(0, bool), *(segment.columns.passing(condition) for segment in self._segments)]
-                )
-        return found
+        return self._state.passing(filters)
 
     def search(
         self,
@@ -238,17 +206,17 @@ class Index:
         breadth: int = BREADTH,
     ) -> Ranking:
         """Rank documents for query texts, by the rows of those that match each query's filter; the rest as `rank`."""
+        state = self._state
+        _check(state, strategy, fetch, breadth)
+        if filters is not None and len(filters) != len(texts):
+            raise InputError(f"index: {len(filters)} filters for {len(texts)} queries; give one for each query")
+        if allowed is not None:
+            allowed = _checked_mask(state, allowed, len(texts))
         if filters is not None:
-            if len(filters) != len(texts):
-                raise InputError(f"index: {len(filters)} filters for {len(texts)} queries; give one for each query")
-            passing = self.passing(filters)
-            if allowed is not None:
-                self._check_allowed(allowed, len(texts))
-                passing &= allowed
-            allowed = passing
-        self._check(strategy, fetch, breadth)
+            passing = state.passing(filters)
+            allowed = passing if allowed is None else passing & allowed
         queries = EncodedQueries.of(encoder, texts, [strategy])
-        return self.rank(queries, strategy, fetch, allowed, breadth=breadth)
+        return _ranked(state, queries, strategy, fetch, allowed, breadth)
 
     def rank(
         self,
@@ -273,46 +241,119 @@ class Index:
         of another encoder, parts or texts of queries that the strategy needs and that are missing, and `allowed` of
         another shape or type.
         """
-        self._check(strategy, fetch, breadth)
-        if allowed is not None:
-            self._check_allowed(allowed, len(queries))
-        layout = self._manifest.layout
-        for vectors in (queries.whole, *([] if queries.sentences is None else [queries.sentences.embeddings])):
-            vectors.check_comparable(layout.shape, layout.encoder, "index: the queries' vectors", "the documents'")
-        for what, missing in (
-            ("sentences", strategy in QUERY_SENTENCES and queries.sentences is None),
-            ("texts", strategy in (*TWO_STAGES, "words") and queries.texts is None),
-        ):
-            if missing:
-                raise InputError(f"strategy {strategy} needs the queries' {what}; make them with EncodedQueries.of")
-        return self._search.rank(queries, strategy, min(fetch, len(self)), allowed, breadth)
-
-    def _check(self, strategy: str, fetch: int, breadth: int) -> None:
-        check_strategies([strategy])
-        check_stored(strategy, self._manifest.layout)
-        for name, number in (("fetch", fetch), ("breadth", breadth)):
-            if number < 1:
-                raise InputError(f"{name} is {number}; give 1 or more")
-
-    def _check_allowed(self, allowed: np.ndarray, queries: int) -> None:
-        if allowed.dtype != bool or allowed.shape != (queries, self.rows):
-            raise InputError(
-                f"index: allowed is {allowed.dtype} of shape {allowed.shape}; give booleans of shape "
-                f"({queries}, {self.rows}), a row for each query and a column for each row of the index"
-            )
+        return _ranked(self._state, queries, strategy, fetch, allowed, breadth)
 
     @contextmanager
-    def _changing(self) -> Iterator[Manifest]:
+    def _changing(self) -> Iterator[_State]:
         """The newest state, with the right to change it; afterwards, this object is what the folder then is."""
         with _reported_writes(self.folder), writing(self.folder):
-            if Manifest.read(self.folder) != self._manifest:
-                self._read()
-            remove_leftovers(self.folder, self._manifest)
+            self._state = _opened(self.folder, self._state)
+            remove_leftovers(self.folder, self._state.manifest)
             try:
-                yield self._manifest
+                yield self._state
             finally:
-                self._read()
-                remove_leftovers(self.folder, self._manifest)
+                self._state = _opened(self.folder, self._state)
+                remove_leftovers(self.folder, self._state.manifest)
+
+
+class _State:
+    """An index at one time, opened; it never changes."""
+
+    def __init__(self, manifest: Manifest, segments: Sequence[Segment]) -> None:
+        self.manifest, self.segments = manifest, tuple(segments)
+        self.search = Search(manifest.layout, segments)
+        self.bases = self.search.bases
+        self.rows = int(self.bases[-1])
+        self.documents = sum(int(segment.live.sum()) for segment in segments)
+
+    def row_of(self, identifier: str) -> int | None:
+        number = np.uint64(hashed(identifier))
+        for base, segment in zip(self.bases, self.segments, strict=False):
+            for row in segment.rows_with(number):
+                if segment.documents([row])[0].id == identifier:
+                    return int(base + row)
+        return None
+
+    def passing(self, filters: Sequence[Filter]) -> np.ndarray:
+        found = np.ones((len(filters), self.rows), bool)
+        for number, condition in enumerate(filters):
+            if condition != EVERYTHING:
+                parts = [segment.columns.passing(condition) for segment in self.segments]
+                found[number] = np.concatenate([np.empty(0, bool), *parts])
+        return found
+
+
+def _opened(folder: Path, known: _State | None = None) -> _State:
+    """The newest state; segments that are as in a known one are not opened again."""
+    manifest = Manifest.read(folder)
+    while True:
+        if known is not None and known.manifest == manifest:
+            return known
+        try:
+            same = {}
+            if known is not None and known.manifest.index == manifest.index:
+                same = dict(zip(known.manifest.segments, known.segments, strict=True))
+            return _State(manifest, [same.get(e) or _segment(folder, manifest, e) for e in manifest.segments])
+        except (FileNotFoundError, InputError) as error:
+            # Perhaps another process has changed the index, and removed the files of the state that was read
+            newest = Manifest.read(folder)
+            if newest != manifest:
+                manifest = newest
+            elif isinstance(error, FileNotFoundError):
+                raise InputError(
+                    f"{error.filename}: missing; restore the index from a copy, or build it again"
+                ) from error
+            else:
+                raise
+
+
+def _segment(folder: Path, manifest: Manifest, entry: Entry) -> Segment:
+    live = None
+    if entry.removed:
+        live = np.ones(len(map_array(folder / entry.folder / "ids.safetensors")), bool)
+        removed = map_array(folder / entry.removed)
+        if removed.size and not 0 <= removed.min() <= removed.max() < len(live):
+            raise InputError(f"{folder / entry.removed}: not of this segment; restore the index from a copy")
+        live[removed] = False
+    return Segment(folder / entry.folder, manifest.layout, live)
+
+
+def _ranked(
+    state: _State, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None, breadth: int
+) -> Ranking:
+    _check(state, strategy, fetch, breadth)
+    if allowed is not None:
+        allowed = _checked_mask(state, allowed, len(queries))
+    layout = state.manifest.layout
+    for vectors in (queries.whole, *([] if queries.sentences is None else [queries.sentences.embeddings])):
+        vectors.check_comparable(layout.shape, layout.encoder, "index: the queries' vectors", "the documents'")
+    for what, missing in (
+        ("sentences", strategy in QUERY_SENTENCES and queries.sentences is None),
+        ("texts", strategy in (*TWO_STAGES, "words") and queries.texts is None),
+    ):
+        if missing:
+            raise InputError(f"strategy {strategy} needs the queries' {what}; make them with EncodedQueries.of")
+    if not state.documents:
+        return Ranking(np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0)))
+    return state.search.rank(queries, strategy, min(fetch, state.documents), allowed, breadth)
+
+
+def _check(state: _State, strategy: str, fetch: int, breadth: int) -> None:
+    check_strategies([strategy])
+    check_stored(strategy, state.manifest.layout)
+    for name, number in (("fetch", fetch), ("breadth", breadth)):
+        if number < 1:
+            raise InputError(f"{name} is {number}; give 1 or more")
+
+
+def _checked_mask(state: _State, allowed: np.ndarray, queries: int) -> np.ndarray:
+    allowed = np.asarray(allowed)
+    if allowed.dtype != bool or allowed.shape != (queries, state.rows):
+        raise InputError(
+            f"index: allowed is {allowed.dtype} of shape {allowed.shape}; give booleans of shape "
+            f"({queries}, {state.rows}), a row for each query and a column for each row of the index"
+        )
+    return allowed
 
 
 @contextmanager
@@ -331,6 +372,8 @@ def _encoded(
     source, seen = iter(documents), set()
     while block := list(islice(source, _BLOCK)):
         for document in block:
+            if not isinstance(document.id, str):
+                raise InputError(f"index: the id {document.id!r} is not a text; give every document one")
             if document.id in seen or (index is not None and document.id in index):
                 raise InputError(f"index: two documents {document.id!r}; give every document an id of its own")
             seen.add(document.id)

@@ -4,6 +4,7 @@
     segment-000001/         written once, then only read
     removed-000004.safetensors
     lock                    held by the one process that writes
+    building                while there is no manifest yet
 
 A change first writes new files beside the old ones, then the manifest. So a reader, or a process that opens the index
 after a kill, finds all of a change or nothing of it. Files that the manifest does not name are left over from a change
@@ -12,21 +13,24 @@ that was cut off, or belong to an earlier state; the next writer removes them.
 
 from __future__ import annotations
 
+import re
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from mrag_rl.errors import InputError
-from mrag_rl.io import read_json, write_json
+from mrag_rl.io import read_json, sync_folder, write_json
 from mrag_rl.retrieval.disk.segment import Layout
 
 VERSION = 1
-_NAME, _LOCK = "manifest.json", "lock"
+_NAME, _LOCK, _BUILDING = "manifest.json", "lock", "building"
+_FILES = re.compile(r"segment-\d{6}|removed-\d{6}-\d+\.safetensors|\.manifest\.json\..*\.tmp")
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,17 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """An index at one time. state: counts its changes, and the files that were written for them."""
+    """An index at one time.
+
+    Attributes:
+        state: counts its changes, and numbers the files that were written for them.
+        index: random, of this index; another one that is built in the same place may otherwise look alike.
+    """
 
     layout: Layout
-    segments: tuple[Entry, ...] = ()
-    state: int = 0
+    segments: tuple[Entry, ...]
+    state: int
+    index: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
@@ -60,18 +70,21 @@ class Manifest:
             )
         try:
             segments = tuple(Entry(**entry) for entry in content["segments"])
-            state = cls(Layout(**content["layout"]), segments, int(content["state"]))
-            outside = [name for name in state.files if Path(name).name != name or not is_leftover(folder / name)]
+            state = cls(Layout(**content["layout"]), segments, int(content["state"]), str(content["index"]))
+            outside = [name for name in state.files if not _FILES.fullmatch(name)]
+            numbers = (*state.layout.shape, state.layout.sentence_heads)
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(path) from error
-        if version is None or outside:
+        if version is None or outside or not all(isinstance(number, int) for number in numbers):
             raise _damaged(path)
         return state
 
     def write(self, folder: Path) -> None:
         """Replace the manifest. Raises OSError."""
-        content: dict[str, Any] = {"version": VERSION, "state": self.state, "layout": asdict(self.layout)}
-        write_json(folder / _NAME, content | {"segments": [asdict(entry) for entry in self.segments]})
+        content: dict[str, Any] = {"version": VERSION, "state": self.state, "index": self.index}
+        content |= {"layout": asdict(self.layout), "segments": [asdict(entry) for entry in self.segments]}
+        sync_folder(folder)  # The files that it names are there before it is
+        write_json(folder / _NAME, content)
 
     def changed(self, segments: tuple[Entry, ...]) -> Manifest:
         """The next state, of other segments."""
@@ -83,25 +96,36 @@ class Manifest:
         return {name for entry in self.segments for name in (entry.folder, entry.removed) if name}
 
 
-def is_leftover(path: Path) -> bool:
-    """Whether a file or folder can be left over from a change that was cut off, if no manifest names it."""
-    return path.name == _LOCK or path.name.startswith(("segment-", "removed-", f".{_NAME}."))
+def prepare(folder: Path) -> None:
+    """Make a folder ready for a new index: it is empty, or an earlier build was cut off in it. Only while `writing`.
+
+    Raises InputError for any other folder.
+    """
+    others = [path.name for path in folder.iterdir() if path.name != _LOCK]
+    if others and not (folder / _BUILDING).exists():
+        raise InputError(f"{folder}: not empty ({min(others)}); choose another folder")
+    (folder / _BUILDING).touch()
+    remove_leftovers(folder, None)
+    others = [path.name for path in folder.iterdir() if path.name not in (_LOCK, _BUILDING)]
+    if others:
+        raise InputError(f"{folder}: not empty ({min(others)}); choose another folder")
 
 
-def remove_leftovers(folder: Path, state: Manifest | None = None) -> None:
-    """Remove what a state does not name, None where no index has been built. Only while `writing`.
+def remove_leftovers(folder: Path, state: Manifest | None) -> None:
+    """Remove files of an index that a state does not name; None where none has been built. Only while `writing`.
 
     Readers that have mapped such files keep them until they close.
     """
-    named = {_LOCK} | (set() if state is None else state.files)
+    named = set() if state is None else state.files
     for path in folder.iterdir():
-        if path.name in named or not is_leftover(path):
-            continue
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            with suppress(OSError):
-                path.unlink()
+        if path.name == _BUILDING and state is not None:
+            path.unlink()
+        elif _FILES.fullmatch(path.name) and path.name not in named:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                with suppress(OSError):
+                    path.unlink()
 
 
 def _damaged(path: Path) -> InputError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import faiss
@@ -11,12 +12,11 @@ from tqdm import tqdm
 
 from mrag_rl.errors import InputError
 
-INVERTED_FROM = 50_000  # Vectors from which an inverted file is faster than a scan and finds nearly the same
+INVERTED_FROM = 50_000  # Vectors that may be found, from which an inverted file is used
 _SCANNED = 1 << 15  # Vectors compared at once
 _TRAINED = 64  # Vectors for each cell, from which the cells' centres are learnt
 _PROBES = 32  # Cells that a search looks into
 _COMPARED = 2  # Vectors that an inverted file finds for each place; the best are chosen by their exact cosines
-_FEW = 0.02  # A share of allowed vectors so small that all of them are compared: their cells would hold few of them
 
 
 def build_inverted(vectors: np.ndarray, path: Path, *, progress: bool = False) -> None:
@@ -39,13 +39,15 @@ class Neighbours:
     """Finds the nearest of N unit vectors (N, d) on disk, with an inverted file if there is one."""
 
     def __init__(self, vectors: np.ndarray, inverted: Path) -> None:
-        """inverted: the file of `build_inverted`, which need not exist. Raises InputError if it is damaged."""
+        """inverted: the file of `build_inverted`, which need not exist. Raises InputError if it is damaged, and
+        FileNotFoundError if it is removed meanwhile."""
         self.vectors = vectors
         self._inverted = None
         if inverted.is_file():
             try:
                 self._inverted = faiss.read_index(str(inverted), faiss.IO_FLAG_MMAP)
             except RuntimeError as error:
+                inverted.stat()  # FileNotFoundError, if another process has removed it meanwhile
                 raise InputError(f"{inverted}: damaged; build the index again, or restore it from a copy") from error
             faiss.extract_index_ivf(self._inverted).nprobe = _PROBES
             if self._inverted.ntotal != len(vectors) or self._inverted.d != vectors.shape[1]:
@@ -56,42 +58,46 @@ class Neighbours:
 
         Places left empty have row -1 and cosine -inf. allowed: (N,) bool.
         """
-        rows, cosines = np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), -np.inf, np.float32)
         count = len(self.vectors) if allowed is None else int(allowed.sum())
+        queries = np.ascontiguousarray(queries, np.float32)
         if not count or not len(queries):
-            return rows, cosines
-        if self._inverted is None or count < max(k, _FEW * len(self.vectors)):
-            return self._scan(queries, k, allowed, rows, cosines)
+            return np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), -np.inf, np.float32)
+        if self._inverted is None or count < max(k, INVERTED_FROM):
+            return self._scan(queries, k, allowed)
         settings = None
         if allowed is not None:
             bits = np.packbits(allowed, bitorder="little")
             chosen = faiss.IDSelectorBitmap(len(self.vectors), faiss.swig_ptr(bits))
-            settings = faiss.SearchParametersIVF(sel=chosen, nprobe=_PROBES)  # type: ignore[call-arg]
-        queries = np.ascontiguousarray(queries, np.float32)
+            # Where few are allowed, each cell has few of them
+            probes = math.ceil(_PROBES * len(self.vectors) / count)
+            settings = faiss.SearchParametersIVF(sel=chosen, nprobe=probes)  # type: ignore[call-arg]
         _, found = self._inverted.search(queries, _COMPARED * k, params=settings)
+        if (found >= 0).sum(axis=1).min() < k:
+            return self._scan(queries, k, allowed)
         exact = np.matmul(self.vectors[np.maximum(found, 0)].astype(np.float32), queries[:, :, None])[:, :, 0]
         exact[found < 0] = -np.inf
         order = np.lexsort((found, -exact), axis=1)[:, :k]
         return np.take_along_axis(found, order, axis=1), np.take_along_axis(exact, order, axis=1)
 
     @torch.inference_mode()
-    def _scan(
-        self, queries: np.ndarray, k: int, allowed: np.ndarray | None, rows: np.ndarray, cosines: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        asked = torch.from_numpy(np.array(queries, np.float32))
+    def _scan(self, queries: np.ndarray, k: int, allowed: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        asked = torch.from_numpy(queries)
         places = None if allowed is None else np.flatnonzero(allowed)
         count = len(self.vectors) if places is None else len(places)
-        best = torch.full((len(queries), 0), -torch.inf)
-        found = torch.zeros((len(queries), 0), dtype=torch.int64)
+        owners, rows, cosines = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
         for start in range(0, count, _SCANNED):
             own = np.arange(start, min(start + _SCANNED, count)) if places is None else places[start : start + _SCANNED]
             block = self.vectors[own[0] : own[-1] + 1] if places is None else self.vectors[own]
             products = asked @ torch.from_numpy(block).float().T
-            values, at = products.topk(min(k, len(own)), dim=1)
-            best = torch.cat([best, values], dim=1)
-            found = torch.cat([found, torch.from_numpy(own)[at]], dim=1)
-            # Earlier rows first, so that a stable sort leaves ties by row
-            best, order = best.sort(dim=1, descending=True, stable=True)
-            best, found = best[:, :k], found.gather(1, order)[:, :k]
-        rows[:, : found.shape[1]], cosines[:, : best.shape[1]] = found.numpy(), best.numpy()
-        return rows, cosines
+            last = products.topk(min(k, len(own)), dim=1).values[:, -1:]
+            query, column = (found.numpy() for found in torch.nonzero(products >= last, as_tuple=True))
+            owners, rows = np.concatenate([owners, query]), np.concatenate([rows, own[column]])
+            cosines = np.concatenate([cosines, products.numpy()[query, column]])
+            order = np.lexsort((rows, -cosines, owners))
+            owners, rows, cosines = owners[order], rows[order], cosines[order]
+            kept = np.arange(len(owners)) - np.searchsorted(owners, owners) < k
+            owners, rows, cosines = owners[kept], rows[kept], cosines[kept]
+        at = owners, np.arange(len(owners)) - np.searchsorted(owners, owners)
+        found, near = np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), -np.inf, np.float32)
+        found[at], near[at] = rows, cosines
+        return found, near

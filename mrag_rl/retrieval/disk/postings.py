@@ -12,6 +12,7 @@ from types import TracebackType
 import numpy as np
 from scipy.sparse import csr_array
 
+from mrag_rl.errors import InputError
 from mrag_rl.retrieval.disk.arrays import ArrayWriter, map_array, write_array
 from mrag_rl.retrieval.words import words
 
@@ -31,6 +32,7 @@ class PostingsWriter:
         self._folder = folder
         self._numbers: dict[str, int] = {}  # The words so far, in order of appearance
         self._starts = [0]
+        self._lengths: list[int] = []
         self._words = ArrayWriter(folder / "text_words.safetensors", np.int32)
         self._counts = ArrayWriter(folder / "text_counts.safetensors", np.uint16)
 
@@ -39,6 +41,7 @@ class PostingsWriter:
         rows = [Counter(words(text)) for text in texts]
         numbers = [self._numbers.setdefault(word, len(self._numbers)) for row in rows for word in row]
         counts = [count for row in rows for count in row.values()]
+        self._lengths.extend(row.total() for row in rows)
         self._starts.extend((self._starts[-1] + np.cumsum([len(row) for row in rows])).tolist())
         self._words.append(np.array(numbers, np.int32))
         self._counts.append(np.minimum(np.array(counts, np.int64), np.iinfo(np.uint16).max))
@@ -75,9 +78,7 @@ class PostingsWriter:
         write_array(self._folder / "word_starts.safetensors", by_word.indptr.astype(np.int64))
         write_array(self._folder / "word_texts.safetensors", by_word.indices.astype(np.int32))
         write_array(self._folder / "word_counts.safetensors", by_word.data.astype(np.uint16))
-        lengths = np.zeros(texts, np.int64)
-        np.add.at(lengths, np.repeat(np.arange(texts), np.diff(starts)), counts)
-        write_array(self._folder / "lengths.safetensors", lengths.astype(np.int32))
+        write_array(self._folder / "lengths.safetensors", np.array(self._lengths, np.int32))
 
 
 @dataclass(frozen=True)
@@ -103,12 +104,17 @@ class Postings:
         def mapped(name: str) -> np.ndarray:
             return map_array(folder / f"{name}.safetensors")
 
-        return cls(
+        postings = cls(
             mapped("words"),
             mapped("lengths"),
             (mapped("text_starts"), mapped("text_words"), mapped("text_counts")),
             (mapped("word_starts"), mapped("word_texts"), mapped("word_counts")),
         )
+        for count, lists in ((len(postings.lengths), postings.texts), (len(postings.words), postings.occurrences)):
+            starts, *values = lists
+            if len(starts) != count + 1 or {len(array) for array in values} != {int(starts[-1])}:
+                raise InputError(f"{folder}: its words do not fit each other; restore the index from a copy")
+        return postings
 
     def numbers(self, hashes: np.ndarray) -> np.ndarray:
         """The numbers of words (t,) int64, -1 for those that no text has."""

@@ -35,6 +35,7 @@ TWO_STAGES = ("late_interaction", "hybrid")
 """Those of them that first find candidates, and then compare the query with these alone."""
 BREADTH = 64
 EVERY = 4096  # Documents of which all are candidates: comparing so few costs no more than choosing among them
+_SENTENCES = 16 * EVERY  # The same for sentences: all of them are read
 _BUDGET = 50_000  # Occurrences of words that a voter looks at to find candidates
 
 
@@ -171,7 +172,7 @@ class Search:
         own = queries.sentences[queries.sentences.owners == query]
         voters = Parts(own.embeddings, np.zeros(len(own), np.int64))
         text = queries.texts[query]
-        rows = self._candidates(text, voters.embeddings, masks, breadth)
+        rows = self._candidates(text, voters.embeddings, masks, max(breadth, fetch))
         count = sum(map(len, rows))
         if not count:
             return Ranking(np.empty((1, 0), np.int64), np.empty((1, 0)))
@@ -204,11 +205,12 @@ class Search:
         """The rows of each segment that a query is compared with, rising: all if there are few, else those that a
         sentence is nearest to, as documents or by their sentences, and those that words of a sentence or window find.
         """
-        allowed = [
-            len(segment) if mask is None else int(mask.sum())
-            for segment, mask in zip(self._segments, masks, strict=True)
-        ]
-        if sum(allowed) <= EVERY:
+        allowed, parts = [], 0
+        for segment, mask in zip(self._segments, masks, strict=True):
+            allowed.append(len(segment) if mask is None else int(mask.sum()))
+            counts = np.diff(segment.part_starts)
+            parts += int(counts.sum() if mask is None else counts[mask].sum())
+        if sum(allowed) <= EVERY and parts <= _SENTENCES:
             return [
                 np.arange(len(segment)) if mask is None else np.flatnonzero(mask)
                 for segment, mask in zip(self._segments, masks, strict=True)

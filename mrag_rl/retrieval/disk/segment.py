@@ -72,7 +72,16 @@ class SegmentWriter:
         return self._files.enter_context(ArrayWriter(self._folder / f"{name}.safetensors", kind, (size,)))
 
     def append(self, documents: Sequence[Document], whole: Embeddings, sentences: Parts) -> None:
-        """Add documents with their vectors, one for each, and one or more sentences of each, in order."""
+        """Add documents with their vectors, one for each, and one or more sentences of each, in order.
+
+        Raises InputError for vectors that are not finite, a document without sentences, and metadata that is not JSON.
+        """
+        counts = np.bincount(sentences.owners, minlength=len(documents))
+        for numbers in (whole.standard, whole.heads, sentences.embeddings.standard, sentences.embeddings.heads):
+            if not np.isfinite(numbers).all():
+                raise InputError("index: a vector is not finite; check the texts and the encoder")
+        if len(documents) and counts.min() == 0:
+            raise InputError(f"index: document {documents[int(counts.argmin())].id!r} has no text; remove it")
         for document in documents:
             line = _line(document)
             self._texts.write(line)
@@ -82,7 +91,6 @@ class SegmentWriter:
         self._postings.append([document.titled for document in documents])
         self._importance.add(whole)
         self._norms.append(whole.norms)
-        counts = np.bincount(sentences.owners, minlength=len(documents))
         self._part_starts.extend((self._part_starts[-1] + np.cumsum(counts)).tolist())
         for writers, vectors in ((self._spaces, whole), (self._part_spaces, sentences.embeddings)):
             writers[0].append(vectors.standard)
@@ -233,9 +241,9 @@ class Segment:
 
 
 def _line(document: Document) -> bytes:
-    """A document as a line of JSON. Raises InputError for metadata that JSON cannot express."""
+    """A document as a line of JSON. Raises InputError for what JSON cannot express."""
     try:
-        return json.dumps(asdict(document)).encode() + b"\n"
+        return json.dumps(asdict(document), sort_keys=True).encode() + b"\n"
     except (TypeError, ValueError) as error:
         raise InputError(f"index: document {document.id!r}: {error}; give metadata of JSON values alone") from error
 
