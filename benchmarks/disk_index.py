@@ -1,6 +1,6 @@
 """What does an index on disk cost, and what do two stages miss?
 
-    python -m benchmarks.disk_index --folder DIR [--documents 100000] [--lengths D.jsonl] [--queries 50] [--scan]
+    python -m benchmarks.disk_index [--folder DIR] [--documents 100000] [--lengths D.jsonl] [--queries 50] [--scan]
 
 Documents are made up: sentences of random words, half of them from the document's own of 2,000 subjects, with the
 numbers of sentences and words that the documents of --lengths have (the bundled articles without it). Their vectors are
@@ -21,6 +21,7 @@ import argparse
 import os
 import resource
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -36,8 +37,7 @@ from mrag_rl.data.synthetic.articles import make_articles
 from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.retrieval import EncodedQueries
-from mrag_rl.retrieval.disk import Index, search
-from mrag_rl.retrieval.disk.neighbours import Neighbours
+from mrag_rl.retrieval.disk import Index, neighbours, search
 from mrag_rl.retrieval.sentences import split_sentences
 
 SUBJECTS, OWN, COMMON = 2_000, 40, 60_000  # Subjects, words of each, and words of all
@@ -106,7 +106,7 @@ def stories(index: Index, count: int) -> tuple[list[str], np.ndarray]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, required=True, help="where to build; an index there is used as it is")
+    parser.add_argument("--folder", type=Path, default=Path("runs/disk_index"), help="an index there is used as it is")
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--lengths", type=Path, help="JSONL file of documents to take the lengths from")
     parser.add_argument("--queries", type=int, default=50)
@@ -143,9 +143,7 @@ def main() -> None:
 
     if arguments.scan:
         print("\n| strategy | a scan's first 15 that are found | scan, median query |\n|---|---:|---:|")
-        search.EVERY = index.rows
-        for segment in index._segments:
-            segment._neighbours = [Neighbours(each.vectors, Path("none")) for each in segment._neighbours]
+        search.EVERY, search.EVERY_SENTENCES, neighbours.INVERTED_FROM = index.rows, sys.maxsize, sys.maxsize
         for strategy in ("standard", "mrag", "hybrid"):
             times, scanned = _timed(index, asked, strategy)
             shared = np.mean(

@@ -35,7 +35,7 @@ TWO_STAGES = ("late_interaction", "hybrid")
 """Those of them that first find candidates, and then compare the query with these alone."""
 BREADTH = 64
 EVERY = 4096  # Documents of which all are candidates: comparing so few costs no more than choosing among them
-_SENTENCES = 16 * EVERY  # The same for sentences: all of them are read
+EVERY_SENTENCES = 16 * EVERY  # The same for sentences: all of them are read
 _BUDGET = 50_000  # Occurrences of words that a voter looks at to find candidates
 
 
@@ -210,7 +210,7 @@ class Search:
             allowed.append(len(segment) if mask is None else int(mask.sum()))
             counts = np.diff(segment.part_starts)
             parts += int(counts.sum() if mask is None else counts[mask].sum())
-        if sum(allowed) <= EVERY and parts <= _SENTENCES:
+        if sum(allowed) <= EVERY and parts <= EVERY_SENTENCES:
             return [
                 np.arange(len(segment)) if mask is None else np.flatnonzero(mask)
                 for segment, mask in zip(self._segments, masks, strict=True)
