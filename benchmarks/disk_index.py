@@ -77,7 +77,7 @@ def made_up(count: int, lengths: Sequence[Sequence[int]], first: int = 0) -> Ite
         rng = np.random.default_rng([1, number])
         subject, sizes = int(rng.integers(SUBJECTS)), lengths[int(rng.integers(len(lengths)))]
         sentences = [" ".join(_words(rng, subject, size)) + "." for size in sizes]
-        yield Document(str(number), " ".join(sentences), metadata={"subject": int(subject)})
+        yield Document(str(number), " ".join(sentences), metadata={"subject": subject})
 
 
 def _words(rng: np.random.Generator, subject: int, count: int) -> list[str]:

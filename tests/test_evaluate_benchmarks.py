@@ -17,6 +17,7 @@ from mrag_rl.data.synthetic import make_articles
 from mrag_rl.data.trec import read_qrels, read_run
 from mrag_rl.metrics.judgements import MEASURES
 from tests.test_benchmarks import jsonl
+from tests.test_evaluate_retrieval import error
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +49,6 @@ def run(folder: Path, output: Path, *arguments: str) -> int:
     vectors = ("--embeddings", str(folder / "vectors"))
     command = ["retrieval", "--documents", str(folder), "--output", str(output), "--max-length", "64"]
     return evaluate.main([*command, *vectors, *arguments])
-
-
-def error(capsys: pytest.CaptureFixture[str]) -> str:
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert lines[-1].startswith("error: "), lines
-    return lines[-1]
 
 
 def test_a_folder_is_scored_and_trec_eval_finds_the_same_scores_in_the_files(

@@ -14,6 +14,7 @@ from mrag_rl.generation.stories import story_problem
 from mrag_rl.retrieval.fusion_queries import FusionQueries
 from scripts import make_multi_aspect
 from scripts.make_multi_aspect import main
+from tests.test_evaluate_retrieval import error
 from tests.tiny import write_tiny_llm
 
 WORDS = "amber birch cedar dune ember fern grove heath inlet jetty kiln loom marsh north orchard pond quarry ridge"
@@ -48,12 +49,6 @@ def with_llm(place: Path, output: Path, *more: str) -> list[str]:
     """Near-uniform words until one ends the text: some stories have their titles, some do not."""
     options = ["--llm", str(place / "llm"), "--aspects", "1", "2", "--per-aspect", "9", "--temperature", "4"]
     return command(place, output, *options, "--max-new-tokens", "80", "--questions", "2", *more)
-
-
-def error(capsys: pytest.CaptureFixture[str]) -> str:
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert lines[-1].startswith("error: "), lines
-    return lines[-1]
 
 
 def test_documents_alone(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

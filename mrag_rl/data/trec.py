@@ -59,7 +59,8 @@ def write_run(path: StrPath, rankings: Mapping[str, Sequence[tuple[str, float]]]
     A score that is not below the one before it, as a 32-bit number, is written as the next lower 32-bit number, so that
     tools that sort by score find the order of the ranks. tag: the name of the run.
 
-    Raises InputError for an id or tag that `check_trec_ids` refuses, and for a score that is not finite.
+    Raises InputError for an id or tag that `check_trec_ids` refuses, a document that a query has twice, and a score
+    that is not finite or beyond 1e38.
     """
     check_trec_ids([tag])
     lines = []

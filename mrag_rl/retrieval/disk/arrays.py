@@ -6,8 +6,10 @@ import json
 import math
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import numpy as np
 import torch
@@ -23,6 +25,27 @@ _TYPES = {
 _NAMES = {np.dtype(kind): name for name, kind in _TYPES.items()}
 _DATA = 256  # Bytes before the numbers: the header's length (8), and the header, padded with spaces
 _TENSOR = "array"
+
+
+class FilesWriter:
+    """Writes several files together: a context, at whose end they are closed and `_finish` writes what is left, unless
+    there was an error."""
+
+    def __init__(self) -> None:
+        self._files = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._files.__exit__(kind, error, trace)
+        if error is None:
+            self._finish()
+
+    def _finish(self) -> None:
+        raise NotImplementedError
 
 
 class ArrayWriter:
@@ -74,9 +97,9 @@ def map_array(path: StrPath) -> np.ndarray:
         entry = json.loads(content[8:_DATA].tobytes())[_TENSOR] if size == _DATA - 8 else {}
         kind, shape = np.dtype(_TYPES[entry["dtype"]]), tuple(int(number) for number in entry["shape"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(path) from error
+        raise damaged(path) from error
     if not shape or min(shape) < 0 or len(content) != _DATA + math.prod(shape) * kind.itemsize:
-        raise _damaged(path)
+        raise damaged(path)
     return content[_DATA:].view(kind).reshape(shape)
 
 
@@ -93,9 +116,18 @@ def map_bytes(path: StrPath) -> np.ndarray:
         content: np.ndarray = torch.from_file(os.fspath(path), shared=False, size=size, dtype=torch.uint8).numpy()
     except RuntimeError as error:
         Path(path).stat()
-        raise _damaged(path) from error
+        raise damaged(path) from error
     return content
 
 
-def _damaged(path: StrPath) -> InputError:
+def ranges(firsts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All places of half-open ranges, one range after the other, and the range that each is in."""
+    sizes = ends - firsts
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    before = np.cumsum(sizes) - sizes
+    return np.arange(len(owners)) - before[owners] + firsts[owners], owners
+
+
+def damaged(path: StrPath) -> InputError:
+    """The error for a file of an index that is not what was written."""
     return InputError(f"{os.fspath(path)}: damaged; build the index again, or restore it from a copy")

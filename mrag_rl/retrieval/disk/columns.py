@@ -11,7 +11,7 @@ import numpy as np
 
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import And, Condition, Filter, Or, matches
-from mrag_rl.retrieval.disk.arrays import map_array, map_bytes, write_array
+from mrag_rl.retrieval.disk.arrays import damaged, map_array, map_bytes, write_array
 
 _NAMES = "fields.json"
 
@@ -56,7 +56,7 @@ class Columns:
         try:
             names = [str(name) for name in json.loads((folder / _NAMES).read_bytes())]
         except (TypeError, ValueError) as error:
-            raise InputError(f"{folder / _NAMES}: damaged; restore the index from a copy") from error
+            raise damaged(folder / _NAMES) from error
         for number, name in enumerate(names):
             path = folder / f"field_{number:03}"
             column = map_array(f"{path}.safetensors")

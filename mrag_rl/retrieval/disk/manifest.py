@@ -26,6 +26,7 @@ from filelock import FileLock, Timeout
 
 from mrag_rl.errors import InputError
 from mrag_rl.io import read_json, sync_folder, write_json
+from mrag_rl.retrieval.disk.arrays import damaged
 from mrag_rl.retrieval.disk.segment import Layout
 
 VERSION = 1
@@ -74,9 +75,9 @@ class Manifest:
             outside = [name for name in state.files if not _FILES.fullmatch(name)]
             numbers = (*state.layout.shape, state.layout.sentence_heads)
         except (KeyError, TypeError, ValueError) as error:
-            raise _damaged(path) from error
+            raise damaged(path) from error
         if version is None or outside or not all(isinstance(number, int) for number in numbers):
-            raise _damaged(path)
+            raise damaged(path)
         return state
 
     def write(self, folder: Path) -> None:
@@ -101,14 +102,13 @@ def prepare(folder: Path) -> None:
 
     Raises InputError for any other folder.
     """
-    others = [path.name for path in folder.iterdir() if path.name != _LOCK]
-    if others and not (folder / _BUILDING).exists():
+    others = {path.name for path in folder.iterdir()} - {_LOCK}
+    if _BUILDING in others:
+        others = {name for name in others - {_BUILDING} if not _FILES.fullmatch(name)}
+    if others:
         raise InputError(f"{folder}: not empty ({min(others)}); choose another folder")
     (folder / _BUILDING).touch()
     remove_leftovers(folder, None)
-    others = [path.name for path in folder.iterdir() if path.name not in (_LOCK, _BUILDING)]
-    if others:
-        raise InputError(f"{folder}: not empty ({min(others)}); choose another folder")
 
 
 def remove_leftovers(folder: Path, state: Manifest | None) -> None:
@@ -126,10 +126,6 @@ def remove_leftovers(folder: Path, state: Manifest | None) -> None:
             else:
                 with suppress(OSError):
                     path.unlink()
-
-
-def _damaged(path: Path) -> InputError:
-    return InputError(f"{path}: damaged; restore it from a copy, or build the index again")
 
 
 @contextmanager

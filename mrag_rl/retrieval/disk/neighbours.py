@@ -11,6 +11,7 @@ import torch
 from tqdm import tqdm
 
 from mrag_rl.errors import InputError
+from mrag_rl.retrieval.disk.arrays import damaged
 
 INVERTED_FROM = 50_000  # Vectors that may be found, from which an inverted file is used
 _SCANNED = 1 << 15  # Vectors compared at once
@@ -48,7 +49,7 @@ class Neighbours:
                 self._inverted = faiss.read_index(str(inverted), faiss.IO_FLAG_MMAP)
             except RuntimeError as error:
                 inverted.stat()  # FileNotFoundError, if another process has removed it meanwhile
-                raise InputError(f"{inverted}: damaged; build the index again, or restore it from a copy") from error
+                raise damaged(inverted) from error
             faiss.extract_index_ivf(self._inverted).nprobe = _PROBES
             if self._inverted.ntotal != len(vectors) or self._inverted.d != vectors.shape[1]:
                 raise InputError(f"{inverted}: not of these vectors; build the index again, or restore it from a copy")

@@ -6,14 +6,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from mrag_rl.errors import InputError
-from mrag_rl.retrieval.disk.arrays import ArrayWriter, map_array, write_array
+from mrag_rl.retrieval.disk.arrays import ArrayWriter, FilesWriter, map_array, ranges, write_array
 from mrag_rl.retrieval.words import words
 
 K1, B = 1.5, 0.75  # Those of `WordIndex`
@@ -25,16 +25,17 @@ def hashed(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-class PostingsWriter:
+class PostingsWriter(FilesWriter):
     """Counts the words of texts, in order, and writes them to a folder: a context, at whose end the rest is written."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self._folder = folder
         self._numbers: dict[str, int] = {}  # The words so far, in order of appearance
         self._starts = [0]
         self._lengths: list[int] = []
-        self._words = ArrayWriter(folder / "text_words.safetensors", np.int32)
-        self._counts = ArrayWriter(folder / "text_counts.safetensors", np.uint16)
+        self._words = self._files.enter_context(ArrayWriter(folder / "text_words.safetensors", np.int32))
+        self._counts = self._files.enter_context(ArrayWriter(folder / "text_counts.safetensors", np.uint16))
 
     def append(self, texts: Sequence[str]) -> None:
         """Add texts."""
@@ -45,17 +46,6 @@ class PostingsWriter:
         self._starts.extend((self._starts[-1] + np.cumsum([len(row) for row in rows])).tolist())
         self._words.append(np.array(numbers, np.int32))
         self._counts.append(np.minimum(np.array(counts, np.int64), np.iinfo(np.uint16).max))
-
-    def __enter__(self) -> PostingsWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._words.__exit__(kind, error, trace)
-        self._counts.__exit__(kind, error, trace)
-        if error is None:
-            self._finish()
 
     def _finish(self) -> None:
         """Number the words by their hashes, and write which texts have each."""
@@ -116,6 +106,11 @@ class Postings:
                 raise InputError(f"{folder}: its words do not fit each other; restore the index from a copy")
         return postings
 
+    @cached_property
+    def length(self) -> int:
+        """Words in all texts together."""
+        return int(self.lengths.sum(dtype=np.int64))
+
     def numbers(self, hashes: np.ndarray) -> np.ndarray:
         """The numbers of words (t,) int64, -1 for those that no text has."""
         if not len(self.words):
@@ -158,7 +153,7 @@ class WordQuery:
         columns = np.searchsorted(hashes, np.array([word for row in rows for word in row], np.uint64))
         counts = np.array([count for row in rows for count in row.values()], np.float64)
         weights = csr_array((counts * inverse[columns], columns, starts), shape=(len(rows), len(hashes)))
-        average = sum(int(segment.lengths.sum(dtype=np.int64)) for segment in segments) / max(1, texts)
+        average = sum(segment.length for segment in segments) / max(1, texts)
         return cls(hashes, weights.astype(np.float32), average)
 
     def _saturated(self, counts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -169,7 +164,7 @@ class WordQuery:
     def scores(self, segment: Postings, rows: np.ndarray) -> np.ndarray:
         """BM25 of the texts `rows` (n,) of a segment for each voter, (V, n) float32."""
         starts, numbers, counts = segment.texts
-        places, owners = _ranges(starts[rows], starts[rows + 1])
+        places, owners = ranges(starts[rows], starts[rows + 1])
         of_query = segment.numbers(self.hashes)
         known = np.flatnonzero(of_query >= 0)
         column = np.searchsorted(of_query[known], numbers[places])  # Rising, as the hashes are
@@ -204,7 +199,7 @@ class WordQuery:
         columns = np.unique(chosen.indices[of_query[chosen.indices] >= 0])
         starts, texts, counts = segment.occurrences
         numbers = of_query[columns]
-        places, owners = _ranges(starts[numbers], starts[numbers + 1])
+        places, owners = ranges(starts[numbers], starts[numbers + 1])
         rows, seen = texts[places], counts[places]
         if allowed is not None:
             keep = allowed[rows]
@@ -225,11 +220,3 @@ class WordQuery:
                 found, score = found[chosen_places], score[chosen_places]
             best.append((found.astype(np.int64), score))
         return best
-
-
-def _ranges(firsts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All places of half-open ranges, one range after the other, and the range that each is in."""
-    sizes = ends - firsts
-    owners = np.repeat(np.arange(len(sizes)), sizes)
-    before = np.cumsum(sizes) - sizes
-    return np.arange(len(owners)) - before[owners] + firsts[owners], owners

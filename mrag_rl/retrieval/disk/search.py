@@ -205,16 +205,17 @@ class Search:
         """The rows of each segment that a query is compared with, rising: all if there are few, else those that a
         sentence is nearest to, as documents or by their sentences, and those that words of a sentence or window find.
         """
-        allowed, parts = [], 0
-        for segment, mask in zip(self._segments, masks, strict=True):
-            allowed.append(len(segment) if mask is None else int(mask.sum()))
-            counts = np.diff(segment.part_starts)
-            parts += int(counts.sum() if mask is None else counts[mask].sum())
-        if sum(allowed) <= EVERY and parts <= EVERY_SENTENCES:
-            return [
+        allowed = [
+            len(segment) if mask is None else int(mask.sum())
+            for segment, mask in zip(self._segments, masks, strict=True)
+        ]
+        if sum(allowed) <= EVERY:
+            every = [
                 np.arange(len(segment)) if mask is None else np.flatnonzero(mask)
                 for segment, mask in zip(self._segments, masks, strict=True)
             ]
+            if sum(s.sentence_count(rows) for s, rows in zip(self._segments, every, strict=True)) <= EVERY_SENTENCES:
+                return every
         settings, pieces = HybridSettings(), split_sentences(text)
         windows = [window for piece in pieces for window in split_windows(piece, settings.window, settings.step)]
         weighed = WordQuery.of([*pieces, *windows], [segment.postings for segment in self._segments])

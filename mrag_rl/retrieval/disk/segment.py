@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 
@@ -16,7 +14,7 @@ from mrag_rl.data.records import Document
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.filters.vocabulary import document_metadata
-from mrag_rl.retrieval.disk.arrays import ArrayWriter, map_array, map_bytes, write_array
+from mrag_rl.retrieval.disk.arrays import ArrayWriter, FilesWriter, map_array, map_bytes, ranges, write_array
 from mrag_rl.retrieval.disk.columns import Columns, ColumnsWriter
 from mrag_rl.retrieval.disk.neighbours import INVERTED_FROM, Neighbours, build_inverted
 from mrag_rl.retrieval.disk.postings import Postings, PostingsWriter, hashed
@@ -45,12 +43,12 @@ class Layout:
         return self.standard, self.heads, self.head
 
 
-class SegmentWriter:
+class SegmentWriter(FilesWriter):
     """Writes a segment to an empty folder, block by block: a context, at whose end the rest is written."""
 
     def __init__(self, folder: Path, layout: Layout, *, progress: bool = False) -> None:
+        super().__init__()
         self._folder, self._layout, self._progress = folder, layout, progress
-        self._files = ExitStack()
         self._texts = self._files.enter_context(open(folder / "documents.jsonl", "xb"))  # noqa: SIM115
         self._starts, self._part_starts = [0], [0]
         self._ids: list[int] = []
@@ -96,16 +94,6 @@ class SegmentWriter:
             writers[0].append(vectors.standard)
             for head, writer in enumerate(writers[1:]):
                 writer.append(vectors.heads[:, head])
-
-    def __enter__(self) -> SegmentWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._files.__exit__(kind, error, trace)
-        if error is None:
-            self._finish()
 
     def _finish(self) -> None:
         """Write what is known at the end alone, inverted files included if there are many vectors."""
@@ -203,12 +191,14 @@ class Segment:
         """The vectors of the documents in some rows; without `heads`, each head has 0 dimensions."""
         return self._vectors(self._spaces if heads else self._spaces[:1], rows, self._norms[rows])
 
+    def sentence_count(self, rows: np.ndarray) -> int:
+        """How many sentences the documents in some rows have together."""
+        return int((self.part_starts[rows + 1] - self.part_starts[rows]).sum())
+
     def sentences(self, rows: np.ndarray, *, heads: bool = True) -> Parts:
         """The sentences of the documents in some rows; owners count these. Heads have 0 dimensions if they are not
         stored, or without `heads`."""
-        firsts, counts = self.part_starts[rows], self.part_starts[rows + 1] - self.part_starts[rows]
-        owners = np.repeat(np.arange(len(rows)), counts)
-        places = np.arange(len(owners)) - (np.cumsum(counts) - counts)[owners] + firsts[owners]
+        places, owners = ranges(self.part_starts[rows], self.part_starts[rows + 1])
         norms = np.broadcast_to(np.float32(1), (len(places), self._layout.heads))
         return Parts(self._vectors(self._part_spaces if heads else self._part_spaces[:1], places, norms), owners)
 
