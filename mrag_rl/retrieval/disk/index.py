@@ -229,9 +229,9 @@ class Index:
     ) -> Ranking:
         """The best min(fetch, documents) rows for each of B queries, with their scores, ties by row.
 
-        The same votes as those of `MultiAspectRetriever.rank`, with vectors of half precision. Segments of 50,000
-        vectors or more are searched by inverted files, which miss some of the nearest. `TWO_STAGES` look for candidates
-        first, unless there are 4,096 documents or fewer: votes are split among the candidates alone.
+        The same votes as those of `MultiAspectRetriever.rank`, with vectors of half precision. Spaces with 20 million
+        numbers or more in a segment are searched by inverted files, which miss some of the nearest. `TWO_STAGES` look
+        for candidates first, unless there are 4,096 documents or fewer: votes are split among the candidates alone.
 
         allowed: (B, rows) bool, which rows each query may find. The weights of words and the importance of heads remain
         those of the whole index. Places left empty have row -1 and score -inf.

@@ -13,9 +13,9 @@ from tqdm import tqdm
 from mrag_rl.errors import InputError
 from mrag_rl.retrieval.disk.arrays import damaged
 
-INVERTED_FROM = 50_000  # Vectors that may be found, from which an inverted file is used
+INVERTED_FROM = 20_000_000  # Numbers of the vectors that may be found, from which an inverted file is used
 _SCANNED = 1 << 15  # Vectors compared at once
-_TRAINED = 64  # Vectors for each cell, from which the cells' centres are learnt
+_TRAINED = 40  # Vectors for each cell, from which the cells' centres are learnt
 _PROBES = 32  # Cells that a search looks into
 _COMPARED = 2  # Vectors that an inverted file finds for each place; the best are chosen by their exact cosines
 
@@ -63,7 +63,7 @@ class Neighbours:
         queries = np.ascontiguousarray(queries, np.float32)
         if not count or not len(queries):
             return np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), -np.inf, np.float32)
-        if self._inverted is None or count < max(k, INVERTED_FROM):
+        if self._inverted is None or count < k or count * self.vectors.shape[1] < INVERTED_FROM:
             return self._scan(queries, k, allowed)
         settings = None
         if allowed is not None:

@@ -109,7 +109,7 @@ class SegmentWriter(FilesWriter):
             write_array(self._folder / f"{name}.safetensors", array)
         for name in (*_space_names("", self._layout.heads), "part_standard"):
             stored = map_array(self._folder / f"{name}.safetensors")
-            if len(stored) >= INVERTED_FROM:
+            if stored.size >= INVERTED_FROM:
                 build_inverted(stored, self._folder / f"{name}.faiss", progress=self._progress)
 
 
