@@ -21,6 +21,7 @@ from benchmarks.multi_aspect import FETCH, Corpus, add_arguments
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts
+from mrag_rl.retrieval.encoded import encode_documents
 from mrag_rl.retrieval.hybrid import HybridSettings, hybrid
 from mrag_rl.retrieval.words import WordIndex
 
@@ -36,8 +37,7 @@ def main() -> None:
     store = EmbeddingStore(encoder, arguments.embeddings)
     texts, titled = [document.text for document in corpus.documents], [d.titled for d in corpus.documents]
     asked = [query.text for query in corpus.queries]
-    whole = store.encode(texts, prefix=store.prefixes.document, progress=True)
-    sentences = Parts.of_sentences(store, titled, prefix=store.prefixes.document, progress=True)
+    whole, sentences = encode_documents(store, texts, titled, progress=True)
     queries = EncodedQueries.of(store, asked, ["hybrid"], progress=True)
     words = WordIndex(titled)
     assert queries.sentences is not None

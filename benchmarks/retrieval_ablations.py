@@ -26,6 +26,7 @@ from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.encoders.pooling import HeadPooling
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts
+from mrag_rl.retrieval.encoded import encode_documents
 from mrag_rl.retrieval.importance import importance_scores, sampled_importance_scores
 from mrag_rl.retrieval.late_interaction import STANDARD_SHARE, TEMPERATURE, late_interaction
 from mrag_rl.retrieval.sentences import split_all
@@ -47,8 +48,7 @@ def main() -> None:
         texts, query_texts = [document.text for document in documents], [query.text for query in queries]
         titled = [document.titled for document in documents]
         return (
-            store.encode(texts, prefix=store.prefixes.document, progress=True),
-            Parts.of_sentences(store, titled, prefix=store.prefixes.document, progress=True),
+            *encode_documents(store, texts, titled, progress=True),
             EncodedQueries.of(store, query_texts, ["late_interaction"], progress=True),
         )
 

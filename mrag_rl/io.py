@@ -22,9 +22,10 @@ from mrag_rl.errors import InputError
 StrPath = str | os.PathLike[str]
 
 _MENDS = {
-    errno.ENOSPC: "the disk is full; free some space and run it again (--resume continues a run)",
-    errno.EDQUOT: "the disk quota is used up; free some space and run it again (--resume continues a run)",
-    errno.EFBIG: "the file exceeds the size limit; raise it (ulimit -f) and run it again (--resume continues a run)",
+    errno.ENOSPC: "the disk is full; free some space and run it again (train.py goes on with --resume)",
+    errno.EDQUOT: "the disk quota is used up; free some space and run it again (train.py goes on with --resume)",
+    errno.EFBIG: "the file exceeds the size limit; raise it (ulimit -f), run it again (train.py: --resume)",
+    errno.EMFILE: "too many files are open; raise the limit (ulimit -n) and run it again",
     errno.EEXIST: "a file is in the way; choose another folder",
     errno.ENOTDIR: "a file is in the way; choose another folder",
     errno.EROFS: "the folder is read-only; make it writable or choose another one",

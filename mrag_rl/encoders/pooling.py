@@ -17,6 +17,8 @@ HeadPooling = Literal["first", "last", "mean"]
 def pool(x: torch.Tensor, lengths: torch.Tensor, pooling: Pooling, *, skipped: int = 0) -> torch.Tensor:
     """(B, L, w) right-padded rows of `lengths` (B,) tokens to (B, w) float32. skipped: how many of a row's first tokens
     are left out, its last one never."""
+    if pooling == "first" and not skipped:
+        return x[:, 0].to(torch.float32, copy=True)
     start = (lengths - 1).clamp_max(skipped)
     if pooling in ("first", "last"):
         place = start if pooling == "first" else lengths - 1

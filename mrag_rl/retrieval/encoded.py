@@ -60,6 +60,23 @@ class Parts:
         return Parts(self.embeddings[rows], self.owners[rows])
 
 
+def encode_documents(
+    encoder: TextEncoder,
+    texts: Sequence[str],
+    titled: Sequence[str],
+    *,
+    prefix: str | None = None,
+    progress: bool = False,
+) -> tuple[Embeddings, Parts]:
+    """N documents as wholes, by their texts, and sentence by sentence, by `titled`, the texts below their titles.
+
+    prefix: the instruction before each text; None is the encoder's for documents. Raises InputError for empty texts.
+    """
+    prefix = encoder.prefixes.document if prefix is None else prefix
+    whole = encoder.encode(texts, prefix=prefix, progress=progress)
+    return whole, Parts.of_sentences(encoder, titled, prefix=prefix, progress=progress)
+
+
 @dataclass(frozen=True)
 class EncodedQueries:
     """B queries as vectors: whole and, if a strategy needs them, their sentences and questions about them.

@@ -10,7 +10,7 @@ import numpy as np
 from mrag_rl.data.records import with_title
 from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.errors import InputError
-from mrag_rl.retrieval.encoded import EncodedQueries, Parts
+from mrag_rl.retrieval.encoded import EncodedQueries, Parts, encode_documents
 from mrag_rl.retrieval.hybrid import hybrid
 from mrag_rl.retrieval.index import IndexKind
 from mrag_rl.retrieval.late_interaction import late_interaction
@@ -96,9 +96,7 @@ class MultiAspectRetriever:
         if titles is not None and len(titles) != len(texts):
             raise InputError(f"retrieval: {len(titles)} titles for {len(texts)} texts; give one for each text")
         titled = texts if titles is None else [with_title(*pair) for pair in zip(titles, texts, strict=True)]
-        prefix = encoder.prefixes.document if prefix is None else prefix
-        whole = encoder.encode(texts, prefix=prefix, progress=progress)
-        sentences = Parts.of_sentences(encoder, titled, prefix=prefix, progress=progress)
+        whole, sentences = encode_documents(encoder, texts, titled, prefix=prefix, progress=progress)
         return cls(whole, sentences, texts=titled, index=index)
 
     @property

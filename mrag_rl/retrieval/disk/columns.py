@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ class ColumnsWriter:
     def __init__(self, folder: Path) -> None:
         self._folder, self._count = folder, 0
         self._values: dict[str, dict[str, int]] = {}
-        self._rows: dict[str, list[tuple[int, int]]] = {}
+        self._columns: dict[str, array[int]] = {}  # The number of each document's value, as far as it is known
 
     def append(self, metadata: Sequence[Mapping[str, Any]]) -> None:
         """Add the metadata of documents."""
@@ -31,15 +32,16 @@ class ColumnsWriter:
                 values = self._values.setdefault(name, {})
                 written = json.dumps(value, sort_keys=True)
                 number = values.setdefault(written, len(values))
-                self._rows.setdefault(name, []).append((self._count, number))
+                column = self._columns.setdefault(name, array("i"))
+                column.extend([-1] * (self._count - len(column)))
+                column.append(number)
             self._count += 1
 
     def close(self) -> None:
         """Write a column for each field. Raises OSError."""
         for number, name in enumerate(self._values):
             column = np.full(self._count, -1, np.int32)
-            rows, values = np.array(self._rows[name], np.int64).T
-            column[rows] = values
+            column[: len(self._columns[name])] = self._columns[name]
             write_array(self._folder / f"field_{number:03}.safetensors", column)
             lines = "".join(f"{value}\n" for value in self._values[name])
             (self._folder / f"field_{number:03}.jsonl").write_text(lines, encoding="utf-8")

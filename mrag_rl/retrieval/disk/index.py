@@ -19,7 +19,7 @@ from mrag_rl.retrieval.disk.manifest import Entry, Manifest, prepare, remove_lef
 from mrag_rl.retrieval.disk.postings import hashed
 from mrag_rl.retrieval.disk.search import BREADTH, TWO_STAGES, Search, check_stored
 from mrag_rl.retrieval.disk.segment import Layout, Segment, SegmentWriter
-from mrag_rl.retrieval.encoded import EncodedQueries, Parts
+from mrag_rl.retrieval.encoded import EncodedQueries, Parts, encode_documents
 from mrag_rl.retrieval.strategies import QUERY_SENTENCES, RECOMMENDED, check_strategies
 from mrag_rl.retrieval.voting import Ranking
 
@@ -377,10 +377,8 @@ def _encoded(
             if document.id in seen or (index is not None and document.id in index):
                 raise InputError(f"index: two documents {document.id!r}; give every document an id of its own")
             seen.add(document.id)
-        prefix = encoder.prefixes.document
-        whole = encoder.encode([document.text for document in block], prefix=prefix, progress=progress)
-        titled = [document.titled for document in block]
-        yield block, whole, Parts.of_sentences(encoder, titled, prefix=prefix, progress=progress)
+        texts, titled = [document.text for document in block], [document.titled for document in block]
+        yield block, *encode_documents(encoder, texts, titled, progress=progress)
 
 
 def _written(folder: Path, number: int, layout: Layout, blocks: Iterable[Block], *, progress: bool) -> Entry:
