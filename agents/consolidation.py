@@ -8,6 +8,7 @@ of the queries that retrieve it. Here the improvements of a round are proposals 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -22,9 +23,18 @@ NEIGHBOURS = 20
 Proposal = tuple[int, str, str]
 """A memory, a target that improved an answer, and the id of the training pair whose answer it was."""
 
+Target = tuple[int, str]
+"""A memory and one of its targets."""
+
 
 def consolidate(
-    context: JointContext, proposals: list[Proposal], partitions: np.ndarray, *, step: int, stopwatch: Stopwatch
+    context: JointContext,
+    proposals: list[Proposal],
+    partitions: np.ndarray,
+    *,
+    proposed: Collection[Proposal] = (),
+    step: int,
+    stopwatch: Stopwatch,
 ) -> tuple[dict[str, int], np.ndarray]:
     """Choose the target of each memory that has a proposal or an earlier version; changes are stored under `step`.
 
@@ -36,24 +46,40 @@ def consolidate(
     k stands in the place of the farthest, which is the first to be dropped where the context is full: then the trial
     scores the same for all targets.
 
+    With `held_out`, a query does not judge a target that it proposed, because it proposed the target for the gain that
+    it saw. The merit of a target is its mean gain over the current one, shrunk by `shrunk_means`; the current one's is
+    0, and a target that no other query can judge is not chosen.
+
     Args:
         proposals: those of the round, in the order they were found.
         partitions: (P,) the partition that the greedy Agent-S selects for each training query.
+        proposed: the proposals of all rounds, which say who may not judge.
 
     Returns:
         The numbers of memories "consolidated", of those "changed", and of the "trials" it took; the memories changed.
     """
-    database, queries = context.database, context.train
+    database, queries, settings = context.database, context.train, context.refinement
     nearest, evidence = _evidence(context, partitions, stopwatch)
     refined = [memory.index for memory in database.records(np.arange(len(database))) if memory.version > 0]
-    proposed = [index for index, *_ in proposals]
-    memories = database.records(sorted({*refined, *proposed} & evidence.keys()))
+    memories = database.records(sorted({*refined, *(index for index, *_ in proposals)} & evidence.keys()))
     targets = _distinct_targets(context, memories, proposals)
+    barred: dict[Target, set[str]] = defaultdict(set)
+    if settings.held_out:
+        for index, target, query in (*proposals, *proposed):
+            barred[index, target].add(query)
+    judges: dict[Target, list[int]] = {}
+    for memory in memories:
+        for target in targets[memory.index]:
+            able = [row for row in evidence[memory.index] if queries.pairs[row].id not in barred[memory.index, target]]
+            judges[memory.index, target] = able[: settings.evidence]
+        if settings.held_out:  # The current target is what all others are compared with
+            others = [judges[memory.index, target] for target in targets[memory.index] if target != memory.target]
+            judges[memory.index, memory.target] = [*dict.fromkeys(row for rows in others for row in rows)]
     trials = [
         (memory, target, row)
         for memory in memories
         for target in targets[memory.index]
-        for row in evidence[memory.index]
+        for row in judges[memory.index, target]
     ]
     with stopwatch("generate"):
         hypotheses = context.writer.answer(
@@ -61,12 +87,13 @@ def consolidate(
         )
     with stopwatch("score"):
         scores = context.metric.scores(hypotheses, [queries.pairs[row].target for *_, row in trials])
-    scores_of: dict[tuple[int, str], list[float]] = defaultdict(list)
-    for (memory, target, _), score in zip(trials, scores.tolist(), strict=True):
-        scores_of[memory.index, target].append(score)
+    scores_of: dict[Target, dict[int, float]] = defaultdict(dict)
+    for (memory, target, row), score in zip(trials, scores.tolist(), strict=True):
+        scores_of[memory.index, target][row] = score
+    merits = _merits_of_gains(memories, scores_of) if settings.held_out else _merits_of_scores(scores_of)
     changes = []
     for memory in memories:
-        best = max(targets[memory.index], key=lambda target: float(np.mean(scores_of[memory.index, target])))
+        best = max(targets[memory.index], key=lambda target: merits.get((memory.index, target), -np.inf))
         if best != memory.target:
             changes.append((memory, best, targets[memory.index][best]))
     _store(context, changes, step, stopwatch)
@@ -74,11 +101,49 @@ def consolidate(
     return counts, np.array([memory.index for memory, *_ in changes], np.int64)
 
 
+def _merits_of_scores(scores: Mapping[Target, Mapping[int, float]]) -> dict[Target, float]:
+    return {target: float(np.mean([*of_rows.values()])) for target, of_rows in scores.items()}
+
+
+def _merits_of_gains(memories: Sequence[Memory], scores: Mapping[Target, Mapping[int, float]]) -> dict[Target, float]:
+    current = {memory.index: memory.target for memory in memories}
+    gains = {
+        (index, target): np.array([score - scores[index, current[index]][row] for row, score in of_rows.items()])
+        for (index, target), of_rows in scores.items()
+        if target != current[index]
+    }
+    merits = dict(zip(gains, shrunk_means([*gains.values()]).tolist(), strict=True))
+    return merits | dict.fromkeys(current.items(), 0.0)
+
+
+def shrunk_means(groups: Sequence[np.ndarray]) -> np.ndarray:
+    """The means (G,) of G groups of one or more gains, shrunk towards the mean of all gains, or 0 if that is above 0.
+
+    Empirical Bayes (Efron and Morris 1975) in a one-way model with random effects: of its distance to that point, a
+    group's mean keeps the share n / (n + s), where s is the variance within groups over that between groups, both
+    estimated from all groups by the analysis of variance. So if groups differ no more than chance would have it, no
+    mean is above 0. The plain means if there are fewer than two groups, or none has two different numbers.
+    """
+    counts = np.array([len(group) for group in groups])
+    means = np.array([group.mean() for group in groups])
+    total, number = counts.sum(), len(groups)
+    squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
+    if number < 2 or squares == 0:
+        return means
+    mean = float((counts * means).sum() / total)
+    within = squares / (total - number)
+    size = (total - (counts**2).sum() / total) / (number - 1)
+    between = max(0.0, float((counts * (means - mean) ** 2).sum() / (number - 1) - within) / size)
+    centre = min(mean, 0.0)
+    shrunk: np.ndarray = centre + counts * between / (counts * between + within) * (means - centre)
+    return shrunk
+
+
 def _evidence(
     context: JointContext, partitions: np.ndarray, stopwatch: Stopwatch
 ) -> tuple[list[list[int]], dict[int, list[int]]]:
     """The memories nearest to each training query in its partition, nearest first; and for each memory, the rows of
-    the training queries nearest to it among those whose partition it is in.
+    the training queries that have it among these, nearest first.
     """
     with stopwatch("retrieve"):
         k = max(NEIGHBOURS, context.writer.demonstrations)
@@ -88,8 +153,7 @@ def _evidence(
     for row, (memories, scores) in enumerate(zip(nearest, hits.scores.tolist(), strict=True)):
         for memory, score in zip(memories, scores, strict=False):  # the scores of empty places come last
             near[memory].append((-score, row))
-    evidence = context.refinement.evidence
-    return nearest, {memory: [row for _, row in sorted(rows)[:evidence]] for memory, rows in near.items()}
+    return nearest, {memory: [row for _, row in sorted(rows)] for memory, rows in near.items()}
 
 
 def _demonstrations(

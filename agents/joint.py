@@ -184,8 +184,9 @@ class _JointTrainer:
         if context.refinement.consolidate:
             partitions = self._greedy(self.observer.train(np.arange(len(context.train.pairs))))
             counts, changed = consolidate(
-                context, state.proposals, partitions, step=progress.step, stopwatch=self.stopwatch
-            )
+                context, state.proposals, partitions,
+                proposed=state.proposed, step=progress.step, stopwatch=self.stopwatch,
+            )  # fmt: skip
             counts["scored_again"] = self._score_again(changed)
             state.proposals = []
         score, partitions = self._validate()

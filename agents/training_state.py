@@ -85,7 +85,9 @@ class TrainingState:
         arrays, progress = checkpoint.arrays, Progress(**checkpoint.progress)
         context.agent_s.load_state_dict(arrays["agent_s"])
         context.agent_r.load_state_dict(arrays["agent_r"])
-        this_round, all_rounds = (_from_bytes(arrays["proposals"][name]) for name in ("this_round", "all_rounds"))
+        this_round, all_rounds = (
+            proposals_from_bytes(arrays["proposals"][name]) for name in ("this_round", "all_rounds")
+        )
         best = {name: group for name, group in arrays.items() if name.startswith("best_")}
         fixed = arrays["given"]
         normalizer = StateNormalizer(fixed["mean"], fixed["scale"], observer.center)
@@ -111,5 +113,6 @@ def _to_bytes(proposals: list[Proposal]) -> np.ndarray:
     return np.frombuffer(json.dumps(proposals).encode(), np.uint8)
 
 
-def _from_bytes(array: np.ndarray) -> list[Proposal]:
+def proposals_from_bytes(array: np.ndarray) -> list[Proposal]:
+    """The proposals in a checkpoint: its array "this_round" or "all_rounds" of the group "proposals"."""
     return [(memory, target, query) for memory, target, query in json.loads(array.tobytes())]

@@ -290,6 +290,7 @@ _NEWER = (
     ("partitioning", "arms"),
     ("partitioning", "seed"),
     ("refinement", "demonstrated"),
+    ("refinement", "held_out"),
 )
 
 
@@ -352,6 +353,11 @@ def validate_config(config: Config) -> None:
         raise InputError(
             "refinement.demonstrated is true, but with demonstrations 1 no memory stands beside the refined one; raise "
             "demonstrations, or set refinement.demonstrated to false"
+        )
+    if config.refinement.held_out and not config.refinement.consolidate:
+        raise InputError(
+            "refinement.held_out is true, but with refinement.consolidate false no target is judged; set one of them "
+            "the other way"
         )
     need_ledger = (name for name in _NEED_LEDGER if name in config.evaluation.systems)
     check_contrasts(config.evaluation.contrasts or (), (*config.compared, *need_ledger))

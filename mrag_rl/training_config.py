@@ -67,6 +67,9 @@ class RefinementConfig:
     training queries nearest to it. false is the paper's rule: an improvement replaces the memory's target at once."""
     evidence: int = bounded(5, minimum=1)
     """Training queries on which each target of a memory is scored during consolidation."""
+    held_out: bool = False
+    """Score a target during consolidation only on queries that did not propose it, and shrink its mean gain by what all
+    targets' gains say of chance (``shrunk_means``): where an answer's score tells little about what it was shown."""
 
 
 @dataclass(frozen=True)

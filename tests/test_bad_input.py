@@ -83,6 +83,12 @@ CASES = [
     Case("unknown system", config("--evaluation.systems", "[naive, magic]"), "magic", "oracle_partition"),
     Case("K of zero", config("--refinement.candidates", "0"), "refinement.candidates is 0", "1 or more"),
     Case("nothing beside", config("--refinement.demonstrated", "true"), "demonstrations 1", "raise demonstrations"),
+    Case(
+        "no judges",
+        config("--refinement.held_out", "true", "--refinement.consolidate", "false"),
+        "refinement.held_out is true",
+        "the other way",
+    ),
     Case("no slots", config("--training.slots", "0"), "training.slots is 0", "1 or more"),
     Case("negative temperature", config("--refinement.temperature=-1"), "refinement.temperature is -1", "0 or more"),
     Case("discount above one", config("--agent_r.gamma", "1.5"), "agent_r.gamma is 1.5", "between 0 and 1"),

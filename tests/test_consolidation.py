@@ -1,0 +1,153 @@
+"""Which target consolidation chooses, and which queries judge it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mrag_rl.agents.consolidation import Proposal, consolidate, shrunk_means
+from mrag_rl.agents.context import JointContext
+from mrag_rl.agents.joint import train_jointly
+from mrag_rl.envs.stopwatch import Stopwatch
+from mrag_rl.generation import Prompt
+from mrag_rl.generation.llm import LLM
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.training_config import RefinementConfig, TrainingConfig
+from tests.tiny import Listening, ScriptedLLM, tiny_world
+from tests.training import joint_context
+
+WORLD, EVIDENCE = tiny_world(), 4
+TRAIN = WORLD.splits.train
+
+
+class CopyingLLM(ScriptedLLM):
+    """Answers with the target of the memory that stands beside the query."""
+
+    def generate(self, prompts: Sequence[Prompt], **settings: Any) -> list[list[str]]:
+        return [[prompt.demonstrations[-1][1]] for prompt in prompts]
+
+
+@pytest.fixture
+def database(tmp_path: Path):
+    with WORLD.make_database(tmp_path / "database") as made:
+        yield made
+
+
+def context_of(database: MemoryDatabase, llm: LLM, *, held_out: bool) -> JointContext:
+    return joint_context(
+        WORLD, database, llm, state="evidence", reward="first_hypothesis",
+        refinement=RefinementConfig(evidence=EVIDENCE, held_out=held_out), training=TrainingConfig(rounds=2, slots=8),
+    )  # fmt: skip
+
+
+def nearest(database: MemoryDatabase, partitions: np.ndarray) -> list[int]:
+    return [int(row[0]) for row in database.retrieve(WORLD.train, partitions).indices]
+
+
+def run(context: JointContext, proposals: list[Proposal], **settings: Any) -> tuple[dict[str, int], np.ndarray]:
+    partitions = np.zeros(len(TRAIN), np.int64)
+    return consolidate(context, proposals, partitions, step=1, stopwatch=Stopwatch(), **settings)
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_a_target_that_helps_its_own_query_alone(held_out: bool, database: MemoryDatabase) -> None:
+    """The answer to the query itself, for the memory that it retrieves: the largest gain there is, for one query."""
+    memories = nearest(database, np.zeros(len(TRAIN), np.int64))
+    proposals = [(memory, pair.target, pair.id) for memory, pair in zip(memories, TRAIN, strict=True)]
+    before = database.targets(range(len(database)))
+    counts, changed = run(context_of(database, CopyingLLM(), held_out=held_out), proposals)
+    assert counts["consolidated"] == len(set(memories))
+    if held_out:
+        assert len(changed) == 0 and database.targets(range(len(database))) == before
+    else:
+        assert len(changed) > len(set(memories)) / 2
+
+
+def test_a_target_that_helps_other_queries_is_chosen(database: MemoryDatabase) -> None:
+    memories = sorted({*nearest(database, np.zeros(len(TRAIN), np.int64))})
+    database.refine(memories, ["xyzzy"] * len(memories), step=0)
+    proposals = [(memory, "plugh", pair.id) for memory, pair in zip(memories, TRAIN, strict=False)]
+    _, changed = run(context_of(database, CopyingLLM(), held_out=True), proposals)
+    assert changed.tolist() == memories
+    assert database.targets(changed) == database.original_targets(changed)
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_query_does_not_judge_what_it_proposed(earlier: bool, database: MemoryDatabase) -> None:
+    llm = Listening(CopyingLLM())
+    memories = nearest(database, np.zeros(len(TRAIN), np.int64))
+    memory = max(set(memories), key=memories.count)
+    authors = [row for row in range(len(TRAIN)) if memories[row] == memory]
+    by_author = [(memory, f"by {TRAIN[row].id}", TRAIN[row].id) for row in authors]
+    common = [(memory, "by all", TRAIN[row].id) for row in authors]
+    if earlier:  # Proposed in another round, and now the memory's target or one of its versions
+        for _, target, _ in by_author:
+            database.refine([memory], [target], step=0)
+        settings, proposals = {"proposed": {*by_author, *common}}, [(memory, "by all", "nobody")]
+    else:
+        settings, proposals = {}, [*by_author, *common]
+    original, current = database.original_targets([memory])[0], database.targets([memory])[0]
+    counts, _ = run(context_of(database, llm, held_out=True), proposals, **settings)
+    asked: dict[str, list[str]] = {}
+    for prompt in llm.prompts:
+        asked.setdefault(prompt.demonstrations[-1][1], []).append(prompt.query)
+    assert counts["trials"] == len(llm.prompts) and set(asked) == {original, "by all", *(t for _, t, _ in by_author)}
+    sources = {pair.id: pair.source for pair in TRAIN}
+    for _, target, author in (*by_author, *common):
+        if target != current:
+            assert sources[author] not in asked[target] and len(asked[target]) == EVIDENCE
+    # The current target is judged by all who judge another one, each once
+    judges = {query for target, queries in asked.items() if target != current for query in queries}
+    assert set(asked[current]) == judges and len(asked[current]) == len(judges)
+    if not earlier:
+        assert len(asked[original]) > EVIDENCE
+
+
+def test_a_training_with_it_refines_less(tmp_path: Path) -> None:
+    refined = []
+    for held_out in (False, True):
+        with WORLD.make_database(tmp_path / f"database-{held_out}") as database:
+            context = context_of(database, ScriptedLLM(), held_out=held_out)
+            result = train_jointly(context, tmp_path / f"run-{held_out}", progress=False)
+            refined.append(sum(record.get("changed", 0) for record in result.history))
+    assert 0 <= refined[1] < refined[0]
+
+
+def test_shrunk_means_are_those_of_the_analysis_of_variance() -> None:
+    groups = [np.array(group, float) for group in ([1, 3], [4, 6, 8], [0, 2], [9])]
+    counts, means = np.array([2, 3, 2, 1]), np.array([2, 6, 1, 9.0])
+    mean, within = 33 / 8, (2 + 8 + 2 + 0) / (8 - 4)
+    between = ((counts * (means - mean) ** 2).sum() / 3 - within) / ((8 - (4 + 9 + 4 + 1) / 8) / 3)
+    kept = counts / (counts + within / between)
+    np.testing.assert_allclose(shrunk_means([group - 9 for group in groups]), mean - 9 + kept * (means - mean))
+    np.testing.assert_allclose(shrunk_means(groups), kept * means)  # towards 0, if gains are the rule
+
+
+def test_shrunk_means_are_nearer_to_the_truth() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.normal(-1, 2, 400)
+    groups = [rng.normal(mean, 8, rng.integers(1, 7)) for mean in truth]
+    plain, shrunk = np.array([group.mean() for group in groups]), shrunk_means(groups)
+    assert ((shrunk - truth) ** 2).mean() < 0.5 * ((plain - truth) ** 2).mean()
+    # Of the means that look like gains, few are; what is left after shrinking is about right
+    assert plain[plain > 0].mean() > truth[plain > 0].mean() + 2
+    assert abs(shrunk[shrunk > 0].mean() - truth[shrunk > 0].mean()) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ([], []),
+        ([[1, 2, 6]], [3]),
+        ([[1], [5], [-2]], [1, 5, -2]),
+        ([[1, 1], [5, 5]], [1, 5]),
+        ([[0, 4], [1, 3], [-1, 5]], [0, 0, 0]),  # Nothing between groups
+        ([[0, -4], [-1, -3], [1, -5]], [-2, -2, -2]),
+    ],
+)
+def test_shrunk_means_of_little(groups: list[list[float]], expected: list[float]) -> None:
+    np.testing.assert_allclose(shrunk_means([np.array(group, float) for group in groups]), expected)
