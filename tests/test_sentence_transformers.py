@@ -233,7 +233,7 @@ def test_an_older_file_of_poolings_says_the_same(
 @pytest.mark.parametrize(
     ("layers", "message"),
     [
-        ([CNN(WIDTH, 8), Pooling(8 * 3)], "CNN cannot be run; choose an encoder of Transformer, Pooling"),
+        ([CNN(WIDTH, 8), Pooling(8 * 3)], "CNN cannot be run; choose a model of Transformer, Pooling"),
         ([WordWeights(["goal"], {"goal": 2.0}), Pooling(WIDTH)], "WordWeights cannot be run"),
         ([Pooling(WIDTH), Pooling(WIDTH)], "Pooling in place 2; only a Transformer, then a Pooling"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import abc
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ def stated_layers(folder: Path, width: int) -> SentenceLayers | None:
     poolings, include_prefix = [], True
     layers: list[nn.Module] = []
     for index, module in enumerate(read_json(listed)):
-        kind, path = _kind(listed, module)
+        kind, path = listed_module(listed, module, _KINDS)
         if (kind == "Transformer") != (index == 0) or (kind == "Pooling") != (index == 1):
             raise InputError(f"{listed}: {kind} in place {index}; only a Transformer, then a Pooling can be read")
         if kind == "Pooling":
@@ -150,19 +151,39 @@ def lower_cased(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
         backend.normalizer = Sequence([Lowercase(), *([backend.normalizer] if backend.normalizer else [])])
 
 
-def _kind(file: Path, module: Any) -> tuple[str, str]:
-    """The class and the folder of one entry of `modules.json`."""
+def listed_module(
+    file: Path, module: Any, kinds: abc.Collection[str], *, others: abc.Collection[str] = ()
+) -> tuple[str, str]:
+    """The class of one entry of a `modules.json`, without its package, and the folder of its settings and weights.
+
+    kinds: the classes of sentence-transformers that can be run. others: full names of those of other packages.
+
+    Raises InputError for all other classes, and for folders outside the model's.
+    """
     name, path = (module.get(key) if isinstance(module, dict) else None for key in ("type", "path"))
     if not isinstance(name, str) or not isinstance(path, str):
         raise InputError(f'{file}: an entry without "type" and "path"; give a model that sentence-transformers saved')
     kind = name.rsplit(".", 1)[-1]
-    if not name.startswith("sentence_transformers.") or kind not in _KINDS:
-        raise InputError(f"{file}: {name} cannot be run; choose an encoder of {', '.join(_KINDS)} alone")
+    if kind not in kinds or not (name.startswith("sentence_transformers.") or name in others):
+        raise InputError(f"{file}: {name} cannot be run; choose a model of {', '.join(kinds)} alone")
     if Path(path).is_absolute() or ".." in Path(path).parts or (kind == "Transformer" and path):
         raise InputError(
             f"{file}: {kind} in folder {path!r}; only layers after the transformer have one, in the model's"
         )
     return kind, path
+
+
+def stated_activation(file: Path) -> nn.Module:
+    """The activation that the settings of a dense layer state. Raises InputError for one that torch.nn lacks."""
+    config = read_json(file)
+    if not isinstance(config, dict):
+        raise InputError(f"{file}: not an object of settings; choose another model")
+    name = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
+    activation = getattr(nn, name.rsplit(".", 1)[-1], None) if name.startswith("torch.nn.modules.") else None
+    if isinstance(activation, type) and issubclass(activation, nn.Module):
+        with suppress(TypeError):  # A module that cannot be made without arguments is no activation
+            return activation()
+    raise InputError(f"{file}: activation {name} is none of torch.nn; choose another model")
 
 
 def _poolings(file: Path) -> tuple[list[Pooling], bool]:
@@ -187,17 +208,14 @@ def _poolings(file: Path) -> tuple[list[Pooling], bool]:
 
 def _dense(folder: Path) -> Dense:
     config, weights = read_json(folder / "config.json"), _weights(folder)
-    name = config.get("activation_function", "torch.nn.modules.activation.Tanh")
-    activation = getattr(nn, name.rsplit(".", 1)[-1], None) if name.startswith("torch.nn.modules.") else None
-    if not (isinstance(activation, type) and issubclass(activation, nn.Module)):
-        raise InputError(f"{folder / 'config.json'}: activation {name} is none of torch.nn; choose another encoder")
+    activation = stated_activation(folder / "config.json")
     inside = {config.get(key) or "sentence_embedding" for key in ("module_input_name", "module_output_name")}
     if inside != {"sentence_embedding"}:
         raise InputError(f"{folder / 'config.json'}: a dense layer of {' and '.join(sorted(inside))} cannot be run")
     residual: nn.Module | None = None
     if config.get("use_residual"):
         residual = _linear(folder, weights, "residual.") if "residual.weight" in weights else nn.Identity()
-    return Dense(_linear(folder, weights, "linear."), activation(), residual)
+    return Dense(_linear(folder, weights, "linear."), activation, residual)
 
 
 def _layer_norm(folder: Path) -> nn.LayerNorm:
