@@ -1,7 +1,8 @@
-"""Reranking: a cross-encoder reads query and passage together and scores the pair."""
+"""Reranking: what all rerankers have in common, and the cross-encoder, which reads query and passage together."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Literal
 
@@ -21,7 +22,43 @@ from mrag_rl.retrieval.voting import Ranking
 RERANKER = "BAAI/bge-reranker-large"  # What Multi-Meta-RAG and MultiHop-RAG rerank with
 
 
-class CrossEncoder:
+class Reranker(ABC):
+    """Orders the passages of each query anew, by a model's score of query and passage.
+
+    Attributes:
+        fingerprint: tells models with different scores apart.
+    """
+
+    fingerprint: str
+
+    @abstractmethod
+    def scores(self, pairs: Sequence[tuple[str, str]], *, progress: bool = False) -> np.ndarray:
+        """The scores of P pairs (query, passage), (P,) float32; the higher, the more relevant."""
+
+    def rerank(
+        self, queries: Sequence[str], texts: Sequence[str], ranking: Ranking, k: int, *, progress: bool = False
+    ) -> Ranking:
+        """The k best of each query's ranked texts by this model's scores, ties in their previous order.
+
+        queries: B. texts: those that `ranking.indices` (B, c) refer to. Returns (B, min(k, c)); empty places of the
+        ranking (-1) stay last, with score -inf. Raises InputError: k < 1, more or fewer queries than rankings.
+        """
+        if k < 1:
+            raise InputError(f"rerank: k is {k}; give 1 or more")
+        if len(queries) != len(ranking):
+            raise InputError(
+                f"rerank: {len(queries)} queries for {len(ranking)} rankings; give one ranking for each query"
+            )
+        rows, columns = np.nonzero(ranking.indices >= 0)
+        passages = ranking.indices[rows, columns]
+        pairs = [(queries[row], texts[i]) for row, i in zip(rows.tolist(), passages.tolist(), strict=True)]
+        scores = np.full(ranking.indices.shape, -np.inf)
+        scores[rows, columns] = self.scores(pairs, progress=progress)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return Ranking(np.take_along_axis(ranking.indices, order, axis=1), np.take_along_axis(scores, order, axis=1))
+
+
+class CrossEncoder(Reranker):
     """Scores pairs of texts by any Hugging Face sequence classifier with one output, or two (no, yes).
 
     The score is the output before any sigmoid, or the second output minus the first: the log-odds that the passage is
@@ -100,28 +137,6 @@ class CrossEncoder:
                     bar.update(len(batch))
         row = {pair: index for index, pair in enumerate(unique)}
         return scores[[row[pair] for pair in pairs]]
-
-    def rerank(
-        self, queries: Sequence[str], texts: Sequence[str], ranking: Ranking, k: int, *, progress: bool = False
-    ) -> Ranking:
-        """The k best of each query's ranked texts by this model's scores, ties in their previous order.
-
-        queries: B. texts: those that `ranking.indices` (B, c) refer to. Returns (B, min(k, c)); empty places of the
-        ranking (-1) stay last, with score -inf. Raises InputError: k < 1, more or fewer queries than rankings.
-        """
-        if k < 1:
-            raise InputError(f"rerank: k is {k}; give 1 or more")
-        if len(queries) != len(ranking):
-            raise InputError(
-                f"rerank: {len(queries)} queries for {len(ranking)} rankings; give one ranking for each query"
-            )
-        rows, columns = np.nonzero(ranking.indices >= 0)
-        passages = ranking.indices[rows, columns]
-        pairs = [(queries[row], texts[i]) for row, i in zip(rows.tolist(), passages.tolist(), strict=True)]
-        scores = np.full(ranking.indices.shape, -np.inf)
-        scores[rows, columns] = self.scores(pairs, progress=progress)
-        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return Ranking(np.take_along_axis(ranking.indices, order, axis=1), np.take_along_axis(scores, order, axis=1))
 
     def _forward(self, encoded: dict[str, list[list[int]]], batch: np.ndarray) -> np.ndarray:
         """The scores of one batch of tokenised pairs, (B,)."""

@@ -22,7 +22,7 @@ from mrag_rl.generation.fusion_prompts import answer_prompt
 from mrag_rl.generation.llm import LLM
 from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts, Ranking
 from mrag_rl.retrieval.filtered import FETCH, FilteredRanking, FilteredRetriever
-from mrag_rl.retrieval.rerank import CrossEncoder
+from mrag_rl.retrieval.rerank import Reranker
 from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, QUERY_SENTENCES, check_strategies
 from mrag_rl.systems.base import Answer, embedded
 
@@ -91,7 +91,7 @@ class PassageRetriever:
     strategy: str = "standard"
     fetch: int = FETCH
     passages: int = PASSAGES
-    reranker: CrossEncoder | None = None
+    reranker: Reranker | None = None
     prefix: str | None = None
     progress: bool = False
 
@@ -110,7 +110,7 @@ class PassageRetriever:
         *,
         extractor: Extractor | None = None,
         strategy: str = "standard",
-        reranker: CrossEncoder | None = None,
+        reranker: Reranker | None = None,
         prefix: str | None = None,
         document_prefix: str | None = None,
         tokens: int = CHUNK_TOKENS,
