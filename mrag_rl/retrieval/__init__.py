@@ -6,7 +6,9 @@ require("retrieve", "bm25s", "faiss", "filelock", "scipy", "torch", "tqdm", "tra
 
 from mrag_rl.retrieval.encoded import EncodedQueries, Parts
 from mrag_rl.retrieval.filtered import FilteredRanking, FilteredRetriever
-from mrag_rl.retrieval.rerank import CrossEncoder
+from mrag_rl.retrieval.multi_vector import MultiVectorReranker
+from mrag_rl.retrieval.rerank import CrossEncoder, Reranker
+from mrag_rl.retrieval.rerankers import load_reranker
 from mrag_rl.retrieval.retriever import MultiAspectRetriever
 from mrag_rl.retrieval.strategies import STRATEGIES
 from mrag_rl.retrieval.voting import Ranking
@@ -19,7 +21,10 @@ __all__ = [
     "FilteredRanking",
     "FilteredRetriever",
     "MultiAspectRetriever",
+    "MultiVectorReranker",
     "Parts",
     "Ranking",
+    "Reranker",
     "WordIndex",
+    "load_reranker",
 ]
