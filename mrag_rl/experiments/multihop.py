@@ -36,7 +36,8 @@ from mrag_rl.generation.question_llm import load_question_llm
 from mrag_rl.io import write_json
 from mrag_rl.metrics.answers import answer_scores, by_question_type
 from mrag_rl.retrieval.fusion_queries import FusionQueries
-from mrag_rl.retrieval.rerank import CrossEncoder
+from mrag_rl.retrieval.rerank import Reranker
+from mrag_rl.retrieval.rerankers import load_reranker
 from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, QUESTIONS, UNFUSED, check_strategies
 from mrag_rl.systems import MultiMetaRAG, PassageAnswer, PassageReader, PassageRetriever, RAGFusion
 
@@ -50,7 +51,7 @@ def run(
     settings: MultihopSettings,
     *,
     encoder: TransformerEncoder | None = None,
-    reranker: CrossEncoder | None = None,
+    reranker: Reranker | None = None,
     llm: LLM | None = None,
 ) -> str:
     """Retrieve chunks for multi-hop questions, write `output` (docs/multihop.md) and return Markdown tables.
@@ -82,7 +83,7 @@ def run(
     if encoder is None:
         encoder = TransformerEncoder.load(settings.encoder, device=settings.device, dtype=settings.dtype)
     if reranker is None and settings.reranker:
-        reranker = CrossEncoder.load(settings.reranker, device=settings.device)
+        reranker = load_reranker(settings.reranker, device=settings.device)
     if llm is None:
         llm = load_question_llm(settings.llm, settings.device)
     texts = [query.text for query in queries]
@@ -197,7 +198,7 @@ class _Comparison:
     extractions: dict[str, Sequence[Extraction] | None]
     fusion_queries: Sequence[Sequence[str]] | None
 
-    def rows(self, strategies: Sequence[str], rerankers: Sequence[CrossEncoder | None]) -> Iterator[_Row]:
+    def rows(self, strategies: Sequence[str], rerankers: Sequence[Reranker | None]) -> Iterator[_Row]:
         """Each strategy with each reranker, without filters first, then with those of each source."""
         for strategy, reranker in product(dict.fromkeys(strategies), rerankers):
             retriever = replace(self.retriever, strategy=UNFUSED.get(strategy, strategy), reranker=reranker)

@@ -20,7 +20,7 @@ from mrag_rl.filters.vocabulary import FieldVocabulary, other_forms
 from mrag_rl.generation.question_llm import load_question_llm
 from mrag_rl.retrieval.filtered import FETCH
 from mrag_rl.retrieval.fusion_queries import QUERIES
-from mrag_rl.retrieval.rerank import CrossEncoder
+from mrag_rl.retrieval.rerankers import load_reranker
 from mrag_rl.systems.passages import SHOWN, PassageReader, PassageRetriever
 from mrag_rl.systems.rag_fusion import RAGFusion, check_fusible
 
@@ -55,7 +55,7 @@ def answer_question(settings: QuestionSettings) -> dict[str, Any]:
     filters, notes = _filters(settings, vocabulary)
     encoder = TransformerEncoder.load(settings.encoder, device=settings.device)
     llm = load_question_llm(settings.llm, settings.device)
-    reranker = CrossEncoder.load(settings.reranker, device=settings.device) if settings.reranker else None
+    reranker = load_reranker(settings.reranker, device=settings.device) if settings.reranker else None
     retriever = PassageRetriever.build(
         documents, encoder if settings.embeddings is None else EmbeddingStore(encoder, Path(settings.embeddings)),
         extractor=RuleExtractor(vocabulary), strategy=settings.strategy, reranker=reranker, prefix=settings.prefix,

@@ -34,7 +34,8 @@ from mrag_rl.metrics.judgements import judged_scores, measures_within
 from mrag_rl.metrics.multi_aspect import success_ratios
 from mrag_rl.retrieval import STRATEGIES, EncodedQueries, MultiAspectRetriever, Parts, Ranking
 from mrag_rl.retrieval.fusion_queries import generation_tokens
-from mrag_rl.retrieval.rerank import CrossEncoder
+from mrag_rl.retrieval.rerank import Reranker
+from mrag_rl.retrieval.rerankers import load_reranker
 from mrag_rl.retrieval.sentences import split_sentences
 from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, PIECES, QUESTIONS, RECOMMENDED, check_strategies
 
@@ -46,7 +47,7 @@ def run(
     settings: RetrievalSettings,
     *,
     encoder: TransformerEncoder | None = None,
-    reranker: CrossEncoder | None = None,
+    reranker: Reranker | None = None,
     llm: LLM | None = None,
 ) -> str:
     """Rank documents for queries by each strategy, write `output` (docs/formats.md) and return a Markdown table.
@@ -66,7 +67,7 @@ def run(
     prefix = encoder.prefixes.query if settings.prefix is None else settings.prefix
     document_prefix = encoder.prefixes.document if settings.document_prefix is None else settings.document_prefix
     if reranker is None and settings.reranker:
-        reranker = CrossEncoder.load(settings.reranker, device=settings.device)
+        reranker = load_reranker(settings.reranker, device=settings.device)
     if llm is None:
         llm = load_question_llm(settings.llm, settings.device)
     strategies = _possible_strategies(settings, queries, encoder)

@@ -95,7 +95,7 @@ class RetrievalSettings(CheckedSettings):
     index: Literal["exact", "hnsw"] = "exact"
     """How nearest documents are found; late_interaction, words and hybrid compare with all documents anyway."""
     reranker: str | None = None
-    """Folder or hub name of a cross-encoder that reranks the results."""
+    """Folder or hub name of a cross-encoder or late-interaction model (ColBERT) that reranks the results."""
     llm: str | None = None
     """Language model that answers from the results: a folder or a hub name."""
     votes: Literal["sum", "single"] = "sum"
@@ -168,7 +168,7 @@ class MultihopSettings(CheckedSettings):
     passages: int = bounded(6, minimum=1)
     """Number of chunks that the LLM is shown."""
     reranker: str | None = None
-    """Folder or hub name of a cross-encoder that reranks the results."""
+    """Folder or hub name of a cross-encoder or late-interaction model (ColBERT) that reranks the results."""
     llm: str | None = None
     """Extracts filters, writes queries and answers: bundled, a folder or a hub name; null or none for no LLM."""
     fusion_queries: int = 4
@@ -226,7 +226,7 @@ class QuestionSettings(CheckedSettings):
     passages: int = bounded(6, minimum=1)
     """Number of passages shown."""
     reranker: str | None = None
-    """Folder or hub name of a cross-encoder that reranks the results."""
+    """Folder or hub name of a cross-encoder or late-interaction model (ColBERT) that reranks the results."""
     llm: str = "bundled"
     """Writes the queries and the answer: bundled (knows the bundled news), a folder or a hub name; none for no LLM."""
     encoder: str = "all-MiniLM-L6-v2"
