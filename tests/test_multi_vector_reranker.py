@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatch
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from huggingface_hub.utils import filter_repo_objects
 from safetensors.torch import load_file, save_file
 from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertModel
@@ -149,11 +149,16 @@ def test_a_score_depends_on_no_other_text_of_the_call(
 def test_each_distinct_text_is_encoded_once(layouts: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     model = MultiVectorReranker.load(str(layouts["stanford"]))
     seen: list[str] = []
+
+    def counted(encode: Callable[..., Any]) -> Callable[..., Any]:
+        def encode_and_note(texts: Sequence[str], **options: Any) -> Any:
+            seen.extend(texts)
+            return encode(texts, **options)
+
+        return encode_and_note
+
     for name in ("encode_query", "encode_document"):
-        encode = getattr(model.model, name)
-        monkeypatch.setattr(
-            model.model, name, lambda texts, encode=encode, **rest: seen.extend(texts) or encode(texts, **rest)
-        )
+        monkeypatch.setattr(model.model, name, counted(getattr(model.model, name)))
     monkeypatch.setattr("mrag_rl.retrieval.multi_vector._BLOCK", 4)
     indices = np.array([[0, 1, 2, 6], [2, 0, 3, 5], [1, 0, 2, 6]])
     model.rerank([*QUERIES, QUERIES[0]], [*TEXTS, TEXTS[0]], Ranking(indices, np.zeros(indices.shape)), 4)
@@ -220,8 +225,11 @@ def test_the_fingerprint_is_that_of_all_weights_and_settings(layouts: dict[str, 
         )
     ]
     stanford = [
-        fingerprint("stanford", lambda folder, length=length: change(folder / "artifact.metadata", query_maxlen=length))
-        for length in (16, 20)
+        fingerprint("stanford", change_files)
+        for change_files in (
+            lambda folder: None,
+            lambda folder: change(folder / "artifact.metadata", query_maxlen=20),
+        )
     ]
     assert pylate[0] == pylate[1]
     assert len({*pylate, *stanford}) == len([*pylate, *stanford]) - 1
@@ -349,7 +357,8 @@ def test_the_hub_is_asked_for_all_files_of_the_layouts(monkeypatch: pytest.Monke
     find_model("someone/colbert", role="reranker")
     files = ["artifact.metadata", "1_Dense/model.safetensors", "1_Dense/config.json", "modules.json"]
     pickles = ["pytorch_model.bin", "1_Dense/pytorch_model.bin"]
-    assert list(filter_repo_objects([*files, *pickles], allow_patterns=asked["allow_patterns"])) == files
+    allowed = [file for file in (*files, *pickles) if any(fnmatch(file, p) for p in asked["allow_patterns"])]
+    assert allowed == files  # The hub's client matches paths by fnmatch, too
 
 
 def test_progress_is_shown_where_asked_for(layouts: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
