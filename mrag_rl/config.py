@@ -42,7 +42,7 @@ from mrag_rl.generation.prompts import translation
 from mrag_rl.io import StrPath
 from mrag_rl.llm_config import LLMConfig, check_llm_config
 from mrag_rl.settings import bounded, check_bounds
-from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig
+from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig, check_refinement
 
 _NEED_LEDGER: tuple[SystemName, ...] = ("supervised_trials",)
 """Systems that only a run with the state evidence has."""
@@ -349,16 +349,7 @@ def validate_config(config: Config) -> None:
             f"refinement.steps is 0, so nothing is refined, but evaluation.systems has {of_agent_r[0]}, which "
             "refines in its own way; remove that system, or set evaluation.ablations to false"
         )
-    if config.refinement.demonstrated and config.refinement.steps and config.demonstrations == 1:
-        raise InputError(
-            "refinement.demonstrated is true, but with demonstrations 1 no memory stands beside the refined one; raise "
-            "demonstrations, or set refinement.demonstrated to false"
-        )
-    if config.refinement.held_out and not config.refinement.consolidate:
-        raise InputError(
-            "refinement.held_out is true, but with refinement.consolidate false no target is judged; set one of them "
-            "the other way"
-        )
+    check_refinement(config.refinement, config.demonstrations)
     need_ledger = (name for name in _NEED_LEDGER if name in config.evaluation.systems)
     check_contrasts(config.evaluation.contrasts or (), (*config.compared, *need_ledger))
     _validate_data(config.data)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mrag_rl.choices import CandidateStateName
+from mrag_rl.errors import InputError
 from mrag_rl.settings import bounded
 
 
@@ -89,3 +90,20 @@ class TrainingConfig:
     """Number of rounds without a better development score after which training stops."""
     checkpoint_every: int = bounded(4, minimum=1)
     """Batches of queries between checkpoints."""
+
+
+def check_refinement(config: RefinementConfig, demonstrations: int) -> None:
+    """Check what types and bounds cannot express. Raises an InputError that names the first bad key.
+
+    demonstrations: how many memories a prompt shows.
+    """
+    if config.demonstrated and config.steps and demonstrations == 1:
+        raise InputError(
+            "refinement.demonstrated is true, but with demonstrations 1 no memory stands beside the refined one; raise "
+            "demonstrations, or set refinement.demonstrated to false"
+        )
+    if config.held_out and not config.consolidate:
+        raise InputError(
+            "refinement.held_out is true, but with refinement.consolidate false no target is judged; set one of them "
+            "the other way"
+        )
