@@ -150,6 +150,16 @@ def test_what_the_index_has_no_part_in_is_said_and_its_building_is_timed_apart(
     assert found["exact"]["llm"] is None and found["exact"]["facts"] == found["exact"]["answers"] == {}
 
 
+def test_an_encoder_in_four_bits(data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("bitsandbytes")
+    assert run(data, tmp_path / "out.json", "--strategies", "standard", "--fetch", "3", "--quantization", "nf4") == 0
+    results = json.loads((tmp_path / "out.json").read_text())
+    whole = TransformerEncoder.load(max_length=64)
+    assert results["encoder"]["fingerprint"] != whole.fingerprint
+    assert results["encoder"]["parameters"] == whole.model.num_parameters()
+    assert results["strategies"]["standard"]["1"]["3"][0] > 0.5
+
+
 def test_fetching_more_than_there_is(data: Path, tmp_path: Path) -> None:
     assert run(data, tmp_path / "out.json", "--fetch", "100", "--strategies", "mrag", "standard", "split") == 0
     results = json.loads((tmp_path / "out.json").read_text())

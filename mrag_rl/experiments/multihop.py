@@ -81,7 +81,9 @@ def run(
     judge = Judge(documents, queries)
 
     if encoder is None:
-        encoder = TransformerEncoder.load(settings.encoder, device=settings.device, dtype=settings.dtype)
+        encoder = TransformerEncoder.load(
+            settings.encoder, device=settings.device, dtype=settings.dtype, quantization=settings.quantization
+        )
     if reranker is None and settings.reranker:
         reranker = load_reranker(settings.reranker, device=settings.device)
     if llm is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from tqdm import tqdm
 
 from mrag_rl.data.benchmarks import Benchmark, load_benchmark
@@ -248,16 +249,21 @@ def _load_encoder(settings: RetrievalSettings) -> TransformerEncoder:
         pooling=settings.pooling,
         device=settings.device,
         dtype=settings.dtype,
+        quantization=settings.quantization,
         max_length=settings.max_length,
         truncate=settings.truncate,
     )
+
+
+def _size(parameter: torch.nn.Parameter) -> int:
+    return parameter.numel() * (2 if parameter.dtype == torch.uint8 else 1)  # In 4 bits, two numbers share a byte
 
 
 def _encoder_facts(encoder: TransformerEncoder) -> dict[str, Any]:
     return {
         "name": encoder.name,
         "fingerprint": encoder.fingerprint,
-        "parameters": sum(parameter.numel() for parameter in encoder.model.parameters()),
+        "parameters": sum(map(_size, encoder.model.parameters())),
         "layers": encoder.layers,
         "pooling": encoder.pooling,
         "standard_pooling": "+".join(encoder.standard_layers.pooling),

@@ -86,6 +86,8 @@ class RetrievalSettings(CheckedSettings):
     """Read only the first window of a longer text."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the encoder's weights."""
+    quantization: Literal["nf4"] | None = None
+    """nf4 quantizes the encoder's weights to 4 bits while it loads, for models of billions of weights."""
     device: str = "cpu"
     """Torch device, such as cpu or cuda."""
     prefix: str | None = None
@@ -183,6 +185,8 @@ class MultihopSettings(CheckedSettings):
     """Folder or hub name of the encoder."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the encoder's weights."""
+    quantization: Literal["nf4"] | None = None
+    """nf4 quantizes the encoder's weights to 4 bits while it loads, for models of billions of weights."""
     device: str = "cpu"
     """Torch device, such as cpu or cuda."""
     prefix: str | None = None
