@@ -69,8 +69,8 @@ class RefinementConfig:
     evidence: int = bounded(5, minimum=1)
     """Training queries on which each target of a memory is scored during consolidation."""
     held_out: bool = False
-    """Score a target during consolidation only on queries that did not propose it, and shrink its mean gain by what all
-    targets' gains say of chance (``shrunk_means``): where an answer's score tells little about what it was shown."""
+    """Score a target during consolidation only on queries that did not propose it, and shrink its mean gain towards
+    that of all targets (``shrunk_means``): where an answer's score tells little about what it was shown."""
 
 
 @dataclass(frozen=True)
