@@ -17,6 +17,7 @@ INVERTED_FROM = 20_000_000  # Numbers of the vectors that may be found, from whi
 _SCANNED = 1 << 15  # Vectors compared at once
 _TRAINED = 40  # Vectors for each cell, from which the cells' centres are learnt
 _PROBES = 32  # Cells that a search looks into
+_BREADTH = 128  # Cells that are held while the nearest are looked for; with few, a walk stays in a group of like ones
 _COMPARED = 2  # Vectors that an inverted file finds for each place; the best are chosen by their exact cosines
 
 
@@ -50,7 +51,8 @@ class Neighbours:
             except RuntimeError as error:
                 inverted.stat()  # FileNotFoundError, if another process has removed it meanwhile
                 raise damaged(inverted) from error
-            faiss.extract_index_ivf(self._inverted).nprobe = _PROBES
+            settings = f"nprobe={_PROBES},quantizer_efSearch={_BREADTH}"
+            faiss.ParameterSpace().set_index_parameters(self._inverted, settings)
             if self._inverted.ntotal != len(vectors) or self._inverted.d != vectors.shape[1]:
                 raise InputError(f"{inverted}: not of these vectors; build the index again, or restore it from a copy")
 
