@@ -51,8 +51,8 @@ class Neighbours:
             except RuntimeError as error:
                 inverted.stat()  # FileNotFoundError, if another process has removed it meanwhile
                 raise damaged(inverted) from error
-            settings = f"nprobe={_PROBES},quantizer_efSearch={_BREADTH}"
-            faiss.ParameterSpace().set_index_parameters(self._inverted, settings)
+            for name, value in (("nprobe", _PROBES), ("quantizer_efSearch", _BREADTH)):
+                faiss.ParameterSpace().set_index_parameter(self._inverted, name, value)
             if self._inverted.ntotal != len(vectors) or self._inverted.d != vectors.shape[1]:
                 raise InputError(f"{inverted}: not of these vectors; build the index again, or restore it from a copy")
 
