@@ -119,15 +119,26 @@ def _merits_of_gains(memories: Sequence[Memory], scores: Mapping[Target, Mapping
 
 
 def shrunk_means(groups: Sequence[np.ndarray]) -> np.ndarray:
-    """The means (G,) of G groups of one or more gains, each as if it had `PRIOR` further gains, all equal to the mean
-    of all groups' gains, or to 0 if that is lower.
+    """The means (G,) of G groups of one or more gains, each as if it had s further gains, all equal to the mean of all
+    groups' gains, or to 0 if that is lower.
 
-    This is the posterior mean of normal gains if the variance within groups is `PRIOR` times that between groups.
+    This is the posterior mean of normal gains if s is the variance within groups over that between groups. s is
+    estimated by the analysis of variance (empirical Bayes: Efron and Morris 1975), but is `PRIOR` at most: from few
+    gains, the variance between groups is often estimated as none.
     """
     if not groups:
         return np.empty(0)
-    centre = min(0.0, float(np.concatenate(groups).mean()))
-    return np.array([(group.sum() + PRIOR * centre) / (len(group) + PRIOR) for group in groups])
+    counts, means = np.array([len(group) for group in groups]), np.array([group.mean() for group in groups])
+    total, number, mean = counts.sum(), len(groups), float(np.concatenate(groups).mean())
+    s = float(PRIOR)
+    if 1 < number < total:
+        within = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / (total - number)
+        size = (total - (counts**2).sum() / total) / (number - 1)
+        between = float((counts * (means - mean) ** 2).sum() / (number - 1) - within) / size
+        if within < PRIOR * between:
+            s = within / between
+    shrunk: np.ndarray = (counts * means + s * min(0.0, mean)) / (counts + s)
+    return shrunk
 
 
 def _evidence(

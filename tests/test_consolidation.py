@@ -116,15 +116,25 @@ def test_a_training_with_it_refines_less(tmp_path: Path) -> None:
     assert 0 <= refined[1] < refined[0]
 
 
+def posterior(groups: list[np.ndarray], ratio: float) -> list[float]:
+    """Of gains with variance `ratio` about their group's mean, and group means with variance 1 about that of all."""
+    everything = np.concatenate(groups).mean()
+    weights = [len(group) / ratio for group in groups]
+    return [
+        float((everything + weight * group.mean()) / (1 + weight))
+        for group, weight in zip(groups, weights, strict=True)
+    ]
+
+
 def test_shrunk_means_are_posterior_means() -> None:
-    """Of gains with variance 10 s about their group's mean, and group means with variance s about the mean of all."""
-    groups = [np.array(group, float) for group in ([-1, -3], [4, -6, 8], [0], [-9, -9, 2, 1])]
-    everything, s = np.concatenate(groups).mean(), 0.7
-    expected = []
-    for group in groups:
-        precision, of_group = 1 / s, len(group) / (10 * s)
-        expected.append((precision * everything + of_group * group.mean()) / (precision + of_group))
-    np.testing.assert_allclose(shrunk_means(groups), expected)
+    alike = [np.array(group, float) for group in ([-1, -3], [4, -6, 8], [0], [-9, -9, 2, 1])]
+    np.testing.assert_allclose(shrunk_means(alike), posterior(alike, 10))
+    apart = [np.array(group, float) for group in ([-8, -6], [-5, -3, -1], [-9, -7], [0])]
+    counts, means = np.array([2, 3, 2, 1]), np.array([-7, -3, -8, 0.0])
+    mean, within = -39 / 8, (2 + 8 + 2 + 0) / (8 - 4)
+    between = ((counts * (means - mean) ** 2).sum() / 3 - within) / ((8 - (4 + 9 + 4 + 1) / 8) / 3)
+    assert within / between < 1
+    np.testing.assert_allclose(shrunk_means(apart), posterior(apart, within / between))
 
 
 def test_shrunk_means_are_nearer_to_the_truth() -> None:
@@ -144,7 +154,8 @@ def test_shrunk_means_are_nearer_to_the_truth() -> None:
         ([], []),
         ([[1, 2, 6]], [9 / 13]),
         ([[-3]], [-3]),
-        ([[11], [5], [1, 1]], [1, 5 / 11, 2 / 12]),  # Where gains are the rule, towards 0
+        ([[11], [5], [1]], [1, 5 / 11, 1 / 11]),  # Where gains are the rule, towards 0
+        ([[1, 1], [-5, -5]], [1, -5]),
     ],
 )
 def test_shrunk_means_of_little(groups: list[list[float]], expected: list[float]) -> None:
