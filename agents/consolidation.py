@@ -60,23 +60,12 @@ def consolidate(
     Returns:
         The numbers of memories "consolidated", of those "changed", and of the "trials" it took; the memories changed.
     """
-    database, queries, settings = context.database, context.train, context.refinement
+    database, queries = context.database, context.train
     nearest, evidence = _evidence(context, partitions, stopwatch)
     refined = [memory.index for memory in database.records(np.arange(len(database))) if memory.version > 0]
     memories = database.records(sorted({*refined, *(index for index, *_ in proposals)} & evidence.keys()))
     targets = _distinct_targets(context, memories, proposals)
-    barred: dict[Target, set[str]] = defaultdict(set)
-    if settings.held_out:
-        for index, target, query in (*proposals, *proposed):
-            barred[index, target].add(query)
-    judges: dict[Target, list[int]] = {}
-    for memory in memories:
-        for target in targets[memory.index]:
-            able = [row for row in evidence[memory.index] if queries.pairs[row].id not in barred[memory.index, target]]
-            judges[memory.index, target] = able[: settings.evidence]
-        if settings.held_out:  # The current target is what all others are compared with
-            others = [judges[memory.index, target] for target in targets[memory.index] if target != memory.target]
-            judges[memory.index, memory.target] = [*dict.fromkeys(row for rows in others for row in rows)]
+    judges = _judges(context, memories, targets, evidence, (*proposals, *proposed))
     trials = [
         (memory, target, row)
         for memory in memories
@@ -92,7 +81,7 @@ def consolidate(
     scores_of: dict[Target, dict[int, float]] = defaultdict(dict)
     for (memory, target, row), score in zip(trials, scores.tolist(), strict=True):
         scores_of[memory.index, target][row] = score
-    merits = _merits_of_gains(memories, scores_of) if settings.held_out else _merits_of_scores(scores_of)
+    merits = _merits_of_gains(memories, scores_of) if context.refinement.held_out else _merits_of_scores(scores_of)
     changes = []
     for memory in memories:
         best = max(targets[memory.index], key=lambda target: merits.get((memory.index, target), -np.inf))
@@ -101,6 +90,30 @@ def consolidate(
     _store(context, changes, step, stopwatch)
     counts = {"consolidated": len(memories), "changed": len(changes), "trials": len(trials)}
     return counts, np.array([memory.index for memory, *_ in changes], np.int64)
+
+
+def _judges(
+    context: JointContext,
+    memories: Sequence[Memory],
+    targets: Mapping[int, Collection[str]],
+    evidence: Mapping[int, Sequence[int]],
+    proposed: Collection[Proposal],
+) -> dict[Target, list[int]]:
+    """The rows of the training queries that each target is shown with."""
+    settings, pairs = context.refinement, context.train.pairs
+    barred: dict[Target, set[str]] = defaultdict(set)
+    if settings.held_out:
+        for index, target, query in proposed:
+            barred[index, target].add(query)
+    judges: dict[Target, list[int]] = {}
+    for memory in memories:
+        for target in targets[memory.index]:
+            able = [row for row in evidence[memory.index] if pairs[row].id not in barred[memory.index, target]]
+            judges[memory.index, target] = able[: settings.evidence]
+        if settings.held_out:  # The current target is what all others are compared with
+            others = [judges[memory.index, target] for target in targets[memory.index] if target != memory.target]
+            judges[memory.index, memory.target] = [*dict.fromkeys(row for rows in others for row in rows)]
+    return judges
 
 
 def _merits_of_scores(scores: Mapping[Target, Mapping[int, float]]) -> dict[Target, float]:
@@ -161,17 +174,24 @@ def _evidence(
 def _demonstrations(
     context: JointContext, trials: list[tuple[Memory, str, int]], nearest: list[list[int]]
 ) -> list[list[Demonstration]]:
-    """What each trial of a memory, a target and a query shows: that target, and the others nearest to the query.
-
-    A memory stands in its place among the nearest; if it is not one of the nearest k, it takes the place of the last.
-    """
+    """What each trial of a memory, a target and a query shows: that target, and the others nearest to the query."""
     k = context.writer.demonstrations
-    others = [[index for index in nearest[row] if index != memory.index][: k - 1] for memory, _, row in trials]
-    records = context.database.records(sorted({index for beside in others for index in beside}))
+    shown = [shown_memories(memory.index, nearest[row], k) for memory, _, row in trials]
+    records = context.database.records(sorted({index for indices in shown for index in indices}))
     texts = {record.index: (record.source, record.target) for record in records}
-    shown = [[texts[index] for index in beside] for beside in others]
-    for demonstrations, (memory, target, row) in zip(shown, trials, strict=True):
-        demonstrations.insert(nearest[row].index(memory.index), (memory.source, target))  # past the end: appended
+    return [
+        [(memory.source, target) if index == memory.index else texts[index] for index in indices]
+        for indices, (memory, target, _) in zip(shown, trials, strict=True)
+    ]
+
+
+def shown_memories(memory: int, nearest: Sequence[int], k: int) -> list[int]:
+    """The k memories that a trial of one of a query's nearest shows, nearest first: it and the other nearest.
+
+    It stands in its place among the nearest; if it is not one of the nearest k, it takes the place of the last.
+    """
+    shown = [index for index in nearest if index != memory][: k - 1]
+    shown.insert(nearest.index(memory), memory)  # past the end: appended
     return shown
 
 

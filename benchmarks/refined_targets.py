@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from mrag_rl.agents.checkpoint import latest_checkpoint
-from mrag_rl.agents.consolidation import NEIGHBOURS, Target, shrunk_means
+from mrag_rl.agents.consolidation import NEIGHBOURS, Target, shown_memories, shrunk_means
 from mrag_rl.agents.training_state import proposals_from_bytes
 from mrag_rl.config import Config
 from mrag_rl.data import load_pairs
@@ -87,15 +87,15 @@ def known_gains(
     for memory in sorted({memory for memory, _ in proposers}):
         targets = [originals[memory], *(target for other, target in proposers if other == memory)]
         for partition in np.flatnonzero(member[memory]).tolist():
-            for row, nearest in enumerate(inside[partition]):
+            for row, found in enumerate(inside[partition]):
+                nearest = [index for index in found if index >= 0]
                 if memory not in nearest:
                     continue
-                beside = [i for i in nearest if i not in (memory, -1)][: writer.demonstrations - 1]
+                shown = shown_memories(memory, nearest, writer.demonstrations)
                 for target in targets:
-                    shown = [(sources[i], originals[i]) for i in beside]
-                    shown.insert(nearest.index(memory), (sources[memory], target))
                     trials.append((memory, target, row))
-                    prompts.append((queries[row].source, shown))
+                    texts = [(sources[i], target if i == memory else originals[i]) for i in shown]
+                    prompts.append((queries[row].source, texts))
     answers = writer.answer([text for text, _ in prompts], [shown for _, shown in prompts])
     known = [i for i, answer in enumerate(answers) if answer != UNKNOWN]
     scores = 100 * metric.scores([answers[i] for i in known], [queries[trials[i][2]].target for i in known])

@@ -27,6 +27,7 @@ from mrag_rl.extras import MissingExtra
 from mrag_rl.models.weights import find_model
 from mrag_rl.retrieval import CrossEncoder, MultiVectorReranker, Ranking, load_reranker
 from mrag_rl.retrieval.multi_vector_files import is_multi_vector
+from tests.test_rerank import check_equal_scores_and_refusals
 
 WIDTH = 32
 LAYOUTS = ("pylate", "pylate without type", "sentence-transformers", "stanford")
@@ -181,14 +182,7 @@ def test_rankings_follow_the_scores_and_empty_places_stay_last(layouts: dict[str
 
 
 def test_equal_scores_keep_their_order_and_impossible_requests_are_refused(layouts: dict[str, Path]) -> None:
-    model = MultiVectorReranker.load(str(layouts["pylate"]))
-    ranking = Ranking(np.array([[2, 0, 1]]), np.zeros((1, 3)))
-    assert model.rerank(["Who won?"], ["The cup."] * 3, ranking, 10).indices.tolist() == [[2, 0, 1]]
-    assert model.scores([]).shape == (0,)
-    with pytest.raises(InputError, match="k is 0; give 1 or more"):
-        model.rerank(["Who won?"], ["The cup."] * 3, ranking, 0)
-    with pytest.raises(InputError, match="2 queries for 1 rankings"):
-        model.rerank(QUERIES, ["The cup."] * 3, ranking, 3)
+    check_equal_scores_and_refusals(MultiVectorReranker.load(str(layouts["pylate"])))
     with pytest.raises(InputError, match="batch_size is 0"):
         MultiVectorReranker.load(str(layouts["pylate"]), batch_size=0)
 

@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from mrag_rl.errors import InputError
-from mrag_rl.retrieval.rerank import CrossEncoder
+from mrag_rl.retrieval.rerank import CrossEncoder, Reranker
 from mrag_rl.retrieval.voting import Ranking
 
 TEXT = "who won the cup race in may a runner from hill town lost her shoe and still came first"
@@ -139,7 +139,10 @@ def test_rankings_follow_the_scores(bert: Path) -> None:
 
 
 def test_equal_scores_keep_their_order_and_k_may_exceed_the_ranking(bert: Path) -> None:
-    model = CrossEncoder.load(str(bert))
+    check_equal_scores_and_refusals(CrossEncoder.load(str(bert)))
+
+
+def check_equal_scores_and_refusals(model: Reranker) -> None:
     ranking = Ranking(np.array([[2, 0, 1]]), np.zeros((1, 3)))
     assert model.rerank(["who won"], ["the cup"] * 3, ranking, 10).indices.tolist() == [[2, 0, 1]]
     assert model.scores([]).shape == (0,)
