@@ -8,7 +8,7 @@ Prints a Markdown table for each part.
 
 search: milliseconds per query for the k nearest documents in each head (`SpaceIndex`, exact), and for one `IndexFlatIP`
 of FAISS over the same numbers, heads x dimension in one vector, for batches of 1 and of 64 queries. Both are timed in
-turn, once in each repeat; medians over repeats, of the times and of the repeats' ratios, which should be at most 1.2.
+turn, once in each repeat; medians over repeats, of the times and of the repeats' ratios, which should be at most 1.
 FAISS searches a single query on one thread, `SpaceIndex` on all: with OMP_NUM_THREADS=1 both use one.
 
 growth: the same for exact search and HNSW as the number of documents grows, in `--growth-heads` heads only: HNSW needs

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -112,22 +113,57 @@ def test_copies_of_one_document_come_in_order() -> None:
 def test_a_batch_too_large_for_one_product_is_searched_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, queries = random_units(500, 2, 8, seed=1), random_units(10, 2, 8, seed=2)
     whole = SpaceIndex(vectors).search(queries, 4)
-    for scores in (1, 1500):  # 1 and 3 queries at a time
-        monkeypatch.setattr("mrag_rl.retrieval.index._SCORES", scores)
+    for scores in (1, 3072):  # 1 and 3 queries at a time
+        monkeypatch.setattr("mrag_rl.retrieval.exact._HELD", scores)
         parts = SpaceIndex(vectors).search(queries, 4)
         np.testing.assert_array_equal(parts[0], whole[0])
         np.testing.assert_allclose(parts[1], whole[1], atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["exact", "hnsw"])
-def test_a_batch_is_its_queries_one_at_a_time(kind: str) -> None:
-    vectors, queries = random_units(2000, 3, 16, seed=3), random_units(9, 3, 16, seed=4)
-    index = SpaceIndex(vectors, kind)  # type: ignore[arg-type]
-    indices, similarities = index.search(queries, 10)
-    for i in range(len(queries)):
-        single = index.search(queries[i : i + 1], 10)
-        np.testing.assert_array_equal(indices[i : i + 1], single[0])
-        np.testing.assert_allclose(similarities[i : i + 1], single[1], atol=1e-6)
+@pytest.mark.parametrize("together", [1, 2, 3, 4])
+def test_a_query_finds_the_same_whatever_is_asked_with_it(kind: IndexKind, together: int) -> None:
+    vectors, queries = random_units(2000, 3, 16, seed=3), random_units(12, 3, 16, seed=4)
+    index = SpaceIndex(vectors, kind)
+    parts = [index.search(queries[i : i + together], 10) for i in range(0, 12, together)]
+    for whole, part in zip(index.search(queries, 10), zip(*parts, strict=True), strict=True):
+        np.testing.assert_array_equal(whole, np.concatenate(part))
+
+
+@pytest.mark.parametrize("quick", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("count", [1, 3, 20])
+@pytest.mark.parametrize("spread", [1e-6, 1e-4, 1e-2])
+def test_vectors_that_the_quick_comparison_cannot_tell_apart_come_in_their_order(
+    quick: torch.dtype, count: int, spread: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mrag_rl.retrieval.index.quick_type", lambda: quick)
+    rng = np.random.default_rng(0)
+    vectors = unit(random_units(3, 2, 24, seed=1)[np.arange(3000) % 3] + spread * rng.standard_normal((3000, 2, 24)))
+    queries = unit(vectors[:count] + 0.1 * rng.standard_normal((count, 2, 24)))
+    indices, similarities = SpaceIndex(vectors).search(queries, 40)
+    _, cosines = brute_force(vectors, queries, 40)
+    np.testing.assert_allclose(similarities, cosines, atol=3e-7)
+    own = np.take_along_axis(np.einsum("bhd,nhd->bhn", queries.astype(float), vectors.astype(float)), indices, -1)
+    np.testing.assert_allclose(own, similarities, atol=3e-7)
+    assert all(len(set(found)) == 40 for found in indices.reshape(-1, 40).tolist())
+
+
+@pytest.mark.parametrize("quick", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("kind", ["exact", "hnsw"])
+@pytest.mark.parametrize("size", [40, 1024, 2500])
+def test_only_allowed_documents_are_found(
+    quick: torch.dtype, kind: IndexKind, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mrag_rl.retrieval.index.quick_type", lambda: quick)
+    vectors, queries = random_units(size, 2, 8, seed=1), random_units(7, 2, 8, seed=2)
+    allowed = np.random.default_rng(3).random((7, size)) < np.array([0, 0.01, 0.1, 0.5, 0.9, 1, 1])[:, None]
+    indices, similarities = SpaceIndex(vectors, kind).search(queries, 9, allowed)
+    cosines = np.einsum("bhd,nhd->bhn", queries, vectors)
+    cosines[~np.broadcast_to(allowed[:, None], cosines.shape)] = -np.inf
+    expected = np.argsort(-cosines, axis=-1, kind="stable")[..., :9]
+    best = np.take_along_axis(cosines, expected, -1)
+    np.testing.assert_array_equal(indices, np.where(best > -np.inf, expected, -1))
+    np.testing.assert_allclose(similarities, best, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["exact", "hnsw"])

@@ -103,20 +103,29 @@ def nearest(
     The batched product in float32 only shortlists, with a margin wider than its rounding error; the shortlist is scored
     again, one row at a time in float64. So the result does not depend on the other queries of the batch.
     """
-    indices = np.full((len(queries), k), -1, dtype=np.int64)
-    scores = np.full((len(queries), k), NOTHING, dtype=np.float32)
+    indices = np.empty((len(queries), k), dtype=np.int64)
+    scores = np.empty((len(queries), k), dtype=np.float32)
     for first in range(0, len(queries), _BLOCK_QUERIES):
         batch = slice(first, first + _BLOCK_QUERIES)
         query, position = _shortlist(queries[batch], keys, positions, k)
         score = _rescore(queries[batch], keys, query, position)
-        memory = memories[position]
-        ranked = np.lexsort((memory, -score, query))
-        query, memory, score = query[ranked], memory[ranked], score[ranked]
-        rank = np.arange(len(query)) - np.searchsorted(query, query)
-        top = rank < k
-        indices[batch][query[top], rank[top]] = memory[top]
-        scores[batch][query[top], rank[top]] = score[top]
+        indices[batch], scores[batch] = best_of_pairs(query, memories[position], score, len(indices[batch]), k, NOTHING)
     return indices, scores
+
+
+def best_of_pairs(
+    query: np.ndarray, item: np.ndarray, score: np.ndarray, queries: int, k: int, nothing: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Each query's k best of P scored pairs of a query and an item, all (P,): items (queries, k) int64 and scores
+    (queries, k) float32, best first, ties by the lower item. Places left empty have -1 and `nothing`."""
+    items, scores = np.full((queries, k), -1, dtype=np.int64), np.full((queries, k), nothing, dtype=np.float32)
+    ranked = np.lexsort((item, -score, query))
+    query, item, score = query[ranked], item[ranked], score[ranked]
+    rank = np.arange(len(query)) - np.searchsorted(query, query)
+    top = rank < k
+    items[query[top], rank[top]] = item[top]
+    scores[query[top], rank[top]] = score[top]
+    return items, scores
 
 
 def _shortlist(queries: np.ndarray, keys: np.ndarray, positions: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -11,6 +11,7 @@ import torch
 from tqdm import tqdm
 
 from mrag_rl.errors import InputError
+from mrag_rl.memory.search import best_of_pairs
 from mrag_rl.retrieval.disk.arrays import damaged
 
 INVERTED_FROM = 20_000_000  # Numbers of the vectors that may be found, from which an inverted file is used
@@ -100,7 +101,4 @@ class Neighbours:
             owners, rows, cosines = owners[order], rows[order], cosines[order]
             kept = np.arange(len(owners)) - np.searchsorted(owners, owners) < k
             owners, rows, cosines = owners[kept], rows[kept], cosines[kept]
-        at = owners, np.arange(len(owners)) - np.searchsorted(owners, owners)
-        found, near = np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), -np.inf, np.float32)
-        found[at], near[at] = rows, cosines
-        return found, near
+        return best_of_pairs(owners, rows, cosines, len(queries), k, -np.inf)
