@@ -21,10 +21,24 @@ from mrag_rl.data.chunks import Chunk
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
-from mrag_rl.filters import EVERYTHING, And, Condition, Field, FieldVocabulary, Or, matches, parse_filter, to_json
+from mrag_rl.filters import (
+    EVERYTHING,
+    And,
+    Condition,
+    Field,
+    FieldVocabulary,
+    Filter,
+    Or,
+    matches,
+    parse_filter,
+    to_json,
+)
 from mrag_rl.filters.dates import find_dates, parse_date
+from mrag_rl.filters.language import MAX_HEIGHT
+from mrag_rl.filters.lenient_json import read_mapping
 from mrag_rl.filters.parsing import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES
 from mrag_rl.filters.sql import lay_out, where
+from mrag_rl.filters.values import Period
 from mrag_rl.memory.store import RecordStore
 from mrag_rl.retrieval import MultiAspectRetriever
 from mrag_rl.retrieval.filtered import FilteredRetriever
@@ -81,6 +95,23 @@ MEANING: list[tuple[dict[str, Any], list[str]]] = [
     ({"day": {"$lte": "2023-10-04"}}, ["verge", "wired", "two", "text", "nothing"]),
     ({"day": {"$gte": "0001-01-01"}}, DAYS),
     ({"day": {"$gt": "2023-10-03", "$lt": "2023-10-05"}}, ["verge", "wired", "two", "text"]),
+    ({"day": "2023"}, ["verge", "wired", "lower", "two", "text"]),
+    ({"day": "2023-10"}, ["verge", "wired", "lower", "two", "text"]),
+    ({"day": ["2023-09", "0001"]}, ["nothing"]),
+    ({"day": ["2023-09", "2023-10-05", "9999-12"]}, ["lower", "cafe"]),
+    ({"day": {"$ne": "2023-10"}}, ["nothing", "cafe"]),
+    ({"day": {"$nin": ["9999", "2023-10-04"]}}, ["lower", "two", "nothing"]),
+    ({"day": {"$gt": "2023-10"}}, ["cafe"]),
+    ({"day": {"$gte": "2023-10"}}, ["verge", "wired", "lower", "two", "text", "cafe"]),
+    ({"day": {"$lt": "2023-10"}}, ["nothing"]),
+    ({"day": {"$lte": "2023"}}, ["verge", "wired", "lower", "two", "text", "nothing"]),
+    ({"day": {"$not": {"$gt": "2023-10-04"}}}, ["verge", "wired", "text", "nothing"]),
+    ({"day": {"$not": {"$gte": "2023-10-04", "$lte": "2023-10-05"}}}, ["nothing", "cafe"]),
+    ({"words": {"$not": {"$lt": 900}}}, ["verge", "wired", "odd"]),
+    ({"words": {"$not": {"$in": [0, 1]}}}, ["verge", "wired", "odd", "cafe"]),
+    ({"source": {"$exists": True}}, [n for n in RECORDS if n not in ("bare", "null", "empty", "nested")]),
+    ({"source": {"$exists": False}}, ["bare", "null", "empty", "nested"]),
+    ({"free": {"$exists": False}, "words": {"$exists": True}}, ["lower", "two", "text", "cafe"]),
     ({"words": 900}, ["verge"]),
     ({"words": 900.0}, ["verge"]),
     ({"words": {"$ne": 900}}, ["wired", "lower", "two", "odd", "cafe"]),
@@ -143,7 +174,7 @@ def test_every_store_has_the_same_meaning(store: Callable[..., Any], tmp_path: P
 def test_a_filter_survives_json_and_text() -> None:
     for written, names in MEANING:
         condition = parse_filter(written, VOCABULARY)
-        for again in (json.dumps(written), repr(written), json.dumps(to_json(condition))):
+        for again in (written, read_mapping(repr(written)), json.dumps(written), json.dumps(to_json(condition))):
             read = parse_filter(again, VOCABULARY)
             assert [name for name, metadata in RECORDS.items() if matches(read, metadata)] == names, again
 
@@ -183,7 +214,10 @@ HELD = st.one_of(SCALARS, st.lists(SCALARS, max_size=3), st.dictionaries(st.text
 METADATA = st.dictionaries(st.sampled_from(["source", "day", "words", "free"]), HELD)
 OPERANDS: dict[str, st.SearchStrategy[Any]] = {
     "source": st.one_of(st.sampled_from(["a", "A", "b", "", "a'", '"', "2023-10-04", "1", "\0"]), st.text(max_size=4)),
-    "day": st.dates(dt.date(2023, 10, 1), dt.date(2023, 10, 8)),
+    "day": st.one_of(
+        st.dates(dt.date(2023, 10, 1), dt.date(2023, 10, 8)),
+        st.builds(Period, st.sampled_from([2022, 2023]), st.sampled_from([None, 9, 10])),
+    ),
     "words": st.one_of(
         st.integers(-3, 3), st.integers(-(2**63) + 1, 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False)
     ),
@@ -195,10 +229,16 @@ OPERANDS: dict[str, st.SearchStrategy[Any]] = {
 def a_condition(draw: st.DrawFn) -> Condition:
     field = draw(st.sampled_from(sorted(OPERANDS)))
     ordered = field in ("day", "words")
-    names: list[Any] = ["$eq", "$ne", "$in", "$nin", *(["$gt", "$gte", "$lt", "$lte"] if ordered else [])]
+    orders = ["$gt", "$gte", "$lt", "$lte"]
+    names: list[Any] = ["$eq", "$ne", "$in", "$nin", "$exists", *(orders if ordered else [])]
     operator = draw(st.sampled_from(names))
+    if operator == "$exists":
+        return Condition(field, operator, (draw(st.booleans()),))
     many = operator in ("$in", "$nin")
     values = draw(st.lists(OPERANDS[field], min_size=1, max_size=3 if many else 1))
+    if operator in orders:
+        values = [value.first if isinstance(value, Period) else value for value in values]
+        return Condition(field, operator, tuple(values), negated=draw(st.booleans()))
     return Condition(field, operator, tuple(values))
 
 
@@ -220,13 +260,22 @@ def plainly(condition: Any, metadata: Mapping[str, Any]) -> bool:
         return any(plainly(part, metadata) for part in condition.parts)
     value = metadata.get(condition.field)
     items: list[Any] = value if isinstance(value, list) else [value]
+    if condition.operator == "$exists":
+        kept = [
+            item for item in items if isinstance(item, (str, int)) or (isinstance(item, float) and item - item == 0)
+        ]
+        return bool(kept) == condition.values[0]
     kind = type(condition.values[0])
     if kind is str:
         items = [item for item in items if isinstance(item, str)]
     elif kind is bool:
         items = [item for item in items if isinstance(item, bool)]
-    elif issubclass(kind, dt.date):
+    elif issubclass(kind, (dt.date, Period)):
         items = [day for item in items if isinstance(item, str) and (day := parse_date(item)) is not None]
+        days = [(v.first, v.last) if isinstance(v, Period) else (v, v) for v in condition.values]
+        if condition.operator in ("$ne", "$nin", "$eq", "$in"):
+            inside = any(first <= item <= last for item in items for first, last in days)
+            return inside if condition.operator in ("$eq", "$in") else len(items) > 0 and not inside
     else:
         items = [item for item in items if isinstance(item, (int, float)) and not isinstance(item, bool)]
         items = [float(item) if abs(item) >= 2**63 else item for item in items if math.isfinite(item)]
@@ -237,6 +286,8 @@ def plainly(condition: Any, metadata: Mapping[str, Any]) -> bool:
     operand = condition.values[0]
     compare = {"$gt": lambda item: item > operand, "$gte": lambda item: item >= operand,
                "$lt": lambda item: item < operand, "$lte": lambda item: item <= operand}  # fmt: skip
+    if condition.negated:
+        return len(items) > 0 and not any(compare[condition.operator](item) for item in items)
     return any(compare[condition.operator](item) for item in items)
 
 
@@ -275,7 +326,7 @@ def test_no_value_and_no_field_is_part_of_the_sql(condition: Any) -> None:
     text, parameters = where(condition)
     assert text.count("?") == len(parameters)
     words = set(text.replace("(", " ").replace(")", " ").replace(",", " ").split())
-    known = "memory IN SELECT FROM temp.metadata_values WHERE field type value AND OR NOT = > >= < <= ?"
+    known = "memory IN SELECT FROM temp.metadata_values WHERE field type value AND OR NOT = > >= < <= ? substr 1 4 7"
     assert words <= set(known.split())
 
 
@@ -312,6 +363,20 @@ REFUSED: list[tuple[Any, str]] = [
     ({"source": "\ud800"}, "is not valid Unicode"),
     ({"a\nb": 1}, r"filter: unknown field 'a\nb'"),
     ({7: 1}, "filter: unknown field 7"),
+    ({"day": dt.datetime(2023, 10, 4)}, "names a time, and dates are compared by the day; give the day alone"),
+    ({"day": {"$in": ["2023-10-04T00:00:00Z"]}}, "filter at day.$in[0]: '2023-10-04T00:00:00Z' names a time"),
+    ({"words": {"$not": 5}}, "filter at words.$not: 5 is not a mapping of comparisons"),
+    ({"words": {"$not": {"$gt": "5"}}}, "filter at words.$not.$gt: '5' is not a number"),
+    ({"words": {"$exists": 0}}, "filter at words.$exists: 0 is not a boolean"),
+    ('{"source": "a"} or so', "filter: not JSON at character 17"),
+    ("{'source': 'a'}", "filter: not JSON at character 2"),
+    ('{"source": "a", "source": "b"}', "filter: the key 'source' twice"),
+    ('{"words": NaN}', "filter: NaN is not JSON"),
+    ('{"words": ' + "9" * 5000 + "}", "too long a number"),
+    ("[" * 19_000, "filter: too deep"),
+    ('[{"source": "a"}]', "filter: a list is not a mapping"),
+    ("NOT {}", "filter: not JSON at character 1"),
+    ("", "filter: not JSON at character 1"),
 ]
 
 
@@ -412,3 +477,44 @@ def test_everything_is_the_filter_without_conditions() -> None:
     assert to_json(EVERYTHING) == {} and not matches(Or(()), {"source": "a"})
     with pytest.raises(ValueError, match="needs parts"):
         to_json(Or(()))
+
+
+def highest(levels: int) -> Filter:
+    filter_: Filter = EVERYTHING
+    for level in range(levels - 1):
+        filter_ = (And, Or)[level % 2]((filter_, Condition("source", "$in", ("a",))))
+    return filter_
+
+
+BY_HAND: list[tuple[Callable[[], Any], str]] = [
+    (lambda: Condition("source", "$regex", (".*",)), "has the operator '$regex'; choose one of $eq"),  # type: ignore[arg-type]
+    (lambda: Condition("source", "$in", ()), "has the values (); give a tuple of one or more"),
+    (lambda: Condition("source", "$in", ["Wired"]), "give a tuple"),  # type: ignore[arg-type]
+    (lambda: Condition("source", "$eq", ("a", "b")), "compares 2 values by $eq"),
+    (lambda: Condition("source", "$in", ("a", 1)), "has values of the types number, string"),
+    (lambda: Condition("source", "$eq", (None,)), "has the value None"),  # type: ignore[arg-type]
+    (lambda: Condition("source", "$eq", ("\ud800",)), "valid Unicode"),
+    (lambda: Condition("words", "$eq", (math.inf,)), "has the value inf"),
+    (lambda: Condition("words", "$eq", (2**63,)), "has the value 9223372036854775808"),
+    (lambda: Condition("day", "$gt", (dt.datetime(2023, 10, 4),)), "datetime.datetime(2023, 10, 4, 0, 0)"),
+    (lambda: Condition("day", "$gt", (Period(2023),)), "by order; give a number or a day"),
+    (lambda: Condition("source", "$lt", ("a",)), "compares 'a' by order"),
+    (lambda: Condition("source", "$exists", ("yes",)), "give True or False"),
+    (lambda: Condition("source", "$in", ("a",), negated=True), "use the opposite operator"),
+    (lambda: Condition(7, "$in", ("a",)), "names no field"),  # type: ignore[arg-type]
+    (lambda: And(({"source": "a"},)), "is not a filter"),  # type: ignore[arg-type]
+    (lambda: highest(MAX_HEIGHT + 1), f"more than {MAX_HEIGHT} deep"),
+]
+
+
+@pytest.mark.parametrize(("make", "says"), BY_HAND, ids=[says for _, says in BY_HAND])
+def test_a_filter_made_by_hand_is_checked_when_it_is_made(make: Callable[[], Any], says: str) -> None:
+    with pytest.raises(InputError) as error:
+        make()
+    assert str(error.value).startswith("filter: ") and says in str(error.value) and "; " in str(error.value)
+
+
+def test_the_highest_filter_made_by_hand_is_read_by_every_store(tmp_path: Path) -> None:
+    for store in (by_matches, by_store, by_chunks):
+        find = store({"a": {"source": "a"}, "b": {}}, tmp_path)
+        assert find(highest(MAX_HEIGHT)) == ["a"]

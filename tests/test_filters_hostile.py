@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ import pytest
 import scipy.sparse
 
 from mrag_rl.data.records import TextPair
-from mrag_rl.filters import EVERYTHING, FieldVocabulary, matches, to_json
+from mrag_rl.errors import InputError
+from mrag_rl.filters import EVERYTHING, FieldVocabulary, Filter, matches, parse_filter, to_json
 from mrag_rl.filters.llm import read_answer
 from mrag_rl.filters.sql import where
 from mrag_rl.memory.store import RecordStore
@@ -142,8 +145,12 @@ WRITTEN: list[tuple[str, str | dict[str, Any]]] = [
     ('{"metadata": {}}', "unknown field"),
     ('{"source": {"$regex": ".*"}}', "operator '$regex'"),
     ('{"source": {"$like": "%"}}', "operator '$like'"),
-    ('{"source": {"$not": {"$in": ["Wired"]}}}', "operator '$not'"),
-    ('{"source": {"$exists": true}}', "operator '$exists'"),
+    ('{"source": {"$not": ["Wired"]}}', "not a mapping of comparisons"),
+    ('{"source": {"$not": {}}}', "no operator"),
+    ('{"source": {"$not": {"$not": {"$in": ["Wired"]}}}}', "not a mapping of comparisons"),
+    ('{"source": {"$not": {"$exists": true}}}', "not a mapping of comparisons"),
+    ('{"source": {"$exists": 1}}', "1 is not a boolean"),
+    ('{"source": {"$exists": "false"}}', "'false' is not a boolean"),
     ('{"source": {"$where": "1"}}', "operator '$where'"),
     ('{"source": {"in": ["Wired"]}}', "operator 'in'"),
     ('{"source": {"$IN": ["Wired"]}}', "operator '$IN'"),
@@ -209,6 +216,50 @@ WRITTEN: list[tuple[str, str | dict[str, Any]]] = [
         "more than 100 conditions",
     ),
     ("{" + ",".join(f'"a{number}": 1' for number in range(900)) + "}", "unknown field 'a0'"),
+    # what may change the meaning of the mapping
+    ('[{"source": "Wired"}, 1]', "brackets before"),
+    ('[{"source": "Wired"}, {"words": 10}]', "brackets before"),
+    ("{'a', 'b'} or rather {'source': 'Wired'}", "brackets before"),
+    ('["x"]: {"source": "Wired"}', "brackets before"),
+    ('{"source": "Wired"} | __import__("os").system("touch PWNED")', "more on the line"),
+    ('{"source": "Wired"} or {"words": 10}', "more on the line"),
+    ('{"source": "Wired"}{"words": 10}', "more on the line"),
+    ('{"source": "Wired"} is wrong', "more on the line"),
+    ("{ } and so on", "more on the line"),
+    ('x {} {"source": "Wired"}', "'x' before"),
+    ('{} {"source": "Wired"}', "more on the line"),
+    ('{}\n{"source": "Wired"}', "an empty mapping before another"),
+    ('not {"source": "Wired"}', "'not' before"),
+    ('NOT {"source": "Wired"}', "'NOT' before"),
+    ('not: {"source": "Wired"}', "'not' before"),
+    ('Anything but this:\n\n{"source": "Wired"}', "before the mapping"),
+    ('The filter isn’t:\n{"source": "Wired"}', "before the mapping"),
+    ('filter != {"source": "Wired"}', "'!=' before"),
+    ('!{"source": "Wired"}', "'!' before"),
+    ('Exclude = {"source": "Wired"}', "'Exclude' before"),
+    ('Nicht: {"source": "Wired"}', "'Nicht' before"),
+    ('x {"source": "Wired"}', "'x' before"),
+    ('- {"source": "Wired"}', "'-' before"),
+    ('{"day": "2023-10-04T12:00:00Z"}', "names a time"),
+    ('{"day": {"$gt": "October 4, 2023 at 5 pm"}}', "names a time"),
+    ('{"day": "2023-13"}', "not a date"),
+    ('{"day": "0000"}', "not a date"),
+    ('{"day": 2023}', "2023 is not a date"),
+    # negations, existence, periods
+    ('{"source": {"$not": {"$in": ["Wired"]}}}', {"source": {"$nin": ["Wired"]}}),
+    ('{"source": {"$not": {"$ne": "Wired"}}}', WIRED),
+    ('{"words": {"$not": {"$gt": 10}}}', {"words": {"$not": {"$gt": 10}}}),
+    (
+        '{"words": {"$not": {"$gte": 10, "$lt": 20}}}',
+        {"$or": [{"words": {"$not": {"$gte": 10}}}, {"words": {"$not": {"$lt": 20}}}]},
+    ),
+    ('{"source": {"$exists": true}}', {"source": {"$exists": True}}),
+    ('{"source": {"$exists": false}}', {"source": {"$exists": False}}),
+    ('{"day": "2023"}', {"day": {"$eq": "2023"}}),
+    ('{"day": ["2023-10", "2023-11-01"]}', {"day": {"$in": ["2023-10"]}}),
+    ('{"day": "1999"}', {}),
+    ('{"day": {"$gt": "2023-09", "$lte": "2023"}}', {"day": {"$gt": "2023-09-30", "$lte": "2023-12-31"}}),
+    ('{"day": {"$gte": "2023-02", "$lt": "2024-02"}}', {"day": {"$gte": "2023-02-01", "$lt": "2024-02-01"}}),
     # repaired: quotes, constants, commas, sets, fences, prose
     ('{"source": "Wired"}', WIRED),
     ("{'source': 'Wired'}", WIRED),
@@ -226,10 +277,6 @@ WRITTEN: list[tuple[str, str | dict[str, Any]]] = [
     ("Sure! Here is the filter:\n\n{'source': 'Wired'}\n\nAnything else?", WIRED),
     ('filter = {"source": "Wired"};', WIRED),
     ('Answer: {"source": "Wired"}\nQuestion: next?\nAnswer: {"source": "The Verge"}', WIRED),
-    ('[{"source": "Wired"}, 1]', WIRED),
-    ("{'a', 'b'} or rather {'source': 'Wired'}", WIRED),
-    ('{"source": "Wired"} | __import__("os").system("touch PWNED")', WIRED),
-    ('not {"source": "Wired"}', WIRED),
     ("{'free': True}", {"free": {"$eq": True}}),
     ("{'free': true}", {"free": {"$eq": True}}),
     (r'{"source": "\u0057ired"}', WIRED),
@@ -238,13 +285,17 @@ WRITTEN: list[tuple[str, str | dict[str, Any]]] = [
     ('{"day": "October 4th, 2023"}', {"day": {"$eq": "2023-10-04"}}),
     ('{"words": +10.0}', {"words": {"$eq": 10.0}}),
     ("{}", {}),
-    ("{ } and so on", {}),
     # values that the corpus does not have are dropped; other spellings of those it has become those
     ('{"source": "The Onion"}', {}),
     ('{"source": {"$in": ["The Onion", "Wired"]}}', IN_WIRED),
     ('{"source": "WIRED"}', WIRED),
     ('{"source": "verge"}', {"source": {"$eq": "The Verge"}}),
-    ('{"source": {"$nin": ["The Onion"]}}', {}),
+    ('{"source": {"$nin": ["The Onion"]}}', {"source": {"$nin": ["The Onion"]}}),
+    ('{"source": {"$nin": ["The Onion", "WIRED"]}}', {"source": {"$nin": ["Wired"]}}),
+    (
+        '{"$or": [{"source": {"$ne": "The Onion"}}, {"words": 10}]}',
+        {"$or": [{"source": {"$ne": "The Onion"}}, {"words": {"$eq": 10}}]},
+    ),
     ('{"words": 11}', {}),
     ('{"day": "2001-01-01", "source": "Wired"}', WIRED),
     ('{"$or": [{"source": "The Onion"}, {"source": "Wired"}]}', WIRED),
@@ -328,3 +379,98 @@ def test_each_case_is_refused_or_repaired_and_none_is_evaluated(
     assert store.matching(condition) == [i for i, metadata in enumerate(RECORDS) if matches(condition, metadata)]
     assert store.digest() == before
     assert re.fullmatch(r"[a-zA-Z_0-9 .,?=<>()]*", where(condition)[0])
+
+
+NO_JSON = object()
+
+
+def strictly(text: str) -> Any:
+    """What JSON says, read by the standard library; NO_JSON if it is none, or has a key twice."""
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len({name for name, _ in items}) < len(items):
+            raise ValueError
+        return dict(items)
+
+    try:
+        return json.loads(text, object_pairs_hook=pairs)
+    except (ValueError, RecursionError):
+        return NO_JSON
+
+
+def mutated(text: str, rng: random.Random) -> str:
+    """A filter's text with one to three changes of a character, a word or what stands around it."""
+    wrappings = [
+        "x {} @", "NOT @", "not: @", "[@]", "[@, {}]", "{@}", "@ or {}", "{}\n@", "```json\n@\n```", "Filter: @",
+        '{"$or": [{}]} @', '{"$or": [@, {}]}', '{"$and": []}\n@', "@,", "@ // all", "'@'", "not in\n@", "@\n{}",
+    ]  # fmt: skip
+    words = [
+        "$in",
+        "$nin",
+        "$or",
+        "$and",
+        "$ne",
+        "$not",
+        "$exists",
+        "true",
+        "null",
+        "{}",
+        "[]",
+        "Wired",
+        ",",
+        ":",
+        "NaN",
+    ]
+    for _ in range(rng.randint(1, 3)):
+        at, how = rng.randrange(len(text) + 1), rng.randrange(4)
+        if how == 0:
+            text = text[:at] + text[at + rng.randint(1, 4) :]
+        elif how == 1:
+            text = text[:at] + rng.choice("{}[]()\"':,$!~ \n0aT") + text[at:]
+        elif how == 2:
+            word = rng.choice(words)
+            text = text.replace(word, rng.choice(words)) if word in text else text[:at] + word + text[at:]
+        else:
+            text = rng.choice(wrappings).replace("@", text)
+    return text
+
+
+def test_no_mutated_filter_lets_more_through_than_its_strict_reading() -> None:
+    rng = random.Random(0)
+    anything = FieldVocabulary({field.name: replace(field, values=None) for field in VOCABULARY})
+    originals = [text for text, expected in WRITTEN if isinstance(expected, dict) and strictly(text) is not NO_JSON]
+    kept = read = 0
+    for _ in range(10_000):
+        text = mutated(rng.choice(originals), rng)
+        strict = strictly(text)
+        try:
+            given: Filter | None = parse_filter(text, anything)
+        except InputError:
+            given = None
+        if given is not None:
+            kept += 1
+            assert given == parse_filter(strict, anything) and (given != EVERYTHING or strict == {}), text
+        condition, _, refused = read_answer(text, anything)
+        if not refused:
+            read += 1
+            assert given is None or condition == given, text
+            assert condition != EVERYTHING or text.count("{") == 1, text
+    assert kept > 500 and read > kept
+
+
+@pytest.mark.parametrize("text", [text for text, _ in CASES])
+def test_a_given_filter_is_strict_json_or_refused_with_its_place(text: str) -> None:
+    strict = strictly(text)
+    try:
+        given = parse_filter(text, VOCABULARY)
+    except InputError as error:
+        assert str(error).startswith("filter") and "; " in str(error) and "\n" not in str(error)
+        assert (
+            strict is not NO_JSON
+            or "not JSON at character" in str(error)
+            or "twice" in str(error)
+            or len(text) > 4_000
+            or "is not JSON" in str(error)
+        )
+    else:
+        assert isinstance(strict, dict) and given == parse_filter(strict, VOCABULARY)

@@ -271,7 +271,7 @@ def test_a_broken_filter_is_one_line(finished: Path, capsys: pytest.CaptureFixtu
     for written, says in (
         ('{"desk": "court"}', "unknown field 'desk'; the fields are "),
         ('{"labels": {"$like": "c"}}', "unknown operator '$like'"),
-        ("court", "no mapping in the text"),
+        ("court", "not JSON at character 1"),
     ):
         assert ask(finished, "--filter", written) == 2
         lines = capsys.readouterr().err.strip().splitlines()

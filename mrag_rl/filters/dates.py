@@ -30,7 +30,7 @@ _DAY = r"[0-9]{1,2}(?:st|nd|rd|th)?"
 _ZONE = r"(?:Z|UTC|GMT|[A-Z]{2,4}T|[+-][0-9]{2}(?::?[0-9]{2})?)"
 _HOUR = r"(?:[01]?[0-9]|2[0-3])"
 _CLOCK = rf"(?:{_HOUR}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{{1,9}})?)?(?:\s?[ap]\.?m\b\.?)?|{_HOUR}\s?[ap]\.?m\b\.?)"
-_TIME = rf"(?:(?:T|,?\s+at\s+|,?\s+){_CLOCK}(?:\s?{_ZONE}\b)?)?"
+_TIME = rf"(?P<time>(?:T|,?\s+at\s+|,?\s+){_CLOCK}(?:\s?{_ZONE}\b)?)?"
 _PATTERN = (
     r"(?<![\w./-])"
     r"(?:(?<!the\s)"  # "The Sun" is a newspaper
@@ -70,6 +70,12 @@ def parse_date(text: str) -> dt.date | None:
         return None
     match = _DATE.fullmatch(text)
     return None if match is None else _day(match)
+
+
+def has_time(text: str) -> bool:
+    """Whether a text that ``parse_date`` understands names a time of day, too."""
+    match = _DATE.fullmatch(text.strip())
+    return match is not None and match["time"] is not None
 
 
 def find_dates(text: str) -> Iterator[DateMention]:

@@ -1,9 +1,10 @@
 """A forgiving JSON parser for language models' answers: reads data from prose, and never evaluates anything.
 
 It accepts JSON and also single and typographic quotes, True, False, None, trailing commas, tuples, sets (read as lists;
-a set inside a list is merged into it, as in ``[{'a'}, 'b']``), unquoted keys, and prose or code fences around the
-mapping. It refuses names, calls, operators, comments, string prefixes, NaN and Infinity, and also a key that occurs
-twice, because JSON parsers differ on which of the two counts.
+a set inside a list is merged into it, as in ``[{'a'}, 'b']``), unquoted keys, code fences, and prose on other lines or
+before a colon. It refuses names, calls, operators, comments, string prefixes, NaN and Infinity, and also a key that
+occurs twice, because JSON parsers differ on which of the two counts. It refuses what may change the meaning of the
+mapping, too: a negation before it, other text on its line, brackets around it, and a second mapping after an empty one.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ import re
 from typing import Any
 
 from mrag_rl.errors import InputError
+from mrag_rl.filters.parsing import MAX_TEXT
 
-MAX_TEXT = 20_000
-"""Characters of the longest text that is parsed."""
 MAX_NESTING = 24
 """Nesting levels of brackets."""
 MAX_ITEMS = 2_000
@@ -30,6 +30,14 @@ _NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d
 _WORD = re.compile(r"[$A-Za-z_][\w$]*")
 _KEY = r"""(?:"[^"\n]{0,200}"|'[^'\n]{0,200}'|“[^”\n]{0,200}”|‘[^’\n]{0,200}’|[$\w]{1,200})"""
 _MAPPING = re.compile(rf"\{{\s*(?:\}}|{_KEY}\s*:)")
+_NEGATION = re.compile(
+    r"\b(?:not|no|nor|never|neither|except|exclud\w*|without|unless|but|avoid|anything|nicht|kein\w*|außer|ohne|sauf|sans"
+    r"|pas|excepto|sin|salvo)\b|n['’]t\b|[!~¬]=?\s*$",
+    re.IGNORECASE,
+)
+_INTRODUCTION = re.compile(r"(?:^|:|=|\bis)\s*$")
+_FENCE = re.compile(r"`{1,3}\w*\s*$")
+_END_OF_LINE = re.compile(r"[\s`'\"”’.;,]*(?:\n|$)")
 
 
 class _Set(list[Any]):
@@ -40,28 +48,40 @@ def read_mapping(text: str) -> dict[str, Any]:
     """The first mapping in a text, whatever prose or code fences surround it.
 
     The first brace that opens a mapping decides: if that mapping is broken, no mapping inside or after it is used
-    instead, nor is one inside other braces. Raises InputError, with the position (a character, from 1) of what cannot
-    be parsed, if there is no mapping, and if the text is longer than ``MAX_TEXT``.
+    instead, nor is one inside other brackets. Raises InputError, with the position (a character, from 1) of what cannot
+    be parsed or may change the meaning, if there is no mapping, and if the text is longer than ``MAX_TEXT``.
     """
     if len(text) > MAX_TEXT:
         raise InputError(f"filter: {len(text)} characters of text; give {MAX_TEXT} or fewer")
     match = _MAPPING.search(text)
     if match is None:
         raise InputError('filter: no mapping in the text; write one like {"source": {"$in": ["The Herald"]}}')
-    before = text[: match.start()]
-    if before.count("{") > before.count("}"):
-        raise InputError(f"filter: braces around the mapping at character {match.start() + 1}; write plain JSON")
-    value = _Parser(text, match.start()).value(0)
+    start = match.start()
+    before = _FENCE.sub("", text[:start])
+    if re.search(r"[{}\[\]]", before):
+        raise InputError(f"filter: brackets before the mapping at character {start + 1}; write plain JSON")
+    line = before.rstrip().rpartition("\n")[2]
+    negation = _NEGATION.search(line)
+    if negation or not _INTRODUCTION.search(before.rpartition("\n")[2]):
+        said = _quoted((negation[0] if negation else line).strip())
+        raise InputError(f"filter: {said} before the mapping at character {start + 1}; write the mapping alone")
+    parser = _Parser(text, start)
+    value = parser.value(0)
     assert isinstance(value, dict)
+    end = _END_OF_LINE.match(text, parser.position)
+    if end is None:
+        raise InputError(f"filter: more on the line of the mapping, at character {parser.position + 1}; write it alone")
+    if not value and "{" in text[end.end() :]:
+        raise InputError(f"filter: an empty mapping before another one, at character {start + 1}; write one mapping")
     return value
 
 
 class _Parser:
-    """A recursive descent over one text."""
+    """A recursive descent over one text; ``position`` is the next character."""
 
     def __init__(self, text: str, position: int) -> None:
         self._text = text
-        self._position = position
+        self.position = position
         self._items = 0
 
     def value(self, depth: int) -> Any:
@@ -81,25 +101,25 @@ class _Parser:
             return self._string()
         if character.isdigit() or character in "+-.":
             return self._number()
-        match = _WORD.match(self._text, self._position)
+        match = _WORD.match(self._text, self.position)
         if match is not None and match[0] in _CONSTANTS:
-            self._position = match.end()
+            self.position = match.end()
             return _CONSTANTS[match[0]]
         if match is not None:
             raise self._error(f"{_quoted(match[0])} is not a value (names, calls and string prefixes are refused)")
         raise self._error(f"{_quoted(character)} is not the start of a value")
 
     def _braces(self, depth: int) -> dict[str, Any] | _Set:
-        opening = self._position
-        self._position += 1
+        opening = self.position
+        self.position += 1
         mapping: dict[str, Any] = {}
         elements = _Set()
         if self._closes("}"):
             return mapping
         while True:
-            bare_key = _WORD.match(self._text, self._position) if self._next() not in _CLOSING else None
+            bare_key = _WORD.match(self._text, self.position) if self._next() not in _CLOSING else None
             if bare_key is not None and self._text[bare_key.end() :].lstrip()[:1] == ":":
-                self._position = bare_key.end()
+                self.position = bare_key.end()
                 key: Any = bare_key[0]
             else:
                 key = self.value(depth + 1)
@@ -108,7 +128,7 @@ class _Parser:
                     raise self._error("a colon without a key")
                 if key in mapping:
                     raise self._error(f"the key {_quoted(key)} a second time")
-                self._position += 1
+                self.position += 1
                 item = self.value(depth + 1)
                 mapping[key] = list(item) if isinstance(item, _Set) else item
             else:
@@ -119,8 +139,8 @@ class _Parser:
                 return elements if elements else mapping
 
     def _sequence(self, closing: str, depth: int) -> list[Any]:
-        opening = self._position
-        self._position += 1
+        opening = self.position
+        self.position += 1
         items: list[Any] = []
         if self._closes(closing):
             return items
@@ -134,16 +154,16 @@ class _Parser:
                 return items
 
     def _string(self) -> str:
-        opening = self._position
+        opening = self.position
         closing = _CLOSING[self._text[opening]]
         parts: list[str] = []
-        self._position += 1
+        self.position += 1
         while True:
-            if self._position >= len(self._text):
-                self._position = opening
+            if self.position >= len(self._text):
+                self.position = opening
                 raise self._error("a string that does not end")
-            character = self._text[self._position]
-            self._position += 1
+            character = self._text[self.position]
+            self.position += 1
             if character == closing:
                 break
             if character == "\n":
@@ -153,50 +173,50 @@ class _Parser:
         return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def _escape(self) -> str:
-        letter = self._text[self._position : self._position + 1]
+        letter = self._text[self.position : self.position + 1]
         if letter in _ESCAPES:
-            self._position += 1
+            self.position += 1
             return _ESCAPES[letter]
         digits = {"u": 4, "x": 2}.get(letter, 0)
-        code = self._text[self._position + 1 : self._position + 1 + digits]
+        code = self._text[self.position + 1 : self.position + 1 + digits]
         if not digits or not re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", code):
             raise self._error("an escape that JSON does not have")
-        self._position += 1 + digits
+        self.position += 1 + digits
         return chr(int(code, 16))
 
     def _number(self) -> int | float:
-        match = _NUMBER.match(self._text, self._position)
+        match = _NUMBER.match(self._text, self.position)
         if match is None:
             raise self._error("a number that cannot be read")
-        self._position = match.end()
+        self.position = match.end()
         return float(match[0]) if re.search(r"[.eE]", match[0]) else int(match[0])
 
     def _next(self) -> str:
-        match = _SPACE.match(self._text, self._position)
+        match = _SPACE.match(self._text, self.position)
         assert match is not None
-        self._position = match.end()
-        if self._position >= len(self._text):
+        self.position = match.end()
+        if self.position >= len(self._text):
             raise self._error("the text ends inside the filter")
-        return self._text[self._position]
+        return self._text[self.position]
 
     def _closes(self, closing: str) -> bool:
         if self._next() != closing:
             return False
-        self._position += 1
+        self.position += 1
         return True
 
     def _ends(self, closing: str, opening: int) -> bool:
         """Skips a comma, or the closing bracket or both; whether the bracket is closed."""
         if self._closes(closing):
             return True
-        if self._text[self._position] != ",":
-            bracket, character = self._text[opening], self._text[self._position]
+        if self._text[self.position] != ",":
+            bracket, character = self._text[opening], self._text[self.position]
             raise self._error(f"{_quoted(character)} where a comma or {closing} (closing the {bracket}) is expected")
-        self._position += 1
+        self.position += 1
         return self._closes(closing)
 
     def _error(self, problem: str) -> InputError:
-        place = min(self._position, len(self._text)) + 1
+        place = min(self.position, len(self._text)) + 1
         return InputError(f"filter: {problem}, at character {place}; write plain JSON")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from mrag_rl.errors import InputError
 from mrag_rl.filters.extraction import Extraction
 from mrag_rl.filters.language import EVERYTHING, Filter
+from mrag_rl.filters.lenient_json import read_mapping
 from mrag_rl.filters.parsing import parse_filter
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
 from mrag_rl.generation.filter_prompts import filter_prompt
@@ -58,9 +59,12 @@ class LLMExtractor:
 
 
 def read_answer(answer: str, vocabulary: FieldVocabulary) -> tuple[Filter, list[str], str]:
-    """A language model's answer as (filter, lines on dropped values, reason of the refusal or ""). Never raises."""
+    """A language model's answer as (filter, lines on dropped values, reason of the refusal or ""). Never raises.
+
+    Its notation may be repaired (see ``lenient_json``), its meaning is not: what cannot be read as one filter is
+    refused."""
     try:
-        return (*vocabulary.keep_known(parse_filter(answer, vocabulary)), "")
+        return (*vocabulary.keep_known(parse_filter(read_mapping(answer), vocabulary)), "")
     except InputError as error:
         return EVERYTHING, [], str(error)
 

@@ -1,19 +1,22 @@
-"""Filters from decoded JSON or from text, checked against the fields of a corpus."""
+"""Filters from JSON, checked against the fields of a corpus."""
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, NoReturn
 
 from mrag_rl.errors import InputError
+from mrag_rl.filters.dates import has_time, parse_date
 from mrag_rl.filters.language import OPERATORS, ORDERED, And, Condition, Filter, Operator, Or
-from mrag_rl.filters.lenient_json import read_mapping
 from mrag_rl.filters.values import (
     LARGEST_INTEGER,
     MAX_STRING,
     FieldType,
+    Period,
     Value,
-    as_day,
     finite_number,
     is_encodable,
 )
@@ -24,17 +27,50 @@ MAX_DEPTH = 8
 MAX_CONDITIONS = 100
 MAX_VALUES = 500
 """Values in all conditions of a filter together."""
+MAX_TEXT = 20_000
+"""Characters of a filter's text."""
 
 
 def parse_filter(source: str | Mapping[str, Any], vocabulary: FieldVocabulary) -> Filter:
-    """A filter from a mapping (decoded JSON) or from text (JSON, or Python-like: see ``lenient_json``).
+    """A filter from JSON: its text, or the mapping that it encodes.
 
-    Values need not occur in the corpus: ``FieldVocabulary.keep_known`` drops those that do not. Raises InputError
-    naming the place, such as ``$and[1].source.$in``, for an unknown field or operator, a value that is not of the
-    field's type, an order operator on strings or booleans, and a filter larger than this module's limits.
+    Nothing is guessed or repaired (``llm.read_answer`` repairs what language models write), because a filter that
+    somebody gives must not let through more than it says. Values need not occur in the corpus:
+    ``FieldVocabulary.keep_known`` drops those that do not.
+
+    Raises InputError naming the place, such as ``character 12`` or ``$and[1].source.$in``, for text that is not JSON or
+    has a key twice, an unknown field or operator, a value that is not of the field's type, an order operator on strings
+    or booleans, and a filter larger than this module's limits.
     """
-    mapping = read_mapping(source) if isinstance(source, str) else source
-    return _Parser(vocabulary).mapping(mapping, "", 0)
+    return _Parser(vocabulary).mapping(_read_json(source) if isinstance(source, str) else source, "", 0)
+
+
+def _read_json(text: str) -> Any:
+    if len(text) > MAX_TEXT:
+        raise InputError(f"filter: {len(text)} characters of text; give {MAX_TEXT} or fewer")
+
+    def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        mapping = dict(pairs)
+        if len(mapping) < len(pairs):
+            names = [name for name, _ in pairs]
+            repeated = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"filter: the key {_quoted(repeated)} twice in one object; join both with $and")
+        return mapping
+
+    def refuse(constant: str) -> NoReturn:
+        raise InputError(f"filter: {constant} is not JSON; give a finite number")
+
+    try:
+        return json.loads(text, object_pairs_hook=without_repeats, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"filter: not JSON at character {error.pos + 1} ({error.msg}); "
+            'write one like {"source": {"$in": ["The Herald"]}}'
+        ) from error
+    except InputError:
+        raise
+    except (RecursionError, ValueError) as error:  # too deep, or an integer of thousands of digits
+        raise InputError("filter: too deep or with too long a number; write a smaller one") from error
 
 
 class _Parser:
@@ -82,23 +118,42 @@ class _Parser:
             return self._condition(name, "$in" if isinstance(value, (list, tuple)) else "$eq", value, place)
         if not value:
             raise _error(place, "no operator", f"give one of {', '.join(OPERATORS)}")
-        parts = []
+        parts: list[Filter] = []
         for key, operand in value.items():
-            if key not in OPERATORS:
-                raise _error(place, f"unknown operator {_quoted(key)}", f"the operators are {', '.join(OPERATORS)}")
-            parts.append(self._condition(name, key, operand, f"{place}.{key}"))
+            if key == "$not":
+                parts.append(self._negated(name, operand, f"{place}.{key}"))
+            elif key in OPERATORS:
+                parts.append(self._condition(name, key, operand, f"{place}.{key}"))
+            else:
+                operators = ", ".join((*OPERATORS, "$not"))
+                raise _error(place, f"unknown operator {_quoted(key)}", f"the operators are {operators}")
         return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+    def _negated(self, name: str, value: Any, place: str) -> Filter:
+        if not isinstance(value, Mapping) or "$not" in value or "$exists" in value:
+            mend = 'write one like {"$not": {"$gt": 5}}, without $not or $exists in it'
+            raise _error(place, f"{_quoted(value)} is not a mapping of comparisons", mend)
+        inner = self._field(name, value, place, place)
+        parts = [inner] if isinstance(inner, Condition) else [p for p in inner.parts if isinstance(p, Condition)]
+        opposite = [_opposite(part) for part in parts]
+        return opposite[0] if len(opposite) == 1 else Or(tuple(opposite))
 
     def _condition(self, field: str, operator: Operator, operand: Any, place: str) -> Condition:
         self._conditions += 1
         if self._conditions > MAX_CONDITIONS:
             raise _error(place, f"more than {MAX_CONDITIONS} conditions", "give fewer")
         field_type = self._vocabulary[field].type
+        if operator == "$exists":
+            self._count(1, place)
+            return Condition(field, operator, (_typed(operand, "boolean", place),))
         if operator in ORDERED and field_type not in ("number", "date"):
             raise _error(place, f"{field} has {field_type} values, which have no order", "use $eq, $ne, $in or $nin")
         if operator not in ("$in", "$nin"):
             self._count(1, place)
-            return Condition(field, operator, (_typed(operand, field_type, place),))
+            value = _typed(operand, field_type, place)
+            if isinstance(value, Period) and operator in ORDERED:
+                value = value.first if operator in ("$gte", "$lt") else value.last
+            return Condition(field, operator, (value,))
         operands = operand if isinstance(operand, (list, tuple, set, frozenset)) else [operand]
         if not operands:
             raise _error(place, "an empty list", "give one value or more, or remove the field")
@@ -112,6 +167,16 @@ class _Parser:
             raise _error(place, f"more than {MAX_VALUES} values", "give fewer")
 
 
+_OPPOSITES: dict[Operator, Operator] = {"$eq": "$ne", "$ne": "$eq", "$in": "$nin", "$nin": "$in"}
+
+
+def _opposite(condition: Condition) -> Condition:
+    """What holds of the records that have a value of the field, and do not pass the condition."""
+    if condition.operator in _OPPOSITES:
+        return replace(condition, operator=_OPPOSITES[condition.operator])
+    return replace(condition, negated=True)
+
+
 def _typed(value: Any, field_type: FieldType, place: str) -> Value:
     """The value as one of the field's type. Raises InputError."""
     if field_type == "string" and isinstance(value, str):
@@ -121,10 +186,18 @@ def _typed(value: Any, field_type: FieldType, place: str) -> Value:
             raise _error(place, f"{_quoted(value)} is not valid Unicode", "remove the lone surrogate")
         return value
     if field_type == "date":
-        day = as_day(value)
-        if day is not None:
-            return day
-        raise _error(place, f"{_quoted(value)} is not a date", 'write it like "2023-10-12" or "October 12, 2023"')
+        day = value if isinstance(value, dt.date) else None
+        if isinstance(value, str):
+            day = parse_date(value)
+        if isinstance(value, dt.datetime) or (isinstance(value, str) and day is not None and has_time(value)):
+            raise _error(
+                place, f"{_quoted(value)} names a time, and dates are compared by the day", "give the day alone"
+            )
+        date = day or (Period.parse(value) if isinstance(value, str) else None)
+        if date is None:
+            mend = 'write it like "2023-10-12", "October 12, 2023", "2023-10" or "2023"'
+            raise _error(place, f"{_quoted(value)} is not a date", mend)
+        return date
     if field_type == "boolean" and isinstance(value, bool):
         return value
     number = finite_number(value) if field_type == "number" else None

@@ -26,6 +26,8 @@ def atoms(filter_: Filter) -> set[Atom]:
     """
     if isinstance(filter_, Condition):
         operator = _LIST_OPERATORS.get(filter_.operator, filter_.operator)
+        if filter_.negated:
+            operator = f"$not {operator}"
         return {(filter_.field, operator, comparable(value)) for value in filter_.values}
     if isinstance(filter_, And):
         return set().union(*(atoms(part) for part in filter_.parts)) if filter_.parts else set()
@@ -39,6 +41,7 @@ def only_known(filter_: Filter, vocabulary: FieldVocabulary) -> bool:
     return all(
         fields[condition.field] is None or value in (fields[condition.field] or {})
         for condition in conditions(filter_)
+        if condition.operator != "$exists"
         for value in condition.values
     )
 

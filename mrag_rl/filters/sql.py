@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mrag_rl.filters.language import And, Condition, Filter
-from mrag_rl.filters.values import comparable, typed_values
+from mrag_rl.filters.values import FieldType, comparable, typed_values
 
 _TABLE = "temp.metadata_values"
 # Without declared types SQLite stores and compares the values as they are: text stays text, integers stay exact.
@@ -20,7 +20,8 @@ _SCHEMA = f"""
 CREATE TABLE {_TABLE} (field TEXT NOT NULL, type TEXT NOT NULL, value, memory INTEGER NOT NULL,
                        PRIMARY KEY (field, type, value, memory)) WITHOUT ROWID
 """
-_COMPARISONS = {"$eq": "=", "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+_DAY = len("2023-10-04")
+_COMPARISONS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 
 
 def lay_out(connection: sqlite3.Connection, records: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
@@ -67,13 +68,32 @@ def where(filter_: Filter) -> tuple[str, list[Any]]:
 
 
 def _condition(condition: Condition) -> tuple[str, list[Any]]:
+    def some_value(such: str = "") -> str:
+        return f"memory IN (SELECT memory FROM {_TABLE} WHERE field = ?{such})"
+
+    if condition.operator == "$exists":
+        return ("" if condition.values[0] else "NOT ") + some_value(), [condition.field]
     operands = [comparable(value) for value in condition.values]
-    values = [value for _, value in operands]
-    has_value = f"memory IN (SELECT memory FROM {_TABLE} WHERE field = ? AND type = ?"
     field_and_type = [condition.field, operands[0][0]]
-    is_listed = f"value IN ({', '.join('?' * len(values))})"
-    if condition.operator == "$in":
-        return f"{has_value} AND {is_listed})", [*field_and_type, *values]
-    if condition.operator in ("$ne", "$nin"):
-        return f"({has_value}) AND NOT {has_value} AND {is_listed}))", [*field_and_type, *field_and_type, *values]
-    return f"{has_value} AND value {_COMPARISONS[condition.operator]} ?)", [*field_and_type, values[0]]
+    if condition.operator in _COMPARISONS:
+        such, values = f"value {_COMPARISONS[condition.operator]} ?", [operands[0][1]]
+    else:
+        such, values = _is_one_of([value for _, value in operands], operands[0][0])
+    chosen = some_value(f" AND type = ? AND {such}")
+    if condition.negated or condition.operator in ("$ne", "$nin"):
+        return f"({some_value(' AND type = ?')} AND NOT {chosen})", [*field_and_type, *field_and_type, *values]
+    return chosen, [*field_and_type, *values]
+
+
+def _is_one_of(values: list[Any], value_type: FieldType) -> tuple[str, list[Any]]:
+    """The comparison with values, of which dates may be the starts of days: "2023" and "2023-10"."""
+    if value_type != "date":
+        return f"value IN ({', '.join('?' * len(values))})", values
+    by_length: dict[int, list[Any]] = {}
+    for value in values:
+        by_length.setdefault(len(value), []).append(value)
+    tests = [
+        f"{'value' if length == _DAY else f'substr(value, 1, {length})'} IN ({', '.join('?' * len(starts))})"
+        for length, starts in by_length.items()
+    ]
+    return f"({' OR '.join(tests)})", [start for starts in by_length.values() for start in starts]

@@ -1,25 +1,59 @@
 """Typed values of metadata: what a record's value means to a filter, equally for every store.
 
 A value is a string (compared exactly), a number, a boolean or a date (a calendar day). A metadata string that names a
-day is both a string and a date.
+day is both a string and a date. A filter's date may also be a month or a year, which every day in it equals.
 """
 
 from __future__ import annotations
 
+import calendar
 import datetime as dt
 import math
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from mrag_rl.filters.dates import parse_date
 
 FieldType = Literal["string", "number", "date", "boolean"]
-Value = str | int | float | bool | dt.date
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A year (1 to 9999), or a month of it (1 to 12)."""
+
+    year: int
+    month: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.year:04d}" if self.month is None else f"{self.year:04d}-{self.month:02d}"
+
+    @property
+    def first(self) -> dt.date:
+        """The first day."""
+        return dt.date(self.year, self.month or 1, 1)
+
+    @property
+    def last(self) -> dt.date:
+        """The last day."""
+        month = self.month or 12
+        return dt.date(self.year, month, calendar.monthrange(self.year, month)[1])
+
+    @classmethod
+    def parse(cls, text: str) -> Period | None:
+        """The year or month that a text names in ISO form, "2023" or "2023-10", or None."""
+        match = _PERIOD.fullmatch(text)
+        return None if match is None else cls(int(match["year"]), int(match["month"]) if match["month"] else None)
+
+
+Value = str | int | float | bool | dt.date | Period
 
 FIELD_TYPES: tuple[FieldType, ...] = get_args(FieldType)
 MAX_STRING = 1_000
 """Characters of the longest string in a filter, and of the longest metadata string that can be a date."""
 LARGEST_INTEGER = 2**63 - 1
+_PERIOD = re.compile(r"(?!0000)(?P<year>[0-9]{4})(?:-(?P<month>0[1-9]|1[0-2]))?")
 
 
 def typed_values(value: Any) -> Iterator[tuple[FieldType, str | int | float]]:
@@ -46,23 +80,28 @@ def typed_values(value: Any) -> Iterator[tuple[FieldType, str | int | float]]:
 
 
 def comparable(value: Value) -> tuple[FieldType, str | int | float]:
-    """The (type, comparable value) of a filter's value, in the same form as ``typed_values``."""
+    """The (type, comparable value) of a filter's value, in the same form as ``typed_values``; of a period, the start
+    that its days share."""
     if isinstance(value, bool):
         return "boolean", int(value)
     if isinstance(value, str):
         return "string", value
     if isinstance(value, dt.date):
         return "date", value.isoformat()
+    if isinstance(value, Period):
+        return "date", str(value)
     return "number", value
 
 
-def as_day(value: Any) -> dt.date | None:
-    """The day that a date, a datetime or a string names; None if it names none."""
-    if isinstance(value, dt.datetime):
-        return value.date()
-    if isinstance(value, dt.date):
-        return value
-    return parse_date(value) if isinstance(value, str) else None
+def is_value(value: Any) -> bool:
+    """Whether a filter can compare with this: no object, no time of day, and nothing that a store could not hold."""
+    if isinstance(value, str):
+        return is_encodable(value)
+    if isinstance(value, dt.datetime) or not isinstance(value, Value):
+        return False
+    if isinstance(value, (int, float)):
+        return math.isfinite(value) if isinstance(value, float) else abs(value) <= LARGEST_INTEGER
+    return True
 
 
 def finite_number(value: Any) -> int | float | None:

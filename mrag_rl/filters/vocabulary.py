@@ -16,7 +16,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.filters.dates import parse_date
 from mrag_rl.filters.language import EVERYTHING, And, Condition, Filter, Or, conditions
 from mrag_rl.filters.names import aliases, key
-from mrag_rl.filters.values import FIELD_TYPES, FieldType, Value
+from mrag_rl.filters.values import FIELD_TYPES, FieldType, Period, Value
 from mrag_rl.io import StrPath, read_json
 
 _EQUALITY_OPERATORS = ("$eq", "$ne", "$in", "$nin")
@@ -59,6 +59,9 @@ class Field:
         """The corpus values that ``value`` refers to: itself, else those that it is another form of, else none."""
         if self.values is None or value in self.values:
             return (value,)
+        if isinstance(value, Period):
+            days = (day for day in self.values if isinstance(day, dt.date))
+            return (value,) if any(value.first <= day <= value.last for day in days) else ()
         return self.names.get(key(value), ()) if isinstance(value, str) else ()
 
     def written(self, value: Value) -> Any:
@@ -160,8 +163,8 @@ class FieldVocabulary:
         """The filter reduced to values that occur in the corpus, and one line for each value that was dropped.
 
         Another form of a value ("CNBC", "the verge") is replaced by that value, or by all values that it is a form of.
-        A condition without any value left is dropped. Inside an ``$or``, a dropped condition counts as one that lets
-        nothing through or, if it excludes its values, as one that lets everything through.
+        A condition without any value left is dropped, and inside an ``$or`` it counts as one that lets nothing through.
+        One that excludes its values is kept as it is: it still says that a record must have the field.
         """
         dropped: list[str] = []
         known = self._keep(filter_, dropped)
@@ -192,7 +195,7 @@ class FieldVocabulary:
                     f"{condition.field}: the corpus has no {quoted if len(quoted) <= 80 else quoted[:80] + '…'}"
                 )
         if not known_values:
-            return EVERYTHING if condition.operator in ("$ne", "$nin") else None
+            return condition if condition.operator in ("$ne", "$nin") else None
         values = tuple(known_values)
         if len(values) > 1 and condition.operator in ("$eq", "$ne"):
             return replace(condition, operator="$in" if condition.operator == "$eq" else "$nin", values=values)
