@@ -264,7 +264,9 @@ def test_a_filter_that_nothing_passes_reads_nothing_and_says_so(
         assert ask(finished, "--json", *forbidden) == 0
         answer = json.loads(capsys.readouterr().out)
         assert answer["memory"] is None
-        assert answer["notes"] == ["no memory of the partitions that may be read passes the filter; nothing is read"]
+        nowhere = [f"labels: the corpus has no {names[1]!r}", "no memory passes the filter; nothing is read"]
+        assert answer["notes"] == nowhere
+        assert [row["name"] for row in answer["partitions"]] == [names[0]]
 
 
 def test_a_broken_filter_is_one_line(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from mrag_rl.filters.language import Filter
 
@@ -35,4 +35,8 @@ class Extractor(Protocol):
 
     def extract(self, questions: Sequence[str]) -> list[Extraction]:
         """One extraction per question, in order."""
+        ...
+
+    def restricted(self, records: Sequence[Mapping[str, Any]]) -> Extractor:
+        """The extractor for a corpus of these records of metadata alone, with fields and values of no other."""
         ...

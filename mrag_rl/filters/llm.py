@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mrag_rl.errors import InputError
@@ -35,7 +35,13 @@ class LLMExtractor:
         self.llm = llm
         self.vocabulary = vocabulary
         self.max_new_tokens = max_new_tokens
+        self.values_shown = values_shown
         self._demonstrations = (_listing(vocabulary, values_shown), *examples(vocabulary))
+
+    def restricted(self, records: Sequence[Mapping[str, Any]]) -> LLMExtractor:
+        """See ``Extractor.restricted``."""
+        vocabulary = self.vocabulary.restricted(records)
+        return LLMExtractor(self.llm, vocabulary, values_shown=self.values_shown, max_new_tokens=self.max_new_tokens)
 
     def prompt(self, question: str) -> Prompt:
         """The fields and values, the examples, the question. A prompt that is too long loses the question's head."""

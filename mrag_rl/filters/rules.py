@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mrag_rl.filters.date_phrases import DatePhrases, spell_out_months
 from mrag_rl.filters.extraction import Extraction
@@ -40,6 +41,10 @@ class RuleExtractor:
         self.vocabulary = vocabulary
         self._values = ValueMentions(vocabulary)
         self._dates = DatePhrases(vocabulary)
+
+    def restricted(self, records: Sequence[Mapping[str, Any]]) -> RuleExtractor:
+        """See ``Extractor.restricted``."""
+        return RuleExtractor(self.vocabulary.restricted(records))
 
     def extract(self, questions: Sequence[str]) -> list[Extraction]:
         """One extraction per question, in order. Only the first 20,000 characters of a question are read."""

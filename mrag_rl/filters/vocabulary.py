@@ -6,7 +6,7 @@ import datetime as dt
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -16,7 +16,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.filters.dates import parse_date
 from mrag_rl.filters.language import EVERYTHING, And, Condition, Filter, Or, conditions
 from mrag_rl.filters.names import aliases, key
-from mrag_rl.filters.values import FIELD_TYPES, FieldType, Period, Value
+from mrag_rl.filters.values import FIELD_TYPES, FieldType, Period, Value, comparable, typed_values
 from mrag_rl.io import StrPath, read_json
 
 _EQUALITY_OPERATORS = ("$eq", "$ne", "$in", "$nin")
@@ -75,9 +75,14 @@ class Field:
 
 @dataclass(frozen=True)
 class FieldVocabulary:
-    """The fields of a corpus, by name."""
+    """The fields of a corpus, by name.
+
+    Attributes:
+        declared: somebody stated the fields and their types (``from_file``); they were not read off records.
+    """
 
     fields: Mapping[str, Field] = field(default_factory=dict)
+    declared: bool = False
 
     def __contains__(self, name: object) -> bool:
         return name in self.fields
@@ -157,7 +162,18 @@ class FieldVocabulary:
             if unknown:
                 raise InputError(f"{where}: field {name!r}: unknown key {unknown[0]!r}; use type, values and format")
             fields[name] = _field_from_json(where, name, entry)
-        return cls(fields)
+        return cls(fields, declared=True)
+
+    def restricted(self, records: Sequence[Mapping[str, Any]]) -> FieldVocabulary:
+        """The vocabulary of these records of metadata alone; of declared fields, with those values that they have."""
+        if not self.declared:
+            return FieldVocabulary.from_metadata(records)
+        fields = {}
+        for own in self:
+            held = {value for record in records for value in typed_values(record.get(own.name))}
+            values = own.values and {value: n for value, n in own.values.items() if comparable(value) in held}
+            fields[own.name] = replace(own, values=values)
+        return FieldVocabulary(fields, declared=True)
 
     def keep_known(self, filter_: Filter) -> tuple[Filter, list[str]]:
         """The filter reduced to values that occur in the corpus, and one line for each value that was dropped.

@@ -206,9 +206,11 @@ class MemoryDatabase:
         """Every version of one memory's target, the original first. Raises InputError for an unknown index."""
         return self._store.history(int(self._checked([index])[0]))
 
-    def vocabulary(self) -> FieldVocabulary:
-        """The fields that a filter of this database can refer to: the memories' metadata, and ``labels``."""
-        return FieldVocabulary.from_metadata(metadata for _, metadata in self._store.metadata())
+    def vocabulary(self, readable: np.ndarray | None = None) -> FieldVocabulary:
+        """What a filter can refer to: metadata and ``labels`` of the memories that may be read, (N,) bool, or all."""
+        return FieldVocabulary.from_metadata(
+            data for i, data in self._store.metadata() if readable is None or readable[i]
+        )
 
     def allowed_memories(self, filter_: Filter) -> np.ndarray:
         """(N,) boolean mask for ``retrieve``: the memories whose metadata and ``labels`` pass a filter."""

@@ -1,6 +1,7 @@
 """Search under metadata filters (Multi-Meta-RAG, Section 3.2) and access rights.
 
-A filter that matches nothing is dropped; access rights never are.
+A filter that matches nothing is dropped; access rights never are. Rights choose the corpus: what may not be read is not
+part of it (`FilteredRetriever.restricted`), so that nothing depends on it. Filters choose within it.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +20,8 @@ from mrag_rl.filters.vocabulary import document_metadata
 from mrag_rl.retrieval.encoded import EncodedQueries
 from mrag_rl.retrieval.retriever import MultiAspectRetriever
 from mrag_rl.retrieval.voting import Ranking
+
+_KEPT = 8  # Restricted retrievers that are kept for the next questions
 
 FETCH = 20  # Chunks retrieved by similarity before reranking, as in Multi-Meta-RAG
 
@@ -59,6 +63,28 @@ class FilteredRetriever:
                 rows[key] = len(rows)
                 self._metadata.append(metadata)
             self._metadata_row[i] = rows[key]
+        self._restricted: dict[bytes, FilteredRetriever] = {}
+
+    @property
+    def metadata(self) -> list[dict[str, Any]]:
+        """The metadata of each document, as filters read it."""
+        firsts = {chunk.document: row for chunk, row in zip(self.chunks, self._metadata_row.tolist(), strict=True)}
+        return [self._metadata[row] for row in firsts.values()]
+
+    def restricted(self, readable: np.ndarray) -> FilteredRetriever:
+        """The retriever of the chunks that may be read, as if there were no others; (N,) bool, at least one True.
+
+        The last few are kept. Raises InputError if nothing may be read.
+        """
+        key = np.packbits(readable).tobytes()
+        kept = self._restricted.pop(key, None)
+        if kept is None:
+            rows = np.flatnonzero(readable)
+            kept = FilteredRetriever(self.retriever.subset(rows), [self.chunks[row] for row in rows.tolist()])
+            while len(self._restricted) >= _KEPT:
+                del self._restricted[next(iter(self._restricted))]
+        self._restricted[key] = kept
+        return kept
 
     def passing(self, filters: Sequence[Filter]) -> np.ndarray:
         """Which chunks match each of B filters (`matches`), (B, N) bool."""
@@ -72,7 +98,7 @@ class FilteredRetriever:
     def readable(
         self, documents: Collection[str] | None = None, categories: Collection[str] | None = None
     ) -> np.ndarray | None:
-        """The chunks that access rights allow, (N,) bool, for the `allowed` of `rank`; None if both rights are None.
+        """The chunks that access rights allow, (N,) bool, for `restricted`; None if both rights are None.
 
         documents: ids of the documents that may be read. categories: names of the categories that may be read. With
         both, a chunk needs both rights; an empty collection allows nothing.
@@ -111,7 +137,8 @@ class FilteredRetriever:
         A filter that matches none of the chunks that its query may read is dropped for that query.
 
         filters: one for each query; None for no filters. allowed: the chunks that all queries (N,) or each query (B, N)
-        may read, bool. It is never dropped: a query that may read nothing has no chunks.
+        may find, bool. It is never dropped: a query that may find nothing has no chunks. The others count for the
+        weights of words and heads (see `MultiAspectRetriever.rank`); for access rights use `restricted`.
 
         Raises InputError for more or fewer filters than queries, and as `MultiAspectRetriever.rank` does.
         """

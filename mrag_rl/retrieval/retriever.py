@@ -68,7 +68,7 @@ class MultiAspectRetriever:
             )
         if texts is not None:
             _check_texts(texts, len(documents))
-        self.documents, self.sentences, self.single = documents, sentences, single
+        self.documents, self.sentences, self.single, self._index = documents, sentences, single, index
         self.texts = None if texts is None else list(texts)
         self._words: WordIndex | None = None
         self.standard, self.heads, self.pieces = (
@@ -152,14 +152,26 @@ class MultiAspectRetriever:
                 f"retrieval: cannot remove {len(leaving)} documents; name rows from 0 to {count - 1}, each once, and "
                 "leave at least one"
             )
-        if self.sentences is not None:
-            sentences = self.sentences[np.isin(self.sentences.owners, staying)]
-            self.sentences = Parts(sentences.embeddings, np.searchsorted(staying, sentences.owners))
-        if self.texts is not None:
-            self.texts, self._words = [self.texts[row] for row in staying.tolist()], None
+        self.sentences, self.texts, self._words = *self._parts_of(staying), None
         removed, self.documents = self.documents[leaving], self.documents[staying]
         for spaces in (self.standard, self.heads, self.pieces):
             spaces.remove(removed, self.documents)
+
+    def subset(self, rows: np.ndarray) -> MultiAspectRetriever:
+        """A retriever of the documents with these indices, ascending, as if there were no others. Vectors are copied.
+
+        Raises InputError for no rows.
+        """
+        sentences, texts = self._parts_of(rows)
+        return MultiAspectRetriever(self.documents[rows], sentences, texts=texts, index=self._index, single=self.single)
+
+    def _parts_of(self, rows: np.ndarray) -> tuple[Parts | None, list[str] | None]:
+        """The sentences and texts of the documents with these indices, ascending, as those of all documents."""
+        sentences = self.sentences
+        if sentences is not None:
+            sentences = sentences[np.isin(sentences.owners, rows)]
+            sentences = Parts(sentences.embeddings, np.searchsorted(rows, sentences.owners))
+        return sentences, None if self.texts is None else [self.texts[row] for row in rows.tolist()]
 
     def prepare(self, strategy: str) -> None:
         """Build the index and importance scores that a strategy needs, as its first ranking would.

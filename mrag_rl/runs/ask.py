@@ -37,10 +37,11 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
     memory, which has nothing to read, is selected only if nothing is restricted or if it is named.
 
     Returns:
-        {"text", "hypothesis", "partition" (name or None), "partitions": [{"name", "memories" (how many may be read),
-        "allowed", "q_value", "expected_gain" (points; None if the selector has no line of gains), "similarities":
-        [H floats, or None where nothing may be read]}], "filter": JSON or None, "notes": [lines], "memory": the first
-        of "memories" or None, "memories": [{"id", "similarity", "version", "source", "target"}], nearest first}.
+        {"text", "hypothesis", "partition" (name or None), "partitions": those in `settings.allowed` [{"name",
+        "memories" (how many pass the filter), "allowed" (whether one does), "q_value", "expected_gain" (points; None
+        if the selector has no line of gains), "similarities": [H floats, or None if none passes]}], "filter": JSON or
+        None, "notes": [lines], "memory": the first of "memories" or None, "memories": [{"id", "similarity", "version",
+        "source", "target"}], nearest first}. Nothing in it depends on memories that are in none of these partitions.
 
     Raises:
         InputError: no complete run there, an empty text, an unknown partition, an invalid filter.
@@ -53,6 +54,7 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
     with open_trained(folder) as trained:
         database, names = trained.database, trained.database.names
         mask = np.ones(len(names), dtype=bool) if allowed is None else np.isin(names, list(allowed))
+        listed = np.flatnonzero(mask).tolist()
         unknown = sorted(set(allowed or ()) - set(names))
         if unknown:
             raise InputError(f"unknown partition {unknown[0]!r}; this run has {', '.join(names)}")
@@ -96,7 +98,7 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
         "partition": names[partition] if partition >= 0 else None,
         "partitions": [
             {
-                "name": name,
+                "name": names[index],
                 "memories": int(readable[index]),
                 "allowed": bool(mask[index]),
                 "q_value": round(float(values[index]), 6),
@@ -106,7 +108,7 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
                     for similarity in states[index]
                 ],
             }
-            for index, name in enumerate(names)
+            for index in listed
         ],
         "filter": applied,
         "notes": notes,
@@ -118,31 +120,31 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
 def _under_filter(
     database: MemoryDatabase, condition: str | None, mask: np.ndarray
 ) -> tuple[np.ndarray, dict[str, Any] | None, list[str]]:
-    """The memories that pass a filter, (N,) bool, the filter as JSON, and notes on it.
+    """The memories that may be read and pass a filter, (N,) bool, the filter as JSON, and notes on it.
 
     mask: (M,) bool, the partitions that may be read. Raises InputError.
     """
+    readable = np.asarray(database.membership()[:, mask].any(axis=1))
     if condition is None:
-        return np.ones(len(database), dtype=bool), None, []
-    vocabulary = database.vocabulary()
+        return readable, None, []
+    # Fields and values of memories that may not be read are none here
+    vocabulary = database.vocabulary(readable)
     parsed = parse_filter(condition, vocabulary)
-    allowed_memories = database.allowed_memories(parsed)
+    allowed_memories = database.allowed_memories(parsed) & readable
     # Values that no memory has are reported but stay in the filter: without them it would let more through.
     _, notes = vocabulary.keep_known(parsed)
     notes += other_forms(parsed, vocabulary)
     if not allowed_memories.any():
         notes.append("no memory passes the filter; nothing is read")
-    elif not (database.count_in_partitions(allowed_memories)[mask] > 0).any():
-        notes.append("no memory of the partitions that may be read passes the filter; nothing is read")
     return allowed_memories, to_json(parsed), notes
 
 
 def explanation(answer: dict[str, Any]) -> str:
     """An answer of `answer_text` as text: partitions with gains (or q-values), similarities, memories, hypothesis."""
     partitions = answer["partitions"]
-    calibrated = partitions[0]["expected_gain"] is not None
-    width = max(len("partition"), *(len(row["name"]) for row in partitions)) + 2
-    heads = len(partitions[0]["similarities"])
+    calibrated = any(row["expected_gain"] is not None for row in partitions)
+    width = max([len("partition"), *(len(row["name"]) for row in partitions)]) + 2
+    heads = max((len(row["similarities"]) for row in partitions), default=1)
     columns = "".join(f"{f'head {head}' if heads > 1 else 'nearest':>9}" for head in range(heads))
     lines = [f"{'partition':<{width}}{'gain' if calibrated else 'q':>9}{columns}"]
     for row in partitions:
@@ -151,7 +153,7 @@ def explanation(answer: dict[str, Any]) -> str:
         value = f"{row['expected_gain']:+9.2f}" if calibrated else f"{row['q_value']:9.4f}"
         lines.append(f"{mark} {row['name']:<{width - 2}}{value}{cells}")
     first = "gain is the expected gain over the naive system in points" if calibrated else "q is the expected reward"
-    lines += ["", f"* chosen, x may not be read; {first}, the rest the best cosine similarity per head"]
+    lines += ["", f"* chosen, x has no memory that passes; {first}, the rest the best cosine similarity per head"]
     if answer["filter"] is not None:
         lines += ["", f"Filter: {json.dumps(answer['filter'], ensure_ascii=False)}"]
         lines += ["Memories that pass: " + ", ".join(f"{row['name']} {row['memories']}" for row in partitions)]

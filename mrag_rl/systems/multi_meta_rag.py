@@ -42,8 +42,7 @@ class MultiMetaRAG:
         embeddings: theirs, N rows, with the retriever's prefix; None encodes the questions here. The other arguments
         and errors are those of `PassageRetriever.scope`. If nothing may be read, the language model sees no passage.
         """
-        retriever = self.retriever
-        scope = retriever.scope(
+        retriever, scope = self.retriever.scope(
             texts, extractions=extractions, filters=filters, documents=documents, categories=categories
         )
         if not texts:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -52,11 +52,11 @@ class PassageAnswer(Answer):
 
 @dataclass(frozen=True)
 class Scope:
-    """The filters and access rights of B questions.
+    """What B questions may find in a library.
 
     Attributes:
         extractions: the questions' filters.
-        allowed: (B, N) bool, the chunks that may be read in any case; None for all.
+        allowed: (B, N) bool, the chunks that may be found in any case; None for all.
         strict: the caller set the filters: `allowed` includes them, so that none is dropped.
     """
 
@@ -149,8 +149,11 @@ class PassageRetriever:
         filters: Sequence[Filter] | None = None,
         documents: Collection[str] | None = None,
         categories: Collection[str] | None = None,
-    ) -> Scope:
-        """The filters and access rights of questions.
+    ) -> tuple[PassageRetriever, Scope]:
+        """The retriever of the documents that may be read, and the questions' filters in it.
+
+        The retriever is as if the library had no others: neither the filters that are read from questions, with their
+        notes, nor the weights of words and heads depend on them.
 
         extractions: the questions' filters if they were extracted before; None extracts them here.
         filters: one for each question in place of extracted ones and, unlike them, never dropped.
@@ -169,14 +172,21 @@ class PassageRetriever:
             if rows is not None and len(rows) != len(texts):
                 raise InputError(f"{len(rows)} filters for {len(texts)} questions; give one for each question")
         readable = self.library.readable(documents, categories)
-        allowed = None if readable is None else np.tile(readable, (len(texts), 1))
+        library, extractor, allowed = self.library, self.extractor, None
+        if readable is not None and readable.any():
+            library = library.restricted(readable)
+        elif readable is not None:
+            allowed = np.zeros((len(texts), len(library.chunks)), bool)
+        if readable is not None and extractor is not None and filters is None and extractions is None:
+            extractor = extractor.restricted(library.metadata if allowed is None else ())
+        retriever = replace(self, library=library, extractor=extractor)
         if filters is not None:
-            passing = self.library.passing(filters)
             extractions = [Extraction(text, condition) for text, condition in zip(texts, filters, strict=True)]
-            return Scope(extractions, passing if allowed is None else passing & allowed, strict=True)
-        if extractions is None and self.extractor is not None:
-            extractions = self.extractor.extract(texts)
-        return Scope(extractions or [Extraction(text, EVERYTHING) for text in texts], allowed)
+            passing = library.passing(filters) if allowed is None else allowed
+            return retriever, Scope(extractions, passing, strict=True)
+        if extractions is None and extractor is not None:
+            extractions = extractor.extract(texts)
+        return retriever, Scope(extractions or [Extraction(text, EVERYTHING) for text in texts], allowed)
 
     def encode(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> EncodedQueries:
         """Query texts as the strategy needs them. embeddings: theirs, made with the prefix; None computes them here."""

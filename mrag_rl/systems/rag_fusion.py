@@ -93,8 +93,7 @@ class RAGFusion:
         """
         if queries is not None and len(queries) != len(texts):
             raise InputError(f"{len(queries)} lists of queries for {len(texts)} questions; give one for each question")
-        retriever = self.retriever
-        scope = retriever.scope(
+        retriever, scope = self.retriever.scope(
             texts, extractions=extractions, filters=filters, documents=documents, categories=categories
         )
         if not texts:
