@@ -7,9 +7,10 @@ import re
 from dataclasses import dataclass, field
 
 from mrag_rl.filters.dates import MONTH_PATTERN, DateMention, month_number, read_dates
+from mrag_rl.filters.exclusions import Stance, stance
 from mrag_rl.filters.language import Condition, Filter, Operator
 from mrag_rl.filters.names import key, tokens
-from mrag_rl.filters.phrases import LOOK_BACK, REPORT, before, is_excluded
+from mrag_rl.filters.phrases import LOOK_BACK, REPORT, before
 from mrag_rl.filters.vocabulary import FieldVocabulary
 
 _BOUND_BEFORE = re.compile(
@@ -22,6 +23,7 @@ _BOUND_BEFORE = re.compile(
 )
 _BOUND_AFTER = re.compile(r"[\"'”’]?,?\s+(?:(?P<gte>onwards?|or later)|(?P<lte>or earlier))\b", re.IGNORECASE)
 _OPERATORS: dict[str, Operator] = {"lt": "$lt", "lte": "$lte", "gt": "$gt", "gte": "$gte"}
+_OPPOSITE: dict[Operator, Operator] = {"$lt": "$gte", "$lte": "$gt", "$gt": "$lte", "$gte": "$lt"}
 _DAY_NUMBER = r"\d{1,2}(?:st|nd|rd|th)?"
 _SEPARATOR = r"(?:,?\s+(?:and|or|to|until|till|through)\s+|,\s+|\s?[-–—]\s?)(?:the\s+)?"
 # A day whose year, or month and year, are those of the date after it: "October 4 and [October 6, 2023]", "on 4 and [6
@@ -114,6 +116,14 @@ class _NamedDays:
     bounds: list[tuple[Operator, dt.date]] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
 
+    def add(self, said: Stance, named: list[dt.date]) -> None:
+        """Take in days of which the text says this."""
+        if said == "doubtful":
+            days = ", ".join(map(str, named))
+            self.dropped.append(f"{days}: near a negation; whether it is named or excluded is not clear")
+        else:
+            (self.excluded if said == "excluded" else self.exact).update(dict.fromkeys(named))
+
 
 def _named_days(text: str) -> _NamedDays:
     dates, unclear = read_dates(text)
@@ -124,7 +134,9 @@ def _named_days(text: str) -> _NamedDays:
         mention = dates[index]
         words_before = before(text, mention.start)
         previous = dates[index - 1] if index else None
-        excluded_end = previous.end if previous is not None and previous.day in days.excluded else None
+        said_before: tuple[int, Stance] | None = None
+        if previous is not None:
+            said_before = previous.end, "excluded" if previous.day in days.excluded else "named"
         if index + 1 < len(dates) and _is_range(text, words_before, mention, dates[index + 1]):
             days.bounds += [("$gte", mention.day), ("$lte", dates[index + 1].day)]
             index += 2
@@ -138,19 +150,21 @@ def _named_days(text: str) -> _NamedDays:
             elif is_range:
                 days.dropped.append(f"{text[listed[0].start : mention.end]!r} does not name one day")
             else:
-                side = days.excluded if is_excluded(text, listed[0].start, excluded_end) else days.exact
-                side.update(dict.fromkeys(date.day for date in listed))
+                days.add(stance(text, listed[0].start, mention.end, said_before), [date.day for date in listed])
             continue
         if _AS_OF.search(words_before):  # a report of it may have appeared before or after that day
             days.dropped.append(f"'as of {text[mention.start : mention.end]}' is not the day of a report")
             continue
         bound = _BOUND_BEFORE.search(words_before) or _BOUND_AFTER.match(text, mention.end)
         if bound and bound.lastgroup:
-            days.bounds.append((_OPERATORS[bound.lastgroup], mention.day))
-        elif is_excluded(text, mention.start, excluded_end):
-            days.excluded[mention.day] = None
+            operator = _OPERATORS[bound.lastgroup]
+            if bound.re is _BOUND_BEFORE:
+                phrase = mention.start - len(words_before) + bound.start()
+                if stance(text, phrase, mention.end, said_before) == "excluded":  # "ignore everything after ..."
+                    operator = _OPPOSITE[operator]
+            days.bounds.append((operator, mention.day))
         else:
-            days.exact[mention.day] = None
+            days.add(stance(text, mention.start, mention.end, said_before), [mention.day])
     if not dates:
         days.bounds += _month_bounds(text)
     days.dropped += [

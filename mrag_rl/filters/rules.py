@@ -5,8 +5,9 @@ longest name wins where several fit. In the value's own capitals a name counts a
 sentence and inside a longer name ("Fortune 500"). There, in other capitals, and where the value is an ordinary word, it
 needs a word of reporting next to it ("according to the verge", "a fortune article", "in the sports category"). In a
 question without any capitals, names of two or more words need none. A name that several values share stands for all of
-them. "not by X", "except X", "excluding articles by X", "leaving aside what X says" and "all but X" exclude values,
-also in lists ("but not by X or Y"); a value that is also mentioned without such words is not excluded.
+them. "not by X", "except X", "ohne X", "sauf X", "excepto X" and the like (``exclusions``, in four languages) exclude
+values, also in lists ("but not by X or Y"); a value that is also mentioned without such words is not excluded. One that
+stands near a negation in another way is left out and reported.
 
 Dates (``date_phrases``). Only whole days count (year, month, day; see ``dates``), including days that share a year or a
 month ("October 4 and October 6, 2023", "October 4 and 6, 2023", "between 4 and 6 October 2023"), and the months of
@@ -55,7 +56,12 @@ class RuleExtractor:
             text = spell_out_months(_SPACES.sub(_single_space, question[:_MAX_QUESTION]))
             mentions = self._values.find(text)
             value_parts, dropped_values = self._value_conditions(mentions)
-            reports = sum(not mention.excluded for mention in mentions)
+            dropped_values += [
+                f"{text[mention.start : mention.end]!r}: near a negation; whether it is named or excluded is not clear"
+                for mention in mentions
+                if mention.stance == "doubtful"
+            ]
+            reports = sum(mention.stance == "named" for mention in mentions)
             date_parts, dropped_dates = self._dates.find(text, reports)
             parts = (*value_parts, *date_parts)
             filter_, unknown = self.vocabulary.keep_known(parts[0] if len(parts) == 1 else And(parts))
@@ -69,8 +75,9 @@ class RuleExtractor:
         included: dict[str, dict[str, None]] = {}
         excluded: dict[str, dict[str, None]] = {}
         for mention in mentions:
-            side = excluded if mention.excluded else included
-            side.setdefault(mention.field, {}).update(dict.fromkeys(mention.values))
+            if mention.stance != "doubtful":
+                side = excluded if mention.stance == "excluded" else included
+                side.setdefault(mention.field, {}).update(dict.fromkeys(mention.values))
         parts: list[Filter] = []
         dropped: list[str] = []
         for field in self.vocabulary:

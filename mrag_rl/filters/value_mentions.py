@@ -1,4 +1,4 @@
-"""Mentions of a corpus's values in questions: which names are meant as names, and which of them are excluded."""
+"""Mentions of a corpus's values in questions: which names are meant as names, and what is said of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from mrag_rl.filters.exclusions import Stance, stance
 from mrag_rl.filters.names import Token, aliases, fold, key, tokens
-from mrag_rl.filters.phrases import ARTICLE, QUOTE, REPORT, before, is_excluded
+from mrag_rl.filters.phrases import ARTICLE, QUOTE, REPORT, before
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
 
 _REPORTING_BEFORE = re.compile(
@@ -27,13 +28,13 @@ _ABBREVIATION = re.compile(r"(?:^|[^\w])\w{1,2}$")  # "vs.", "Mr.", the last of 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """Values of a field that a question names at characters [start, end), and whether it excludes them."""
+    """Values of a field that a question mentions at characters [start, end), and what it says of them."""
 
     field: str
     values: tuple[str, ...]
     start: int
     end: int
-    excluded: bool
+    stance: Stance
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +97,10 @@ class ValueMentions:
                 start, end = words[position].start, words[position + length - 1].end
                 in_list = bool(_LIST_CONTINUES.match(text, end)) and self._name_follows(keys, position + length)
                 if self._is_meant(text, words, position, name, in_list, without_capitals):
-                    excluded_end = mentions[-1].end if mentions and mentions[-1].excluded else None
-                    excluded = is_excluded(text, start, excluded_end)
-                    mentions.append(Mention(name.field.name, name.values, start, end, excluded))
+                    previous = (mentions[-1].end, mentions[-1].stance) if mentions else None
+                    cued = bool(_REPORTING_BEFORE.search(before(text, start)) or _REPORTING_AFTER.match(text, end))
+                    said = stance(text, start, end, previous, cued=cued)
+                    mentions.append(Mention(name.field.name, name.values, start, end, said))
                 break
             position += step
         return mentions

@@ -1,0 +1,126 @@
+"""What a question says of something that it mentions: whether it names it, excludes it, or leaves that in doubt.
+
+A question excludes what stands after a cue ("not by", "except", "ohne", "sauf", "excepto"), with nothing between them
+but words that carry no content ("any of the articles from"), and what an exclusion follows or encloses ("... excluded",
+"leave ... out"). Where a negation stands near a mention in another way, whether it is named or excluded is in doubt. A
+filter would hide the answer if it were wrong, so there is none then. English, German, French and Spanish are read.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from mrag_rl.filters import exclusion_words as words
+from mrag_rl.filters.exclusion_words import pattern
+from mrag_rl.filters.phrases import LOOK_BACK, QUOTE, REPORT
+
+Stance = Literal["named", "excluded", "doubtful"]
+
+_FAR = 120  # Characters on each side of a mention that are read
+_NEAR = 5  # Words between a negation and a mention that it may concern
+
+_CLOSING = r"[\"'”’»“]?"
+_NO_LETTER_BEFORE, _NO_LETTER_AFTER = r"(?<![\w-])", r"(?![\w-])"
+_ARTICLES = rf"(?:(?:{pattern(words.ARTICLES)})\s+|l['’])?"
+_MENTION = rf"{QUOTE}{_ARTICLES}{QUOTE}$"
+# From a cue to the mention, with words that carry no content
+_TO_MENTION = rf"(?:[\s,]*\s(?:{pattern(words.FILLERS)}){_NO_LETTER_AFTER})*(?:\s+[dl]['’]{QUOTE}$|[\s:]+{_MENTION})"
+
+
+def _before(table: str, start: str = _NO_LETTER_BEFORE) -> re.Pattern[str]:
+    return re.compile(rf"{start}(?:{pattern(table)}){_NO_LETTER_AFTER}{_TO_MENTION}", re.IGNORECASE)
+
+
+def _anywhere(expression: str) -> re.Pattern[str]:
+    return re.compile(expression, re.IGNORECASE)
+
+
+_NAMED = _before(words.NAMING)
+_EXCLUDED = _before(words.CUES)
+_PREFIXED = _anywhere(
+    rf"(?:!=|<>|≠|\bnot\s+in\s*\()\s*{QUOTE}$|(?<!\w)(?:non|nicht|anti|no|not|un)[-–‑]{QUOTE}$|(?:^|\s)-{QUOTE}$"
+)
+_PREFERRED = _anywhere(
+    rf"(?<!\w)(?:{pattern(words.PREFERENCES)})\s[^.;:?!\n]{{1,60}}\s(?:{pattern(words.COMPARED)})\s+{_MENTION}"
+)
+_REQUEST = rf"(?:^|[.;:!?,(\n]\s*|\b(?:{pattern(words.REQUESTING)})\s+)"
+_ENCLOSED_BEFORE = _anywhere(
+    rf"(?:{_REQUEST}(?:{pattern(words.ENCLOSING_BEFORE)})|(?<!\w)(?:\w+ing|ruling|dejando))(?!\w)[^.;:?!\n]{{0,50}}$"
+)
+_REQUESTED = _before(words.REQUESTS, _REQUEST)
+_ENCLOSED_AFTER = _anywhere(rf"^{_CLOSING}(?:['’]s)?[^.;:?!\n]{{0,60}}?\s(?:{pattern(words.ENCLOSING_AFTER)})(?!\w)")
+_EXCLUDED_AFTER = _anywhere(
+    rf"^{_CLOSING}(?:['’]s?)?(?:\s+{REPORT})?,?\s+(?:(?:is|are|being|be|mal|einmal|yet)\s+)?(?:{pattern(words.AFTER)})(?!\w)"
+    r"|^-(?:free|frei|less)(?!\w)|^,?\s+(?:no|nein|non)(?=\s*(?:[.,;:!?]|$))"
+    r"|^[^.;:?!\n]{0,80}\s(?:weg|aus|raus|heraus|beiseite)(?:zu)?(?:lassen|klammern|filtern|schließen|blenden|nehmen)(?!\w)"
+)
+_TAKEN_UP = _anywhere(rf"^[^.?!\n]{{0,80}}?(?<!\w)(?:{pattern(words.PRONOUNS)})(?!\w)")
+_CONTINUED = _anywhere(
+    rf"{_CLOSING}(?:['’]s)?(?:\s+{REPORT})?\s*(?:,|/|&|,?\s*\b(?:{pattern(words.CONJUNCTIONS)})\b)+\s*"
+    rf"(?:(?:{pattern(words.PREPOSITIONS)})\s+|d['’])?{_ARTICLES}{QUOTE}$"
+)
+# "Why doesn't The Verge ...", "isn't Wired ...?", "don't you have ...": a negated question names what it mentions
+_ASKED = _anywhere(
+    rf"(?<!\w)(?:(?:do|does|did|has|have|had|would|could|should|wo|ca)n['’]t|cannot)\s+{_MENTION}"
+    rf"|(?:^|[.;:!?]\s*)(?:is|are|was|were)n['’]t\s+{_MENTION}"
+    r"|(?:^|[.;:!?,]\s*)\w+n['’]t\s+(?:you|we|they|i|he|she|it|there)\s[^.;:!?\n]*$"
+    r"|(?:^|[.;:!?,¿]\s*)(?:why|warum|wieso|weshalb|pourquoi|por\s+qué)\s[^.;:!?\n]*$"
+)
+# "Did Meridian not ...", "Meridian did not ...": who acts is named
+_AUXILIARY = r"(?:do|does|did|has|have|had|will|would|can|could|should)"
+_ACTING = _anywhere(rf"(?:^|[.;:!?,]\s*|\b(?:and|or|why|when|what|how)\s+){_AUXILIARY}\s+{_MENTION}")
+_ACTS = _anywhere(rf"^{_CLOSING}\s+{_AUXILIARY}(?:\s+not|n['’]t)\s")
+# "accused by Fortune", "mentioned in the Tide", "geschrieben von"
+_DONE = _anywhere(
+    rf"\b(?:\w+ed|written|made|sold|built|run|said|told|seen|given|shown|\w+t|\w+en|\w+é\w*|\w+[aiu]d[oa]s?)"
+    rf"\s+(?:by|in|on|von|par|por)\s+{_MENTION}"
+)
+_NEGATION = _anywhere(
+    rf"{_NO_LETTER_BEFORE}(?:{'|'.join(map(pattern, (words.CUES, words.REQUESTS, words.NEGATIONS)))}){_NO_LETTER_AFTER}"
+)
+# "Is there no Hilton ...?"
+_EXISTS = _anywhere(r"(?:is|are|was|were)\s+there|gibt\s+es|il\s+n['’]y\s+a|n['’]y\s+a-t-il|(?<!\w)hay(?!\w)")
+_ALTERNATIVE = _anywhere(rf"{_NO_LETTER_BEFORE}(?:{pattern(words.ALTERNATIVES)}){_NO_LETTER_AFTER}")
+# A word that begins a clause, or that follows who speaks, and has the mention as its object
+_OBJECT = _anywhere(
+    rf"(?:(?:^|[.;:!?,(]\s*|\b(?:and|then|und|et|y)\s+)|\b(?:i|we|ich|wir|je|on|nous|yo)\s+|j['’])(?P<verb>[^\W\d_][\w’'-]*)\s+{_MENTION}"
+)
+_SEARCH = _anywhere(rf"(?:{pattern(words.SEARCHES)})")
+_CLAUSE = _anywhere(rf"[,.;:!?()\n]|\b(?:{pattern(words.CLAUSES)})\b")
+
+
+def stance(text: str, start: int, end: int, previous: tuple[int, Stance] | None, *, cued: bool = True) -> Stance:
+    """What a text says of its characters [start, end).
+
+    previous: where the mention before it ends, and what the text says of that one: a list continues it, and a negation
+    before it is not also one of this mention. cued: the words beside it show that it is meant ("according to ...").
+    """
+    last, said = previous or (0, "named")
+    if said != "named" and _CONTINUED.fullmatch(text, last, start):
+        return said
+    far = text[max(0, start - _FAR) : start]
+    head, tail = text[max(last, start - _FAR) : start], text[end : end + _FAR]
+    if _NAMED.search(head) or _ASKED.search(head):
+        return "named"
+    if any(rule.search(head) for rule in (_EXCLUDED, _REQUESTED, _PREFIXED)):
+        return "doubtful" if _EXISTS.search(head) and "?" in tail else "excluded"
+    if _EXCLUDED_AFTER.search(tail) or _PREFERRED.search(far):
+        return "excluded"
+    if _ENCLOSED_BEFORE.search(head) and _ENCLOSED_AFTER.search(tail):
+        return "excluded"
+    clause = _CLAUSE.split(head)[-1]
+    if _TAKEN_UP.search(tail) or _NEGATION.search(" ".join(clause.split()[-1 - _NEAR :])):
+        return "doubtful"
+    if cued or _ACTING.search(head) or _ACTS.search(tail) or _DONE.search(head):
+        return "named"
+    after = " ".join(_CLAUSE.split(tail, maxsplit=1)[0].split()[: _NEAR + 2])
+    if _NEGATION.search(after) or _ENCLOSED_AFTER.search(f" {after}"):
+        return "doubtful"
+    if previous is not None and _CONTINUED.fullmatch(text, last, start):
+        return "named"
+    verb = _OBJECT.search(head)
+    if verb and not _SEARCH.fullmatch(verb["verb"]):
+        return "doubtful"
+    beside = text[max(0, start - LOOK_BACK) : start], tail[:LOOK_BACK]
+    return "doubtful" if _NEGATION.search(clause) or any(map(_ALTERNATIVE.search, beside)) else "named"
