@@ -208,9 +208,8 @@ class MemoryDatabase:
 
     def vocabulary(self, readable: np.ndarray | None = None) -> FieldVocabulary:
         """What a filter can refer to: metadata and ``labels`` of the memories that may be read, (N,) bool, or all."""
-        return FieldVocabulary.from_metadata(
-            data for i, data in self._store.metadata() if readable is None or readable[i]
-        )
+        rows = self._store.metadata()
+        return FieldVocabulary.from_metadata(data for i, data in rows if readable is None or readable[i])
 
     def allowed_memories(self, filter_: Filter) -> np.ndarray:
         """(N,) boolean mask for ``retrieve``: the memories whose metadata and ``labels`` pass a filter."""
@@ -219,10 +218,8 @@ class MemoryDatabase:
         return mask
 
     def allowed_partitions(self, filter_: Filter) -> np.ndarray:
-        """(M,) boolean mask for ``Selector.select``: the partitions with at least one memory that passes a filter.
-
-        A memory with several labels also allows its other categories, and every memory the arm ``whole``;
-        ``allowed_memories`` keeps a search in them to the memories that pass.
+        """(M,) boolean mask for ``Selector.select``: the partitions with at least one memory that passes a filter. So a
+        memory also allows its other categories and the arm ``whole``; ``allowed_memories`` restricts what they find.
         """
         return self.count_in_partitions(self.allowed_memories(filter_)) > 0
 
