@@ -212,6 +212,27 @@ def test_a_line_becomes_a_query(line: str, query: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "queries"),
+    [
+        ('["a storm", "its costs"]', ["a storm", "its costs"]),
+        ('```json\n["a storm",\n "its costs"]\n```', ["a storm", "its costs"]),
+        ('Sure! ["1. a storm", "2. its costs"]', ["a storm", "its costs"]),
+        ("1. a storm; 2. its costs", ["a storm", "its costs"]),
+        ("1) a storm 2) its costs 3) who paid", ["a storm", "its costs", "who paid"]),
+        ("Sure! 1. a storm", ["a storm"]),
+        ("Here you are: 1. a storm, 2. its costs", ["a storm", "its costs"]),
+        ("Sure! Here you are:\n1. a storm\n2. its costs", ["a storm", "its costs"]),
+        ("the storm of 1. May and 2. June", ["the storm of 1. May and 2. June"]),
+        ("Windows 1. version", ["Windows 1. version"]),
+        ("the report [1] of the storm [2]", ["the report [1] of the storm [2]"]),
+        ('["a storm", 7]', ['["a storm", 7]']),
+    ],
+)
+def test_lists_in_other_forms_become_queries(text: str, queries: list[str]) -> None:
+    assert parse_queries(text) == queries
+
+
+@pytest.mark.parametrize(
     "text", ["", "\n \n", "```", "---", "Here are four search queries:", "1.", "1. ||2)", "|| || "]
 )
 def test_text_without_words_has_no_query(text: str) -> None:

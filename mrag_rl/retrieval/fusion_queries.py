@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ _MARK = re.compile(
     r"(?:[-*•·–—>#]+\s+|[(\[]?\d{1,2}[.):\]](?!\d)\s*|\(?[a-z]\)\s+|(?:search\s+)?query(?:\s*\d{1,2})?\s*:\s*)+",
     re.IGNORECASE,
 )
+_NUMBER = re.compile(r"(?<!\S)[(\[]?(\d{1,2})[.)\]:]\s+(?=\S)")
 _QUOTES = ('""', "''", "“”", "‘’", "„“", "«»")
 
 
@@ -101,11 +103,14 @@ def check_count(n: int) -> None:
 
 
 def parse_queries(text: str) -> list[str]:
-    """The queries in an LLM's text, one per line or separated by "||", without their numbering, bullets and quotes.
+    """The queries in an LLM's text, without their numbering, bullets and quotes: one per line, separated by "||",
+    numbered in one line ("1. ...; 2. ..."), or as a JSON list.
 
-    Lines without a letter or digit, lines that end with a colon ("Here are four queries:") and repetitions are dropped.
+    Lines without a letter or digit, lines that end with a colon ("Here are four queries:"), what stands before a number
+    1 and repetitions are dropped.
     """
-    return _distinct("", (_bare(piece) for piece in _ENDS.split(text)))
+    lines = [line for listed in _listed(text) for line in _ENDS.split(listed)]
+    return _distinct("", (_bare(piece) for line in lines for piece in _numbered(line)))
 
 
 def generation_tokens(
@@ -142,6 +147,28 @@ def _distinct(original: str, queries: Iterable[str]) -> list[str]:
 
 def _key(text: str) -> str:
     return " ".join(re.findall(r"\w+[+#]*", text.casefold()))
+
+
+def _listed(text: str) -> list[str]:
+    """The strings of a JSON list in a text, or the text."""
+    start, end = text.find("["), text.rfind("]")
+    try:
+        listed = json.loads(text[start : end + 1]) if 0 <= start < end else None
+    except (ValueError, RecursionError):
+        return [text]
+    return listed if isinstance(listed, list) and all(isinstance(item, str) for item in listed) else [text]
+
+
+def _numbered(line: str) -> list[str]:
+    """The items of a line that counts them from 1, or the line."""
+    marks = list(_NUMBER.finditer(line))
+    if not marks or [int(mark[1]) for mark in marks] != list(range(1, len(marks) + 1)):
+        return [line]
+    before = line[: marks[0].start()].strip()
+    if before and before[-1] not in "!:.":  # "Windows 1. version"
+        return [line]
+    ends = [*(mark.start() for mark in marks[1:]), len(line)]
+    return [line[mark.end() : end].strip(" ;,") for mark, end in zip(marks, ends, strict=True)]
 
 
 def _bare(line: str) -> str:
