@@ -307,6 +307,9 @@ class Dropping:
             Extraction(question, EVERYTHING, ("source: the corpus has no 'X'",), "no mapping") for question in questions
         ]
 
+    def restricted(self, records: Sequence[Mapping[str, Any]]) -> Dropping:
+        return self
+
 
 def test_what_the_extractor_left_out_is_in_the_notes(retriever: PassageRetriever) -> None:
     (answer,) = MultiMetaRAG(replace(retriever, extractor=Dropping())).answer(["What does X say?"])
