@@ -362,7 +362,8 @@ REFUSED: list[tuple[Any, str]] = [
     ({"source": "x" * 1001}, "filter at source: 1001 characters"),
     ({"source": "\ud800"}, "is not valid Unicode"),
     ({"a\nb": 1}, r"filter: unknown field 'a\nb'"),
-    ({7: 1}, "filter: unknown field 7"),
+    ({7: 1}, "filter: the key 7 is not a string"),
+    ({10**5000: 1}, "filter: the key an integer beyond 64 bits is not a string"),
     ({"day": dt.datetime(2023, 10, 4)}, "names a time, and dates are compared by the day; give the day alone"),
     ({"day": {"$in": ["2023-10-04T00:00:00Z"]}}, "filter at day.$in[0]: '2023-10-04T00:00:00Z' names a time"),
     ({"words": {"$not": 5}}, "filter at words.$not: 5 is not a mapping of comparisons"),
@@ -495,12 +496,14 @@ BY_HAND: list[tuple[Callable[[], Any], str]] = [
     (lambda: Condition("source", "$eq", (None,)), "has the value None"),  # type: ignore[arg-type]
     (lambda: Condition("source", "$eq", ("\ud800",)), "valid Unicode"),
     (lambda: Condition("words", "$eq", (math.inf,)), "has the value inf"),
-    (lambda: Condition("words", "$eq", (2**63,)), "has the value 9223372036854775808"),
+    (lambda: Condition("words", "$eq", (2**63,)), "has the value an integer beyond 64 bits"),
     (lambda: Condition("day", "$gt", (dt.datetime(2023, 10, 4),)), "datetime.datetime(2023, 10, 4, 0, 0)"),
     (lambda: Condition("day", "$gt", (Period(2023),)), "by order; give a number or a day"),
     (lambda: Condition("source", "$lt", ("a",)), "compares 'a' by order"),
     (lambda: Condition("source", "$exists", ("yes",)), "give True or False"),
     (lambda: Condition("source", "$in", ("a",), negated=True), "use the opposite operator"),
+    (lambda: Condition("\ud800", "$in", ("a",)), "names no field"),
+    (lambda: Condition("words", "$in", (10**5000,)), "has the value an integer beyond 64 bits; give a string"),
     (lambda: Condition(7, "$in", ("a",)), "names no field"),  # type: ignore[arg-type]
     (lambda: And(({"source": "a"},)), "is not a filter"),  # type: ignore[arg-type]
     (lambda: highest(MAX_HEIGHT + 1), f"more than {MAX_HEIGHT} deep"),
@@ -512,6 +515,13 @@ def test_a_filter_made_by_hand_is_checked_when_it_is_made(make: Callable[[], Any
     with pytest.raises(InputError) as error:
         make()
     assert str(error.value).startswith("filter: ") and says in str(error.value) and "; " in str(error.value)
+
+
+@pytest.mark.parametrize("store", [by_matches, by_store, by_chunks])
+def test_a_filter_of_many_parts_is_read_by_every_store(store: Callable[..., Any], tmp_path: Path) -> None:
+    parts = tuple(Condition("words", "$eq", (number,)) for number in range(1500))
+    find = store({"a": {"words": 1499}, "b": {"words": 1500}}, tmp_path)
+    assert find(Or(parts)) == ["a"] and find(And(parts)) == []
 
 
 def test_the_highest_filter_made_by_hand_is_read_by_every_store(tmp_path: Path) -> None:

@@ -166,6 +166,8 @@ def test_other_numbers_of_filters_chunks_or_columns_are_clear_errors() -> None:
     retriever.remove([0])
     with pytest.raises(InputError, match="build the filtered retriever again after adding or removing documents"):
         changed.rank(asked(1), "standard")
+    with pytest.raises(InputError, match="build the filtered retriever again after adding or removing documents"):
+        changed.restricted(np.ones(len(chunks()), bool))
     with pytest.raises(InputError, match="a column for each chunk"):
         library().rank(asked(1), "standard", filters=[filters()[0]], allowed=np.ones(3, bool))
 

@@ -173,6 +173,12 @@ def test_no_queries_find_nothing(kind: str) -> None:
     assert indices.shape == similarities.shape == (0, 2, 3)
 
 
+def test_no_queries_under_a_mask_find_nothing() -> None:
+    index = SpaceIndex(random_units(50, 2, 4, seed=5))
+    indices, _ = index.search(np.zeros((0, 2, 4), np.float32), 3, np.zeros((0, 50), bool))
+    assert indices.shape == (0, 2, 3)
+
+
 def test_hnsw_finds_nearly_all_that_exact_search_finds() -> None:
     vectors, queries = random_units(4000, 2, 16, seed=6), random_units(100, 2, 16, seed=7)
     exact, cosines = SpaceIndex(vectors).search(queries, 10)

@@ -119,26 +119,50 @@ class _NamedDays:
     def add(self, said: Stance, named: list[dt.date]) -> None:
         """Take in days of which the text says this."""
         if said == "doubtful":
-            days = ", ".join(map(str, named))
-            self.dropped.append(f"{days}: near a negation; whether it is named or excluded is not clear")
+            self.leave(", ".join(map(str, named)))
         else:
             (self.excluded if said == "excluded" else self.exact).update(dict.fromkeys(named))
+
+    def add_range(
+        self, text: str, first: DateMention, last: DateMention, previous: tuple[int, Stance] | None
+    ) -> tuple[int, Stance]:
+        """Take in a range of days that the text names, and leave out one that it may exclude; returns its end and
+        stance."""
+        opening = _RANGE_OPENING.search(before(text, first.start))
+        start = first.start - len(opening[0]) if opening else first.start
+        said = stance(text, start, last.end, previous)
+        if said == "named":
+            self.bounds += [("$gte", first.day), ("$lte", last.day)]
+        else:
+            self.leave(text[start : last.end])
+        return last.end, said
+
+    def add_months(self, text: str) -> None:
+        """Take in the months in which reports appeared: "articles published in October 2023"."""
+        for match in _MONTH_OF_REPORT.finditer(text):
+            year, month = int(match["year"]), month_number(match["month"])
+            first, end = _first_day(year, month), _first_day(year + month // 12, month % 12 + 1)
+            if first and end and stance(text, match.start(), match.end(), None) == "named":
+                self.bounds += [("$gte", first), ("$lt", end)]
+            elif first and end:
+                self.leave(match[0])
+
+    def leave(self, what: str) -> None:
+        """Report dates that are not used because of a negation."""
+        self.dropped.append(f"{what!r}: near a negation; whether it is named or excluded is not clear")
 
 
 def _named_days(text: str) -> _NamedDays:
     dates, unclear = read_dates(text)
     days = _NamedDays(dropped=[f"{date!r} does not name one day" for date in unclear])
     yearless_starts: list[int] = []  # of the days that share the year of the next date
+    previous: tuple[int, Stance] | None = None  # where the date before ends, and what the text says of it
     index = 0
     while index < len(dates):
         mention = dates[index]
         words_before = before(text, mention.start)
-        previous = dates[index - 1] if index else None
-        said_before: tuple[int, Stance] | None = None
-        if previous is not None:
-            said_before = previous.end, "excluded" if previous.day in days.excluded else "named"
         if index + 1 < len(dates) and _is_range(text, words_before, mention, dates[index + 1]):
-            days.bounds += [("$gte", mention.day), ("$lte", dates[index + 1].day)]
+            previous = days.add_range(text, mention, dates[index + 1], previous)
             index += 2
             continue
         index += 1
@@ -146,11 +170,13 @@ def _named_days(text: str) -> _NamedDays:
         yearless_starts += [date.start for date in listed[:-1]]
         if len(listed) > 1:
             if is_range and len(listed) == 2:
-                days.bounds += [("$gte", listed[0].day), ("$lte", mention.day)]
+                previous = days.add_range(text, listed[0], mention, previous)
             elif is_range:
                 days.dropped.append(f"{text[listed[0].start : mention.end]!r} does not name one day")
             else:
-                days.add(stance(text, listed[0].start, mention.end, said_before), [date.day for date in listed])
+                said = stance(text, listed[0].start, mention.end, previous)
+                days.add(said, [date.day for date in listed])
+                previous = mention.end, said
             continue
         if _AS_OF.search(words_before):  # a report of it may have appeared before or after that day
             days.dropped.append(f"'as of {text[mention.start : mention.end]}' is not the day of a report")
@@ -158,15 +184,21 @@ def _named_days(text: str) -> _NamedDays:
         bound = _BOUND_BEFORE.search(words_before) or _BOUND_AFTER.match(text, mention.end)
         if bound and bound.lastgroup:
             operator = _OPERATORS[bound.lastgroup]
+            phrase = mention.start
             if bound.re is _BOUND_BEFORE:
-                phrase = mention.start - len(words_before) + bound.start()
-                if stance(text, phrase, mention.end, said_before) == "excluded":  # "ignore everything after ..."
-                    operator = _OPPOSITE[operator]
-            days.bounds.append((operator, mention.day))
+                phrase += bound.start() - len(words_before)
+            said = stance(text, phrase, mention.end, previous)
+            if said == "doubtful":
+                days.leave(text[phrase : mention.end])
+            else:  # "ignore everything after ..."
+                days.bounds.append((operator if said == "named" else _OPPOSITE[operator], mention.day))
+            previous = mention.end, "named"
         else:
-            days.add(stance(text, mention.start, mention.end, said_before), [mention.day])
+            said = stance(text, mention.start, mention.end, previous)
+            days.add(said, [mention.day])
+            previous = mention.end, said
     if not dates:
-        days.bounds += _month_bounds(text)
+        days.add_months(text)
     days.dropped += [
         f"{match[0]!r} has no year"
         for match in _DAY_WITHOUT_YEAR.finditer(text)
@@ -215,17 +247,6 @@ def _day_sharing_year(text: str, mention: DateMention) -> tuple[DateMention, boo
     if word == "and":
         is_range = match[0].lower().startswith("between") or bool(_BETWEEN.search(text[start : match.start()]))
     return DateMention(day, match.start("day3") if name is None else match.start(), mention.end), is_range
-
-
-def _month_bounds(text: str) -> list[tuple[Operator, dt.date]]:
-    """Bounds from the months in which reports appeared: "articles published in October 2023"."""
-    bounds: list[tuple[Operator, dt.date]] = []
-    for match in _MONTH_OF_REPORT.finditer(text):
-        year, month = int(match["year"]), month_number(match["month"])
-        first, end = _first_day(year, month), _first_day(year + month // 12, month % 12 + 1)
-        if first and end:
-            bounds += [("$gte", first), ("$lt", end)]
-    return bounds
 
 
 def _first_day(year: int, month: int) -> dt.date | None:

@@ -69,13 +69,14 @@ REQUESTING = r"""
     (?:peux|pourrais|pouvez|pourriez)[-\ ](?:tu|vous) | por\ favor | y | pero | podrías? | puedes | podéis
 """
 
-# Words that may stand between a cue and a name without changing what is excluded
+# Words that may stand between a cue and a name without changing what is excluded; none is made of others, so that a run
+# of them is read in one way only
 FILLERS = r"""
     the | a | an | any | anything | anyone | all | everything | those | these | this | that | whatever | what |
     which | who | of | from | by | in | on | at | with | for | to | through | is | are | was | were | be | been |
     being | has | have | had | do | does | did | it | its | me | us | my | our | you | your | I | we | there | one |
     ones | please | ever | need | want | wanted | like | use | using | used | include | including | included | show |
-    showing | shown | give | list | listing | return | search | searching | look(?:ing)?(?:\ at|\ for|\ up)? | read |
+    showing | shown | give | list | listing | return | search | searching | look(?:ing)? | up | read |
     reading | consider | considering | considered | trust | take | taking | count | counting | quote | quoting |
     cite | citing | see | hear | fetch | bring | pull | query | rely | relying | interested | care | about | come |
     comes | came | coming | appear | appearing | articles? | reports? | stor(?:y|ies) | pieces? | posts? | reviews? |
@@ -87,7 +88,7 @@ FILLERS = r"""
     said | saying | reported | published | written | covered | mentioned | posted | decided | issued | made |
     operated | run | sold | manufactured | built | filed | assigned | handled | owned | raised | opened | offered |
     produced | released | printed | authored | sent | rendered | delivered | based | handed\ down | belong(?:s|ing)? |
-    branded | as | a\ source | der | die | das | den | dem | des | ein(?:e|er|es|em|en)? | alle[mnrs]? | von | vom |
+    branded | as | der | die | das | den | dem | des | ein(?:e|er|es|em|en)? | alle[mnrs]? | von | vom |
     aus | bei | beim | im | auf | durch | welche[mnrs]? | etwas | irgend\w* | artikel\w* | berichte?\w* | meldung\w* |
     beitr[aä]g\w* | quellen? | texte?n? | produkte?\w* | ger[aä]te?\w* | marken? | modelle?\w* | gerichte?\w* |
     urteile?\w* | entscheidung\w* | fl[uü]ge?\w* | verbindung\w* | fluggesellschaft\w* | stammen | stammt | ist |
@@ -103,11 +104,12 @@ FILLERS = r"""
     noticias? | productos? | marcas? | aparatos? | sentencias? | fallos? | decisiones | resoluciones | vuelos? |
     aerolíneas? | compañías? | equipos? | teng\w+ | proveng\w+ | proced\w+ | publicad[oa]s? | dictad[oa]s? |
     fabricad[oa]s? | tod[oa]s? | nada | nos | muestr\w+ | uses | usen | usar | usando | utilic\w+ | incluy\w+ |
-    quiero | quisiera | busc\w+ | busqu\w+ | consult\w+ | al | asignad[oa]s? | operad[oa]s? | cuent\w+ | los\ de
+    quiero | quisiera | busc\w+ | busqu\w+ | consult\w+ | al | asignad[oa]s? | operad[oa]s? | cuent\w+
 """
 
 # Negations that name what follows
 NAMING = r"""
+    yes\ or\ no | or\ not |
     (?:exclud\w*|remov\w*|hid\w*|hide|skip\w*|ignor\w*|drop\w*|omit\w*|filter\w*)(?:\ \w+){1,3}
     \ (?:other\ than|except|but|that\ (?:isn['’]t|is\ not|aren['’]t)) |
     (?:blende|schließe?|lass|entferne?|ignoriere?)\ alles(?:\ [\w,]+){0,4}\ nicht |
@@ -221,6 +223,6 @@ ARTICLES = r"""
 
 # Words that begin another clause, of which a negation before them says nothing
 CLAUSES = r"""
-    but | while | whereas | although | though | because | that | when | where | if | then | sondern | aber | während |
+    but | while | whereas | although | though | because | when | where | if | then | sondern | aber | während |
     dass | weil | wenn | mais | tandis | alors | lorsque | quand | sino | pero | mientras | cuando | porque
 """

@@ -25,7 +25,7 @@ _NO_LETTER_BEFORE, _NO_LETTER_AFTER = r"(?<![\w-])", r"(?![\w-])"
 _ARTICLES = rf"(?:(?:{pattern(words.ARTICLES)})\s+|l['’])?"
 _MENTION = rf"{QUOTE}{_ARTICLES}{QUOTE}$"
 # From a cue to the mention, with words that carry no content
-_TO_MENTION = rf"(?:[\s,]*\s(?:{pattern(words.FILLERS)}){_NO_LETTER_AFTER})*(?:\s+[dl]['’]{QUOTE}$|[\s:]+{_MENTION})"
+_TO_MENTION = rf"(?:\s+(?:{pattern(words.FILLERS)}){_NO_LETTER_AFTER})*(?:\s+[dl]['’]{QUOTE}$|\s+{_MENTION})"
 
 
 def _before(table: str, start: str = _NO_LETTER_BEFORE) -> re.Pattern[str]:
@@ -49,6 +49,9 @@ _ENCLOSED_BEFORE = _anywhere(
     rf"(?:{_REQUEST}(?:{pattern(words.ENCLOSING_BEFORE)})|(?<!\w)(?:\w+ing|ruling|dejando))(?!\w)[^.;:?!\n]{{0,50}}$"
 )
 _REQUESTED = _before(words.REQUESTS, _REQUEST)
+_TITLED = _anywhere(
+    rf"(?:^|[.;!?\n]\s*)(?:exclud(?:e|ing)|except|without|{pattern(words.REQUESTS)}):\s*{_MENTION}"
+)  # "Exclude: Wired"
 _ENCLOSED_AFTER = _anywhere(rf"^{_CLOSING}(?:['’]s)?[^.;:?!\n]{{0,60}}?\s(?:{pattern(words.ENCLOSING_AFTER)})(?!\w)")
 _EXCLUDED_AFTER = _anywhere(
     rf"^{_CLOSING}(?:['’]s?)?(?:\s+{REPORT})?,?\s+(?:(?:is|are|being|be|mal|einmal|yet)\s+)?(?:{pattern(words.AFTER)})(?!\w)"
@@ -57,7 +60,7 @@ _EXCLUDED_AFTER = _anywhere(
 )
 _TAKEN_UP = _anywhere(rf"^[^.?!\n]{{0,80}}?(?<!\w)(?:{pattern(words.PRONOUNS)})(?!\w)")
 _CONTINUED = _anywhere(
-    rf"{_CLOSING}(?:['’]s)?(?:\s+{REPORT})?\s*(?:,|/|&|,?\s*\b(?:{pattern(words.CONJUNCTIONS)})\b)+\s*"
+    rf"{_CLOSING}(?:['’]s)?(?:\s+{REPORT})?\s*(?:(?:[,/&]|\b(?:{pattern(words.CONJUNCTIONS)})\b)\s*){{1,4}}"
     rf"(?:(?:{pattern(words.PREPOSITIONS)})\s+|d['’])?{_ARTICLES}{QUOTE}$"
 )
 # "Why doesn't The Verge ...", "isn't Wired ...?", "don't you have ...": a negated question names what it mentions
@@ -97,13 +100,14 @@ def stance(text: str, start: int, end: int, previous: tuple[int, Stance] | None,
     before it is not also one of this mention. cued: the words beside it show that it is meant ("according to ...").
     """
     last, said = previous or (0, "named")
-    if said != "named" and _CONTINUED.fullmatch(text, last, start):
+    continued = previous is not None and start - last <= _FAR and bool(_CONTINUED.fullmatch(text, last, start))
+    if continued and said != "named":
         return said
     far = text[max(0, start - _FAR) : start]
     head, tail = text[max(last, start - _FAR) : start], text[end : end + _FAR]
     if _NAMED.search(head) or _ASKED.search(head):
         return "named"
-    if any(rule.search(head) for rule in (_EXCLUDED, _REQUESTED, _PREFIXED)):
+    if any(rule.search(head) for rule in (_EXCLUDED, _REQUESTED, _TITLED, _PREFIXED)):
         return "doubtful" if _EXISTS.search(head) and "?" in tail else "excluded"
     if _EXCLUDED_AFTER.search(tail) or _PREFERRED.search(far):
         return "excluded"
@@ -117,7 +121,7 @@ def stance(text: str, start: int, end: int, previous: tuple[int, Stance] | None,
     after = " ".join(_CLAUSE.split(tail, maxsplit=1)[0].split()[: _NEAR + 2])
     if _NEGATION.search(after) or _ENCLOSED_AFTER.search(f" {after}"):
         return "doubtful"
-    if previous is not None and _CONTINUED.fullmatch(text, last, start):
+    if continued:
         return "named"
     verb = _OBJECT.search(head)
     if verb and not _SEARCH.fullmatch(verb["verb"]):

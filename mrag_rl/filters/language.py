@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from mrag_rl.errors import InputError
-from mrag_rl.filters.values import Period, Value, comparable, is_value, typed_values
+from mrag_rl.filters.values import Period, Value, comparable, is_encodable, is_value, typed_values
 
 Operator = Literal["$eq", "$ne", "$in", "$nin", "$gt", "$gte", "$lt", "$lte", "$exists"]
 
@@ -45,7 +45,7 @@ def _problem(condition: Condition) -> str:
     """What is wrong with a condition, and what to write instead; nothing if it is right."""
     operator, values = condition.operator, condition.values
     named: object = condition.field
-    if not isinstance(named, str):
+    if not isinstance(named, str) or not is_encodable(named):
         return "names no field; give its name"
     if operator not in OPERATORS:
         return f"has the operator {operator!r}; choose one of {', '.join(OPERATORS)}"
@@ -55,7 +55,8 @@ def _problem(condition: Condition) -> str:
         return f"compares {len(values)} values by {operator}; give one, or use $in or $nin"
     wrong = [value for value in values if not is_value(value)]
     if wrong:
-        return f"has the value {wrong[0]!r}; give a string of valid Unicode, a finite number, a boolean or a day"
+        value = "an integer beyond 64 bits" if type(wrong[0]) is int else repr(wrong[0])
+        return f"has the value {value}; give a string of valid Unicode, a finite number, a boolean or a day"
     types = {comparable(value)[0] for value in values}
     if len(types) > 1:
         return f"has values of the types {', '.join(sorted(types))}; give one type"

@@ -30,12 +30,17 @@ _NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d
 _WORD = re.compile(r"[$A-Za-z_][\w$]*")
 _KEY = r"""(?:"[^"\n]{0,200}"|'[^'\n]{0,200}'|“[^”\n]{0,200}”|‘[^’\n]{0,200}’|[$\w]{1,200})"""
 _MAPPING = re.compile(rf"\{{\s*(?:\}}|{_KEY}\s*:)")
-_NEGATION = re.compile(
-    r"\b(?:not|no|nor|never|neither|except|exclud\w*|without|unless|but|avoid|anything|nicht|kein\w*|außer|ohne|sauf|sans"
-    r"|pas|excepto|sin|salvo)\b|n['’]t\b|[!~¬]=?\s*$",
-    re.IGNORECASE,
+# What may stand before a mapping on its line, and on the line above it; other words may change its meaning
+_INTRODUCING = {
+    "sure", "ok", "okay", "yes", "certainly", "here", "here's", "is", "this", "the", "a", "your", "my", "it",
+    "json", "python", "filter", "metadata", "query", "mongodb", "answer", "output", "result", "final",
+    "extracted", "following", "as", "follows", "for", "of", "to", "question", "would", "be", "could", ":", "=",
+    ",", ".", "!", '"', "'", "“", "‘",
+}  # fmt: skip
+_NEXT_QUESTION = re.compile(r"\n\s*(?:question|q|user)\b", re.IGNORECASE)  # a small model that goes on with another
+_AFTERWARDS = re.compile(
+    r"\b(?:not|exclud\w*|except|opposite|instead|without|reject\w*|wrong|invert\w*)\b|n['’]t\b", re.IGNORECASE
 )
-_INTRODUCTION = re.compile(r"(?:^|:|=|\bis)\s*$")
 _FENCE = re.compile(r"`{1,3}\w*\s*$")
 _END_OF_LINE = re.compile(r"[\s`'\"”’.;,]*(?:\n|$)")
 
@@ -60,19 +65,22 @@ def read_mapping(text: str) -> dict[str, Any]:
     before = _FENCE.sub("", text[:start])
     if re.search(r"[{}\[\]]", before):
         raise InputError(f"filter: brackets before the mapping at character {start + 1}; write plain JSON")
-    line = before.rstrip().rpartition("\n")[2]
-    negation = _NEGATION.search(line)
-    if negation or not _INTRODUCTION.search(before.rpartition("\n")[2]):
-        said = _quoted((negation[0] if negation else line).strip())
-        raise InputError(f"filter: {said} before the mapping at character {start + 1}; write the mapping alone")
+    for line in before.rstrip().split("\n")[-2:]:
+        pieces = re.findall(r"[\w'’]+|[^\w\s]", line.lower().replace("’", "'"))
+        if before.rstrip(" ").endswith("!") or "!=" in line or not _INTRODUCING.issuperset(pieces):
+            said = _quoted(line.strip())
+            raise InputError(f"filter: {said} before the mapping at character {start + 1}; write the mapping alone")
     parser = _Parser(text, start)
     value = parser.value(0)
     assert isinstance(value, dict)
     end = _END_OF_LINE.match(text, parser.position)
     if end is None:
         raise InputError(f"filter: more on the line of the mapping, at character {parser.position + 1}; write it alone")
-    if not value and "{" in text[end.end() :]:
-        raise InputError(f"filter: an empty mapping before another one, at character {start + 1}; write one mapping")
+    rest = _NEXT_QUESTION.split(text[end.end() - 1 :], maxsplit=1)[0]
+    if "{" in rest or (not value and "{" in text[end.end() :]):
+        raise InputError(f"filter: another mapping after the one at character {start + 1}; write one mapping")
+    if said_after := _AFTERWARDS.search(rest):
+        raise InputError(f"filter: {_quoted(said_after[0])} after the mapping at character {start + 1}; write it alone")
     return value
 
 

@@ -90,10 +90,12 @@ class _Parser:
             raise _error(place, "an empty mapping", "remove it")
         parts: list[Filter] = []
         for key, operand in value.items():
-            inner = f"{place}.{key}" if place else f"{key}"
+            if not isinstance(key, str):
+                raise _error(place, f"the key {_quoted(key)} is not a string", "give the name of a field")
+            inner = f"{place}.{key}" if place else key
             if key in ("$and", "$or"):
                 parts.append(self._junction(key, operand, inner, depth))
-            elif isinstance(key, str) and key.startswith("$"):
+            elif key.startswith("$"):
                 raise _error(
                     place, f"{_quoted(key)} where a field is expected", "put operators inside a field's mapping"
                 )

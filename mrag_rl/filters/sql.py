@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mrag_rl.filters.language import And, Condition, Filter
-from mrag_rl.filters.values import FieldType, comparable, typed_values
+from mrag_rl.filters.values import FieldType, comparable, is_encodable, typed_values
 
 _TABLE = "temp.metadata_values"
 # Without declared types SQLite stores and compares the values as they are: text stays text, integers stay exact.
@@ -40,6 +40,7 @@ def lay_out(connection: sqlite3.Connection, records: Iterable[tuple[int, Mapping
                 (field, value_type, comparable_value, memory)
                 for memory, metadata in records
                 for field, value in metadata.items()
+                if is_encodable(field)
                 for value_type, comparable_value in typed_values(value)
             ),
         )
@@ -64,7 +65,14 @@ def where(filter_: Filter) -> tuple[str, list[Any]]:
         text, values = where(part)
         texts.append(text)
         parameters += values
-    return f"({(' AND ' if isinstance(filter_, And) else ' OR ').join(texts)})", parameters
+    return _joined(texts, " AND " if isinstance(filter_, And) else " OR "), parameters
+
+
+def _joined(texts: list[str], operator: str) -> str:
+    """Conditions joined as a balanced tree, because SQLite limits the depth of one, and a chain is as deep as long."""
+    while len(texts) > 1:
+        texts = [f"({operator.join(texts[i : i + 2])})" for i in range(0, len(texts), 2)]
+    return texts[0]
 
 
 def _condition(condition: Condition) -> tuple[str, list[Any]]:

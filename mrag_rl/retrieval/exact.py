@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import faiss
 import numpy as np
 import torch
@@ -15,7 +17,7 @@ _GROUP = 32  # Vectors represented by their best product in the first round of t
 _CHUNK = 1 << 20  # Products computed at once: they and their maxima stay in the caches
 _HELD = 1 << 23  # Products held at once
 _SPARE = 8  # Vectors beyond k that FAISS is asked for, because its rounding may put them before the k-th
-_RESCORED = 1 << 16  # Vectors copied at once
+_RESCORED = 1 << 22  # Numbers of the vectors that are copied at once
 
 
 def quick_type() -> torch.dtype:
@@ -35,8 +37,7 @@ class ExactSpace:
         self.rows[:] = vectors
         exact = torch.from_numpy(padded)
         self._quick = exact.to(quick)  # the same memory for float32
-        starts = range(0, len(exact), _RESCORED)
-        self._error = max(float(_rounding(exact[start : start + _RESCORED], quick).max()) for start in starts)
+        self._error = max(float(_rounding(part, quick).max()) for part in _in_parts(exact))
 
     def held(self, queries: int) -> torch.Tensor:
         """Memory for the products of as many queries as `search` compares at once. Getting pages from the system takes
@@ -98,16 +99,15 @@ class ExactSpace:
             chunk[len(real) :] = -torch.inf
             if forbidden is not None:
                 real.masked_fill_(forbidden[first : first + step], -torch.inf)
-            groups = floats[: len(chunk)].copy_(chunk).view(-1, _GROUP, count)
+            groups = floats[: len(chunk)].copy_(chunk).view(len(chunk) // _GROUP, _GROUP, count)
             maxima[:, first // _GROUP : (first + step) // _GROUP] = groups.amax(dim=1).T
-        least = torch.full((count, 1), torch.finfo(torch.float32).min)  # more than -inf
-        if maxima.shape[1] > k:
-            # By how much a product is off: both vectors are rounded, the sum is, and then the product itself
-            off = _rounding(queries, held.dtype) + self._error + queries.shape[1] * torch.finfo(torch.float32).eps
-            unit = torch.finfo(held.dtype).eps / 2
-            kth = maxima.topk(k, sorted=False).values.amin(dim=1)
-            exact = kth - 2 * off - unit * kth.abs()
-            least = torch.maximum(least, (exact - unit * exact.abs())[:, None])
+        # By how much a product is off: both vectors are rounded, the sum is, and then the product itself
+        off = 1.01 * (_rounding(queries, held.dtype) + self._error) + queries.shape[1] * torch.finfo(torch.float32).eps
+        unit = torch.finfo(held.dtype).eps / 2
+        few = maxima.shape[1] <= k  # too few groups for the k-th best of their maxima
+        kth = (products.T.float() if few else maxima).topk(k, sorted=False).values.amin(dim=1)
+        exact = kth - 2 * off - unit * kth.abs()
+        least = (exact - unit * exact.abs()).clamp_min(torch.finfo(torch.float32).min)[:, None]  # more than -inf
         query, group = torch.nonzero(maxima >= least, as_tuple=True)
         values = held[(group * (_GROUP * count) + query)[:, None] + count * torch.arange(_GROUP)].float()
         pair, member = torch.nonzero(values >= least[query], as_tuple=True)
@@ -118,14 +118,20 @@ class ExactSpace:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The k best of pairs for each query, by products that are computed one by one."""
         rows, products = torch.from_numpy(self.rows), torch.empty(len(query))
-        for start in range(0, len(query), _RESCORED):
-            part = slice(start, start + _RESCORED)
+        step = max(1, _RESCORED // queries.shape[1])
+        for start in range(0, len(query), step):
+            part = slice(start, start + step)
             products[part] = (queries.index_select(0, query[part]) * rows.index_select(0, row[part])).sum(dim=1)
         return best_of_pairs(query.numpy(), row.numpy(), products.numpy(), len(queries), k, -np.inf)
 
 
+def _in_parts(vectors: torch.Tensor) -> Iterator[torch.Tensor]:
+    step = max(1, _RESCORED // vectors.shape[1])
+    return (vectors[start : start + step] for start in range(0, len(vectors), step))
+
+
 def _rounding(vectors: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
     """How far vectors (n, d) of float32 are from themselves in another type, (n,). By Cauchy and Schwarz, an inner
-    product of unit vectors changes by no more."""
+    product of unit vectors changes by little more than the sum of both."""
     norms: torch.Tensor = torch.linalg.vector_norm(vectors - vectors.to(kind).float(), dim=1)
     return norms

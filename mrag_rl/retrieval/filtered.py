@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,8 @@ class FilteredRetriever:
                 self._metadata.append(metadata)
             self._metadata_row[i] = rows[key]
         self._restricted: dict[bytes, FilteredRetriever] = {}
+        self._lock = Lock()
+        self._documents = retriever.documents
 
     @property
     def metadata(self) -> list[dict[str, Any]]:
@@ -74,17 +77,26 @@ class FilteredRetriever:
     def restricted(self, readable: np.ndarray) -> FilteredRetriever:
         """The retriever of the chunks that may be read, as if there were no others; (N,) bool, at least one True.
 
-        The last few are kept. Raises InputError if nothing may be read.
+        The last few are kept. Raises InputError if nothing may be read, and after documents were added or removed.
         """
+        self._check_unchanged()
         key = np.packbits(readable).tobytes()
-        kept = self._restricted.pop(key, None)
-        if kept is None:
-            rows = np.flatnonzero(readable)
-            kept = FilteredRetriever(self.retriever.subset(rows), [self.chunks[row] for row in rows.tolist()])
-            while len(self._restricted) >= _KEPT:
-                del self._restricted[next(iter(self._restricted))]
-        self._restricted[key] = kept
+        with self._lock:
+            kept = self._restricted.pop(key, None)
+            if kept is None:
+                rows = np.flatnonzero(readable)
+                kept = FilteredRetriever(self.retriever.subset(rows), [self.chunks[row] for row in rows.tolist()])
+                while len(self._restricted) >= _KEPT:
+                    del self._restricted[next(iter(self._restricted))]
+            self._restricted[key] = kept
         return kept
+
+    def _check_unchanged(self) -> None:
+        if self.retriever.documents is not self._documents:
+            raise InputError(
+                "the retriever's documents are others than when its chunks were given; build the filtered retriever "
+                "again after adding or removing documents"
+            )
 
     def passing(self, filters: Sequence[Filter]) -> np.ndarray:
         """Which chunks match each of B filters (`matches`), (B, N) bool."""
@@ -143,11 +155,7 @@ class FilteredRetriever:
         Raises InputError for more or fewer filters than queries, and as `MultiAspectRetriever.rank` does.
         """
         count = len(queries)
-        if len(self.chunks) != len(self.retriever.documents):
-            raise InputError(
-                f"{len(self.chunks)} chunks, but {len(self.retriever.documents)} embeddings; build the filtered "
-                "retriever again after adding or removing documents"
-            )
+        self._check_unchanged()
         if filters is not None and len(filters) != count:
             raise InputError(f"{len(filters)} filters for {count} queries; give one for each query")
         readable = None if allowed is None else np.array(np.broadcast_to(allowed, (count, allowed.shape[-1])))
