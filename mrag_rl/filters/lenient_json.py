@@ -1,10 +1,10 @@
 """A forgiving JSON parser for language models' answers: reads data from prose, and never evaluates anything.
 
 It accepts JSON and also single and typographic quotes, True, False, None, trailing commas, tuples, sets (read as lists;
-a set inside a list is merged into it, as in ``[{'a'}, 'b']``), unquoted keys, code fences, and prose on other lines or
-before a colon. It refuses names, calls, operators, comments, string prefixes, NaN and Infinity, and also a key that
-occurs twice, because JSON parsers differ on which of the two counts. It refuses what may change the meaning of the
-mapping, too: a negation before it, other text on its line, brackets around it, and a second mapping after an empty one.
+a set inside a list is merged into it, as in ``[{'a'}, 'b']``), unquoted keys, code fences, and introductions. It
+refuses names, calls, operators, comments, string prefixes, NaN and Infinity, and also a key that occurs twice, because
+JSON parsers differ on which of the two counts. It refuses what may change the meaning of the mapping, too: other words
+before it, other text on its line, brackets around it, a negation or another mapping below it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Set(list[Any]):
 
 
 def read_mapping(text: str) -> dict[str, Any]:
-    """The first mapping in a text, whatever prose or code fences surround it.
+    """The first mapping in a text, below an introduction and in code fences, if there are any.
 
     The first brace that opens a mapping decides: if that mapping is broken, no mapping inside or after it is used
     instead, nor is one inside other brackets. Raises InputError, with the position (a character, from 1) of what cannot
