@@ -6,6 +6,8 @@ mended after the first two had been read; of the third only the counts were look
 
 from __future__ import annotations
 
+import re
+import time
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from mrag_rl.filters import EVERYTHING, Field, FieldVocabulary, RuleExtractor
+from mrag_rl.filters.exclusion_words import FILLERS, pattern
 from mrag_rl.filters.language import conditions
 from mrag_rl.io import read_jsonl
 
@@ -83,6 +86,31 @@ def counts() -> dict[tuple[int, str], Counter[str]]:
 def test_exclusions_are_read_or_left_out(grid: int, kind: str) -> None:
     found, (total, inverted, left_out) = counts()[grid, kind], BOUNDS[grid, kind]
     assert found.total() == total and found["inverted"] <= inverted and found["left out"] <= left_out, found
+
+
+def test_a_run_of_fillers_is_read_in_one_way_only() -> None:
+    """With two ways for each word, the time would double with every further one."""
+    outer = re.sub(r"\([^()]*\)", lambda group: group[0].replace("|", "\0"), pattern(FILLERS))
+    alternatives = [re.compile(part.replace("\0", "|"), re.IGNORECASE) for part in outer.split("|")]
+    texts = " ".join(row["text"] for _, row in read_jsonl(Path(__file__).parent / "data" / "exclusions.jsonl"))
+    own = re.sub(r"\\[sw]|[+*?]|\(\?:|\[\w+\]", "", pattern(FILLERS))
+    words = {
+        *re.findall(r"\w+", texts),
+        *re.findall(r"\w+", own),
+        "text",
+        "texts",
+        "issues",
+        "issue",
+        "texten",
+        "las",
+        "unos",
+    }
+    twice = {word for word in words if sum(bool(part.fullmatch(word)) for part in alternatives) > 1}
+    assert len(words) > 2000 and not twice
+    started = time.perf_counter()
+    for word in ("issued ", "issues ", "text ", "the ", "de "):
+        extractor("products").extract([f"not {word * 15}x Samsung. " * 60])
+    assert time.perf_counter() - started < 5
 
 
 def test_what_is_in_doubt_is_reported() -> None:

@@ -83,15 +83,15 @@ FILLERS = r"""
     coverage | columns? | interviews? | papers? | sources? | outlets? | newspapers? | sites? | websites? |
     publications? | publishers? | magazines? | news | texts? | pages? | brands? | products? | models? | devices? |
     appliances? | makers? | manufacturers? | courts? | decisions? | rulings? | judg(?:e)?ments? | opinions? | cases? |
-    airlines? | carriers? | flights? | tickets? | teams? | issues? | things? | stuff | results? | items? | content |
+    airlines? | carriers? | flights? | tickets? | teams? | things? | stuff | results? | items? | content |
     information | info | entr(?:y|ies) | documents? | records? | offers? | laptops? | phones? | tvs? | say | says |
-    said | saying | reported | published | written | covered | mentioned | posted | decided | issued | made |
+    said | saying | reported | published | written | covered | mentioned | posted | decided | made |
     operated | run | sold | manufactured | built | filed | assigned | handled | owned | raised | opened | offered |
     produced | released | printed | authored | sent | rendered | delivered | based | handed\ down | belong(?:s|ing)? |
     branded | as | der | die | das | den | dem | des | ein(?:e|er|es|em|en)? | alle[mnrs]? | von | vom |
     aus | bei | beim | im | auf | durch | welche[mnrs]? | etwas | irgend\w* | artikel\w* | berichte?\w* | meldung\w* |
-    beitr[aä]g\w* | quellen? | texte?n? | produkte?\w* | ger[aä]te?\w* | marken? | modelle?\w* | gerichte?\w* |
-    urteile?\w* | entscheidung\w* | fl[uü]ge?\w* | verbindung\w* | fluggesellschaft\w* | stammen | stammt | ist |
+    beitr[aä]g\w* | quellen? | texten? | produkte?\w* | ger[aä]te?\w* | marken? | modelle?\w* | gerichte?\w* |
+    urteile?\w* | entscheidung\w* | fl[uü]ge?\w* | verbindung\w* | stammen | stammt | ist |
     sind | sein | war | wurden? | mir | uns | bitte | zu | zum | zur | mit | für | ergebnisse?\w* | sachen | denen |
     deren | dessen | geschrieben | veröffentlicht\w* | erlassen | gefällt | hergestellt | nutze | nutzen | verwende |
     verwenden | zeige? | zeigen | nimm | nehmen | suche | suchen | sie | ich | will | möchte | brauche |

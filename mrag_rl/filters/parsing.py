@@ -113,8 +113,8 @@ class _Parser:
         parts = tuple(self.mapping(part, f"{place}[{index}]", depth + 1) for index, part in enumerate(value))
         return And(parts) if key == "$and" else Or(parts)
 
-    def _field(self, name: Any, value: Any, outer: str, place: str) -> Filter:
-        if not isinstance(name, str) or name not in self._vocabulary:
+    def _field(self, name: str, value: Any, outer: str, place: str) -> Filter:
+        if name not in self._vocabulary:
             raise _error(outer, f"unknown field {_quoted(name)}", f"the fields are {self._vocabulary.listing()}")
         if not isinstance(value, Mapping):
             return self._condition(name, "$in" if isinstance(value, (list, tuple)) else "$eq", value, place)
