@@ -174,6 +174,21 @@ def test_bfloat16_reads_texts_of_any_length(max_length: int | None) -> None:
         assert (single.encode_standard(batch) * half.encode_standard(batch)).sum(1).min() > 0.999
 
 
+def test_layers_may_be_on_several_devices(minilm: TransformerEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Placed one by one, though here all are the CPU, and with the hooks that move what goes from one to the next."""
+    accelerate = pytest.importorskip("accelerate")
+    monkeypatch.setattr("mrag_rl.encoders.transformer.free_memory", lambda _: {"cuda:0": 1 << 30, "cuda:1": 1 << 30})
+    encoder = TransformerEncoder.load(device="auto", layer=[0, -1])
+    layers = {f"encoder.layer.{number}": "cpu" for number in range(6)}
+    accelerate.dispatch_model(
+        encoder.model, {"embeddings": "cpu", **layers, "pooler": "cpu"}, main_device="cpu", force_hooks=True
+    )
+    one = TransformerEncoder.load(layer=[0, -1])
+    for placed, plain in zip(encoder.encode(TEXTS), one.encode(TEXTS), strict=True):
+        np.testing.assert_allclose(placed.standard, plain.standard, atol=1e-6)
+        np.testing.assert_allclose(placed.heads, plain.heads, atol=1e-6)
+
+
 def test_the_fingerprint_tells_layers_and_pooling_apart(minilm: TransformerEncoder) -> None:
     same, layer, pooling = (
         TransformerEncoder.load(**kwargs) for kwargs in ({"layer": 5}, {"layer": 2}, {"pooling": "mean"})

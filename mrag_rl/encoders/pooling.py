@@ -19,6 +19,7 @@ def pool(x: torch.Tensor, lengths: torch.Tensor, pooling: Pooling, *, skipped: i
     are left out, its last one never."""
     if pooling == "first" and not skipped:
         return x[:, 0].to(torch.float32, copy=True)
+    lengths = lengths.to(x.device)  # Layers may be on several devices
     start = (lengths - 1).clamp_max(skipped)
     if pooling in ("first", "last"):
         place = start if pooling == "first" else lengths - 1

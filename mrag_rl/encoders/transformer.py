@@ -25,7 +25,7 @@ from mrag_rl.encoders.sentence_layers import SentenceLayers, lower_cased, stated
 from mrag_rl.encoders.trigrams import TRIGRAM_DIMENSION, trigram_embeddings
 from mrag_rl.encoders.windows import LONGEST_WINDOW, WindowCutter, Windows, position_count, window_length
 from mrag_rl.errors import InputError
-from mrag_rl.models.devices import check_device
+from mrag_rl.models.devices import free_memory
 from mrag_rl.models.pretrained import load_pretrained, refuse_own_code
 from mrag_rl.models.private_apis import attention_implementation
 from mrag_rl.models.quantization import NF4_PRECISION
@@ -162,6 +162,7 @@ class TransformerEncoder:
         standard: what the standard embeddings are; "trigrams" are made without the model (see ``trigram_embeddings``).
         batch_tokens: tokens in a batch, padding included; None is 1024 in float32, which stays in a CPU's cache, and
             2048 in 16 bits.
+        device: a torch device, or "auto" for all GPUs (several need accelerate), layer by layer.
         dtype: type of weights and arithmetic; vectors are always float32.
         quantization: "nf4" for 4-bit weights (needs bitsandbytes; see ``NF4Config``).
         max_length: tokens in a window; None is what the model's files state for sentences (256 for all-MiniLM-L6-v2,
@@ -172,7 +173,7 @@ class TransformerEncoder:
         needs code of its own (which is not run), no such layer, no attention heads, fewer positions than
         ``max_length``, no such device, no bitsandbytes.
         """
-        check_device(device)
+        devices = list(free_memory(device))
         folder = find_model(name_or_path)
         refuse_own_code(folder, role="encoder")
         if name_or_path in MINILM_NAMES:
@@ -187,7 +188,7 @@ class TransformerEncoder:
             role="encoder",
             dtype=getattr(torch, dtype),
             quantization=quantization,
-            device_map={"": device} if quantization and device != "cpu" else None,
+            device_map=_placement(devices, quantized=quantization is not None),
         )
         lower_cased(tokenizer, folder)
         parameters = dict(model.named_parameters(remove_duplicate=False))
@@ -206,7 +207,7 @@ class TransformerEncoder:
         if truncate:
             weights_hash += " truncated"
         return cls(
-            model.to(device),
+            model if len(devices) > 1 else model.to(devices[0]),
             tokenizer,
             name=name_or_path,
             weights_hash=weights_hash,
@@ -343,7 +344,8 @@ class TransformerEncoder:
     @torch.inference_mode()
     def _standard(self, batch: Batch) -> torch.Tensor:
         """The standard embeddings of a batch's windows, (B, d) float32, before normalisation."""
-        vectors: torch.Tensor = self.standard_layers(batch.run(self.model), batch.lengths, batch.prefix)
+        states = batch.run(self.model).to(self.model.device)  # The last layer may be on another device
+        vectors: torch.Tensor = self.standard_layers(states, batch.lengths, batch.prefix)
         return vectors
 
     def _cut(self, texts: Sequence[str], prefix: str | None) -> Windows:
@@ -377,6 +379,13 @@ class TransformerEncoder:
         missing = -longest % 16
         complete = self.dtype != torch.float32 and missing <= 5
         return min(longest + missing, self.max_length) if complete else longest
+
+
+def _placement(devices: Sequence[str], *, quantized: bool) -> dict[str, str] | Literal["auto"] | None:
+    """Where weights go as they are read; None for main memory, from which they may be moved."""
+    if len(devices) > 1:
+        return "auto"
+    return {"": devices[0]} if quantized and devices[0] != "cpu" else None
 
 
 def _unique(texts: Sequence[str]) -> tuple[list[str], np.ndarray]:

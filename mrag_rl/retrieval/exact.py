@@ -37,7 +37,7 @@ class ExactSpace:
         self.rows[:] = vectors
         exact = torch.from_numpy(padded)
         self._quick = exact.to(quick)  # the same memory for float32
-        self._error = max(float(_rounding(part, quick).max()) for part in _in_parts(exact))
+        self._error = max(float(_rounding(exact[part], quick).max()) for part in _parts(*exact.shape))
 
     def held(self, queries: int) -> torch.Tensor:
         """Memory for the products of as many queries as `search` compares at once. Getting pages from the system takes
@@ -118,16 +118,15 @@ class ExactSpace:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The k best of pairs for each query, by products that are computed one by one."""
         rows, products = torch.from_numpy(self.rows), torch.empty(len(query))
-        step = max(1, _RESCORED // queries.shape[1])
-        for start in range(0, len(query), step):
-            part = slice(start, start + step)
+        for part in _parts(len(query), queries.shape[1]):
             products[part] = (queries.index_select(0, query[part]) * rows.index_select(0, row[part])).sum(dim=1)
         return best_of_pairs(query.numpy(), row.numpy(), products.numpy(), len(queries), k, -np.inf)
 
 
-def _in_parts(vectors: torch.Tensor) -> Iterator[torch.Tensor]:
-    step = max(1, _RESCORED // vectors.shape[1])
-    return (vectors[start : start + step] for start in range(0, len(vectors), step))
+def _parts(count: int, dimension: int) -> Iterator[slice]:
+    """Slices of `count` vectors of which a copy is not too large."""
+    step = max(1, _RESCORED // dimension)
+    return (slice(start, start + step) for start in range(0, count, step))
 
 
 def _rounding(vectors: torch.Tensor, kind: torch.dtype) -> torch.Tensor:

@@ -44,11 +44,33 @@ class _Restriction:
     """What a group of queries may find.
 
     Attributes:
-        queries: (B,) int64. masks: for each segment (N,) bool, None for all of its rows.
+        queries: (B,) int64. segments: those searched. masks: for each (N,) bool, None for all of its rows.
     """
 
     queries: np.ndarray
+    segments: Sequence[Segment]
     masks: list[np.ndarray | None]
+
+    @cached_property
+    def sentence_masks(self) -> list[np.ndarray | None]:
+        """For each segment, the same for the sentences of its documents (S,)."""
+        return [
+            None if mask is None else np.repeat(mask, np.diff(segment.part_starts))
+            for segment, mask in zip(self.segments, self.masks, strict=True)
+        ]
+
+    @cached_property
+    def every(self) -> list[np.ndarray] | None:
+        """For each segment the rows that may be found; None if they are too many to compare a query with all."""
+        counts = [len(s) if m is None else int(m.sum()) for s, m in zip(self.segments, self.masks, strict=True)]
+        if sum(counts) > EVERY:
+            return None
+        rows = [
+            np.arange(len(segment)) if mask is None else np.flatnonzero(mask)
+            for segment, mask in zip(self.segments, self.masks, strict=True)
+        ]
+        sentences = sum(segment.sentence_count(own) for segment, own in zip(self.segments, rows, strict=True))
+        return rows if sentences <= EVERY_SENTENCES else None
 
 
 @dataclass(frozen=True)
@@ -88,7 +110,7 @@ class Search:
         for group in self._groups(len(queries), allowed):
             if strategy in TWO_STAGES:
                 for query in group.queries.tolist():
-                    own = self._two_stages(queries, query, strategy, fetch, group.masks, breadth)
+                    own = self._two_stages(queries, query, strategy, fetch, group, breadth)
                     indices[query, : own.indices.shape[1]] = own.indices[0]
                     scores[query, : own.scores.shape[1]] = own.scores[0]
                 continue
@@ -110,7 +132,7 @@ class Search:
                 if allowed is not None:
                     mask = mask & allowed[members[0], base : base + len(segment)]
                 masks.append(None if mask.all() else mask)
-            groups.append(_Restriction(np.array(members, np.int64), masks))
+            groups.append(_Restriction(np.array(members, np.int64), self._segments, masks))
         return groups
 
     def _one_stage(self, queries: EncodedQueries, strategy: str, fetch: int, group: _Restriction) -> Ranking:
@@ -160,19 +182,13 @@ class Search:
         return Ranking(indices, scores)
 
     def _two_stages(
-        self,
-        queries: EncodedQueries,
-        query: int,
-        strategy: str,
-        fetch: int,
-        masks: Sequence[np.ndarray | None],
-        breadth: int,
+        self, queries: EncodedQueries, query: int, strategy: str, fetch: int, group: _Restriction, breadth: int
     ) -> Ranking:
         assert queries.sentences is not None and queries.texts is not None
         own = queries.sentences[queries.sentences.owners == query]
         voters = Parts(own.embeddings, np.zeros(len(own), np.int64))
         text = queries.texts[query]
-        rows = self._candidates(text, voters.embeddings, masks, max(breadth, fetch))
+        rows = group.every or self._candidates(text, voters.embeddings, group, max(breadth, fetch))
         count = sum(map(len, rows))
         if not count:
             return Ranking(np.empty((1, 0), np.int64), np.empty((1, 0)))
@@ -199,33 +215,19 @@ class Search:
             return documents[0], sentences[0]
         return Embeddings.concatenate(documents), Parts.concatenate(sentences)
 
-    def _candidates(
-        self, text: str, sentences: Embeddings, masks: Sequence[np.ndarray | None], breadth: int
-    ) -> list[np.ndarray]:
-        """The rows of each segment that a query is compared with, rising: all if there are few, else those that a
-        sentence is nearest to, as documents or by their sentences, and those that words of a sentence or window find.
-        """
-        allowed = [
-            len(segment) if mask is None else int(mask.sum())
-            for segment, mask in zip(self._segments, masks, strict=True)
-        ]
-        if sum(allowed) <= EVERY:
-            every = [
-                np.arange(len(segment)) if mask is None else np.flatnonzero(mask)
-                for segment, mask in zip(self._segments, masks, strict=True)
-            ]
-            if sum(s.sentence_count(rows) for s, rows in zip(self._segments, every, strict=True)) <= EVERY_SENTENCES:
-                return every
+    def _candidates(self, text: str, sentences: Embeddings, group: _Restriction, breadth: int) -> list[np.ndarray]:
+        """The rows of each segment that a query is compared with, rising: those that a sentence is nearest to, as
+        documents or by their sentences, and those that words of a sentence or window find."""
         settings, pieces = HybridSettings(), split_sentences(text)
         windows = [window for piece in pieces for window in split_windows(piece, settings.window, settings.step)]
         weighed = WordQuery.of([*pieces, *windows], [segment.postings for segment in self._segments])
         found = []
-        for segment, mask, size in zip(self._segments, masks, allowed, strict=True):
-            if not size:
+        for segment, mask, of_sentences in zip(self._segments, group.masks, group.sentence_masks, strict=True):
+            if mask is not None and not mask.any():
                 found.append(np.empty(0, np.int64))
                 continue
             near, _ = segment.nearest(0, sentences.standard, breadth, mask)
-            by_parts = segment.nearest_by_sentences(sentences.standard, breadth, mask)
+            by_parts = segment.nearest_by_sentences(sentences.standard, breadth, of_sentences)
             by_words = [rows for rows, _ in weighed.best(segment.postings, breadth, mask, budget=_BUDGET)]
             rows = np.unique(np.concatenate([near.ravel(), by_parts.ravel(), *by_words]))
             found.append(rows[rows >= 0])

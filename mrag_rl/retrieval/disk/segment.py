@@ -215,9 +215,8 @@ class Segment:
         return self._neighbours[space].nearest(queries, k, allowed)
 
     def nearest_by_sentences(self, queries: np.ndarray, k: int, allowed: np.ndarray | None) -> np.ndarray:
-        """The documents (B, k) of the k nearest sentences to queries (B, d), -1 where there are fewer."""
-        if allowed is not None:
-            allowed = np.repeat(allowed, np.diff(self.part_starts))
+        """The documents (B, k) of the k nearest sentences to queries (B, d), -1 where there are fewer. allowed: (S,)
+        bool, the sentences that may be found, None for all."""
         parts, _ = self._neighbours[-1].nearest(queries, k, allowed)
         owners = np.searchsorted(self.part_starts, parts, side="right") - 1
         return np.where(parts < 0, -1, owners)
