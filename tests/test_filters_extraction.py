@@ -229,7 +229,7 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
      {"published_at": {"$gte": "2023-10-01", "$lte": "2023-10-28"}}),
     ("What was written from 2023-10-01 to 2023-10-28?", {"published_at": {"$gte": "2023-10-01", "$lte": "2023-10-28"}}),
     ("Which articles published in October 2023 name him?",
-     {"published_at": {"$gte": "2023-10-01", "$lt": "2023-11-01"}}),
+     {"published_at": {"$gte": "2023-10-01", "$lte": "2023-10-31"}}),
     ("What was written after October 4, 2023 and before November 6, 2023?",
      {"published_at": {"$gt": "2023-10-04", "$lt": "2023-11-06"}}),
     ("Which articles not from October 4, 2023 name him?", {"published_at": {"$nin": ["2023-10-04"]}}),
@@ -261,7 +261,7 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
     ("Who won, except in articles published in October 2023?", {}),
     ("No, show me what Meridian says", {"source": {"$in": ["Meridian"]}}),
     ("Not by Meridian,and,and,and,and,and,and,and,and,and,and,and,and,and,and,and,and,and,and,and,and,and x NewsForge",
-     {"source": {"$nin": ["Meridian"]}}),
+     {"source": {"$in": ["NewsForge"]}}),
     ("What was new not until October 28, 2023?", {"published_at": {"$gte": "2023-10-28"}}),
     ("What was written before or on October 28, 2023?", {"published_at": {"$lte": "2023-10-28"}}),
     ("What was written from October 28, 2023 onwards?", {"published_at": {"$gte": "2023-10-28"}}),
@@ -358,7 +358,7 @@ def test_no_question_yields_a_value_that_the_corpus_lacks(question: str) -> None
     (extraction,) = RULES.extract([question])
     assert extraction.question == question and extraction.seconds > 0 and extraction.tokens == 0
     for condition in conditions(extraction.filter):
-        if condition.operator in ("$in", "$nin"):
+        if condition.operator == "$in":  # What is excluded may be unknown
             assert set(condition.values) <= set(VOCABULARY[condition.field].values or ())
         if condition.field == "source":
             low = question.casefold()

@@ -10,6 +10,7 @@ from mrag_rl.data.records import Query, load_documents, load_queries
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.corpora import reference_filters
 from mrag_rl.experiments.settings import FiltersSettings
+from mrag_rl.filters.dates import parse_date
 from mrag_rl.filters.extraction import Extraction, Extractor
 from mrag_rl.filters.language import Filter, to_json
 from mrag_rl.filters.llm import LLMExtractor
@@ -33,13 +34,17 @@ def run(settings: FiltersSettings, *, llm: LLM | None = None) -> str:
     name = "rules" if settings.llm in (None, "none") else settings.llm
     if output.is_dir():
         raise InputError(f"--output {output} is a folder; give a file to write")
+    today = None if settings.today is None else parse_date(settings.today)
+    if settings.today is not None and today is None:
+        raise InputError(f"--today {settings.today!r} is not a day; give one such as 2026-11-30")
     queries = load_queries(settings.queries)
     vocabulary = _vocabulary(settings)
     references = reference_filters(queries, vocabulary, settings.queries)
     # Last: a mistake in the files should not wait for a large model to load.
     if llm is None:
         llm = load_question_llm(settings.llm)
-    extractor: Extractor = RuleExtractor(vocabulary) if llm is None else LLMExtractor(llm, vocabulary)
+    rules = RuleExtractor(vocabulary, today=today)
+    extractor: Extractor = rules if llm is None else LLMExtractor(llm, vocabulary)
     extractions = extractor.extract([query.text for query in queries])
     report = {"extractor": name, **_report(queries, references, extractions, vocabulary)}
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import textwrap
 from dataclasses import replace
@@ -58,7 +59,8 @@ def answer_question(settings: QuestionSettings) -> dict[str, Any]:
     reranker = load_reranker(settings.reranker, device=settings.device) if settings.reranker else None
     retriever = PassageRetriever.build(
         documents, encoder if settings.embeddings is None else EmbeddingStore(encoder, Path(settings.embeddings)),
-        extractor=RuleExtractor(vocabulary), strategy=settings.strategy, reranker=reranker, prefix=settings.prefix,
+        extractor=RuleExtractor(vocabulary, today=dt.date.today()),
+        strategy=settings.strategy, reranker=reranker, prefix=settings.prefix,
         document_prefix=settings.document_prefix, progress=True,
     )  # fmt: skip
     # Only the documents' embeddings are kept: hardly anyone asks the same question again.

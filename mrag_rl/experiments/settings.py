@@ -113,7 +113,8 @@ class FiltersSettings:
 
     examples:
       python evaluate.py filters --queries queries.jsonl --fields fields.json --output filters.json
-          fields.json holds the fields and values: {"source": {"type": "string", "values": ["Wired", ...]}, ...}
+          fields.json holds the fields and values: {"source": {"type": "string", "values": ["Wired", ...]},
+          "price": {"type": "number", "description": "price in euros"}, ...}; the rules find amounts by descriptions
       python evaluate.py filters --queries queries.jsonl --documents documents.jsonl --output filters.json
           takes fields and values from the documents' metadata
     """
@@ -123,12 +124,15 @@ class FiltersSettings:
     output: str
     """Where to write the results (JSON)."""
     fields: str | None = None
-    """JSON file of the fields and their values."""
+    """JSON file of the fields, with their descriptions and values."""
     documents: str | None = None
     """JSONL file of the corpus to take fields and values from, in place of --fields."""
     llm: str | None = None
     """Language model that writes the filters: bundled (knows the bundled news), a folder or a hub name; null or none
     for the rules."""
+    today: str | None = None
+    """The day on which the questions are asked, such as 2026-11-30. Without it the rules leave "last week" and the like
+    out."""
 
     def __post_init__(self) -> None:
         if (self.fields is None) == (self.documents is None):

@@ -1,5 +1,9 @@
 """Metadata filters: a small typed language, its meaning in Python and SQL, and its extraction from questions."""
 
+from mrag_rl.extras import require
+
+require("encode", "rapidfuzz", by=__name__)
+
 from mrag_rl.filters.extraction import Extraction, Extractor
 from mrag_rl.filters.language import EVERYTHING, And, Condition, Filter, Or, matches, to_json
 from mrag_rl.filters.llm import LLMExtractor

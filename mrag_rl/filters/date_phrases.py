@@ -6,22 +6,26 @@ import datetime as dt
 import re
 from dataclasses import dataclass, field
 
+from mrag_rl.filters.date_fields import DateFields
 from mrag_rl.filters.dates import MONTH_PATTERN, DateMention, month_number, read_dates
 from mrag_rl.filters.exclusions import Stance, stance
 from mrag_rl.filters.language import Condition, Filter, Operator
-from mrag_rl.filters.names import key, tokens
 from mrag_rl.filters.phrases import LOOK_BACK, REPORT, before
-from mrag_rl.filters.vocabulary import FieldVocabulary
 
 _BOUND_BEFORE = re.compile(
-    r"\b(?:(?P<lte>until|till|up to|through|(?:on (?:or|and) before|before (?:or|and) on)|no later than|not after"
-    r"|not later than|by(?: the end of)?)"
+    r"(?<!\w)(?:(?P<lte>until|till|up to(?: and including)?|through|(?:on (?:or|and) before|before (?:or|and) on)"
+    r"|no later than|not after|au plus tard le|spätestens(?: am)?|a más tardar el"
+    r"|not later than|by(?: the end of)?|bis(?: zum)?|jusqu['’]au|hasta)"
     r"|(?P<gte>since|on (?:or|and) after|after (?:or|and) on|no earlier than|not before|not until|not earlier than"
-    r"|starting(?: on| from)?|beginning(?: on)?)"
-    r"|(?P<lt>before|prior to|earlier than|ahead of)|(?P<gt>after|later than|following))\s+(?:the\s+)?[\"'“‘]?$",
+    r"|starting(?: on| from)?|beginning(?: on)?|seit|ab|depuis|à partir du|à compter du|dès|desde|a partir del?)"
+    r"|(?P<lt>before|prior to|earlier than|ahead of|vor|avant|antes del?|anterior(?:es)? al?)"
+    r"|(?P<gt>after|later than|following|nach|après|después del?|posterior(?:es)? al?))"
+    r"\s+(?:(?:the|dem|den|le|el|la)\s+)?[\"'“‘]?$",
     re.IGNORECASE,
 )
-_BOUND_AFTER = re.compile(r"[\"'”’]?,?\s+(?:(?P<gte>onwards?|or later)|(?P<lte>or earlier))\b", re.IGNORECASE)
+_BOUND_AFTER = re.compile(
+    r"[\"'”’]?,?\s+(?:(?P<gte>onwards?|or later|on(?=\s*(?:$|[.,;:!?)])))|(?P<lte>or earlier))\b", re.IGNORECASE
+)
 _OPERATORS: dict[str, Operator] = {"lt": "$lt", "lte": "$lte", "gt": "$gt", "gte": "$gte"}
 _OPPOSITE: dict[Operator, Operator] = {"$lt": "$gte", "$lte": "$gt", "$gt": "$lte", "$gte": "$lt"}
 _DAY_NUMBER = r"\d{1,2}(?:st|nd|rd|th)?"
@@ -42,16 +46,16 @@ _SHARES_MONTH = re.compile(
 )
 _AS_OF = re.compile(r"\bas of\s+$", re.IGNORECASE)
 _BETWEEN = re.compile(r"\bbetween\s+(?:the\s+)?$", re.IGNORECASE)
-_RANGE_OPENING = re.compile(r"\b(?P<word>between|from)\s+[\"'“‘]?$", re.IGNORECASE)
-_RANGE_SEPARATORS = {
-    "between": re.compile(r"[\"'”’]?,?\s+(?:and|to)\s+[\"'“‘]?", re.IGNORECASE),
-    "from": re.compile(r"[\"'”’]?,?\s+(?:to|until|till|through)\s+[\"'“‘]?", re.IGNORECASE),
-}
-_MONTH_OF_REPORT = re.compile(
-    rf"\b(?:published|reported|written|dated|posted|{REPORT})\s+(?:(?:in|from|during)\s+)?"
-    rf"(?P<month>{MONTH_PATTERN}),?\s+(?:of\s+)?(?P<year>\d{{4}})\b",
+_RANGE_OPENING = re.compile(
+    r"\b(?:(?P<between>between|zwischen(?: dem)?|entre(?: le| el)?)|(?P<from>from|vom|von|du|del|desde el))"
+    r"\s+[\"'“‘]?$",
     re.IGNORECASE,
 )
+_DASH = re.compile(r"\s?[-–—]\s?")
+_RANGE_SEPARATORS = {
+    "between": re.compile(r"[\"'”’]?,?\s+(?:and|to|und(?: dem)?|et(?: le)?|y(?: el)?)\s+[\"'“‘]?", re.IGNORECASE),
+    "from": re.compile(r"[\"'”’]?,?\s+(?:to|until|till|through|bis(?: zum)?|au|al|hasta el)\s+[\"'“‘]?", re.IGNORECASE),
+}
 _DAY_WITHOUT_YEAR = re.compile(
     rf"\b(?:{MONTH_PATTERN}\s+{_DAY_NUMBER}|{_DAY_NUMBER}\s+(?:of\s+)?{MONTH_PATTERN})\b(?!\s*,?\s*\d)",
     re.IGNORECASE,
@@ -71,11 +75,11 @@ def spell_out_months(text: str) -> str:
 class DatePhrases:
     """The date conditions of questions, for the date fields of a corpus."""
 
-    def __init__(self, vocabulary: FieldVocabulary) -> None:
-        self._fields = [field.name for field in vocabulary if field.type == "date"]
+    def __init__(self, fields: DateFields) -> None:
+        self._fields = fields
 
-    def find(self, text: str, reports: int) -> tuple[list[Filter], list[str]]:
-        """The date conditions of a text, and one line for each date that gives none.
+    def find(self, text: str, reports: int) -> tuple[list[tuple[str, Filter]], list[str]]:
+        """The date conditions of a text, with their field, and one line for each date that gives none.
 
         ``reports``: how many reports the text names by their sources; a bound on one of several is not used.
         """
@@ -83,7 +87,7 @@ class DatePhrases:
         dropped = days.dropped
         if not (days.exact or days.excluded or days.bounds):
             return [], dropped
-        name = self._field(text)
+        name = self._fields.field(text, *days.span)
         if name is None:
             return [], [*dropped, "a date, but no date field that it belongs to"]
         if days.bounds:
@@ -93,18 +97,10 @@ class DatePhrases:
                 return [], dropped + [
                     f"{name} {operator} {day}: holds for one of several reports" for operator, day in days.bounds
                 ]
-            return [Condition(name, operator, (day,)) for operator, day in days.bounds], dropped
+            return [(name, Condition(name, operator, (day,))) for operator, day in days.bounds], dropped
         if days.exact:
-            return [Condition(name, "$in", tuple(days.exact))], dropped
-        return [Condition(name, "$nin", tuple(days.excluded))], dropped
-
-    def _field(self, text: str) -> str | None:
-        """The one date field, or the one of several that the text names."""
-        if len(self._fields) == 1:
-            return self._fields[0]
-        words = {word.text.casefold() for word in tokens(text)}
-        named = [name for name in self._fields if words & set(key(name.replace("_", " ")))]
-        return named[0] if len(named) == 1 else None
+            return [(name, Condition(name, "$in", tuple(days.exact)))], dropped
+        return [(name, Condition(name, "$nin", tuple(days.excluded)))], dropped
 
 
 @dataclass
@@ -115,6 +111,7 @@ class _NamedDays:
     excluded: dict[dt.date, None] = field(default_factory=dict)
     bounds: list[tuple[Operator, dt.date]] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
+    span: tuple[int, int] = (0, 0)
 
     def add(self, said: Stance, named: list[dt.date]) -> None:
         """Take in days of which the text says this."""
@@ -137,16 +134,6 @@ class _NamedDays:
             self.leave(text[start : last.end])
         return last.end, said
 
-    def add_months(self, text: str) -> None:
-        """Take in the months in which reports appeared: "articles published in October 2023"."""
-        for match in _MONTH_OF_REPORT.finditer(text):
-            year, month = int(match["year"]), month_number(match["month"])
-            first, end = _first_day(year, month), _first_day(year + month // 12, month % 12 + 1)
-            if first and end and stance(text, match.start(), match.end(), None) == "named":
-                self.bounds += [("$gte", first), ("$lt", end)]
-            elif first and end:
-                self.leave(match[0])
-
     def leave(self, what: str) -> None:
         """Report dates that are not used because of a negation."""
         self.dropped.append(f"{what!r}: near a negation; whether it is named or excluded is not clear")
@@ -155,6 +142,8 @@ class _NamedDays:
 def _named_days(text: str) -> _NamedDays:
     dates, unclear = read_dates(text)
     days = _NamedDays(dropped=[f"{date!r} does not name one day" for date in unclear])
+    if dates:
+        days.span = dates[0].start, dates[-1].end
     yearless_starts: list[int] = []  # of the days that share the year of the next date
     previous: tuple[int, Stance] | None = None  # where the date before ends, and what the text says of it
     index = 0
@@ -197,8 +186,6 @@ def _named_days(text: str) -> _NamedDays:
             said = stance(text, mention.start, mention.end, previous)
             days.add(said, [mention.day])
             previous = mention.end, said
-    if not dates:
-        days.add_months(text)
     days.dropped += [
         f"{match[0]!r} has no year"
         for match in _DAY_WITHOUT_YEAR.finditer(text)
@@ -209,10 +196,12 @@ def _named_days(text: str) -> _NamedDays:
 
 def _is_range(text: str, words_before: str, first: DateMention, second: DateMention) -> bool:
     """Whether two dates are the ends of a range: "between ... and ...", "from ... to ..."."""
+    if _DASH.fullmatch(text, first.end, second.start):
+        return True
     opening = _RANGE_OPENING.search(words_before)
     if opening is None:
         return False
-    separator = _RANGE_SEPARATORS[opening["word"].lower()]
+    separator = _RANGE_SEPARATORS["between" if opening["between"] else "from"]
     return separator.fullmatch(text[first.end : second.start]) is not None
 
 
@@ -247,10 +236,6 @@ def _day_sharing_year(text: str, mention: DateMention) -> tuple[DateMention, boo
     if word == "and":
         is_range = match[0].lower().startswith("between") or bool(_BETWEEN.search(text[start : match.start()]))
     return DateMention(day, match.start("day3") if name is None else match.start(), mention.end), is_range
-
-
-def _first_day(year: int, month: int) -> dt.date | None:
-    return dt.date(year, month, 1) if 1 <= year <= 9999 else None
 
 
 def _repeat_month(match: re.Match[str]) -> str:

@@ -21,12 +21,24 @@ _MONTHS = (
 )  # fmt: skip
 _NUMBER_OF = {name: number for number, name in enumerate(_MONTHS, start=1)}
 _NUMBER_OF |= {name[:3]: number for name, number in _NUMBER_OF.items()} | {"sept": 9}
+_NUMBER_OF |= {
+    name: number
+    for names in (
+        "januar februar märz april mai juni juli august september oktober november dezember",
+        "jan feb mär apr mai jun jul aug sep okt nov dez",
+        "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+        "janv févr mars avr mai juin juil août sept oct nov déc",
+        "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+        "ene feb mar abr may jun jul ago sept oct nov dic",
+    )
+    for number, name in enumerate(names.split(), start=1)
+}
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 # (?a:...): without it, IGNORECASE also matches letters such as the long s with English ones.
-MONTH_PATTERN = rf"(?a:{'|'.join(_MONTHS)}|(?:{'|'.join(name[:3] for name in _MONTHS)}|sept)\b\.?)"
-"""A regular expression for the English name of a month, to be used with IGNORECASE."""
-_DAY = r"[0-9]{1,2}(?:st|nd|rd|th)?"
+MONTH_PATTERN = rf"(?a:(?:{'|'.join(sorted(_NUMBER_OF, key=len, reverse=True))})(?!\w)\.?)"
+"""A regular expression for the name of a month in English, German, French or Spanish, to be used with IGNORECASE."""
+_DAY = r"[0-9]{1,2}(?:st|nd|rd|th|er|º|\.)?"
 _ZONE = r"(?:Z|UTC|GMT|[A-Z]{2,4}T|[+-][0-9]{2}(?::?[0-9]{2})?)"
 _HOUR = r"(?:[01]?[0-9]|2[0-3])"
 _CLOCK = rf"(?:{_HOUR}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{{1,9}})?)?(?:\s?[ap]\.?m\b\.?)?|{_HOUR}\s?[ap]\.?m\b\.?)"
@@ -38,7 +50,7 @@ _PATTERN = (
     r"(?:"
     r"(?P<y1>[0-9]{4})(?P<separator>[-/])(?P<m1>[0-9]{1,2})(?P=separator)(?P<d1>[0-9]{1,2})"
     rf"|(?P<m2>{MONTH_PATTERN})\s+(?P<d2>{_DAY})(?:\s*,\s*|\s+)(?P<y2>[0-9]{{4}})"
-    rf"|(?:the\s+)?(?P<d3>{_DAY})(?:\s+of)?[\s-]+(?P<m3>{MONTH_PATTERN}),?[\s-]+(?P<y3>[0-9]{{4}})"
+    rf"|(?:the\s+)?(?P<d3>{_DAY})(?:\s+(?:of|de))?[\s-]+(?P<m3>{MONTH_PATTERN})(?:,|\s+del?)?[\s-]+(?P<y3>[0-9]{{4}})"
     r"|(?P<d4>[0-9]{1,2})\.(?P<m4>[0-9]{1,2})\.(?P<y4>[0-9]{4})"
     r"|(?P<a5>[0-9]{1,2})/(?P<b5>[0-9]{1,2})/(?P<y5>[0-9]{4})"
     r")"
@@ -63,7 +75,8 @@ def parse_date(text: str) -> dt.date | None:
 
     Understood: 2023-10-12 and 2023/10/12, also with a time and a time zone; October 12, 2023; Oct. 12th 2023;
     12 October 2023; the 12th of October, 2023; Thu, 12 Oct 2023 18:00:00 GMT; 12.10.2023 (day first); 10/13/2023 if
-    only one of its readings is a date. A weekday must be the right one.
+    only one of its readings is a date; 12. Oktober 2023; 12 octobre 2023; 12 de octubre de 2023. A weekday must be the
+    right one.
     """
     text = text.strip()
     if len(text) > LONGEST or not text.isprintable():
@@ -97,7 +110,7 @@ def read_dates(text: str) -> tuple[list[DateMention], list[str]]:
 
 
 def month_number(name: str) -> int:
-    """1 to 12 for the English name of a month, in full or abbreviated. Raises KeyError."""
+    """1 to 12 for the name of a month, in full or abbreviated. Raises KeyError."""
     return _NUMBER_OF[name.lower().rstrip(".")]
 
 

@@ -72,6 +72,7 @@ REQUESTING = r"""
 # Words that may stand between a cue and a name without changing what is excluded; none is made of others, so that a run
 # of them is read in one way only
 FILLERS = r"""
+    directed | sponsored | distributed | designed | organi[sz]ed | hosted | managed | developed | located | à |
     the | a | an | any | anything | anyone | all | everything | those | these | this | that | whatever | what |
     which | who | of | from | by | in | on | at | with | for | to | through | is | are | was | were | be | been |
     being | has | have | had | do | does | did | it | its | me | us | my | our | you | your | I | we | there | one |
@@ -171,12 +172,14 @@ AFTER = r"""
 # Words of something else than what is named: "... , so recommend somebody else"
 ALTERNATIVES = r"""
     other | others | else | elsewhere | otherwise | instead | alternatives? | alternatively | rest | remaining |
-    apart | ander\w* | sonst | sonstige\w* | stattdessen | alternativ\w* | übrig\w* | woanders | autres? | ailleurs |
+    apart | ander(?:[esm]|e[nrsm])? | sonst | sonstige\w* |
+    stattdessen | alternativ\w* | übrig\w* | woanders | autres? | ailleurs |
     sinon | plutôt | restant\w* | reste | restent | otr[oa]s? | demás | resto | quedan? | alternativas?
 """
 
 # What a request for something named begins with
 SEARCHES = r"""
+    either | maybe | perhaps | entweder | soit |
     while | whereas | although | whether | that | but | than | because | so | compared | versus | show | find | list |
     compare | give | get | search | fetch | bring | want | need | book | suggest | recommend | check | read | see |
     open | summari[sz]e | tell | name | explain | describe | use | only | just | all | any | some | every | both |

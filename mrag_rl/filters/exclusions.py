@@ -93,11 +93,20 @@ _SEARCH = _anywhere(rf"(?:{pattern(words.SEARCHES)})")
 _CLAUSE = _anywhere(rf"[,.;:!?()\n]|\b(?:{pattern(words.CLAUSES)})\b")
 
 
-def stance(text: str, start: int, end: int, previous: tuple[int, Stance] | None, *, cued: bool = True) -> Stance:
+def stance(
+    text: str,
+    start: int,
+    end: int,
+    previous: tuple[int, Stance] | None,
+    *,
+    cued: bool = True,
+    described: bool = False,
+) -> Stance:
     """What a text says of its characters [start, end).
 
     previous: where the mention before it ends, and what the text says of that one: a list continues it, and a negation
     before it is not also one of this mention. cued: the words beside it show that it is meant ("according to ...").
+    described: they show that it describes documents ("organic Riesling"), so that the word before it is no verb.
     """
     last, said = previous or (0, "named")
     continued = previous is not None and start - last <= _FAR and bool(_CONTINUED.fullmatch(text, last, start))
@@ -124,7 +133,7 @@ def stance(text: str, start: int, end: int, previous: tuple[int, Stance] | None,
     if continued:
         return "named"
     verb = _OBJECT.search(head)
-    if verb and not _SEARCH.fullmatch(verb["verb"]):
+    if verb and not described and len(verb["verb"]) > 2 and not _SEARCH.fullmatch(verb["verb"]):
         return "doubtful"
     beside = text[max(0, start - LOOK_BACK) : start], tail[:LOOK_BACK]
     return "doubtful" if _NEGATION.search(clause) or any(map(_ALTERNATIVE.search, beside)) else "named"

@@ -116,7 +116,7 @@ def _listing(vocabulary: FieldVocabulary, values_shown: int) -> tuple[str, str]:
     fields = {
         field.name: [field.written(value) for value in list(field.values)[:values_shown]]
         if field.type == "string" and field.facet and field.values
-        else f"any {field.type}"
+        else f"any {field.type}" + f": {field.description}" * bool(field.description)
         for field in vocabulary
     }
     return "Which fields and values are there?", json.dumps(fields, ensure_ascii=False)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+from mrag_rl.filters.asking_words import INFORMATIONAL
+from mrag_rl.filters.exclusion_words import pattern
+
 ARTICLE = r"(?:(?:the|a|an)\s+)?"
 QUOTE = r"[\"'“‘«„]?"
 REPORT = r"(?:articles?|reports?|stor(?:y|ies)|pieces?|posts?|reviews?|coverage|columns?|interviews?|papers?)"
@@ -13,3 +18,12 @@ LOOK_BACK = 60
 def before(text: str, start: int) -> str:
     """The characters before a mention that are read for its meaning."""
     return text[max(0, start - LOOK_BACK) : start]
+
+
+_INFORMATIONAL = re.compile(rf"\W*(?:{pattern(INFORMATIONAL)})(?!\w)", re.IGNORECASE)
+
+
+def is_informational(text: str) -> bool:
+    """Whether a question asks about the world, and does not ask for documents: an ordinary word in it that is also a
+    value or a field is meant as that word."""
+    return _INFORMATIONAL.match(text) is not None

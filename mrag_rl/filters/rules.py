@@ -1,34 +1,49 @@
-"""Filter extraction without a language model: known values and dates that a question mentions.
+"""Filter extraction without a language model: what a question says of a corpus's metadata, by rules.
 
-Values (``value_mentions``). A question names a value by its full name or another form of it (``names.aliases``); the
-longest name wins where several fit. In the value's own capitals a name counts anywhere, except alone at the start of a
-sentence and inside a longer name ("Fortune 500"). There, in other capitals, and where the value is an ordinary word, it
-needs a word of reporting next to it ("according to the verge", "a fortune article", "in the sports category"). In a
-question without any capitals, names of two or more words need none. A name that several values share stands for all of
-them. "not by X", "except X", "ohne X", "sauf X", "excepto X" and the like (``exclusions``, in four languages) exclude
-values, also in lists ("but not by X or Y"); a value that is also mentioned without such words is not excluded. One that
-stands near a negation in another way is left out and reported.
+Values (``value_mentions``). A question names a value by its full name or another form of it (``names.aliases``), by its
+plural, or by a long name with a letter wrong; the longest name wins where several fit. In the value's own capitals a
+name counts anywhere, except alone at the start of a sentence and inside a longer name ("Fortune 500"). There, in other
+capitals, and where the value is an ordinary word, it needs words beside it that show how it is meant ("according to the
+verge", "a fortune article", "in the sports category", "horror films", "soups by ..."). In a question without any
+capitals, names of two or more words need none. A name that several values share stands for all of them. "not by X",
+"except X", "ohne X", "sauf X", "excepto X" and the like (``exclusions``, in four languages) exclude values, also in
+lists ("but not by X or Y"); a value that is also mentioned without such words is not excluded. One that stands near a
+negation in another way is left out and reported.
 
-Dates (``date_phrases``). Only whole days count (year, month, day; see ``dates``), including days that share a year or a
-month ("October 4 and October 6, 2023", "October 4 and 6, 2023", "between 4 and 6 October 2023"), and the months of
-reports ("published in October 2023"). The filter admits all days that are named outright. "before", "after", "since",
-"until", "by", "onwards" and "between ... and" bound the date. "As of" dates a fact, not its report; such a day is
-dropped and reported, as is a date that does not name one day ("10/11/2023", "February 30, 2023"). Bounds are used only
-if the question is about a single report, because a bound on one of several reports does not hold for the others, while
-a filter holds for everything that is retrieved.
+Days (``date_phrases``). Year, month and day must be stated, though days may share a year or a month ("October 4 and
+October 6, 2023", "between 4 and 6 October 2023"). The filter admits all days that are named outright. "before",
+"after", "since", "until", "by", "onwards" and "between ... and" bound the date. "As of" dates a fact, not its report;
+such a day is dropped and reported, as is a date that does not name one day ("10/11/2023", "February 30, 2023"). Bounds
+are used only if the question is about a single report, because a bound on one of several reports does not hold for the
+others, while a filter holds for everything that is retrieved.
+
+Years, months and days relative to today (``date_fields``) count where a word beside them says that they date a
+document ("published in 2023", "recipes from 2019", "posted last week").
+
+Amounts (``number_mentions``) belong to the field that their unit or the words beside them speak of: those of its name
+and description, and others for the same thing in four languages. "Around 50" is no exact amount; it is dropped and
+reported. Boolean fields (``flag_mentions``) are said or denied by their name.
+
+Two halves of a question that name values of one field, each with conditions of its own, are alternatives ("Italian
+recipes from 2024 and Indian ones under 300 calories").
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mrag_rl.filters.alternatives import Reading, combined
+from mrag_rl.filters.date_fields import DateFields
 from mrag_rl.filters.date_phrases import DatePhrases, spell_out_months
 from mrag_rl.filters.extraction import Extraction
-from mrag_rl.filters.language import And, Condition, Filter
-from mrag_rl.filters.value_mentions import Mention, ValueMentions
+from mrag_rl.filters.field_words import FieldWords
+from mrag_rl.filters.flag_mentions import FlagMentions
+from mrag_rl.filters.number_mentions import NumberMentions
+from mrag_rl.filters.value_mentions import CLAIMED, ValueMentions
 from mrag_rl.filters.vocabulary import FieldVocabulary
 
 _MAX_QUESTION = 20_000
@@ -36,16 +51,22 @@ _SPACES = re.compile(r"\s{2,}")
 
 
 class RuleExtractor:
-    """Extracts filters from questions by rules (see the module), in under a millisecond for a usual question."""
+    """Extracts filters from questions by rules (see the module), in about a millisecond for a usual question."""
 
-    def __init__(self, vocabulary: FieldVocabulary) -> None:
-        self.vocabulary = vocabulary
-        self._values = ValueMentions(vocabulary)
-        self._dates = DatePhrases(vocabulary)
+    def __init__(self, vocabulary: FieldVocabulary, *, today: dt.date | None = None) -> None:
+        """today: the day on which questions are asked. Without it, "last week" and the like are left out, so that the
+        same question has the same filter on every day."""
+        self.vocabulary, self.today = vocabulary, today
+        self._words = FieldWords(vocabulary)
+        self._values = ValueMentions(vocabulary, self._words)
+        self._date_fields = DateFields(vocabulary, self._words)
+        self._dates = DatePhrases(self._date_fields)
+        self._numbers = NumberMentions(vocabulary, self._words)
+        self._flags = FlagMentions(vocabulary)
 
     def restricted(self, records: Sequence[Mapping[str, Any]]) -> RuleExtractor:
         """See ``Extractor.restricted``."""
-        return RuleExtractor(self.vocabulary.restricted(records))
+        return RuleExtractor(self.vocabulary.restricted(records), today=self.today)
 
     def extract(self, questions: Sequence[str]) -> list[Extraction]:
         """One extraction per question, in order. Only the first 20,000 characters of a question are read."""
@@ -54,41 +75,32 @@ class RuleExtractor:
             started = time.perf_counter()
             # Runs of spaces mean nothing, and matching time must not grow with the square of their length.
             text = spell_out_months(_SPACES.sub(_single_space, question[:_MAX_QUESTION]))
-            mentions = self._values.find(text)
-            value_parts, dropped_values = self._value_conditions(mentions)
-            dropped_values += [
-                f"{text[mention.start : mention.end]!r}: near a negation; whether it is named or excluded is not clear"
-                for mention in mentions
-                if mention.stance == "doubtful"
-            ]
-            reports = sum(mention.stance == "named" for mention in mentions)
-            date_parts, dropped_dates = self._dates.find(text, reports)
-            parts = (*value_parts, *date_parts)
-            filter_, unknown = self.vocabulary.keep_known(parts[0] if len(parts) == 1 else And(parts))
-            dropped = (*dropped_values, *dropped_dates, *unknown)
-            seconds = time.perf_counter() - started
-            extractions.append(Extraction(question, filter_, dropped, seconds=seconds))
+            reading = self._read(text)
+            filter_, unknown = self.vocabulary.keep_known(combined(reading, self._words))
+            dropped = (*dict.fromkeys([*reading.dropped, *unknown]),)
+            extractions.append(Extraction(question, filter_, dropped, seconds=time.perf_counter() - started))
         return extractions
 
-    def _value_conditions(self, mentions: Sequence[Mention]) -> tuple[list[Filter], list[str]]:
-        """One condition per field that is mentioned, and one line for each exclusion that is not used."""
-        included: dict[str, dict[str, None]] = {}
-        excluded: dict[str, dict[str, None]] = {}
-        for mention in mentions:
-            if mention.stance != "doubtful":
-                side = excluded if mention.stance == "excluded" else included
-                side.setdefault(mention.field, {}).update(dict.fromkeys(mention.values))
-        parts: list[Filter] = []
-        dropped: list[str] = []
-        for field in self.vocabulary:
-            name = field.name
-            if name in included:
-                parts.append(Condition(name, "$in", tuple(included[name])))
-                both = [value for value in excluded.get(name, {}) if value in included[name]]
-                dropped += [f"{name}: {value!r} is both named and excluded; taken as named" for value in both]
-            elif name in excluded:
-                parts.append(Condition(name, "$nin", tuple(excluded[name])))
-        return parts, dropped
+    def _read(self, text: str) -> Reading:
+        mentions = self._values.find(text)
+        spans = [(mention.start, mention.end) for mention in mentions]
+        amounts, dropped = self._numbers.find(text, spans)
+        flags, lines = self._flags.find(text, spans)
+        dropped += lines
+        if amounts or flags:  # "menos de 500" and "not wireless" deny no value beside them
+            masked = list(text)
+            for claim in (*amounts, *flags):
+                masked[claim.start : claim.end] = CLAIMED * (claim.end - claim.start)
+            mentions = self._values.find("".join(masked))
+            spans = [(mention.start, mention.end) for mention in mentions]
+        periods, lines = self._date_fields.find(text, self.today, spans)
+        dropped += lines
+        dropped += [
+            f"{text[mention.start : mention.end]!r}: near a negation; whether it is named or excluded is not clear"
+            for mention in mentions
+            if mention.stance == "doubtful"
+        ]
+        return Reading(text, mentions, [*periods, *amounts, *flags], self._dates, dropped)
 
 
 def _single_space(match: re.Match[str]) -> str:

@@ -7,9 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from rapidfuzz.distance import OSA
+from rapidfuzz.process import extractOne
+
+from mrag_rl.filters import asking_words
+from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.exclusions import Stance, stance
+from mrag_rl.filters.field_words import FieldWords
 from mrag_rl.filters.names import Token, aliases, fold, key, tokens
-from mrag_rl.filters.phrases import ARTICLE, QUOTE, REPORT, before
+from mrag_rl.filters.phrases import ARTICLE, QUOTE, REPORT, before, is_informational
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
 
 _REPORTING_BEFORE = re.compile(
@@ -22,7 +28,14 @@ _REPORTING_AFTER = re.compile(
     re.IGNORECASE,
 )
 _LIST_CONTINUES = re.compile(r"[\"'”’]?(?:,|,?\s+(?:and|or|nor|vs\.?|versus)\s)", re.IGNORECASE)
+CLAIMED = "\ue000"
+"""A character for private use, which stands for each of those that mean something else than a value."""
+# What stands before and behind a value that is an ordinary word, where a question asks for documents by it
+_ASKED_FOR = re.compile(rf"(?:^\W*|[,;:.!?(]\s*|(?<!\w)(?:{pattern(asking_words.ASKING)})\s+)$", re.IGNORECASE)
+_PREPOSED = re.compile(rf"(?<!\w)(?:{pattern(asking_words.PREPOSITIONS)})\s+(?:the\s+)?$", re.IGNORECASE)
+_ENDS = re.compile(rf"\s*$|\s*[,.;:?!(){CLAIMED}]|\s+(?:{pattern(asking_words.FOLLOWING)})(?!\w)", re.IGNORECASE)
 _CONJUNCTIONS = ("and", "or", "nor", "vs", "versus")
+_MISSPELT, _MISSPELT_TWICE = 7, 12  # Letters of the shortest names that are known by one wrong letter, and by two
 _ABBREVIATION = re.compile(r"(?:^|[^\w])\w{1,2}$")  # "vs.", "Mr.", the last of "U.S."
 
 
@@ -52,7 +65,8 @@ class ValueMentions:
     Only facets of strings are indexed. Searching time grows with the text, not with the corpus.
     """
 
-    def __init__(self, vocabulary: FieldVocabulary) -> None:
+    def __init__(self, vocabulary: FieldVocabulary, field_words: FieldWords | None = None) -> None:
+        self._words = FieldWords(vocabulary) if field_words is None else field_words
         self._names: dict[tuple[str, ...], _Name] = {}
         self._lengths: dict[str, list[int]] = {}  # of the names that begin with a word, longest first
         self._field_words: dict[str, tuple[re.Pattern[str], re.Pattern[str]]] = {}
@@ -64,6 +78,7 @@ class ValueMentions:
                     re.compile(rf"\b{words}(?:\s+(?:is|of)|\s*[:=])?\s+{QUOTE}$", re.IGNORECASE),
                     re.compile(rf"[\"'”’]?\s+{words}\b", re.IGNORECASE),
                 )
+        self._index_long_names()
 
     def _index(self, field: Field) -> None:
         spellings = _spellings(field)
@@ -72,38 +87,83 @@ class ValueMentions:
             # Of two fields with the same name, the one with more documents is meant.
             if indexed is not None and _documents(indexed.field, indexed.values) >= _documents(field, values):
                 continue
-            self._names[name] = _Name(field, values, spellings[name])
-            lengths = self._lengths.setdefault(name[0], [])
-            if len(name) not in lengths:
-                lengths.append(len(name))
-                lengths.sort(reverse=True)
+            self._add(name, _Name(field, values, spellings[name]))
+        for name, values in field.names.items():
+            if (other := _inflected(name[-1])) and (*name[:-1], other) not in self._names:
+                self._add((*name[:-1], other), _Name(field, values, (*spellings[name][:-1], other)))
+
+    def _index_long_names(self) -> None:
+        """The names that are long enough to be known if misspelt, by their first letter and number of words."""
+        by_length: dict[tuple[str, int], list[str]] = {}
+        for words in self._names:
+            if len(name := " ".join(words)) >= _MISSPELT:
+                by_length.setdefault((name[0], len(words)), []).append(name)
+        self._long_names: dict[str, list[tuple[int, list[str]]]] = {}
+        for (first, length), names in sorted(by_length.items(), key=lambda item: -item[0][1]):
+            self._long_names.setdefault(first, []).append((length, names))
+
+    def _add(self, words: tuple[str, ...], name: _Name) -> None:
+        self._names[words] = name
+        lengths = self._lengths.setdefault(words[0], [])
+        if len(words) not in lengths:
+            lengths.append(len(words))
+            lengths.sort(reverse=True)
 
     def find(self, text: str) -> list[Mention]:
         """The mentions in a text, from left to right; the longest name wins where several fit."""
         words = tokens(text)
         keys = [fold(word.text) for word in words]
-        without_capitals = text == text.lower()
+        without_capitals, asks = text == text.lower(), not is_informational(text)
         mentions: list[Mention] = []
         position = 0
         while position < len(words):
             step = 1
-            for length in self._lengths.get(keys[position], ()):
-                if position + length > len(words):
-                    continue
-                name = self._names.get(tuple(keys[position : position + length]))
-                if name is None or not _is_contiguous(text, words[position : position + length]):
-                    continue
+            known = self._known(keys, position) or self._misspelt(words, keys, position, without_capitals)
+            if known is not None and _is_contiguous(text, words[position : position + known[1]]):
+                name, length, exact = known
                 step = length
                 start, end = words[position].start, words[position + length - 1].end
                 in_list = bool(_LIST_CONTINUES.match(text, end)) and self._name_follows(keys, position + length)
-                if self._is_meant(text, words, position, name, in_list, without_capitals):
-                    previous = (mentions[-1].end, mentions[-1].stance) if mentions else None
+                previous = (mentions[-1].end, mentions[-1].stance) if mentions else None
+                described = asks and self._is_described(text, words, keys, position, length, previous)
+                asked_for = asks and self._is_asked_for(text, start, end, previous, name, without_capitals)
+                if (
+                    not exact
+                    or described
+                    or asked_for
+                    or self._is_meant(text, words, position, name, in_list, without_capitals)
+                ):
                     cued = bool(_REPORTING_BEFORE.search(before(text, start)) or _REPORTING_AFTER.match(text, end))
-                    said = stance(text, start, end, previous, cued=cued)
+                    said = stance(text, start, end, previous, cued=cued, described=described)
                     mentions.append(Mention(name.field.name, name.values, start, end, said))
-                break
             position += step
         return mentions
+
+    def _known(self, keys: Sequence[str], position: int) -> tuple[_Name, int, bool] | None:
+        """The longest name at a position, with its number of words; exactly so."""
+        for length in self._lengths.get(keys[position], ()):
+            name = self._names.get(tuple(keys[position : position + length]))
+            if name is not None and position + length <= len(keys):
+                return name, length, True
+        return None
+
+    def _misspelt(
+        self, words: Sequence[Token], keys: Sequence[str], position: int, without_capitals: bool
+    ) -> tuple[_Name, int, bool] | None:
+        """The long name that the words at a position misspell by a letter, or by two if they are long."""
+        first = words[position].text[0]
+        if not (without_capitals or first.isupper() or first.isdigit()):
+            return None
+        for length, names in self._long_names.get(fold(first), ()):
+            written = " ".join(keys[position : position + length])
+            if len(written) < _MISSPELT or position + length > len(words) or (length == 1 and without_capitals):
+                continue
+            allowed = 2 if length > 1 and len(written) >= _MISSPELT_TWICE else 1
+            found = extractOne(written, names, scorer=OSA.distance, score_cutoff=allowed)
+            # "Fortunes" is another word
+            if found and not written.startswith(found[0]) and not found[0].startswith(written):
+                return self._names[tuple(found[0].split())], length, False
+        return None
 
     def _name_follows(self, keys: Sequence[str], position: int) -> bool:
         """Whether a known name begins at a position, or after the conjunction there."""
@@ -123,6 +183,8 @@ class ValueMentions:
         content = [(word, spelled) for word, spelled in pairs if word.text.lower() != "the"] or pairs
         if any(_is_distinctive(spelled) for _, spelled in content):
             return True
+        if all(len(spelled) > 2 and word.text == spelled == spelled.upper() for word, spelled in content):
+            return True  # "DFG"
         capitalised = all(
             word.text[0].isupper() or not spelled[0].isupper() for word, spelled in content
         ) and any(word.text[0].isupper() for word, _ in content)  # fmt: skip
@@ -140,10 +202,64 @@ class ValueMentions:
             return True
         return self._is_beside_field_name(text, name.field.name, start, end)
 
+    def _is_described(
+        self,
+        text: str,
+        words: Sequence[Token],
+        keys: Sequence[str],
+        position: int,
+        length: int,
+        previous: tuple[int, Stance] | None,
+    ) -> bool:
+        """Whether the words at a position describe documents: "horror films", "italian main courses"."""
+        start, end = words[position].start, words[position + length - 1].end
+        after = position + length
+        if after < len(words) and words[after].text == "s" and text[end] in "'’":
+            after, end = after + 1, words[after].end
+        if after < len(words) and text[end : words[after].start] in (" ", "-"):
+            if self._words.is_noun(words[after].text):
+                return True
+            if any(tuple(keys[after : after + n]) in self._names for n in self._lengths.get(keys[after], ())):
+                return True
+        if previous is not None and text[previous[0] : start] in (" ", "-", "'s ", "’s "):
+            return True
+        if text[max(0, start - 2) : start] == f"{CLAIMED} ":
+            return True
+        if position and text[words[position - 1].end : start] == " ":
+            return self._words.speaks_of_flags(words[position - 1].text)
+        return False
+
+    def _is_asked_for(
+        self, text: str, start: int, end: int, previous: tuple[int, Stance] | None, name: _Name, without_capitals: bool
+    ) -> bool:
+        """Whether a question asks for documents by the characters [start, end), an ordinary word as they may be."""
+        if len(name.spelling) > 1 and name.spelling[0].lower() != "the":
+            return True
+        if not _ENDS.match(text, end):
+            return False
+        head = before(text, start)
+        if _ASKED_FOR.search(head):
+            return True
+        lower = name.spelling[-1] == name.spelling[-1].lower()
+        if (without_capitals or lower) and _PREPOSED.search(head):
+            return True
+        return stance(text, start, end, previous, cued=False) == "excluded"
+
     def _is_beside_field_name(self, text: str, field: str, start: int, end: int) -> bool:
         """Whether the field is named next to the mention: "category sports", "the sports category"."""
         field_before, field_after = self._field_words[field]
         return bool(field_before.search(before(text, start)) or field_after.match(text, end))
+
+
+def _inflected(word: str) -> str | None:
+    """The plural of a singular noun or the other way round, as English forms most; None for other words."""
+    if len(word) < 3 or not word.isalpha():
+        return None
+    if word.endswith("ies"):
+        return f"{word[:-3]}y"
+    if word.endswith("s"):
+        return None if word.endswith(("ss", "us", "is")) else word[:-1]
+    return f"{word[:-1]}ies" if word.endswith("y") and word[-2] not in "aeiou" else f"{word}s"
 
 
 def _spellings(field: Field) -> dict[tuple[str, ...], tuple[str, ...]]:
@@ -174,7 +290,7 @@ def _lacks_article(name: _Name, words: Sequence[Token]) -> bool:
 def _is_contiguous(text: str, words: Sequence[Token]) -> bool:
     """Whether the words of a name are separated only by what a name may contain: no comma, no end of a sentence."""
     return all(
-        re.fullmatch(r"\s*[-–—|:&/'’.]?\s*", text[left.end : right.start])
+        re.fullmatch(r"\s*[-–—|:&/'’.%]?\s*", text[left.end : right.start])
         and not re.fullmatch(r"\.\s+|\s+\.\s*", text[left.end : right.start])
         for left, right in pairwise(words)
     )

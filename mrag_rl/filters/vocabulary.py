@@ -34,6 +34,7 @@ class Field:
         format: how the corpus writes its days, as for ``strftime``; empty for ISO.
         facet: whether documents share values, as they share a source but not a title. Only the values of facets are
             looked for in questions.
+        description: what the values are, in words by which questions may speak of them: "price in euros".
     """
 
     name: str
@@ -41,6 +42,7 @@ class Field:
     values: Mapping[Value, int] | None = None
     format: str = ""
     facet: bool = True
+    description: str = ""
 
     @cached_property
     def names(self) -> Mapping[tuple[str, ...], tuple[str, ...]]:
@@ -144,7 +146,7 @@ class FieldVocabulary:
 
     @classmethod
     def from_file(cls, path: StrPath) -> FieldVocabulary:
-        """Fields from a JSON file: {name: {"type": "string", "values"?: [...], "format"?: "%B %-d, %Y"}}.
+        """Fields from a JSON file: {name: {"type": "string", "description"?, "values"?, "format"?: "%B %-d, %Y"}}.
 
         The default type is string. Raises InputError naming file and field.
         """
@@ -158,16 +160,27 @@ class FieldVocabulary:
                 raise InputError(f"{where}: {name!r} cannot be a field's name; give one that does not begin with $")
             if not isinstance(entry, dict):
                 raise InputError(f'{where}: field {name!r} is not an object; write one like {{"type": "string"}}')
-            unknown = sorted(set(entry) - {"type", "values", "format"})
+            unknown = sorted(set(entry) - {"type", "values", "format", "description"})
             if unknown:
-                raise InputError(f"{where}: field {name!r}: unknown key {unknown[0]!r}; use type, values and format")
+                raise InputError(
+                    f"{where}: field {name!r}: unknown key {unknown[0]!r}; use type, description, values and format"
+                )
             fields[name] = _field_from_json(where, name, entry)
         return cls(fields, declared=True)
+
+    def described(self, descriptions: Mapping[str, str]) -> FieldVocabulary:
+        """The same fields, some with another description. Raises InputError for an unknown field."""
+        for name in descriptions:
+            if name not in self:
+                raise InputError(f"field {name!r} is unknown; the fields are {self.listing()}")
+        fields = {own.name: replace(own, description=descriptions.get(own.name, own.description)) for own in self}
+        return replace(self, fields=fields)
 
     def restricted(self, records: Sequence[Mapping[str, Any]]) -> FieldVocabulary:
         """The vocabulary of these records of metadata alone; of declared fields, with those values that they have."""
         if not self.declared:
-            return FieldVocabulary.from_metadata(records)
+            found = FieldVocabulary.from_metadata(records)
+            return found.described({own.name: own.description for own in self if own.name in found})
         fields = {}
         for own in self:
             held = {value for record in records for value in typed_values(record.get(own.name))}
@@ -257,9 +270,12 @@ def _field_from_json(where: str, name: str, entry: Mapping[str, Any]) -> Field:
     date_format = entry.get("format", "")
     if not isinstance(date_format, str):
         raise InputError(f'{where}: field {name!r}: "format" is not a string; write one like "%B %-d, %Y"')
+    description = entry.get("description", "")
+    if not isinstance(description, str):
+        raise InputError(f'{where}: field {name!r}: "description" is not a string; write one like "price in euros"')
     items = entry.get("values")
     if items is None:
-        return Field(name, field_type, None, date_format)
+        return Field(name, field_type, None, date_format, description=description)
     if not isinstance(items, list) or not items:
         raise InputError(f'{where}: field {name!r}: "values" is not a list of values; give a list or leave it out')
     values: dict[Value, int] = {}
@@ -271,4 +287,4 @@ def _field_from_json(where: str, name: str, entry: Mapping[str, Any]) -> Field:
                 "correct it or change the field's type"
             )
         values[item if day is None else day] = 1
-    return Field(name, field_type, values, date_format)
+    return Field(name, field_type, values, date_format, description=description)

@@ -1,0 +1,54 @@
+"""The words by which questions ask for documents: tables for `mrag_rl.filters`, in four languages.
+
+Each table is a regular expression in which plain spaces mean nothing and `\\ ` is white space (`pattern`).
+"""
+
+from __future__ import annotations
+
+# Before a description of documents: "show me", "the", "any"
+ASKING = r"""
+    show | give | find | list | want | need | love | like | looking\ for | any | some | all | only | just | the
+    | me | us | my | no | non | plus | and | or | an? | une? | una | ein\w* | und | oder | et | ou | y | o |
+    zeig\w* | suche | nur | alle | montre\w* | cherche | des | les | busco | muestra\w* | quiero | los | las |
+    gute | good | best | new | recent | latest | cheap
+"""
+
+# Before a name, in lower case
+PREPOSITIONS = r"""
+    in | at | by | from | for | to | through | via | near | under | chez | bei | von | aus | nach | de | en | à
+    | para | por
+"""
+
+# Behind a description of documents
+FOLLOWING = r"""
+    by | with | without | on | from | in | at | under | over | below | above | about | for | that | which | who
+    | set | of | until | since | before | after | between | less | more | cheaper | up | via | and | or | plus |
+    but | only | please | first | if | when | where | while | costing | made | (?:19|20)\d\d | (?!need)\w+ed |
+    von | vom | mit | ohne | über | unter | aus | bei | für | die | der | das | und | oder | seit | ab | bis |
+    du | sur | avec | sans | par | pour | dans | qui | depuis | et | ou | con | sin | sobre | en | de | del |
+    que | para | desde | y | o
+"""
+
+# Where a question begins that asks about the world, and not for documents
+INFORMATIONAL = r"""
+    why | how | what\ (?:caused|happened|made|makes|causes) | what\ (?:(?:is|are)(?!\
+    (?:on|there|available|new|the\ \w+\ ones))|was|were|do|does|did|should|would|could|can) | is\ it | can\
+    (?:i|you|one|we) | when\ (?:is|was|did|do|does) | who\ (?:is|was|invented|wrote|discovered) | should | warum
+    | wieso | weshalb | wie | was\ (?:ist|sind|war|kostet|macht|bedeutet) | kann\ (?:man|ich) | pourquoi |
+    comment | qu['’]est-ce\ que\ (?:c['’]est|le|la) | combien | est-ce\ que\ je | por\ qué | cómo | qué\
+    (?:es|son|significa) | cuánt\w*
+"""
+
+# What denies an amount's comparison, with the words between: "should not cost more than", "nothing under"
+DENYING = r"""
+    (?:not|no|nothing|none|never|cannot|nicht|nichts|kein\w*|nie|ne|pas|rien|nada|nunca|
+    (?:do|does|ca|wo|should|must|is|are)n['’]t) (?:\
+    (?:should|must|may|want|wants|to|be|been|cost|costs|costing|spend|pay|take|takes|last|lasts|have|has|is|are|it|
+    those|ones|anything|things|with|that|mehr|kosten|über|es|cuesten?|de)){0,4}
+"""
+
+# Behind an amount without a unit
+UNCOUNTED = r"""
+    and | but | or | in | at | on | with | for | to | from | by | max | min | und | oder | aber | mit | für | et
+    | ou | mais | en | avec | pour | y | o | pero | con | para
+"""

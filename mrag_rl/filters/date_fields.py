@@ -1,0 +1,147 @@
+"""Which of a corpus's fields a day, a month or a year in a question belongs to."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Sequence
+
+from mrag_rl.filters.dates import read_dates
+from mrag_rl.filters.exclusions import stance
+from mrag_rl.filters.field_words import FieldWords, folded, is_of_years
+from mrag_rl.filters.language import And, Condition, Filter
+from mrag_rl.filters.meaning_words import DATED
+from mrag_rl.filters.names import tokens
+from mrag_rl.filters.number_mentions import Claim
+from mrag_rl.filters.periods import Period, read_periods
+from mrag_rl.filters.vocabulary import FieldVocabulary
+
+_ALONE = re.compile(r"[,;/]\s*$")  # "Technology, under 40 minutes, 2024 only"
+_ENDED = re.compile(r"(?:\s+only)?\s*(?:[,;/.!?]|$)")
+_BEFORE, _AFTER = 6, 4  # Words beside a date that are read for its field
+_MARGIN = 20  # Years beyond the corpus's own that a question may still mean
+_NEAR = 4  # Words before a year or month among which one must say that it dates a document
+
+
+class DateFields:
+    """The date fields of a corpus, and its number fields of years."""
+
+    def __init__(self, vocabulary: FieldVocabulary, words: FieldWords) -> None:
+        self._words = words
+        self.days = [field.name for field in vocabulary if field.type == "date"]
+        self._ends: dict[str, tuple[int, int]] = {}
+        for field in vocabulary:
+            years = [_year(value) for value in field.values or () if field.type in ("date", "number")]
+            if years:
+                self._ends[field.name] = min(years), max(years)
+        self.years = [field.name for field in vocabulary if is_of_years(field)]
+
+    def field(self, text: str, start: int, end: int, *, years: bool = False) -> str | None:
+        """The field that a date at characters [start, end) belongs to; None if there is none, or several may be meant.
+
+        years: it consists of whole years, which fields of years have, too.
+        """
+        candidates = [*self.days, *(self.years if years else [])]
+        if len(candidates) < 2:
+            return candidates[0] if candidates else None
+        scores = dict.fromkeys(candidates, 0)
+        before, after = _around(text, start, end)
+        for distance, word in enumerate([*before, *after]):
+            for name in self._words.fields(word) & scores.keys():
+                scores[name] += 2 if distance < _NEAR else 1
+        best = max(scores.values())
+        named = [name for name in candidates if scores[name] == best]
+        if len(named) == 1:
+            return named[0]
+        if not any(self._words.speaks_of_dates(word) or self._words.is_noun(word) for word in [*before, *after]):
+            return None
+        usual = ([name for name in named if name in self._words.fields(word)] for word in DATED)
+        return next((names[0] for names in usual if len(names) == 1), None)
+
+    def find(
+        self, text: str, today: dt.date | None, mentions: Sequence[tuple[int, int]]
+    ) -> tuple[list[Claim], list[str]]:
+        """The conditions that years, months and days relative to today state, and one line for each that is not used.
+
+        A year or month counts if a word beside it speaks of a date ("published in 2023", "recipes from 2019") or it
+        stands beside a value ("Wired 2023"), because most years in questions belong to what they are about.
+
+        mentions: the characters of the values that the text names.
+        """
+        claims: list[Claim] = []
+        dropped: list[str] = []
+        if not self.days and not self.years:
+            return claims, dropped
+        for period in read_periods(text, read_dates(text)[0], today):
+            if any(start < period.end and period.start < end for start, end in mentions):
+                continue
+            if not self._is_meant(text, period, mentions):
+                continue
+            phrase = text[period.start : period.end]
+            field = self.field(text, period.start, period.end, years=period.years)
+            if field is not None and not period.relative and self._is_outside(field, period):
+                continue
+            if period.relative and period.first is None:
+                dropped.append(f"{phrase!r} needs the day on which it is asked")
+            elif period.vague:
+                dropped.append(f"{phrase!r} names no exact period")
+            elif field is None:
+                dropped.append(f"{phrase!r}: no date field that it belongs to")
+            elif stance(text, period.start, period.end, None) != "named":
+                dropped.append(f"{phrase!r}: near a negation; whether it is named or excluded is not clear")
+            else:
+                condition = _condition(field, period, of_years=field in self.years)
+                claims.append(Claim(field, condition, period.start, period.end))
+        return claims, dropped
+
+    def _is_outside(self, field: str, period: Period) -> bool:
+        """Whether a period is years before or after all that the corpus has, as those that questions are about."""
+        if field not in self._ends:
+            return False
+        first, last = self._ends[field]
+        return bool(
+            (period.last and period.last.year < first - _MARGIN)
+            or (period.first and period.first.year > last + _MARGIN)
+        )
+
+    def _is_meant(self, text: str, period: Period, mentions: Sequence[tuple[int, int]]) -> bool:
+        if any(0 <= period.start - end <= 1 for _, end in mentions):
+            return True
+        # Names say nothing of dates
+        hidden = list(text)
+        for start, end in mentions:
+            hidden[start:end] = "x" * (end - start)
+        before, after = _around("".join(hidden), period.start, period.end)
+        if period.bare:
+            alone = _ALONE.search(text[: period.start]) and _ENDED.match(text, period.end)
+            return bool(alone) or any(map(self._words.speaks_of_dates, [*before[:1], *after[:1]]))
+        if period.relative:
+            spoken = any(map(self._words.speaks_of_dates, [*before, *after]))
+            return spoken or any(self._words.is_noun(token.text) for token in tokens(text))
+        after = after[: 2 if period.first and period.last else _AFTER]
+        spoken = any(map(self._words.speaks_of_dates, [*before[:_NEAR], *after]))
+        return spoken or any(map(self._words.is_noun, before[:1]))
+
+
+def _year(value: object) -> int:
+    return value.year if isinstance(value, dt.date) else int(value) if isinstance(value, (int, float)) else 0
+
+
+def _around(text: str, start: int, end: int) -> tuple[list[str], list[str]]:
+    """The words before a date, the nearest first, and behind it."""
+    before = [folded(token.text) for token in tokens(text[max(0, start - 80) : start])]
+    after = [folded(token.text) for token in tokens(text[end : end + 60])]
+    return before[::-1][:_BEFORE], after[:_AFTER]
+
+
+def _condition(name: str, period: Period, *, of_years: bool) -> Filter:
+    if of_years and period.first and period.last and period.first.year == period.last.year:
+        return Condition(name, "$eq", (period.first.year,))
+    if not of_years and period.first and period.first == period.last:
+        return Condition(name, "$in", (period.first,))
+    parts: list[Filter] = []
+    if period.first is not None:
+        parts.append(Condition(name, "$gte", (period.first.year if of_years else period.first,)))
+    if period.last is not None:
+        parts.append(Condition(name, "$lte", (period.last.year if of_years else period.last,)))
+    return parts[0] if len(parts) == 1 else And(tuple(parts))

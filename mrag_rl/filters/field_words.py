@@ -1,0 +1,123 @@
+"""The words by which questions speak of a field: those of its name and its description, and others for the same thing.
+
+A question speaks of the field "minutes" ("Total time in minutes") by "Minuten" or "minutos", and of "published" by
+"publiziert", because a word stands for all that begin with the same five letters.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
+
+from mrag_rl.filters import meaning_words
+from mrag_rl.filters.names import key
+from mrag_rl.filters.vocabulary import Field, FieldVocabulary
+
+_STEM = 5  # Letters that two words for one thing share, at the least
+
+
+@lru_cache(maxsize=65536)
+def folded(word: str) -> str:
+    """A word without case and accents."""
+    word = word.casefold()
+    if word.isascii():
+        return word
+    letters = unicodedata.normalize("NFKD", word)
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))
+
+
+def _stem(word: str) -> str:
+    return folded(word)[:_STEM]
+
+
+def _singular(word: str) -> str:
+    return word[:-1] if word.endswith("s") and len(word) > 3 else word
+
+
+def _rows(table: str) -> dict[str, str]:
+    """The first word of its row, for each word of a table."""
+    rows = re.sub(r"\n {5,}", " ", table).split("\n")
+    return {folded(word): row.split()[0] for row in rows for word in row.split()}
+
+
+_UNIT = _rows(meaning_words.UNITS)
+_THING = _rows(meaning_words.THINGS)
+_EMPTY = frozenset(meaning_words.EMPTY.split())
+_NOUNS = frozenset(map(folded, meaning_words.NOUNS.split()))
+
+
+def unit(word: str) -> str | None:
+    """The unit that a word names, by its first form."""
+    return _UNIT.get(folded(word))
+
+
+def _meaning(word: str) -> str:
+    """What words for the same thing share."""
+    form = folded(word)
+    return _UNIT.get(form) or _THING.get(form) or _stem(form)
+
+
+def is_of_years(field: Field) -> bool:
+    """Whether a number field has years for values."""
+    values = list(field.values or ())
+    return (
+        field.type == "number"
+        and bool(values)
+        and all(isinstance(value, int) and 1500 <= value <= 2200 for value in values)
+    )
+
+
+class FieldWords:
+    """Which of some fields a word speaks of.
+
+    Attributes:
+        units: those of each field, by its name.
+        nouns: what the documents are called, as far as descriptions of several fields name them ("the recipe").
+    """
+
+    def __init__(self, fields: FieldVocabulary | Iterable[Field]) -> None:
+        own: dict[str, set[str]] = {}
+        fields = list(fields)
+        self._dates = {field.name for field in fields if field.type == "date" or is_of_years(field)}
+        self._flags = {field.name for field in fields if field.type == "boolean"}
+        described: Counter[str] = Counter()
+        for field in fields:
+            names = set(map(folded, key(field.name.replace("_", " "))))
+            words = set(map(folded, key(re.sub(r"\bper \w+", " ", field.description))))
+            # Two letters of a word name a unit, if anything
+            own[field.name] = {word for word in names | words if word not in _EMPTY and (len(word) > 2 or unit(word))}
+            described.update({_singular(word) for word in words if word in own[field.name] and not unit(word)})
+        self.nouns = frozenset(word for word, count in described.items() if count > 1 and len(word) > 2)
+        self.units = {name: {found for word in words if (found := unit(word))} for name, words in own.items()}
+        self._fields: dict[str, set[str]] = {}
+        for name, words in own.items():
+            for word in words:
+                if _singular(word) not in self.nouns or word in key(name):
+                    self._fields.setdefault(_meaning(word), set()).add(name)
+                    self._fields.setdefault(_stem(word), set()).add(name)
+
+    def fields(self, word: str) -> set[str]:
+        """The fields that a word speaks of."""
+        form = folded(word)
+        found = self._fields.get(_meaning(form), set()) | self._fields.get(form[:_STEM], set())
+        if not found and len(form) > 2 * _STEM - 1:  # "Jahresgehalt"
+            found = next(
+                (self._fields.get(_THING[form[i:]], set()) for i in range(3, len(form) - 4) if form[i:] in _THING),
+                found,
+            )
+        return found
+
+    def speaks_of_dates(self, word: str) -> bool:
+        """Whether a word says when something was published, added, decided and the like, or names a date field."""
+        return _THING.get(folded(word)) in meaning_words.DATED or bool(self.fields(word) & self._dates)
+
+    def speaks_of_flags(self, word: str) -> bool:
+        """Whether a word speaks of a boolean field."""
+        return bool(self.fields(word) & self._flags)
+
+    def is_noun(self, word: str) -> bool:
+        """Whether a word names the documents."""
+        return _singular(folded(word)) in self.nouns or folded(word) in _NOUNS

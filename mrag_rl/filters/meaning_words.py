@@ -1,0 +1,114 @@
+"""What words mean in questions: tables for `mrag_rl.filters.field_words`, in English, German, French and Spanish.
+
+Each row of a table is one thing, by all its words, of which the first names it; what is indented further belongs to the
+row above.
+"""
+
+from __future__ import annotations
+
+UNITS = """
+    euro euros eur €
+    dollar dollars usd $ dólar dólares
+    pound pounds gbp £ quid pfund libras livres
+    yen jpy ¥
+    franc francs chf franken
+    minute minutes min mins minuten minuto minutos
+    hour hours hr hrs h stunde stunden heure heures hora horas
+    day days tag tage tagen jour jours día días
+    night nights nacht nächte nächten nuit nuits noche noches
+    week weeks woche wochen semaine semaines semana semanas
+    month months monat monate monaten mois mes meses
+    year years jahr jahre jahren an ans année années año años
+    star stars stern sterne sternen étoile étoiles estrella estrellas
+    page pages seite seiten página páginas
+    bedroom bedrooms schlafzimmer chambre chambres dormitorio dormitorios habitación habitaciones
+    room rooms zimmer pièce pièces cuarto cuartos
+    sqm m² m2 qm quadratmeter quadratmetern carrés cuadrados square
+    kilometre kilometres kilometer kilometers kilometern km kms kilómetro kilómetros kilomètre kilomètres
+    metre metres meter meters metern m metro metros mètre mètres
+    centimetre centimetres centimeter centimeters cm zentimeter centimètre centimètres centímetro centímetros
+    millimetre millimetres millimeter millimeters mm
+    mile miles meile meilen milla millas
+    kilogram kilograms kilo kilos kg kilogramm kilogramme kilogrammes kilogramo kilogramos
+    gram grams gramm g gramme grammes gramo gramos
+    calorie calories kcal kalorien calorías
+    inch inches zoll pouce pouces pulgada pulgadas
+    gigabyte gigabytes gb
+    percent % prozent pourcent porcentaje pourcentage percentage
+    person persons people guest guests participant participants patient patients subject subjects attendee attendees
+        visitor visitors teilnehmer teilnehmern teilnehmende besucher patienten participantes pacientes asistentes
+        personen gäste personne personnes personas huéspedes
+"""
+"""Units of measure."""
+
+THINGS = """
+    rating rated rate ratings score scores scored scoring grade bewertung bewertet note noté notée notés notées
+        puntuación valoración valorado valorada calificación
+    experience berufserfahrung erfahrung expérience experiencia
+    age aged alter âge edad
+    citation citations cited zitiert zitate citée cité citas citado
+    salary salaries wage wages pay pays paying paid earn earning gehalt lohn verdienen salaire salaires gagner
+        sueldo salario ganar cobrar
+    price prices priced cost costs costing cheap cheaper expensive spend preis preise kosten kostet billiger
+        günstiger teurer prix coûte coûtant coûter cher chère précio precio precios cuesta cueste cuesten barato
+        barata baratos baratas caro cara
+    budget budgets
+    length long longer short shorter runtime duration länge lang länger kürzer dauer dauert durée longueur court
+        courte largo larga duración dura duren
+    area large larger big bigger small smaller size surface groß größer größe fläche grand grande superficie
+    height tall taller high higher hoch höhe höher hauteur haut haute alto alta altura
+    granted grant issue erteilt erteilung délivré délivrée délivrés délivrées concedido concedida concedidos
+        concedidas
+    weight heavy heavier light lighter weigh weighs weighing gewicht schwer leichter wiegt poids lourd léger peso
+        pesa ligero
+    published publish publication appeared released release out premiered issued aired emitido emitida emitidos
+        emitidas ausgestrahlt diffusé diffusés veröffentlicht erschienen
+        erschien herausgekommen paru parue parus parues sorti sortie sortis sorties publié publiée publiés publiées
+        estrenó estrenada estrenado estrenadas estrenados publicado publicada publicados publicadas salió
+    added add acquired acquire bought buy purchased arrivals hinzugefügt aufgenommen angeschafft ajouté ajoutés
+        ajoutée ajoutées acquis añadido añadida añadidos añadidas adquirido adquiridos
+    posted post listed list went online advertised uploaded listing eingestellt inseriert ligne anunciado
+        anunciados subido
+    decided decide handed ruled decision judgment ruling entschieden geurteilt urteil rendu rendue rendus rendues
+        décidé jugé dictado dictada dictadas resuelto
+    filed file angemeldet presentada presentados presentadas opened open submitted reported registered registration
+        created raised logged eingereicht eröffnet
+        erstellt gemeldet déposé
+        ouvert ouverts créé signalé presentado abierto abiertos abierta abiertas creado
+    closed close resolved solved fixed deadline bewerbungsschluss frist einsendeschluss plazo cierre due expire ends
+        geschlossen gelöst behoben fermé fermés résolu
+        résolus cerrado cerrados resuelto resueltos
+    updated update modified changed edited aktualisiert geändert mis modifié actualizado modificado
+    started start starts starting began begin begins beginning commence commenced first beginnt begann beginnen
+        startet
+        startete commence commencé commencent débute débuté empieza empezó empezaron empiezan comienza comenzaron
+        takes place held statt stattfindet lieu lugar
+"""
+"""What fields are often about, and what was done to a document on a day."""
+
+DATED = ("published", "posted", "decided", "filed", "granted", "added", "started", "closed", "updated")
+"""Those of `THINGS` that date a document, the likeliest first."""
+
+EMPTY = """
+    a all an and any are as at average be been by can date dates day days describes description did do does e each
+    eg etc field first for from full g given had has have highest how if in indicates into is it its kind last least
+    lowest many maximum mean minimum most much name no not number of on one only or per possible required some such
+    than that the their there they this time to total two type unique used usually value was were what when where
+    whether which who whom whose why will with within yes
+"""
+"""Words of descriptions that do not tell fields apart."""
+
+NOUNS = """
+    article articles report reports story stories piece pieces post posts review reviews item items one ones thing
+    things title titles result results option options entry entries document documents record records text texts
+    anything something everything stuff offer offers book books film films movie movies paper papers study studies
+    case cases decision decisions judgment judgments ruling rulings ticket tickets issue issues job jobs role roles
+    position positions vacancy vacancies ad ads listing listings place places home homes flat flats apartment
+    apartments house houses hotel hotels trip trips recipe recipes dish dishes food product products model models
+    device devices artikel bericht berichte buch bücher filme angebot angebote stelle stellen wohnung wohnungen
+    urteil urteile studie studien rezept rezepte gericht gerichte livre livres annonce annonces offre offres arrêt
+    arrêts décision décisions étude études recette recettes plat plats libro libros película películas oferta
+    ofertas anuncio anuncios sentencia sentencias estudio estudios receta recetas plato platos piso pisos artículo
+    artículos producto productos producte produit produits produkt produkte hôtel hôtels hoteles
+"""
+"""What documents are called."""

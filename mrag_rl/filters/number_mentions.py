@@ -1,0 +1,158 @@
+"""Conditions on number fields: which field an amount in a question belongs to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mrag_rl.filters.asking_words import DENYING
+from mrag_rl.filters.exclusion_words import pattern
+from mrag_rl.filters.exclusions import stance
+from mrag_rl.filters.field_words import FieldWords, unit
+from mrag_rl.filters.language import And, Condition, Filter, Operator
+from mrag_rl.filters.number_words import MEASURES
+from mrag_rl.filters.numbers import Quantity, read_quantities
+from mrag_rl.filters.phrases import is_informational
+from mrag_rl.filters.vocabulary import Field, FieldVocabulary
+
+_OPPOSITE: dict[Operator, Operator] = {"$lt": "$gte", "$lte": "$gt", "$gt": "$lte", "$gte": "$lt"}
+_DENIED = re.compile(rf"(?<!\w)(?:{pattern(DENYING)})\s+$", re.IGNORECASE)
+_LARGE = 1000  # Amounts from which on no unit is needed, if only one field has such
+_COUNTED = 20  # Amounts up to which a question that names one means just that
+_MONEY = ("euro", "dollar", "pound", "yen", "franc")
+# How much a word says about the field of an amount: behind it (the unit first), and before it (the nearest first)
+_BEHIND, _BEFORE = (4, 3, 3, 1), (2, 2, 2, 2, 1, 1, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A condition on a field that a question states at characters [start, end)."""
+
+    field: str
+    condition: Filter
+    start: int
+    end: int
+
+
+class NumberMentions:
+    """Finds amounts in questions, for the number fields of a corpus.
+
+    An amount belongs to the field that its unit or the words beside it speak of, at best; without any such word it is
+    left out, unless it is large and only one field has values of its size.
+    """
+
+    def __init__(self, vocabulary: FieldVocabulary, words: FieldWords) -> None:
+        self._fields = {field.name: field for field in vocabulary if field.type == "number"}
+        self._words = words
+
+    def find(self, text: str, taken: Sequence[tuple[int, int]]) -> tuple[list[Claim], list[str]]:
+        """The conditions of a text, and one line for each amount that belongs to a field and is not used.
+
+        taken: characters that mean something else, such as a date.
+        """
+        claims: list[Claim] = []
+        dropped: list[str] = []
+        if not self._fields:
+            return claims, dropped
+        quantities = [
+            quantity
+            for quantity in read_quantities(text)
+            if not any(start < quantity.end and quantity.start < end for start, end in taken)
+        ]
+        informational = is_informational(text)
+        fields = [self._field(quantity) for quantity in quantities]
+        for place, quantity in enumerate(quantities):
+            field = fields[place] or self._neighbour(quantities, fields, place)
+            if field is None:
+                continue
+            phrase = text[quantity.start : quantity.end]
+            if quantity.bounds is None:
+                dropped.append(f"{field.name}: {phrase!r} is not an exact amount")
+            elif quantity.bounds[0][0] == "$eq" and (informational or not self._is_named(quantity, field)):
+                dropped.append(f"{field.name}: {phrase!r} is neither a bound nor a count")
+            elif stance(text, quantity.start, quantity.end, None) == "excluded" and len(quantity.bounds) > 1:
+                dropped.append(f"{field.name}: {phrase!r} is near a negation; whether it is meant is not clear")
+            else:
+                factor = self._factor(quantity, field)
+                denied = None
+                if len(quantity.bounds) == 1:
+                    denied = _DENIED.search(text, max(0, quantity.start - 80), quantity.start)
+                parts = tuple(
+                    Condition(
+                        field.name, _OPPOSITE.get(operator, operator) if denied else operator, (_whole(value * factor),)
+                    )
+                    for operator, value in quantity.bounds
+                )
+                condition = parts[0] if len(parts) == 1 else And(parts)
+                start = denied.start() if denied else quantity.start
+                claims.append(Claim(field.name, condition, start, quantity.end))
+        return claims, dropped
+
+    def _field(self, quantity: Quantity) -> Field | None:
+        """The field that a quantity belongs to; None if there is none, or several."""
+        if _is_year(quantity) and not any(map(unit, quantity.after[:1])):
+            return None
+        scores = dict.fromkeys(self._fields, 0)
+        named = [unit(word) for word in quantity.after[:2]]
+        own = quantity.symbol or next((found for found in named if found), None)
+        for weights, words in ((_BEHIND, quantity.after), (_BEFORE, quantity.before)):
+            for weight, word in zip(weights, words, strict=False):
+                for name in self._words.fields(word):
+                    if name in scores:
+                        scores[name] += weight
+        for name in scores:
+            units = self._words.units[name]
+            if own in units or (own in MEASURES and MEASURES[own][0] in units):
+                scores[name] += 4
+            elif own and units:
+                scores[name] = 0  # The field is in another unit
+        best = max(scores.values())
+        fields = [name for name, score in scores.items() if score == best]
+        if best > 1 and len(fields) == 1:
+            return self._fields[fields[0]]
+        if best > 1 or own or quantity.after or not quantity.bounds or quantity.bounds[0][0] == "$eq" or quantity.plain:
+            return None
+        value = quantity.bounds[-1][1]
+        fitting = [field for field in self._fields.values() if value >= _LARGE and _fits(field, value)]
+        return fitting[0] if len(fitting) == 1 else None
+
+    def _neighbour(self, quantities: Sequence[Quantity], fields: Sequence[Field | None], place: int) -> Field | None:
+        """The field of the amount before or after one that is only a number: "over 300 but under 800 pounds"."""
+        quantity = quantities[place]
+        compared = quantity.bounds is not None and quantity.bounds[0][0] != "$eq"
+        if not compared or quantity.symbol or _is_year(quantity) or not quantity.bare:
+            return None
+        beside = [fields[i] for i in (place + 1, place - 1) if 0 <= i < len(fields)]
+        return next((field for field in beside if field is not None), None)
+
+    def _is_named(self, quantity: Quantity, field: Field) -> bool:
+        """Whether an amount that is not compared is meant as it is: counts are, prices are not."""
+        assert quantity.bounds is not None
+        value = quantity.bounds[0][1]
+        units = self._words.units[field.name]
+        spoken = any(field.name in self._words.fields(word) for word in quantity.after[:2])
+        return value <= _COUNTED and not units & set(_MONEY) and (spoken or bool(quantity.before))
+
+    def _factor(self, quantity: Quantity, field: Field) -> float:
+        """How many of the field's units one of the question's has."""
+        units = self._words.units[field.name]
+        for word in quantity.after[:2]:
+            named = unit(word)
+            if named in MEASURES and named not in units and MEASURES[named][0] in units:
+                return MEASURES[named][1]
+        return 1.0
+
+
+def _is_year(quantity: Quantity) -> bool:
+    return quantity.plain and all(1800 <= value < 2100 for _, value in quantity.bounds or ())
+
+
+def _fits(field: Field, value: float) -> bool:
+    """Whether a field has values of this size."""
+    values = [number for number in field.values or () if isinstance(number, (int, float))]
+    return bool(values) and min(values) / 2 <= value <= 2 * max(values)
+
+
+def _whole(value: float) -> int | float:
+    return int(value) if value == int(value) else value

@@ -1,0 +1,194 @@
+"""Quantities in questions: numbers with their units, and whether they bound, name or only suggest an amount."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from mrag_rl.filters import number_words as words
+from mrag_rl.filters.asking_words import UNCOUNTED
+from mrag_rl.filters.exclusion_words import pattern
+from mrag_rl.filters.language import Operator
+from mrag_rl.filters.names import Token, tokens
+
+_FACTORS = "|".join(sorted(words.FACTORS, key=len, reverse=True))
+_WORDS = "|".join(sorted(words.NUMBERS, key=len, reverse=True))
+_CURRENCY = r"[€$£¥]"
+_DIGITS = (
+    r"\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?!\d)"
+    r"|\d{1,3}(?:([.,’'])\d{3})(?:\3\d{3})*(?:(?!\3)[.,]\d{1,2})?(?!\d)"
+    r"|\d{1,15}(?:[.,]\d{1,6})?"
+)
+_NUMBER = re.compile(
+    rf"(?<![\w.,/:#])(?<![^\d\s]-)(?P<before>{_CURRENCY}\s?)?"
+    rf"(?:(?P<digits>{_DIGITS})|(?P<word>{_WORDS})(?:-(?P<unit>{_WORDS}))?(?!\w)"
+    r"|(?P<half>half\s+an?|(?:ein\w*\s+)?halbe?n?|un\s+demi|medio|media)(?=\s+[^\W\d_])"
+    r"|(?P<single>an?|eine?[rnms]?|une?|una)(?=\s+(?:hour|stunde|heure|hora)\b))"
+    rf"(?:[\s-]?(?P<factor>{_FACTORS})\b)?(?P<after>\s?{_CURRENCY})?(?!\d|[./:]\d|(?:st|nd|rd|th|er|e|º|ª)\b)",
+    re.IGNORECASE,
+)
+_AND_A_HALF = re.compile(r"\s+(?:[^\W\d_]+\s+)?(?:and\s+a\s+half|et\s+demie?|y\s+medi[ao]|einhalb)\b", re.IGNORECASE)
+_SYMBOLS = {"€": "euro", "$": "dollar", "£": "pound", "¥": "yen"}
+_FILLER = (
+    r"(?:(?:a|an|the|only|just|total|of|than|than\s+the|nur|insgesamt|der|die|dem|den|les?|la|los|las|el|del)\s+)?"
+)
+
+
+def _ending(table: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:(?<!\w)|(?<=\W))(?:{pattern(table)})\s*{_FILLER}$", re.IGNORECASE)
+
+
+_BOUNDS: Sequence[tuple[Operator, re.Pattern[str]]] = (
+    ("$gte", _ending(words.AT_LEAST)),
+    ("$lte", _ending(words.AT_MOST)),
+    ("$lt", _ending(words.BELOW)),
+    ("$gt", _ending(words.ABOVE)),
+)
+_ABOUT = _ending(words.ABOUT)
+_BETWEEN = _ending(words.BETWEEN)
+# With up to three words between for the unit: "4 stars or more", "2 years of experience or less"
+_UNIT = r"\s?%?(?:[\s-]?(?:of\s+|de\s+|d['’])?[^\W\d_][\w²']*\.?){0,3}?"
+_AFTER: Sequence[tuple[Operator | None, re.Pattern[str]]] = (
+    (None, re.compile(rf"^{_UNIT}[\s-](?:{pattern(words.OR_SO)})(?!\w)", re.IGNORECASE)),
+    ("$lte", re.compile(rf"^{_UNIT}\s(?:{pattern(words.OR_LESS)})(?!\w)", re.IGNORECASE)),
+    ("$gte", re.compile(rf"^(?:\s?\+|{_UNIT}\s(?:{pattern(words.OR_MORE)})(?!\w))", re.IGNORECASE)),
+)
+_TO = re.compile(
+    rf"\s*(?:[^\W\d_]{{1,12}}\s+)?(?P<to>{pattern(words.TO)})\s*(?:la\s+|las\s+|los\s+|the\s+)?", re.IGNORECASE
+)
+_AND = re.compile(r"and|und|et|y", re.IGNORECASE)
+_BARE = re.compile(rf"\s*(?:$|[.,;:!?()]|(?:{pattern(UNCOUNTED)})(?!\w))", re.IGNORECASE)
+_FAR = 60
+_MOST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What a question says of an amount, at characters [start, end).
+
+    Attributes:
+        bounds: operators with numbers, as they are written; "$eq" for an amount that is named. None in place of them
+            is an amount that is only suggested ("around 50").
+        before: the words before it, the nearest first. after: those behind it, without the comparison.
+        symbol: the currency of a sign ("€"), if any.
+        plain: written as an integer of four digits, as years are. bare: no noun follows that may be its unit.
+    """
+
+    start: int
+    end: int
+    bounds: tuple[tuple[Operator, float], ...] | None
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    symbol: str | None
+    plain: bool
+    bare: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    value: float
+    start: int
+    end: int
+    factor: float
+    symbol: str | None
+    plain: bool
+
+
+def read_quantities(text: str) -> list[Quantity]:
+    """The first 50 quantities of a text, from left to right. Times, ordinals and numbers within words are none."""
+    matches = islice(_NUMBER.finditer(text), _MOST)
+    numbers = [number for match in matches if (number := _number(text, match)) is not None]
+    found: list[Quantity] = []
+    index = 0
+    while index < len(numbers):
+        first = numbers[index]
+        second = numbers[index + 1] if index + 1 < len(numbers) else None
+        index += 1
+        head = text[max(0, first.start - _FAR) : first.start]
+        opening = _BETWEEN.search(head)
+        if second is not None and (to := _TO.fullmatch(text, first.end, second.start)):
+            between = opening is not None
+            if (between or not _AND.fullmatch(to["to"])) and _rising(first, second):
+                low = first.value
+                if first.factor == 1 and second.factor > 1 and first.value < second.value / second.factor:
+                    low *= second.factor  # "250 to 400k"
+                start = first.start - len(opening[0]) if opening else first.start
+                bounds: tuple[tuple[Operator, float], ...] | None = (("$gte", low), ("$lte", second.value))
+                found.append(_quantity(text, start, second.end, bounds, first.symbol or second.symbol, first.plain))
+                index += 1
+                continue
+        start, bounds, end = first.start, (("$eq", first.value),), first.end
+        if about := _ABOUT.search(head):
+            start, bounds = first.start - len(about[0]), None
+        for operator, rule in _BOUNDS:
+            if bounds is not None and (bound := rule.search(head)):
+                start, bounds = first.start - len(bound[0]), ((operator, first.value),)
+                break
+        for following, rule in _AFTER:
+            if (
+                bounds is not None
+                and bounds[0][0] == "$eq"
+                and (bound := rule.match(text[first.end : first.end + _FAR]))
+            ):
+                bounds = None if following is None else ((following, first.value),)
+                break
+        found.append(_quantity(text, start, end, bounds, first.symbol, first.plain))
+    return found
+
+
+def _number(text: str, match: re.Match[str]) -> _Number | None:
+    value = 1.0
+    end = match.end()
+    digits = match["digits"]
+    if digits:
+        grouped = re.fullmatch(r"(\d{1,3}(?:[ \u00a0\u202f.,’']\d{3})+)(?:[.,](\d{1,2}))?", digits)
+        whole = re.sub(r"\D", "", grouped[1]) + "." + (grouped[2] or "0") if grouped else digits.replace(",", ".")
+        value = float(whole)
+    elif match["word"]:
+        value = float(words.NUMBERS[match["word"].lower()])
+        if match["unit"]:  # "twenty-five"
+            value += words.NUMBERS[match["unit"].lower()]
+    elif match["half"]:
+        value = 0.5
+    factor = words.FACTORS[match["factor"].lower()] if match["factor"] else 1.0
+    if match["factor"] in ("m", "M") and not (match["before"] or match["after"]) and text[end - 2 : end - 1] == " ":
+        factor, end = 1.0, match.start("factor")  # "20 m" are metres
+    sign = (match["before"] or match["after"] or "").strip()
+    if (half := _AND_A_HALF.match(text, end)) and not match["half"]:
+        value += 0.5
+        end = half.end() if half[0].split()[0].lower() in ("and", "et", "y", "einhalb") else end
+    if not math.isfinite(value * factor):
+        return None
+    plain = bool(digits) and digits.isdigit() and len(digits) == 4 and factor == 1 and not sign
+    return _Number(value * factor, match.start(), end, factor, _SYMBOLS.get(sign), plain)
+
+
+def _rising(first: _Number, second: _Number) -> bool:
+    return (first.value < second.value and first.plain == second.plain) or first.value * second.factor < second.value
+
+
+def _quantity(
+    text: str,
+    start: int,
+    end: int,
+    bounds: tuple[tuple[Operator, float], ...] | None,
+    symbol: str | None,
+    plain: bool,
+) -> Quantity:
+    clause = re.split(r"[.;:!?,](?=\s|$)", text[max(0, start - _FAR) : start])[-1]
+    following = re.split(r"[.;:!?,](?=\s|$)", text[end : end + _FAR])[0]
+    phrase = text[start:end]
+    inside = [token.text for token in tokens(phrase) if not token.text.isdigit()]
+    before = [token.text for token in tokens(clause)][-5:]
+    after = [*re.findall(r"^\s?%", following), *(_unit_text(token, following) for token in tokens(following)[:4])]
+    return Quantity(
+        start, end, bounds, (*inside, *before[::-1]), tuple(after), symbol, plain, _BARE.match(text, end) is not None
+    )
+
+
+def _unit_text(token: Token, text: str) -> str:
+    """A word with a superscript that belongs to it."""
+    return token.text + ("²" if text[token.end : token.end + 1] == "²" else "")

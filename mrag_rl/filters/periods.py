@@ -1,0 +1,264 @@
+"""Years, months and days relative to today in questions: "since 2021", "in March 2024", "last week", "hace tres días".
+
+English, German, French and Spanish are read. Weeks begin on Monday. "Last month" is the previous calendar month, "the
+last 30 days" are those up to today.
+"""
+
+from __future__ import annotations
+
+import calendar
+import datetime as dt
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from mrag_rl.filters.dates import MONTH_PATTERN, DateMention, month_number
+from mrag_rl.filters.exclusion_words import pattern
+from mrag_rl.filters.number_words import NUMBERS
+
+_YEAR = r"(?<![\w€$£.,/:])(?<!(?<!\d{4})-)(?P<year>(?:1[89]|20)\d\d)(?![\w%]|[.,/:]\d|-\d(?!\d{3}\b))"
+_MONTH_YEAR = rf"(?<!\w)(?P<month>{MONTH_PATTERN})(?:,|\s+(?:of|del?))?\s+(?P<of>(?:1[89]|20)\d\d)(?![\w/])"
+_WRITTEN = re.compile(rf"{_MONTH_YEAR}|{_YEAR}", re.IGNORECASE)
+
+_ARTICLE = (
+    r"(?:(?:the|year|years|das|dem|der|den|des|jahr|jahre|jahren|l['’]|le|la|les|année|el|los|las|año|años)\s+){0,2}"
+)
+_START = r"(?:the\s+)?(?:beginning|start)\s+of\s+|anfang\s+|début\s+|principios\s+de\s+"
+_END = r"(?:the\s+)?end\s+of\s+|ende\s+|(?:la\s+)?fin\s+|finales\s+de\s+"
+_BOUNDS = {
+    "$gte": r"""
+        since | from | starting(?:\ (?:in|from))? | no\ earlier\ than | not\ before | as\ of | seit | ab | depuis |
+        à\ partir\ de | dès | desde | a\ partir\ de""",
+    "$lte": r"""
+        until | till | up\ to | through | by | no\ later\ than | not\ after | bis | jusqu['’](?:à|en|au) | hasta""",
+    "$lt": r"""
+        before | prior\ to | earlier\ than | older\ than | pre | vor | avant | antes\ de(?:l)? | anterior\w*\ a""",
+    "$gt": r"""
+        after | later\ than | newer\ than | past | post | nach | après | después\ de(?:l)? | posterior\w*\ a""",
+}
+_BEFORE: Sequence[tuple[str, re.Pattern[str]]] = tuple(
+    (operator, re.compile(rf"(?<!\w)(?:{pattern(table)})\s+{_ARTICLE}(?:{_START}|{_END})?$", re.IGNORECASE))
+    for operator, table in _BOUNDS.items()
+)
+_ONWARDS = re.compile(
+    r"\s*(?:\+|onwards?\b|and\s+(?:later|after|newer)\b|or\s+(?:later|newer|after(?:\s+that)?|more\s+recent)\b"
+    r"|(?:oder|und)\s+(?:später|neuer|jünger)\b|(?:ou|et)\s+(?:après|plus\s+récent))"
+)
+_EARLIER = re.compile(r"\s+(?:(?:and|or)\s+(?:earlier|before|older)|oder\s+(?:älter|früher)|ou\s+avant|o\s+antes)\b")
+_IN = re.compile(
+    rf"(?<!\w)(?:in|during|of|from|im|aus|von|vom|en|de|d['’]|del|durante|pendant|au\s+cours\s+de)\s+{_ARTICLE}$",
+    re.IGNORECASE,
+)
+_TO = re.compile(rf"\s*(?:-|–|—|to|and|until|till|through|bis|und|à|et|y|a|al|hasta)\s*{_ARTICLE}", re.IGNORECASE)
+_AND = re.compile(r"\s*(?:and|und|et|y)\s", re.IGNORECASE)
+_BETWEEN = re.compile(rf"(?<!\w)(?P<word>between|from|zwischen|von|entre|de|desde)\s+{_ARTICLE}$", re.IGNORECASE)
+_ABOUT = re.compile(
+    r"(?<!\w)(?:around|about|circa|ca\.?|approximately|roughly|um|etwa|vers|environ|hacia|sobre)\s+$", re.IGNORECASE
+)
+
+_MOST = 50
+_COUNT = rf"(?P<count>\d{{1,3}}|{'|'.join(sorted(NUMBERS, key=len, reverse=True))})"
+_UNITS = {
+    "day": "days?|tagen?|tage|jours?|días?", "week": "weeks?|wochen?|semaines?|semanas?",
+    "month": "months?|monate?n?|mois|mes(?:es)?", "year": "years?|jahren?|jahre|ans?|années?|años?",
+}  # fmt: skip
+_LAST = r"past|last|previous|recent|letzten?|vergangenen?|derniers?|dernières?|últim[oa]s"
+
+
+def _counted(name: str) -> str:
+    """A number of units, in groups whose names begin with another letter for each place where it may stand."""
+    units = "|".join(f"(?P<{name}_{unit}>{words})" for unit, words in _UNITS.items())
+    return rf"{_COUNT.replace('count', f'{name}_count')}\s+(?:{units})"
+
+
+_PAST = re.compile(
+    r"(?<!\w)(?:(?:in|within|over|during|from|for)\s+)?(?:(?:the|die|der|den|les|ces|los|las)\s+)?"
+    rf"(?:(?:{_LAST})\s+{_counted('a')}|{_counted('b')}\s+(?:derniers|dernières)"
+    rf"|{_COUNT.replace('count', 'c_count')}\s+(?:últim[oa]s|letzten|derniers|dernières)"
+    rf"\s+(?:{'|'.join(f'(?P<c_{unit}>{words})' for unit, words in _UNITS.items())}))(?!\w)",
+    re.IGNORECASE,
+)
+_SINGLE_PAST = re.compile(
+    r"(?<!\w)(?:in|within|over|during)\s+the\s+(?:past|last)\s+(?P<unit>week|month|year)(?!\w)", re.IGNORECASE
+)
+_NAMED = re.compile(
+    r"(?<!\w)(?:(?P<today>today|heute|aujourd['’]hui|hoy)|(?P<yesterday>yesterday|gestern|hier|ayer)"
+    r"|(?P<tomorrow>tomorrow|morgen|demain|mañana)"
+    r"|(?P<weekend>(?:this|next|last)\s+weekend|(?:dieses|nächstes|letztes)\s+wochenende|ce\s+week-end|este\s+fin\s+de\s+semana)"
+    r"|(?P<which>this|last|next|previous|coming|diese[rsnm]?|letzte[rsnm]?|vergangene[rsnm]?|vorige[rsnm]?|nächste[rsnm]?|kommende[rsnm]?"
+    r"|ce|cet|cette|est[ea]|l[ao]?\s+próxim[oa]|el\s+próximo|próxim[oa])\s+(?:calendar\s+)?"
+    r"(?P<unit>week|month|year|woche|monats?|jahr(?:es)?|semaine|mois|année|an|semana|mes|año)"
+    r"|(?:l[ae]\s+|l['’]|el\s+)?(?P<after>semaine|mois|année|an|semana|mes|año)\s+"
+    r"(?P<how>derni(?:er|ère)|passée?|prochaine?|pasad[oa]|próxim[oa]|que\s+viene))(?!\w)",
+    re.IGNORECASE,
+)
+_GERMAN_TEXT = re.compile(
+    r"\b(?:der|die|das|und|ist|sind|wurden?|wird|gibt|ich|welche\w*|was|von)\b", re.IGNORECASE
+)  # "hier"
+_LENGTHS = {
+    "week": "week woche semaine semana", "month": "month monat monats mois mes",
+    "year": "year jahr jahres année an año",
+}  # fmt: skip
+_UNIT_OF = {word: unit for unit, words in _LENGTHS.items() for word in words.split()}
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Days that a question speaks of at characters [start, end), from `first` to `last`, None where it is open.
+
+    Attributes:
+        relative: to today. years: these are whole years, of which `first` and `last` are the first and the last day.
+        bare: only the year or month stands there, without a word that says how it is meant.
+        vague: "around 2020".
+    """
+
+    start: int
+    end: int
+    first: dt.date | None
+    last: dt.date | None
+    relative: bool = False
+    years: bool = False
+    bare: bool = False
+    vague: bool = False
+
+
+def read_periods(text: str, days: Sequence[DateMention], today: dt.date | None) -> list[Period]:
+    """The first years, months and relative days of a text, 50 of each, from left to right; those inside `days` are not
+    read again.
+
+    today: the day that relative ones refer to; without it they are None to None.
+    """
+    taken = [(day.start, day.end) for day in days]
+    relative = list(_relative(text, today))
+    taken += [(period.start, period.end) for period in relative]
+    matches = islice(_WRITTEN.finditer(text), _MOST)
+    written = [match for match in matches if not _overlaps(match.start(), match.end(), taken)]
+    periods = relative + list(_written(text, written))
+    return sorted(periods, key=lambda period: period.start)
+
+
+def _overlaps(start: int, end: int, taken: Sequence[tuple[int, int]]) -> bool:
+    return any(first < end and start < last for first, last in taken)
+
+
+def _ends(match: re.Match[str]) -> tuple[dt.date, dt.date]:
+    if match["year"]:
+        return dt.date(int(match["year"]), 1, 1), dt.date(int(match["year"]), 12, 31)
+    return _month(int(match["of"]), month_number(match["month"]))
+
+
+def _month(year: int, month: int) -> tuple[dt.date, dt.date]:
+    return dt.date(year, month, 1), dt.date(year, month, calendar.monthrange(year, month)[1])
+
+
+def _written(text: str, matches: Sequence[re.Match[str]]) -> Iterator[Period]:
+    index = 0
+    while index < len(matches):
+        match = matches[index]
+        index += 1
+        first, last = _ends(match)
+        years = bool(match["year"])
+        head, start, end = text[max(0, match.start() - 50) : match.start()], match.start(), match.end()
+        if index < len(matches) and (to := _TO.fullmatch(text, match.end(), matches[index].start())):
+            between = _BETWEEN.search(head)
+            following = _ends(matches[index])
+            if (between or not _AND.match(to[0])) and first < following[0]:
+                if between:
+                    start -= len(between[0])
+                yield Period(start, matches[index].end(), first, following[1], years=years, bare=not between)
+                index += 1
+                continue
+        if about := _ABOUT.search(head):
+            yield Period(start - len(about[0]), end, None, None, years=years, vague=True)
+            continue
+        if onwards := _ONWARDS.match(text, end):
+            yield Period(start, onwards.end(), first, None, years=years)
+            continue
+        if earlier := _EARLIER.match(text, end):
+            yield Period(start, earlier.end(), None, last, years=years)
+            continue
+        for operator, rule in _BEFORE:
+            bound = rule.search(head)
+            if bound is None or (
+                bound[0].split()[0].lower() in ("from", "de", "desde", "ab", "by", "past") and not _opens(bound[0])
+            ):
+                continue
+            start -= len(bound[0])
+            yield Period(
+                start,
+                end,
+                {"$gte": first, "$gt": last + dt.timedelta(1)}.get(operator),
+                {"$lte": last, "$lt": first - dt.timedelta(1)}.get(operator),
+                years=years,
+            )
+            break
+        else:
+            inside = _IN.search(head)
+            yield Period(start - (len(inside[0]) if inside else 0), end, first, last, years=years, bare=not inside)
+
+
+def _opens(bound: str) -> bool:
+    """Whether "from", which also names a year ("films from 2021"), begins a period here."""
+    return bound.split()[0].lower() in ("desde", "ab")
+
+
+def _relative(text: str, today: dt.date | None) -> Iterator[Period]:
+    spans: list[tuple[int, int]] = []
+    for match in islice(_PAST.finditer(text), _MOST):
+        groups = {name.partition("_")[2]: value for name, value in match.groupdict().items() if value}
+        unit = next(name for name in _UNITS if name in groups)
+        count = groups["count"].lower()
+        spans.append((match.start(), match.end()))
+        yield _since(match, today, unit, int(count) if count.isdigit() else NUMBERS[count])
+    for match in islice(_SINGLE_PAST.finditer(text), _MOST):
+        spans.append((match.start(), match.end()))
+        yield _since(match, today, match["unit"].lower(), 1)
+    for match in islice(_NAMED.finditer(text), _MOST):
+        if _overlaps(match.start(), match.end(), spans) or (match[0].lower() == "hier" and _GERMAN_TEXT.search(text)):
+            continue
+        yield _named(match, today)
+
+
+def _since(match: re.Match[str], today: dt.date | None, unit: str, count: int) -> Period:
+    if today is None:
+        return Period(match.start(), match.end(), None, None, relative=True)
+    try:
+        if unit in ("day", "week"):
+            first = today - dt.timedelta(count * (7 if unit == "week" else 1))
+        else:
+            months = today.year * 12 + today.month - 1 - count * (12 if unit == "year" else 1)
+            year, month = divmod(months, 12)
+            first = dt.date(year, month + 1, min(today.day, calendar.monthrange(year, month + 1)[1]))
+    except (ValueError, OverflowError, calendar.IllegalMonthError):
+        return Period(match.start(), match.end(), None, None, relative=True)
+    return Period(match.start(), match.end(), first, today, relative=True)
+
+
+def _named(match: re.Match[str], today: dt.date | None) -> Period:
+    if today is None:
+        return Period(match.start(), match.end(), None, None, relative=True)
+    if match["today"] or match["yesterday"] or match["tomorrow"]:
+        day = today + dt.timedelta(0 if match["today"] else -1 if match["yesterday"] else 1)
+        return Period(match.start(), match.end(), day, day, relative=True)
+    if match["weekend"]:
+        step = 7 * match["weekend"].lower().startswith(("next", "nächst"))
+        step -= 7 * match["weekend"].lower().startswith(("last", "letzt"))
+        saturday = today + dt.timedelta(5 - today.weekday() + step)
+        return Period(match.start(), match.end(), saturday, saturday + dt.timedelta(1), relative=True)
+    unit = _UNIT_OF[(match["unit"] or match["after"]).lower()]
+    which = (match["which"] or match["how"]).lower().split()[-1]
+    step = 0
+    if which.startswith(("last", "prev", "letz", "verg", "vori", "dern", "pass", "pasa")):
+        step = -1
+    elif which.startswith(("next", "com", "näch", "komm", "proch", "próx", "viene")):
+        step = 1
+    if unit == "week":
+        monday = today - dt.timedelta(today.weekday()) + dt.timedelta(7 * step)
+        ends = monday, monday + dt.timedelta(6)
+    elif unit == "month":
+        year, month = divmod(today.year * 12 + today.month - 1 + step, 12)
+        ends = _month(year, month + 1)
+    else:
+        ends = dt.date(today.year + step, 1, 1), dt.date(today.year + step, 12, 31)
+    return Period(match.start(), match.end(), *ends, relative=True, years=unit == "year")
