@@ -31,19 +31,19 @@ FOLLOWING = r"""
 
 # Where a question begins that asks about the world, and not for documents
 INFORMATIONAL = r"""
-    why | how | what\ (?:caused|happened|made|makes|causes) | what\ (?:(?:is|are)(?!\
-    (?:on|there|available|new|the\ \w+\ ones))|was|were|do|does|did|should|would|could|can) | is\ it | can\
-    (?:i|you|one|we) | when\ (?:is|was|did|do|does) | who\ (?:is|was|invented|wrote|discovered) | should | warum
-    | wieso | weshalb | wie | was\ (?:ist|sind|war|kostet|macht|bedeutet) | kann\ (?:man|ich) | pourquoi |
-    comment | qu['’]est-ce\ que\ (?:c['’]est|le|la) | combien | est-ce\ que\ je | por\ qué | cómo | qué\
-    (?:es|son|significa) | cuánt\w*
+    why | how | what\ (?:caused|happened|made|makes|causes) |
+    what\ (?:(?:is|are)(?!\ (?:on|there|available|new|the\ \w+\ ones))|was|were|do|does|did|should|would|could|can)
+    | is\ it | can\ (?:i|you|one|we) | when\ (?:is|was|did|do|does) | who\ (?:is|was|invented|wrote|discovered)
+    | should | warum | wieso | weshalb | wie | was\ (?:ist|sind|war|kostet|macht|bedeutet) | kann\ (?:man|ich) |
+    pourquoi | comment | qu['’]est-ce\ que\ (?:c['’]est|le|la) | combien | est-ce\ que\ je | por\ qué | cómo |
+    qué\ (?:es|son|significa) | cuánt\w*
 """
 
 # What denies an amount's comparison, with the words between: "should not cost more than", "nothing under"
 DENYING = r"""
     (?:not|no|nothing|none|never|cannot|nicht|nichts|kein\w*|nie|ne|pas|rien|nada|nunca|
-    (?:do|does|ca|wo|should|must|is|are)n['’]t) (?:\
-    (?:should|must|may|want|wants|to|be|been|cost|costs|costing|spend|pay|take|takes|last|lasts|have|has|is|are|it|
+    (?:do|does|ca|wo|should|must|is|are)n['’]t)
+    (?:\ (?:should|must|may|want|wants|to|be|been|cost|costs|costing|spend|pay|take|takes|last|lasts|have|has|is|are|it|
     those|ones|anything|things|with|that|mehr|kosten|über|es|cuesten?|de)){0,4}
 """
 
