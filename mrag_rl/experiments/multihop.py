@@ -41,7 +41,7 @@ from mrag_rl.retrieval.rerankers import load_reranker
 from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, QUESTIONS, UNFUSED, check_strategies
 from mrag_rl.systems import MultiMetaRAG, PassageAnswer, PassageReader, PassageRetriever, RAGFusion
 
-STRATEGIES = ("standard", "mrag", "late_interaction")
+STRATEGIES = ("standard", "words", "mrag", "late_interaction", "hybrid")
 """The strategies compared by default; with a language model `QUESTIONS`, too."""
 
 NO_FILTER = "none"
@@ -95,7 +95,7 @@ def run(
         documents, store,
         strategy=next((name for name in strategies if name in DOCUMENT_SENTENCES), "standard"),
         prefix=settings.prefix, document_prefix=settings.document_prefix,
-        tokens=settings.chunk_tokens, overlap=settings.chunk_overlap, progress=True,
+        heading=settings.heading, tokens=settings.chunk_tokens, overlap=settings.chunk_overlap, progress=True,
     )  # fmt: skip
     retriever = replace(retriever, fetch=settings.fetch, passages=settings.passages)
     fusion = None
@@ -146,6 +146,7 @@ def run(
         "with_evidence": judge.sizes(),
         "chunk_tokens": settings.chunk_tokens,
         "chunk_overlap": settings.chunk_overlap,
+        "heading": list(settings.heading),
         "fetch": settings.fetch,
         "passages": settings.passages,
         "encoder": {"name": encoder.name, "fingerprint": encoder.fingerprint},

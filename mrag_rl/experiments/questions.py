@@ -61,7 +61,7 @@ def answer_question(settings: QuestionSettings) -> dict[str, Any]:
         documents, encoder if settings.embeddings is None else EmbeddingStore(encoder, Path(settings.embeddings)),
         extractor=RuleExtractor(vocabulary, today=dt.date.today()),
         strategy=settings.strategy, reranker=reranker, prefix=settings.prefix,
-        document_prefix=settings.document_prefix, progress=True,
+        document_prefix=settings.document_prefix, heading=settings.heading, progress=True,
     )  # fmt: skip
     # Only the documents' embeddings are kept: hardly anyone asks the same question again.
     retriever = replace(

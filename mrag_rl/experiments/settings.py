@@ -168,7 +168,8 @@ class MultihopSettings(CheckedSettings):
     queries: str | None = None
     """JSONL file of questions, or MultiHopRAG.json; null for those of the bundled news."""
     strategies: tuple[str, ...] | None = None
-    """Retrieval strategies; null is standard, mrag and late_interaction, and with an LLM fusion and fusion_mrag."""
+    """Retrieval strategies; null is standard, words, mrag, late_interaction and hybrid, and with an LLM fusion and
+    fusion_mrag."""
     fetch: int = bounded(20, minimum=1)
     """Chunks retrieved for a question."""
     passages: int = bounded(6, minimum=1)
@@ -179,6 +180,9 @@ class MultihopSettings(CheckedSettings):
     """Extracts filters, writes queries and answers: bundled, a folder or a hub name; null or none for no LLM."""
     fusion_queries: int = 4
     """Queries that the LLM writes for a question, for fusion and fusion_mrag."""
+    heading: tuple[str, ...] = ()
+    """Fields that stand above each chunk's text when it is embedded, searched for words and reranked: title, category
+    or metadata. MultiHop-RAG's authors have title, source and published_at there."""
     chunk_tokens: int = 256
     """Maximum number of tokens in a chunk."""
     chunk_overlap: int = 32
@@ -231,6 +235,9 @@ class QuestionSettings(CheckedSettings):
     """Weight of the original question's ranking (the others have 1)."""
     strategy: str = "standard"
     """Retrieval strategy for each query."""
+    heading: tuple[str, ...] = ()
+    """Fields that stand above each passage's text when it is embedded, searched for words and reranked, such as title,
+    source and published_at."""
     passages: int = bounded(6, minimum=1)
     """Number of passages shown."""
     reranker: str | None = None

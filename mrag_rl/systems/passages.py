@@ -82,6 +82,7 @@ class PassageRetriever:
         fetch: chunks retrieved. passages: how many of them are passages for the language model.
         reranker: reranks the chunks retrieved; None keeps the strategy's order.
         prefix: instruction before every question; None is the encoder's for queries.
+        heading: fields that stand above each chunk's text for the encoder, for words and for the reranker.
         progress: show progress bars.
     """
 
@@ -93,6 +94,7 @@ class PassageRetriever:
     passages: int = PASSAGES
     reranker: Reranker | None = None
     prefix: str | None = None
+    heading: tuple[str, ...] = ()
     progress: bool = False
 
     def __post_init__(self) -> None:
@@ -113,6 +115,7 @@ class PassageRetriever:
         reranker: Reranker | None = None,
         prefix: str | None = None,
         document_prefix: str | None = None,
+        heading: Sequence[str] = (),
         tokens: int = CHUNK_TOKENS,
         overlap: int = CHUNK_OVERLAP,
         progress: bool = False,
@@ -120,21 +123,24 @@ class PassageRetriever:
         """Split documents into chunks (see `split_documents`) and encode what the strategy needs of them.
 
         prefix, document_prefix: instructions before questions and before texts of documents; None is the encoder's.
+        heading: see the attribute; words are looked for in titles in any case.
 
         Raises InputError: an unknown strategy, documents or chunk sizes that `split_documents` refuses.
         """
         check_strategies([strategy])
         chunks = split_documents(documents, encoder.tokenizer, tokens=tokens, overlap=overlap)
-        texts = [chunk.text for chunk in chunks]
+        texts = [chunk.headed(heading) for chunk in chunks]
+        searched = [text if "title" in heading else chunk.titled for text, chunk in zip(texts, chunks, strict=True)]
         document_prefix = encoder.prefixes.document if document_prefix is None else document_prefix
         sentences = None
         if strategy in DOCUMENT_SENTENCES:
             sentences = Parts.of_sentences(encoder, texts, prefix=document_prefix, progress=progress)
         whole = encoder.encode(texts, prefix=document_prefix, progress=progress)
-        library = FilteredRetriever(
-            MultiAspectRetriever(whole, sentences, texts=[chunk.titled for chunk in chunks]), chunks
-        )
-        return cls(encoder, library, extractor, strategy=strategy, reranker=reranker, prefix=prefix, progress=progress)
+        library = FilteredRetriever(MultiAspectRetriever(whole, sentences, texts=searched), chunks)
+        return cls(
+            encoder, library, extractor, strategy=strategy, reranker=reranker, prefix=prefix, heading=tuple(heading),
+            progress=progress,
+        )  # fmt: skip
 
     @property
     def query_prefix(self) -> str:
@@ -206,7 +212,7 @@ class PassageRetriever:
         """The ranking of each question's chunks by the reranker; unchanged without one."""
         if self.reranker is None:
             return ranking
-        texts = [chunk.text for chunk in self.library.chunks]
+        texts = [chunk.headed(self.heading) for chunk in self.library.chunks]
         return self.reranker.rerank(questions, texts, ranking, ranking.indices.shape[1], progress=self.progress)
 
     def results(self, scope: Scope, ranking: FilteredRanking) -> list[PassageAnswer]:
