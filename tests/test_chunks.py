@@ -86,6 +86,14 @@ def test_the_callers_tokenizer_is_left_as_it_is() -> None:
     assert tokenizer().backend_tokenizer.to_str() == before
 
 
+def test_a_heading_has_the_fields_that_the_document_has() -> None:
+    document = Document("d", "It rained.", "Rain", "weather", {"source": "Wired", "pages": 0})
+    (chunk,) = split_documents([document], tokenizer())
+    assert chunk.headed(()) == "It rained."
+    assert chunk.headed(("title", "source", "author", "pages")) == "title: Rain\nsource: Wired\npages: 0\nIt rained."
+    assert chunk.headed(("category",)) == "category: weather\nIt rained."
+
+
 def test_bad_input_is_named() -> None:
     good = Document("d", "A sentence.")
     for documents, settings, says in (

@@ -41,7 +41,7 @@ CORPORA: dict[str, tuple[str, list[str]]] = {
 BOUNDS = {
     (1, "exclusion"): (585, 0, 97),
     (1, "control"): (170, 0, 82),
-    (2, "exclusion"): (304, 3, 112),
+    (2, "exclusion"): (304, 3, 113),
     (2, "control"): (102, 3, 48),
     (3, "exclusion"): (225, 11, 67),
     (3, "control"): (70, 2, 32),

@@ -48,6 +48,7 @@ from mrag_rl.systems import MultiMetaRAG, PassageReader, PassageRetriever
 from tests.tiny import Listening, encoder, write_tiny_llm
 
 STRATEGIES = ("standard", "mrag", "late_interaction")
+SOURCES = ("Wired", "Harbour Gazette", "Copper Lantern")
 
 
 @cache
@@ -410,6 +411,23 @@ def test_the_filters_in_the_results_are_the_rules_own_and_nothing_else_is_retrie
     assert results["filters"]["rules"]["nothing_left"] == aside
     assert results["filters"]["rules"]["exact_match"] > 80
     assert set(results["filters"]["llm"]["extractions"]) == {query.id for query in queries}
+
+
+@pytest.mark.parametrize("strategy", ["standard", "words", "late_interaction", "hybrid"])
+def test_a_heading_is_embedded_searched_for_words_and_reranked(strategy: str, reranker: Path) -> None:
+    documents = [Document(f"d{i}", "It rained all day.", metadata={"source": name}) for i, name in enumerate(SOURCES)]
+    model = CrossEncoder.load(str(reranker))
+    headed = PassageRetriever.build(documents, encoder(), strategy=strategy, heading=("source",), reranker=model)
+    plain = PassageRetriever.build(documents, encoder(), strategy=strategy)
+    asked = [f"source: {name}" for name in SOURCES]
+    scores = headed.search(headed.encode(asked), headed.scope(asked)[1]).ranking
+    assert [int(row[0]) for row in scores.indices] == list(range(len(SOURCES)))
+    if strategy == "standard":
+        assert len(np.unique(plain.search(plain.encode(asked), plain.scope(asked)[1]).ranking.scores[0])) == 1
+    reranked = headed.rerank(asked, scores)
+    pairs = [(asked[0], f"source: {SOURCES[i]}\nIt rained all day.") for i in scores.indices[0]]
+    np.testing.assert_allclose(reranked.scores[0], np.sort(model.scores(pairs))[::-1], atol=1e-5)
+    assert all("source:" not in chunk.text for chunk in headed.library.chunks)
 
 
 @pytest.mark.parametrize("strategy", ["standard", "late_interaction"])

@@ -52,7 +52,7 @@ def judged(name: str) -> Counter[str]:
 
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
-    [("test", 162, 4), ("development_1", 186, 0), ("development_2", 214, 2), ("development_3", 213, 2)],
+    [("test", 159, 4), ("development_1", 185, 0), ("development_2", 209, 2), ("development_3", 206, 3)],
 )
 def test_questions_over_other_corpora_are_read(name: str, right: int, wrong: int) -> None:
     counts = judged(name)
@@ -123,6 +123,31 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
             ]
         },
     ),
+    # What a reviewer of the rules found
+    ("wireless headphones not over 100 euros",
+     {"category": {"$in": ["Headphones"]}, "price": {"$lte": 100}, "wireless": {"$eq": True}}),
+    ("wireless and no cameras", {"category": {"$nin": ["Cameras"]}, "wireless": {"$eq": True}}),
+    ("headphones out of stock", {"category": {"$in": ["Headphones"]}, "in_stock": {"$eq": False}}),
+    ("not only wireless ones", {}),
+    ("it doesn't have to be wireless", {}),
+    ("5 stars and under 100 euros", {"price": {"$lt": 100}, "rating": {"$eq": 5}}),
+    ("3 or 4 stars", {"rating": {"$gte": 3, "$lte": 4}}),
+    ("not 4 stars", {}),
+    ("exclude anything over 500 euros", {}),
+    ("it should not cost more than 500 euros", {"price": {"$lte": 500}}),
+    ("no cameras above 1000 euros", {}),
+    ("wireless ones or those under 100 euros", {"$or": [{"wireless": {"$eq": True}}, {"price": {"$lt": 100}}]}),
+    ("under one hundred and fifty euros", {"price": {"$lt": 150}}),
+    ("under 99999999999999 million euros", {}),
+    ("more than 100 euros cheaper", {}),
+    ("phones released on 1 January 2026 with 5 stars",
+     {"category": {"$in": ["Phones"]}, "released": {"$in": ["2026-01-01"]}, "rating": {"$eq": 5}}),
+    ("a toy for a 3 year old", {}),
+    ("phones from 2024 or 2026", {"category": {"$in": ["Phones"]}}),
+    ("released before the end of 2024", {"released": {"$lte": "2024-12-30"}}),
+    ("reviews of the 2019 film", {}),
+    ("do I need a wireless phone?", {}),
+    ("are phones wireless?", {}),
     ("either wireless or by Sony", {"$or": [{"wireless": {"$eq": True}}, {"brand": {"$in": ["Sony"]}}]}),
 ]  # fmt: skip
 
@@ -135,7 +160,7 @@ def test_amounts_flags_periods_and_pairs(question: str, expected: dict[str, Any]
 def test_what_is_not_used_is_said() -> None:
     for question, line in (
         ("for around 300 euros", "price: 'around 300' is not an exact amount"),
-        ("it is wireless; nothing wireless", "wireless: both said and denied"),
+        ("it is wireless; nothing wireless", "wireless: said and denied, or not asked for"),
         ("released around 2020", "'around 2020' names no exact period"),
     ):
         assert line in RULES.extract([question])[0].dropped

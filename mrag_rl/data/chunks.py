@@ -42,7 +42,9 @@ class Chunk(Document):
         So MultiHop-RAG (Tang and Yang 2024) and Multi-Meta-RAG embed their chunks.
         """
         values = {"title": self.title, "category": self.category} | dict(self.metadata)
-        return "\n".join([*(f"{field}: {values[field]}" for field in fields if values.get(field)), self.text])
+        return "\n".join(
+            [*(f"{field}: {values[field]}" for field in fields if values.get(field) not in (None, "")), self.text]
+        )
 
 
 def split_documents(

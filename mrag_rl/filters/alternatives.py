@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from mrag_rl.filters.claims import Claim
 from mrag_rl.filters.date_phrases import DatePhrases
 from mrag_rl.filters.dates import read_dates
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.field_words import FieldWords
 from mrag_rl.filters.language import EVERYTHING, ORDERED, And, Condition, Filter, Or, conditions
 from mrag_rl.filters.names import tokens
-from mrag_rl.filters.number_mentions import Claim
 from mrag_rl.filters.value_mentions import Mention
 
 _OR_LISTS = re.compile(r"[\"'”’]?\s*(?:,\s*|,?\s+(?:or|oder|ou|o|u)\s+)(?:\w+\s+)?(?:the\s+)?[\"'“‘]?", re.IGNORECASE)
@@ -28,7 +28,7 @@ _COMPARED = pattern(r"""
 _AND = pattern(r"and | plus | as\ well\ as | together\ with | und | sowie | et | ainsi\ que | y | e | así\ como")
 _ADVERB = pattern(r"else | maybe | also | otherwise | then | sonst | auch | aussi | bien | también")
 _JOINTS = re.compile(
-    rf"[;,]?\s+(?:(?P<and>{_AND})|(?P<or>or|oder|ou|o))(?:\s+(?:{_ADVERB}))?\s+(?!(?:{_COMPARED})(?!\w))"
+    rf"[;,]?\s+(?:(?P<and>{_AND})|(?P<or>or|oder|ou|o))(?:\s+(?:{_ADVERB}))?\s+(?!(?:{_COMPARED})(?!\w)(?!\s+(?:than\s+|de\s+|als\s+|que\s+)?[€$£]?\d))"
     r"|[;.!?]\s+|(?P<comma>,\s+)",
     re.IGNORECASE,
 )
@@ -132,8 +132,12 @@ def _alternatives(whole: _Part, words: FieldWords) -> Filter | None:
             return Or((left.filter(), _alternatives(right, words) or right.filter()))
         both = left.named.keys() & right.named.keys()
         shared = [name for name in both if not left.named[name].keys() & right.named[name].keys()]
-        if shared and (len(both) > 1 or _owns(left, right) or (_owns(right, left) and not _is_list(left, right))):
-            return Or((left.filter(), _alternatives(right, words) or right.filter()))
+        lead = _lead(left, shared)
+        if shared and (
+            len(both) > 1 or _owns(left, right, lead) or (_owns(right, left, lead) and not _is_list(left, right))
+        ):
+            second = _alternatives(right, words) or right.filter()
+            return Or((left.filter(), second if lead is None else And((lead.filter(), second))))
         head = [token.text for token in tokens(right.text[:60])[:_HEAD]]
         if (
             joint["and"]
@@ -169,12 +173,22 @@ def _without_conflicts(filter_: Filter, dropped: list[str]) -> Filter:
     return And(tuple(part for part in filter_.parts if not twice & {c.field for c in conditions(part)}))
 
 
-def _owns(part: _Part, other: _Part) -> bool:
+def _lead(left: _Part, shared: Sequence[str]) -> _Part | None:
+    """What a text says first, of both halves: "In the science category, which ...", if it says anything there."""
+    comma = re.search(r"[,:]\s", left.text)
+    if comma is None:
+        return None
+    lead = _Part(left.reading, left.start, left.start + comma.start())
+    return lead if lead.conditions and lead.fields.isdisjoint(shared) else None
+
+
+def _owns(part: _Part, other: _Part, lead: _Part | None) -> bool:
     """Whether a half has a condition that does not hold for the other one.
 
     Two sources, each with its day, need no alternatives: what else has one of these sources and days is little.
     """
-    own = [name for name in part.fields if name not in other.named and (name in part.named or name not in other.fields)]
+    fields = part.fields - (lead.fields if lead else set())
+    own = [name for name in fields if name not in other.named and (name in part.named or name not in other.fields)]
     return bool(own) or not part.described.isdisjoint(other.described)
 
 

@@ -31,12 +31,14 @@ FOLLOWING = r"""
 
 # Where a question begins that asks about the world, and not for documents
 INFORMATIONAL = r"""
-    why | how | what\ (?:caused|happened|made|makes|causes) |
-    what\ (?:(?:is|are)(?!\ (?:on|there|available|new|the\ \w+\ ones))|was|were|do|does|did|should|would|could|can)
-    | is\ it | can\ (?:i|you|one|we) | when\ (?:is|was|did|do|does) | who\ (?:is|was|invented|wrote|discovered)
-    | should | warum | wieso | weshalb | wie | was\ (?:ist|sind|war|kostet|macht|bedeutet) | kann\ (?:man|ich) |
-    pourquoi | comment | qu['’]est-ce\ que\ (?:c['’]est|le|la) | combien | est-ce\ que\ je | por\ qué | cómo |
-    qué\ (?:es|son|significa) | cuánt\w*
+    why | how | what['’]s(?!\ (?:on|new|available|there)) | what\ (?:caused|happened|made|makes|causes) |
+    what\ (?:(?:is|are)(?!\ (?:on|there|available|new|the\ \w+\ ones))|was|were|do|does|did|should|would|can) |
+    (?:is|are|was|were)(?!\ (?:there|any)) | can\ (?:i|you|one|we)(?!\ (?:book|get|find|have|see|rent|buy)) |
+    do\ (?:i|we|people|they) | does(?!\ \w+\ (?:\w+\ )?(?:have|sell|offer)) | explain | tell\ me\ (?:about|why|how) |
+    the\ history\ of | when\ (?:is|was|did|do|does) | who | which\ (?:company|country|inventor|scientist|person) |
+    should | has(?!\ any) | warum | wieso | weshalb | wie | was\ (?:ist|sind|war|kostet|macht|bedeutet) |
+    kann\ (?:man|ich) | pourquoi | comment | qu['’]est-ce\ que\ (?:c['’]est|le|la) | combien | est-ce\ que\ je |
+    por\ qué | cómo | qué\ (?:es|son|significa) | cuánt\w*
 """
 
 # What denies an amount's comparison, with the words between: "should not cost more than", "nothing under"
@@ -51,4 +53,32 @@ DENYING = r"""
 UNCOUNTED = r"""
     and | but | or | in | at | on | with | for | to | from | by | max | min | und | oder | aber | mit | für | et
     | ou | mais | en | avec | pour | y | o | pero | con | para
+"""
+
+# What denies a boolean field that is named behind it, with a few words between
+NEGATIONS_OF_FLAGS = r"""
+    not | no | non | without | nothing | none | never | neither | nor | cannot | \w+n['’]t | lacks? | lacking |
+    out\ of | nicht | kein\w* | ohne | nichts | nie | pas | sans | aucun\w* | rien | jamais | sin | nada | ningun\w* |
+    ningún | nunca | tampoco
+"""
+
+# What denies one that is named before it
+DENIED_FLAGS = r"""
+    -free | \ (?:(?:is|are|be|being|was|were|must|should|ist|sind|est|sont|es|son)\ )?(?:not|nicht|pas)
+    (?:\ (?:allowed|included|accepted|available|welcome|permitted|possible|offered|erlaubt|inbegriffen|verfügbar|
+    autorisé\w*|inclus\w*|permitid\w*|incluid\w*))?(?=\s*(?:$|[.,;:!?)]|(?:and|or|und|oder|et|ou|y|o|in|at)\b)) |
+    \ (?:isn|aren|wasn|weren)['’]t(?:\ (?:allowed|included|accepted|available|welcome|permitted|possible|offered))? |
+    \ (?:prohibited|forbidden|excluded|verboten|interdits?|interdites?|prohibid[oa]s?)
+"""
+
+# What says that it does not matter, before and behind
+INDIFFERENT = r"""
+    (?:do|does|did|wo|need)n['’]t\ (?:need|have\ to|care|mind|matter|require) | need\ not | no\ need | not\ only |
+    not\ just | with\ or\ without | (?:i|we)\ (?:have|own)\ no | travel\w*\ without | brauch\w*\ kein\w* |
+    nicht\ nur | mit\ oder\ ohne | avec\ ou\ sans | pas\ besoin\ d[e'’] | con\ o\ sin | no\ (?:necesit|hace\ falta)\w*
+"""
+INDIFFERENT_AFTER = r"""
+    or\ (?:no|not|without) | oder\ nicht | ou\ (?:non|pas) | o\ no | (?:is|are|would\ be)\ (?:fine|ok|okay|optional) |
+    (?:\w+\ )?(?:(?:is|are)n['’]t|(?:is\ |are\ )?not)\ (?:important|necessary|needed|required|essential) |
+    at\ (?:no|an?)\ extra | optional
 """

@@ -6,18 +6,27 @@ import datetime as dt
 import re
 from collections.abc import Sequence
 
+from mrag_rl.filters.asking_words import FOLLOWING, UNCOUNTED
+from mrag_rl.filters.claims import Claim
 from mrag_rl.filters.dates import read_dates
+from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.exclusions import stance
-from mrag_rl.filters.field_words import FieldWords, folded, is_of_years
+from mrag_rl.filters.field_words import FieldWords, folded, is_of_years, singular
 from mrag_rl.filters.language import And, Condition, Filter
 from mrag_rl.filters.meaning_words import DATED
 from mrag_rl.filters.names import tokens
-from mrag_rl.filters.number_mentions import Claim
-from mrag_rl.filters.periods import Period, read_periods
+from mrag_rl.filters.periods import TimeSpan, read_periods
 from mrag_rl.filters.vocabulary import FieldVocabulary
 
 _ALONE = re.compile(r"[,;/]\s*$")  # "Technology, under 40 minutes, 2024 only"
 _ENDED = re.compile(r"(?:\s+only)?\s*(?:[,;/.!?]|$)")
+# "about the election", up to a clause of its own
+_SUBJECT = re.compile(
+    r"(?<!\w)(?:about|on|regarding|concerning|citing|covering|overruling|of\s+the|über|zu[mr]?|sur|sobre|acerca\s+de)\s"
+    r"(?:(?!\b(?:that|which|who|die|der|das|qui|que)\b)[^,;.:!?()])*$",
+    re.IGNORECASE,
+)
+_ATTRIBUTE = re.compile(rf"\s(?!(?:{pattern(FOLLOWING)}|{pattern(UNCOUNTED)})(?!\w))[^\W\d_]", re.IGNORECASE)
 _BEFORE, _AFTER = 6, 4  # Words beside a date that are read for its field
 _MARGIN = 20  # Years beyond the corpus's own that a question may still mean
 _NEAR = 4  # Words before a year or month among which one must say that it dates a document
@@ -94,7 +103,10 @@ class DateFields:
                 claims.append(Claim(field, condition, period.start, period.end))
         return claims, dropped
 
-    def _is_outside(self, field: str, period: Period) -> bool:
+    def _is_ours(self, word: str) -> bool:
+        return singular(folded(word)) in self._words.nouns or self._words.speaks_of_dates(word)
+
+    def _is_outside(self, field: str, period: TimeSpan) -> bool:
         """Whether a period is years before or after all that the corpus has, as those that questions are about."""
         if field not in self._ends:
             return False
@@ -104,7 +116,7 @@ class DateFields:
             or (period.first and period.first.year > last + _MARGIN)
         )
 
-    def _is_meant(self, text: str, period: Period, mentions: Sequence[tuple[int, int]]) -> bool:
+    def _is_meant(self, text: str, period: TimeSpan, mentions: Sequence[tuple[int, int]]) -> bool:
         if any(0 <= period.start - end <= 1 for _, end in mentions):
             return True
         # Names say nothing of dates
@@ -112,6 +124,12 @@ class DateFields:
         for start, end in mentions:
             hidden[start:end] = "x" * (end - start)
         before, after = _around("".join(hidden), period.start, period.end)
+        spoken_before = any(map(self._words.speaks_of_dates, before[:2]))
+        attribute = _ATTRIBUTE.match(text, period.end) and not any(map(self._is_ours, after[:1]))
+        if attribute and not period.relative and not spoken_before:
+            return False  # "the 2019 film", "2021 sales figures"
+        if _SUBJECT.search(text[max(0, period.start - 80) : period.start]):
+            return any(map(self._words.names_date, [*before[:_NEAR], *after[:2]]))
         if period.bare:
             alone = _ALONE.search(text[: period.start]) and _ENDED.match(text, period.end)
             return bool(alone) or any(map(self._words.speaks_of_dates, [*before[:1], *after[:1]]))
@@ -134,7 +152,7 @@ def _around(text: str, start: int, end: int) -> tuple[list[str], list[str]]:
     return before[::-1][:_BEFORE], after[:_AFTER]
 
 
-def _condition(name: str, period: Period, *, of_years: bool) -> Filter:
+def _condition(name: str, period: TimeSpan, *, of_years: bool) -> Filter:
     if of_years and period.first and period.last and period.first.year == period.last.year:
         return Condition(name, "$eq", (period.first.year,))
     if not of_years and period.first and period.first == period.last:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from mrag_rl.filters.date_fields import DateFields
 from mrag_rl.filters.dates import MONTH_PATTERN, DateMention, month_number, read_dates
 from mrag_rl.filters.exclusions import Stance, stance
-from mrag_rl.filters.language import Condition, Filter, Operator
+from mrag_rl.filters.language import OPPOSITE, Condition, Filter, Operator
 from mrag_rl.filters.phrases import LOOK_BACK, REPORT, before
 
 _BOUND_BEFORE = re.compile(
@@ -27,7 +27,6 @@ _BOUND_AFTER = re.compile(
     r"[\"'”’]?,?\s+(?:(?P<gte>onwards?|or later|on(?=\s*(?:$|[.,;:!?)])))|(?P<lte>or earlier))\b", re.IGNORECASE
 )
 _OPERATORS: dict[str, Operator] = {"lt": "$lt", "lte": "$lte", "gt": "$gt", "gte": "$gte"}
-_OPPOSITE: dict[Operator, Operator] = {"$lt": "$gte", "$lte": "$gt", "$gt": "$lte", "$gte": "$lt"}
 _DAY_NUMBER = r"\d{1,2}(?:st|nd|rd|th)?"
 _SEPARATOR = r"(?:,?\s+(?:and|or|to|until|till|through)\s+|,\s+|\s?[-–—]\s?)(?:the\s+)?"
 # A day whose year, or month and year, are those of the date after it: "October 4 and [October 6, 2023]", "on 4 and [6
@@ -56,6 +55,10 @@ _RANGE_SEPARATORS = {
     "between": re.compile(r"[\"'”’]?,?\s+(?:and|to|und(?: dem)?|et(?: le)?|y(?: el)?)\s+[\"'“‘]?", re.IGNORECASE),
     "from": re.compile(r"[\"'”’]?,?\s+(?:to|until|till|through|bis(?: zum)?|au|al|hasta el)\s+[\"'“‘]?", re.IGNORECASE),
 }
+_EARLIER_DAY = re.compile(
+    rf"(?<!\w){_DAY_NUMBER}\.?\s*(?:-|–|—|,|to|and|or|until|till|bis|und|oder|à|et|ou|al?|y|o)\s*(?:the\s+)?$",
+    re.IGNORECASE,
+)
 _DAY_WITHOUT_YEAR = re.compile(
     rf"\b(?:{MONTH_PATTERN}\s+{_DAY_NUMBER}|{_DAY_NUMBER}\s+(?:of\s+)?{MONTH_PATTERN})\b(?!\s*,?\s*\d)",
     re.IGNORECASE,
@@ -180,7 +183,7 @@ def _named_days(text: str) -> _NamedDays:
             if said == "doubtful":
                 days.leave(text[phrase : mention.end])
             else:  # "ignore everything after ..."
-                days.bounds.append((operator if said == "named" else _OPPOSITE[operator], mention.day))
+                days.bounds.append((operator if said == "named" else OPPOSITE[operator], mention.day))
             previous = mention.end, "named"
         else:
             said = stance(text, mention.start, mention.end, previous)
@@ -192,6 +195,17 @@ def _named_days(text: str) -> _NamedDays:
         if match.start() not in yearless_starts and not any(date.start <= match.start() < date.end for date in dates)
     ]
     return days
+
+
+def date_spans(text: str) -> list[tuple[int, int]]:
+    """Where days stand in a text, with the numbers of days that share their month: "4 to 8 May 2027"."""
+    spans = []
+    for mention in read_dates(text)[0]:
+        start = mention.start
+        while earlier := _EARLIER_DAY.search(text, max(0, start - 30), start):
+            start = earlier.start()
+        spans.append((start, mention.end))
+    return spans + [match.span() for match in _DAY_WITHOUT_YEAR.finditer(text)]
 
 
 def _is_range(text: str, words_before: str, first: DateMention, second: DateMention) -> bool:

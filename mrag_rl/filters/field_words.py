@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from mrag_rl.filters import meaning_words
+from mrag_rl.filters.meaning_words import DATED
 from mrag_rl.filters.names import key
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
 
@@ -33,7 +34,8 @@ def _stem(word: str) -> str:
     return folded(word)[:_STEM]
 
 
-def _singular(word: str) -> str:
+def singular(word: str) -> str:
+    """A noun without the ending of an English plural."""
     return word[:-1] if word.endswith("s") and len(word) > 3 else word
 
 
@@ -89,13 +91,13 @@ class FieldWords:
             words = set(map(folded, key(re.sub(r"\bper \w+", " ", field.description))))
             # Two letters of a word name a unit, if anything
             own[field.name] = {word for word in names | words if word not in _EMPTY and (len(word) > 2 or unit(word))}
-            described.update({_singular(word) for word in words if word in own[field.name] and not unit(word)})
+            described.update({singular(word) for word in words if word in own[field.name] and not unit(word)})
         self.nouns = frozenset(word for word, count in described.items() if count > 1 and len(word) > 2)
         self.units = {name: {found for word in words if (found := unit(word))} for name, words in own.items()}
         self._fields: dict[str, set[str]] = {}
         for name, words in own.items():
             for word in words:
-                if _singular(word) not in self.nouns or word in key(name):
+                if singular(word) not in self.nouns or word in key(name):
                     self._fields.setdefault(_meaning(word), set()).add(name)
                     self._fields.setdefault(_stem(word), set()).add(name)
 
@@ -112,7 +114,12 @@ class FieldWords:
 
     def speaks_of_dates(self, word: str) -> bool:
         """Whether a word says when something was published, added, decided and the like, or names a date field."""
-        return _THING.get(folded(word)) in meaning_words.DATED or bool(self.fields(word) & self._dates)
+        return _THING.get(folded(word)) in DATED or bool(self.fields(word) & self._dates)
+
+    def names_date(self, word: str) -> bool:
+        """Whether a word is one of a date field's own, or says that a document was published."""
+        form = folded(word)
+        return form.startswith(("publi", "veroff")) or bool(self._fields.get(_stem(form), set()) & self._dates)
 
     def speaks_of_flags(self, word: str) -> bool:
         """Whether a word speaks of a boolean field."""
@@ -120,4 +127,4 @@ class FieldWords:
 
     def is_noun(self, word: str) -> bool:
         """Whether a word names the documents."""
-        return _singular(folded(word)) in self.nouns or folded(word) in _NOUNS
+        return singular(folded(word)) in self.nouns or folded(word) in _NOUNS

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 
+from mrag_rl.filters import asking_words as words
+from mrag_rl.filters.claims import Claim
+from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.field_words import folded
 from mrag_rl.filters.language import Condition
 from mrag_rl.filters.names import key
-from mrag_rl.filters.number_mentions import Claim
 from mrag_rl.filters.phrases import is_informational
 from mrag_rl.filters.vocabulary import FieldVocabulary
 
@@ -19,18 +22,14 @@ _POLARITY_WORDS = """
     in on and or of the
 """
 _POLARITY = frozenset(_POLARITY_WORDS.split())
-_NEGATION = (
-    r"(?:not|no|non|without|nothing|none|never|neither|nor|cannot|\w+n['’]t|lacks?|lacking|nicht|kein\w*|ohne|nichts|nie|"
-    r"pas|sans|aucun\w*|rien|jamais|sin|nada|ningun\w*|ningún|nunca|tampoco)"
-)
-_BEFORE = re.compile(rf"(?<![\w'’]){_NEGATION}(?!\w)", re.IGNORECASE)
+_NEGATION = pattern(words.NEGATIONS_OF_FLAGS)
+_BEFORE = re.compile(rf"(?<![\w'’])(?:{_NEGATION})(?!\w)", re.IGNORECASE)
 _PREFIXED = re.compile(r"(?<!\w)(?:non|nicht|un|not)[-–]?$", re.IGNORECASE)
-_AFTER = re.compile(
-    rf"^(?:-free(?!\w)|[ ]?(?:[\w'’]+[ ]){{0,2}}{_NEGATION}(?!\w)"
-    r"|\s+(?:prohibited|forbidden|excluded|verboten|interdits?|interdites?|prohibid[oa]s?))",
-    re.IGNORECASE,
-)
+_AFTER = re.compile(rf"^(?:{pattern(words.DENIED_FLAGS)})(?!\w)", re.IGNORECASE)
+_INDIFFERENT_BEFORE = re.compile(rf"(?<!\w)(?:{pattern(words.INDIFFERENT)})(?:\s+\w+){{0,3}}\s*$", re.IGNORECASE)
+_INDIFFERENT_AFTER = re.compile(rf"^\s+(?:{pattern(words.INDIFFERENT_AFTER)})(?!\w)", re.IGNORECASE)
 _CLAUSE = re.compile(r"[.;:!?,()]|(?<!\w)(?:but|and|or|with|aber|und|oder|mit|mais|et|ou|avec|pero|y|o|con)(?!\w)")
+_MOST = 10  # Mentions of a field that are read
 _NEAR = 6  # Words between a negation and what it denies
 
 
@@ -39,10 +38,10 @@ class FlagMentions:
 
     def __init__(self, vocabulary: FieldVocabulary) -> None:
         self._patterns = [
-            (field.name, re.compile(pattern, re.IGNORECASE), holds)
+            (field.name, re.compile(named, re.IGNORECASE), holds)
             for field in vocabulary
             if field.type == "boolean"
-            for pattern, holds in _patterns(field.name, field.description)
+            for named, holds in _patterns(field.name, field.description)
         ]
 
     def find(self, text: str, taken: Sequence[tuple[int, int]]) -> tuple[list[Claim], list[str]]:
@@ -56,19 +55,23 @@ class FlagMentions:
             return claims, dropped
         letters = "".join(letter if len(plain := folded(letter)) != 1 else plain for letter in text)
         found: dict[str, list[tuple[bool, int, int]]] = {}
-        for name, pattern, holds in self._patterns:
+        for name, rule, holds in self._patterns:
             said = found.setdefault(name, [])
-            for match in pattern.finditer(letters):
+            for match in islice(rule.finditer(letters), _MOST):
                 if not any(start < match.end() and match.start() < end for start, end in taken):
-                    denied_from = _denied_from(text, match.start(), match.end())
+                    denied_from = _denied_from(text, match)
                     start = match.start() if denied_from is None else denied_from
                     said.append((holds != (denied_from is not None), start, match.end()))
+                    if _INDIFFERENT_BEFORE.search(
+                        text, max(0, match.start() - 60), match.start()
+                    ) or _INDIFFERENT_AFTER.match(text, match.end()):
+                        said.append((holds == (denied_from is not None), start, match.end()))
         for name, said in found.items():
             if len({holds for holds, *_ in said}) == 1:
                 holds, start, end = said[0]
                 claims.append(Claim(name, Condition(name, "$eq", (holds,)), start, end))
             elif said:
-                dropped.append(f"{name}: both said and denied")
+                dropped.append(f"{name}: said and denied, or not asked for")
         return claims, dropped
 
 
@@ -80,30 +83,29 @@ def _patterns(name: str, description: str) -> list[tuple[str, bool]]:
 
 def _pattern(name: str) -> str:
     """A regular expression for a field's name in texts without accents: "black and white", "e-book", "pets"."""
-    words = key(name.replace("_", " "))
-    words = tuple(word for word in words if word not in _POLARITY) or words
+    named = key(name.replace("_", " "))
     forms = []
-    for word in map(folded, words):
-        stem = re.sub(r"(?:es|s|e)$", "", word) if len(word) > 3 else word
+    for word in map(folded, [word for word in named if word not in _POLARITY] or named):
         # Longer words may end in another way, in another language as well
-        letters = "-?".join(map(re.escape, stem[:7]))
-        forms.append(letters + (r"\w{0,6}" if len(stem) > 4 else r"(?:e?s|en|e)?"))
+        stem = word[:-2] if len(word) > 8 else re.sub(r"(?:s|e)$" if len(word) > 5 else r"s$", "", word)
+        ending = r"\w{0,5}" if len(word) > 8 else r"\w{0,3}" if len(word) > 5 else r"(?:e?s|en)?"
+        forms.append("-?".join(map(re.escape, stem)) + ending)
     joined = r"(?:[\s_-]+(?:and|&|or|of|to|for|with|the)?[\s_-]*)?"
     either_way = "|".join(dict.fromkeys((joined.join(forms), joined.join(forms[::-1]))))
-    return rf"(?<!\w)(?:non-?|un)?(?:{either_way})(?!\w)"
+    return rf"(?<!\w)(?P<non>non-?|un)?(?:{either_way})(?!\w)"
 
 
-def _denied_from(text: str, start: int, end: int) -> int | None:
-    """Where the denial of characters [start, end) begins, if they are denied."""
+def _denied_from(text: str, match: re.Match[str]) -> int | None:
+    """Where the denial of what was matched begins, if it is denied."""
+    start, end = match.span()
     opening = max(0, start - 80)
-    clause_start = max((match.end() for match in _CLAUSE.finditer(text, opening, start)), default=opening)
+    clause_start = max((joint.end() for joint in _CLAUSE.finditer(text, opening, start)), default=opening)
     clause = text[clause_start:start]
     prefix = _PREFIXED.search(clause)
-    prefixed = prefix is not None or re.match(r"(?:non-?|un)", text[start:end], re.IGNORECASE) is not None
-    words = list(re.finditer(r"\S+", clause[: prefix.start()] if prefix else clause))[-_NEAR:]
-    near = clause_start + (words[0].start() if words else 0)
-    last = clause_start + (words[-1].end() if words else 0)
-    negation = _BEFORE.search(text, near, last)
-    if prefixed == bool(negation or _AFTER.match(text[end : end + 40])):
+    near = list(re.finditer(r"\S+", clause[: prefix.start()] if prefix else clause))[-_NEAR:]
+    first = clause_start + (near[0].start() if near else 0)
+    last = clause_start + (near[-1].end() if near else 0)
+    negation = _BEFORE.search(text, first, last)
+    if bool(prefix or match["non"]) == bool(negation or _AFTER.match(text[end : end + 40])):
         return None
     return negation.start() if negation else clause_start + prefix.start() if prefix else start

@@ -36,6 +36,8 @@ ORDERED: dict[str, Callable[[Any, Any], bool]] = {
 }  # fmt: skip
 """The operators that compare by order, which only numbers and dates have."""
 
+OPPOSITE: dict[Operator, Operator] = {"$lt": "$gte", "$lte": "$gt", "$gt": "$lte", "$gte": "$lt"}
+"""What holds of a value if an order operator does not."""
 
 MAX_HEIGHT = 20
 """Levels of ``And`` and ``Or`` in a filter, however it was made; SQLite's parser takes little more."""

@@ -4,35 +4,45 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mrag_rl.filters.asking_words import DENYING
+from mrag_rl.filters.claims import Claim
+from mrag_rl.filters.date_phrases import date_spans
+from mrag_rl.filters.dates import read_dates
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.exclusions import stance
-from mrag_rl.filters.field_words import FieldWords, unit
-from mrag_rl.filters.language import And, Condition, Filter, Operator
+from mrag_rl.filters.field_words import FieldWords, folded, is_of_years, unit
+from mrag_rl.filters.language import OPPOSITE, And, Condition
 from mrag_rl.filters.number_words import MEASURES
 from mrag_rl.filters.numbers import Quantity, read_quantities
-from mrag_rl.filters.phrases import is_informational
+from mrag_rl.filters.periods import read_periods
+from mrag_rl.filters.phrases import CLAIMED, is_informational
+from mrag_rl.filters.values import LARGEST_INTEGER
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
 
-_OPPOSITE: dict[Operator, Operator] = {"$lt": "$gte", "$lte": "$gt", "$gt": "$lte", "$gte": "$lt"}
 _DENIED = re.compile(rf"(?<!\w)(?:{pattern(DENYING)})\s+$", re.IGNORECASE)
 _LARGE = 1000  # Amounts from which on no unit is needed, if only one field has such
 _COUNTED = 20  # Amounts up to which a question that names one means just that
+_TIMES = ("minute", "hour", "day", "week", "month", "year")
+_AGES = {
+    "old",
+    "older",
+    "newer",
+    "younger",
+    "aged",
+    "age",
+    "ages",
+    "children",
+    "child",
+    "kids",
+    "ago",
+    "alt",
+}
+_REDUCED = {"off", "discount", "reduced", "reduction", "rabatt", "remise", "descuento", "shipping"}
+_CHEAPER = {"cheaper", "less", "billiger", "günstiger", "weniger"}
 _MONEY = ("euro", "dollar", "pound", "yen", "franc")
 # How much a word says about the field of an amount: behind it (the unit first), and before it (the nearest first)
 _BEHIND, _BEFORE = (4, 3, 3, 1), (2, 2, 2, 2, 1, 1, 1, 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A condition on a field that a question states at characters [start, end)."""
-
-    field: str
-    condition: Filter
-    start: int
-    end: int
 
 
 class NumberMentions:
@@ -43,45 +53,50 @@ class NumberMentions:
     """
 
     def __init__(self, vocabulary: FieldVocabulary, words: FieldWords) -> None:
-        self._fields = {field.name: field for field in vocabulary if field.type == "number"}
+        self._fields = {field.name: field for field in vocabulary if field.type == "number" and not is_of_years(field)}
         self._words = words
 
     def find(self, text: str, taken: Sequence[tuple[int, int]]) -> tuple[list[Claim], list[str]]:
         """The conditions of a text, and one line for each amount that belongs to a field and is not used.
 
-        taken: characters that mean something else, such as a date.
+        taken: characters that name values. Dates are no amounts, either.
         """
         claims: list[Claim] = []
         dropped: list[str] = []
-        if not self._fields:
+        if not self._fields or is_informational(text):
             return claims, dropped
+        periods = read_periods(text, read_dates(text)[0], None)
+        taken = [*taken, *date_spans(text), *((period.start, period.end) for period in periods)]
         quantities = [
             quantity
             for quantity in read_quantities(text)
             if not any(start < quantity.end and quantity.start < end for start, end in taken)
         ]
-        informational = is_informational(text)
+        # A negation in one amount ("no longer than 50") denies no other
+        masked = list(text)
+        for quantity in quantities:
+            masked[quantity.start : quantity.end] = CLAIMED * (quantity.end - quantity.start)
+        hidden = "".join(masked)
         fields = [self._field(quantity) for quantity in quantities]
         for place, quantity in enumerate(quantities):
             field = fields[place] or self._neighbour(quantities, fields, place)
             if field is None:
                 continue
             phrase = text[quantity.start : quantity.end]
+            denied = _DENIED.search(hidden, max(0, quantity.start - 80), quantity.start)
             if quantity.bounds is None:
                 dropped.append(f"{field.name}: {phrase!r} is not an exact amount")
-            elif quantity.bounds[0][0] == "$eq" and (informational or not self._is_named(quantity, field)):
+            elif quantity.bounds[0][0] == "$eq" and not self._is_named(quantity, field):
                 dropped.append(f"{field.name}: {phrase!r} is neither a bound nor a count")
-            elif stance(text, quantity.start, quantity.end, None) == "excluded" and len(quantity.bounds) > 1:
+            elif (
+                stance(hidden, quantity.start, quantity.end, None) != "named"
+                and not (denied and len(quantity.bounds) == 1 and quantity.bounds[0][0] in OPPOSITE)
+            ):  # fmt: skip
                 dropped.append(f"{field.name}: {phrase!r} is near a negation; whether it is meant is not clear")
             else:
                 factor = self._factor(quantity, field)
-                denied = None
-                if len(quantity.bounds) == 1:
-                    denied = _DENIED.search(text, max(0, quantity.start - 80), quantity.start)
                 parts = tuple(
-                    Condition(
-                        field.name, _OPPOSITE.get(operator, operator) if denied else operator, (_whole(value * factor),)
-                    )
+                    Condition(field.name, OPPOSITE[operator] if denied else operator, (_whole(value * factor),))
                     for operator, value in quantity.bounds
                 )
                 condition = parts[0] if len(parts) == 1 else And(parts)
@@ -93,9 +108,17 @@ class NumberMentions:
         """The field that a quantity belongs to; None if there is none, or several."""
         if _is_year(quantity) and not any(map(unit, quantity.after[:1])):
             return None
-        scores = dict.fromkeys(self._fields, 0)
         named = [unit(word) for word in quantity.after[:2]]
         own = quantity.symbol or next((found for found in named if found), None)
+        beside = {folded(word) for word in (*quantity.before[:3], *quantity.after[:3])}
+        names = [*self._fields]
+        if own in _TIMES and beside & _AGES:  # "children under 5 years", "older than 48 hours"
+            names = [name for name in names if name in self._words.fields("age")]
+        if own in _MONEY and (beside & _REDUCED or _CHEAPER & set(quantity.after[:2])):
+            names = []
+        if not names:
+            return None
+        scores = dict.fromkeys(names, 0)
         for weights, words in ((_BEHIND, quantity.after), (_BEFORE, quantity.before)):
             for weight, word in zip(weights, words, strict=False):
                 for name in self._words.fields(word):
@@ -155,4 +178,4 @@ def _fits(field: Field, value: float) -> bool:
 
 
 def _whole(value: float) -> int | float:
-    return int(value) if value == int(value) else value
+    return int(value) if value == int(value) and abs(value) < LARGEST_INTEGER else value

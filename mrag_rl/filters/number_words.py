@@ -68,12 +68,12 @@ NUMBERS = {
     "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
     "zwanzig": 20, "dreißig": 30, "vierzig": 40, "fünfzig": 50, "vingt": 20, "trente": 30, "quarante": 40,
     "cinquante": 50, "veinte": 20, "treinta": 30, "cuarenta": 40, "cincuenta": 50, "hundred": 100, "hundert": 100,
-    "seis": 6, "siete": 7, "ocho": 8, "nueve": 9, "diez": 10, "once": 11, "doce": 12,
+    "seis": 6, "siete": 7, "ocho": 8, "nueve": 9, "diez": 10, "doce": 12,
 }  # fmt: skip
-"""Words that are numbers and seldom anything else. "a", "ein", "un" are, before a unit of time."""
+"""Words that are numbers and seldom anything else. "a", "ein", "un" are, before an hour."""
 
 FACTORS = {
-    "hundred": 1e2, "hundert": 1e2, "cent": 1e2, "cents": 1e2, "cientos": 1e2,
+    "hundred": 1e2, "hundert": 1e2, "cientos": 1e2,
     "k": 1e3, "thousand": 1e3, "grand": 1e3, "tausend": 1e3, "tsd": 1e3, "mille": 1e3, "mil": 1e3, "m": 1e6, "mn": 1e6,
     "million": 1e6, "millions": 1e6, "mio": 1e6, "millionen": 1e6, "millones": 1e6, "millón": 1e6, "bn": 1e9,
     "billion": 1e9, "milliarde": 1e9, "milliarden": 1e9, "milliard": 1e9, "milliards": 1e9,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,18 +15,20 @@ from mrag_rl.filters.names import Token, tokens
 
 _FACTORS = "|".join(sorted(words.FACTORS, key=len, reverse=True))
 _WORDS = "|".join(sorted(words.NUMBERS, key=len, reverse=True))
+_ONES = "|".join(word for word, number in words.NUMBERS.items() if number < 10)
 _CURRENCY = r"[€$£¥]"
 _DIGITS = (
-    r"\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?!\d)"
-    r"|\d{1,3}(?:([.,’'])\d{3})(?:\3\d{3})*(?:(?!\3)[.,]\d{1,2})?(?!\d)"
+    r"\d{1,3}(?:[ \u00a0\u2009\u202f]\d{3})+(?!\d)"
+    r"|\d{1,3}(?:([.,’'٬])\d{3})(?:\3\d{3})*(?:(?!\3)[.,]\d{1,2})?(?!\d)"
     r"|\d{1,15}(?:[.,]\d{1,6})?"
 )
 _NUMBER = re.compile(
     rf"(?<![\w.,/:#])(?<![^\d\s]-)(?P<before>{_CURRENCY}\s?)?"
-    rf"(?:(?P<digits>{_DIGITS})|(?P<word>{_WORDS})(?:-(?P<unit>{_WORDS}))?(?!\w)"
+    rf"(?:(?P<digits>{_DIGITS})|(?P<word>{_WORDS})(?:[\s-](?P<unit>{_ONES}))?(?!\w)"
     r"|(?P<half>half\s+an?|(?:ein\w*\s+)?halbe?n?|un\s+demi|medio|media)(?=\s+[^\W\d_])"
     r"|(?P<single>an?|eine?[rnms]?|une?|una)(?=\s+(?:hour|stunde|heure|hora)\b))"
-    rf"(?:[\s-]?(?P<factor>{_FACTORS})\b)?(?P<after>\s?{_CURRENCY})?(?!\d|[./:]\d|(?:st|nd|rd|th|er|e|º|ª)\b)",
+    rf"(?:[\s-]?(?P<factor>{_FACTORS})\b)?(?:\s+(?:and\s+)?(?P<rest>{_WORDS})(?:[\s-](?P<last>{_ONES}))?(?!\w))?"
+    rf"(?P<after>\s?{_CURRENCY})?(?!\d|[./:]\d|e[+-]?\d|(?:st|nd|rd|th|er|e|º|ª)\b)",
     re.IGNORECASE,
 )
 _AND_A_HALF = re.compile(r"\s+(?:[^\W\d_]+\s+)?(?:and\s+a\s+half|et\s+demie?|y\s+medi[ao]|einhalb)\b", re.IGNORECASE)
@@ -51,18 +52,21 @@ _ABOUT = _ending(words.ABOUT)
 _BETWEEN = _ending(words.BETWEEN)
 # With up to three words between for the unit: "4 stars or more", "2 years of experience or less"
 _UNIT = r"\s?%?(?:[\s-]?(?:of\s+|de\s+|d['’])?[^\W\d_][\w²']*\.?){0,3}?"
+_LAST = rf"(?!\w|\s+(?:of\s+|than\s+|a\s+)?(?:{_CURRENCY}\s?)?(?:\d|(?:{_WORDS})\b))"  # No number follows
 _AFTER: Sequence[tuple[Operator | None, re.Pattern[str]]] = (
     (None, re.compile(rf"^{_UNIT}[\s-](?:{pattern(words.OR_SO)})(?!\w)", re.IGNORECASE)),
-    ("$lte", re.compile(rf"^{_UNIT}\s(?:{pattern(words.OR_LESS)})(?!\w)", re.IGNORECASE)),
-    ("$gte", re.compile(rf"^(?:\s?\+|{_UNIT}\s(?:{pattern(words.OR_MORE)})(?!\w))", re.IGNORECASE)),
+    ("$lte", re.compile(rf"^{_UNIT}\s(?:{pattern(words.OR_LESS)}){_LAST}", re.IGNORECASE)),
+    ("$gte", re.compile(rf"^(?:\s?\+|{_UNIT}\s(?:{pattern(words.OR_MORE)}){_LAST})", re.IGNORECASE)),
 )
 _TO = re.compile(
     rf"\s*(?:[^\W\d_]{{1,12}}\s+)?(?P<to>{pattern(words.TO)})\s*(?:la\s+|las\s+|los\s+|the\s+)?", re.IGNORECASE
 )
+_ALSO = re.compile(r"\s*(?:,|/|or|and|oder|und|ou|et|o|y)\s*", re.IGNORECASE)
 _AND = re.compile(r"and|und|et|y", re.IGNORECASE)
 _BARE = re.compile(rf"\s*(?:$|[.,;:!?()]|(?:{pattern(UNCOUNTED)})(?!\w))", re.IGNORECASE)
 _FAR = 60
 _MOST = 50
+_LARGEST = 1e15  # Numbers below it are exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,14 @@ def read_quantities(text: str) -> list[Quantity]:
                 found.append(_quantity(text, start, second.end, bounds, first.symbol or second.symbol, first.plain))
                 index += 1
                 continue
+        listed = second is not None and _ALSO.fullmatch(text, first.end, second.start)
+        if second is not None and listed and not any(rule.search(head) for _, rule in _BOUNDS):
+            # "3 or 4": one after the other is a range, others are left out
+            follows = second.value == first.value + 1
+            bounds = (("$gte", first.value), ("$lte", second.value)) if follows else None
+            found.append(_quantity(text, first.start, second.end, bounds, second.symbol, first.plain))
+            index += 1
+            continue
         start, bounds, end = first.start, (("$eq", first.value),), first.end
         if about := _ABOUT.search(head):
             start, bounds = first.start - len(about[0]), None
@@ -149,21 +161,33 @@ def _number(text: str, match: re.Match[str]) -> _Number | None:
         value = float(whole)
     elif match["word"]:
         value = float(words.NUMBERS[match["word"].lower()])
+        if match["unit"] and not _adds_up(match["word"], match["unit"]):
+            return None
         if match["unit"]:  # "twenty-five"
             value += words.NUMBERS[match["unit"].lower()]
     elif match["half"]:
         value = 0.5
     factor = words.FACTORS[match["factor"].lower()] if match["factor"] else 1.0
-    if match["factor"] in ("m", "M") and not (match["before"] or match["after"]) and text[end - 2 : end - 1] == " ":
+    if match["factor"] == "m" and not (match["before"] or match["after"]):
         factor, end = 1.0, match.start("factor")  # "20 m" are metres
+    rest = 0.0
+    if match["rest"]:  # "one hundred and fifty"
+        if factor != 100 or (match["last"] and not _adds_up(match["rest"], match["last"])):
+            return None
+        rest = sum(words.NUMBERS[word.lower()] for word in (match["rest"], match["last"]) if word)
     sign = (match["before"] or match["after"] or "").strip()
     if (half := _AND_A_HALF.match(text, end)) and not match["half"]:
         value += 0.5
         end = half.end() if half[0].split()[0].lower() in ("and", "et", "y", "einhalb") else end
-    if not math.isfinite(value * factor):
+    if not value * factor < _LARGEST:
         return None
     plain = bool(digits) and digits.isdigit() and len(digits) == 4 and factor == 1 and not sign
-    return _Number(value * factor, match.start(), end, factor, _SYMBOLS.get(sign), plain)
+    return _Number(value * factor + rest, match.start(), end, factor, _SYMBOLS.get(sign), plain)
+
+
+def _adds_up(tens: str, ones: str) -> bool:
+    """Whether two words are one number, as "twenty five" is."""
+    return words.NUMBERS[tens.lower()] in range(20, 100, 10) and words.NUMBERS[ones.lower()] < 10
 
 
 def _rising(first: _Number, second: _Number) -> bool:
@@ -179,7 +203,7 @@ def _quantity(
     plain: bool,
 ) -> Quantity:
     clause = re.split(r"[.;:!?,](?=\s|$)", text[max(0, start - _FAR) : start])[-1]
-    following = re.split(r"[.;:!?,](?=\s|$)", text[end : end + _FAR])[0]
+    following = re.split(r"[.;:!?,](?=\s|$)|\b(?:per|pro|par|por|each|je)\b", text[end : end + _FAR])[0]
     phrase = text[start:end]
     inside = [token.text for token in tokens(phrase) if not token.text.isdigit()]
     before = [token.text for token in tokens(clause)][-5:]

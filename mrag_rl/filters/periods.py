@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import calendar
 import datetime as dt
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from mrag_rl.filters.dates import MONTH_PATTERN, DateMention, month_number
 from mrag_rl.filters.exclusion_words import pattern
@@ -28,7 +28,7 @@ _START = r"(?:the\s+)?(?:beginning|start)\s+of\s+|anfang\s+|début\s+|principios
 _END = r"(?:the\s+)?end\s+of\s+|ende\s+|(?:la\s+)?fin\s+|finales\s+de\s+"
 _BOUNDS = {
     "$gte": r"""
-        since | from | starting(?:\ (?:in|from))? | no\ earlier\ than | not\ before | as\ of | seit | ab | depuis |
+        since | from | starting(?:\ (?:in|from))? | no\ earlier\ than | not\ before | seit | ab | depuis |
         à\ partir\ de | dès | desde | a\ partir\ de""",
     "$lte": r"""
         until | till | up\ to | through | by | no\ later\ than | not\ after | bis | jusqu['’](?:à|en|au) | hasta""",
@@ -51,10 +51,16 @@ _IN = re.compile(
     re.IGNORECASE,
 )
 _TO = re.compile(rf"\s*(?:-|–|—|to|and|until|till|through|bis|und|à|et|y|a|al|hasta)\s*{_ARTICLE}", re.IGNORECASE)
+_NOW = re.compile(
+    r"\s*(?:-|–|to|until|till|bis|à|a|hasta)\s*(?:the\s+|el\s+)?(?:present|today|now|heute|aujourd['’]hui|hoy|presente)(?!\w)",
+    re.IGNORECASE,
+)
+_ALSO = re.compile(r"\s*(?:,\s*(?:and|or)|,|and|or|und|oder|et|ou|y|o)\s*", re.IGNORECASE)
 _AND = re.compile(r"\s*(?:and|und|et|y)\s", re.IGNORECASE)
 _BETWEEN = re.compile(rf"(?<!\w)(?P<word>between|from|zwischen|von|entre|de|desde)\s+{_ARTICLE}$", re.IGNORECASE)
 _ABOUT = re.compile(
-    r"(?<!\w)(?:around|about|circa|ca\.?|approximately|roughly|um|etwa|vers|environ|hacia|sobre)\s+$", re.IGNORECASE
+    r"(?<!\w)(?:as\s+of|around|about|circa|ca\.?|approximately|roughly|um|etwa|vers|environ|hacia|sobre)\s+$",
+    re.IGNORECASE,
 )
 
 _MOST = 50
@@ -104,7 +110,7 @@ _UNIT_OF = {word: unit for unit, words in _LENGTHS.items() for word in words.spl
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class TimeSpan:
     """Days that a question speaks of at characters [start, end), from `first` to `last`, None where it is open.
 
     Attributes:
@@ -123,7 +129,7 @@ class Period:
     vague: bool = False
 
 
-def read_periods(text: str, days: Sequence[DateMention], today: dt.date | None) -> list[Period]:
+def read_periods(text: str, days: Sequence[DateMention], today: dt.date | None) -> list[TimeSpan]:
     """The first years, months and relative days of a text, 50 of each, from left to right; those inside `days` are not
     read again.
 
@@ -132,7 +138,7 @@ def read_periods(text: str, days: Sequence[DateMention], today: dt.date | None) 
     taken = [(day.start, day.end) for day in days]
     relative = list(_relative(text, today))
     taken += [(period.start, period.end) for period in relative]
-    matches = islice(_WRITTEN.finditer(text), _MOST)
+    matches = itertools.islice(_WRITTEN.finditer(text), _MOST)
     written = [match for match in matches if not _overlaps(match.start(), match.end(), taken)]
     periods = relative + list(_written(text, written))
     return sorted(periods, key=lambda period: period.start)
@@ -152,7 +158,7 @@ def _month(year: int, month: int) -> tuple[dt.date, dt.date]:
     return dt.date(year, month, 1), dt.date(year, month, calendar.monthrange(year, month)[1])
 
 
-def _written(text: str, matches: Sequence[re.Match[str]]) -> Iterator[Period]:
+def _written(text: str, matches: Sequence[re.Match[str]]) -> Iterator[TimeSpan]:
     index = 0
     while index < len(matches):
         match = matches[index]
@@ -166,17 +172,35 @@ def _written(text: str, matches: Sequence[re.Match[str]]) -> Iterator[Period]:
             if (between or not _AND.match(to[0])) and first < following[0]:
                 if between:
                     start -= len(between[0])
-                yield Period(start, matches[index].end(), first, following[1], years=years, bare=not between)
+                yield TimeSpan(start, matches[index].end(), first, following[1], years=years, bare=not between)
                 index += 1
                 continue
+        following_ones = [first]
+        while index < len(matches) and _ALSO.fullmatch(text, end, matches[index].start()):
+            end = matches[index].end()
+            following_ones.append(_ends(matches[index])[0])
+            last = _ends(matches[index])[1]
+            index += 1
+        if len(following_ones) > 1:  # "2023 and 2024" is a span, "2022 or 2024" is left out
+            steps = [later.year * 12 + later.month - (earlier.year * 12 + earlier.month)
+                     for earlier, later in itertools.pairwise(following_ones)]  # fmt: skip
+            whole = steps == [12 if years else 1] * len(steps)
+            inside = _IN.search(head)
+            start -= len(inside[0]) if inside else 0
+            yield TimeSpan(start, end, first if whole else None, last if whole else None, years=years, vague=not whole)
+            continue
+        if now := _NOW.match(text, end):
+            opening = _BETWEEN.search(head)
+            yield TimeSpan(start - len(opening[0]) if opening else start, now.end(), first, None, years=years)
+            continue
         if about := _ABOUT.search(head):
-            yield Period(start - len(about[0]), end, None, None, years=years, vague=True)
+            yield TimeSpan(start - len(about[0]), end, None, None, years=years, vague=True)
             continue
         if onwards := _ONWARDS.match(text, end):
-            yield Period(start, onwards.end(), first, None, years=years)
+            yield TimeSpan(start, onwards.end(), first, None, years=years)
             continue
         if earlier := _EARLIER.match(text, end):
-            yield Period(start, earlier.end(), None, last, years=years)
+            yield TimeSpan(start, earlier.end(), None, last, years=years)
             continue
         for operator, rule in _BEFORE:
             bound = rule.search(head)
@@ -185,17 +209,19 @@ def _written(text: str, matches: Sequence[re.Match[str]]) -> Iterator[Period]:
             ):
                 continue
             start -= len(bound[0])
-            yield Period(
-                start,
-                end,
-                {"$gte": first, "$gt": last + dt.timedelta(1)}.get(operator),
-                {"$lte": last, "$lt": first - dt.timedelta(1)}.get(operator),
-                years=years,
-            )
+            if re.search(rf"(?:{_START})$", bound[0], re.IGNORECASE):
+                last = first
+            elif re.search(rf"(?:{_END})$", bound[0], re.IGNORECASE):
+                first = last
+            day = dt.timedelta(1)
+            if not dt.date.min < first <= last < dt.date.max:
+                break
+            least, most = {"$gte": first, "$gt": last + day}, {"$lte": last, "$lt": first - day}
+            yield TimeSpan(start, end, least.get(operator), most.get(operator), years=years)
             break
         else:
             inside = _IN.search(head)
-            yield Period(start - (len(inside[0]) if inside else 0), end, first, last, years=years, bare=not inside)
+            yield TimeSpan(start - (len(inside[0]) if inside else 0), end, first, last, years=years, bare=not inside)
 
 
 def _opens(bound: str) -> bool:
@@ -203,26 +229,29 @@ def _opens(bound: str) -> bool:
     return bound.split()[0].lower() in ("desde", "ab")
 
 
-def _relative(text: str, today: dt.date | None) -> Iterator[Period]:
+def _relative(text: str, today: dt.date | None) -> Iterator[TimeSpan]:
     spans: list[tuple[int, int]] = []
-    for match in islice(_PAST.finditer(text), _MOST):
+    for match in itertools.islice(_PAST.finditer(text), _MOST):
         groups = {name.partition("_")[2]: value for name, value in match.groupdict().items() if value}
         unit = next(name for name in _UNITS if name in groups)
         count = groups["count"].lower()
         spans.append((match.start(), match.end()))
         yield _since(match, today, unit, int(count) if count.isdigit() else NUMBERS[count])
-    for match in islice(_SINGLE_PAST.finditer(text), _MOST):
+    for match in itertools.islice(_SINGLE_PAST.finditer(text), _MOST):
         spans.append((match.start(), match.end()))
         yield _since(match, today, match["unit"].lower(), 1)
-    for match in islice(_NAMED.finditer(text), _MOST):
+    for match in itertools.islice(_NAMED.finditer(text), _MOST):
         if _overlaps(match.start(), match.end(), spans) or (match[0].lower() == "hier" and _GERMAN_TEXT.search(text)):
             continue
-        yield _named(match, today)
+        try:
+            yield _named(match, today)
+        except (ValueError, OverflowError, calendar.IllegalMonthError):  # Beyond the years that dates have
+            yield TimeSpan(match.start(), match.end(), None, None, relative=True)
 
 
-def _since(match: re.Match[str], today: dt.date | None, unit: str, count: int) -> Period:
+def _since(match: re.Match[str], today: dt.date | None, unit: str, count: int) -> TimeSpan:
     if today is None:
-        return Period(match.start(), match.end(), None, None, relative=True)
+        return TimeSpan(match.start(), match.end(), None, None, relative=True)
     try:
         if unit in ("day", "week"):
             first = today - dt.timedelta(count * (7 if unit == "week" else 1))
@@ -231,21 +260,21 @@ def _since(match: re.Match[str], today: dt.date | None, unit: str, count: int) -
             year, month = divmod(months, 12)
             first = dt.date(year, month + 1, min(today.day, calendar.monthrange(year, month + 1)[1]))
     except (ValueError, OverflowError, calendar.IllegalMonthError):
-        return Period(match.start(), match.end(), None, None, relative=True)
-    return Period(match.start(), match.end(), first, today, relative=True)
+        return TimeSpan(match.start(), match.end(), None, None, relative=True)
+    return TimeSpan(match.start(), match.end(), first, today, relative=True)
 
 
-def _named(match: re.Match[str], today: dt.date | None) -> Period:
+def _named(match: re.Match[str], today: dt.date | None) -> TimeSpan:
     if today is None:
-        return Period(match.start(), match.end(), None, None, relative=True)
+        return TimeSpan(match.start(), match.end(), None, None, relative=True)
     if match["today"] or match["yesterday"] or match["tomorrow"]:
         day = today + dt.timedelta(0 if match["today"] else -1 if match["yesterday"] else 1)
-        return Period(match.start(), match.end(), day, day, relative=True)
+        return TimeSpan(match.start(), match.end(), day, day, relative=True)
     if match["weekend"]:
         step = 7 * match["weekend"].lower().startswith(("next", "nächst"))
         step -= 7 * match["weekend"].lower().startswith(("last", "letzt"))
         saturday = today + dt.timedelta(5 - today.weekday() + step)
-        return Period(match.start(), match.end(), saturday, saturday + dt.timedelta(1), relative=True)
+        return TimeSpan(match.start(), match.end(), saturday, saturday + dt.timedelta(1), relative=True)
     unit = _UNIT_OF[(match["unit"] or match["after"]).lower()]
     which = (match["which"] or match["how"]).lower().split()[-1]
     step = 0
@@ -261,4 +290,4 @@ def _named(match: re.Match[str], today: dt.date | None) -> Period:
         ends = _month(year, month + 1)
     else:
         ends = dt.date(today.year + step, 1, 1), dt.date(today.year + step, 12, 31)
-    return Period(match.start(), match.end(), *ends, relative=True, years=unit == "year")
+    return TimeSpan(match.start(), match.end(), *ends, relative=True, years=unit == "year")

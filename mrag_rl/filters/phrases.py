@@ -11,6 +11,8 @@ ARTICLE = r"(?:(?:the|a|an)\s+)?"
 QUOTE = r"[\"'“‘«„]?"
 REPORT = r"(?:articles?|reports?|stor(?:y|ies)|pieces?|posts?|reviews?|coverage|columns?|interviews?|papers?)"
 """A regular expression for the nouns that mean a document, to be used with IGNORECASE."""
+CLAIMED = "\ue000"
+"""A character for private use, which stands for each of those that are read as something else."""
 LOOK_BACK = 60
 """Characters before a mention that are read for its meaning."""
 

@@ -43,7 +43,9 @@ from mrag_rl.filters.extraction import Extraction
 from mrag_rl.filters.field_words import FieldWords
 from mrag_rl.filters.flag_mentions import FlagMentions
 from mrag_rl.filters.number_mentions import NumberMentions
-from mrag_rl.filters.value_mentions import CLAIMED, ValueMentions
+from mrag_rl.filters.numbers import read_quantities
+from mrag_rl.filters.phrases import CLAIMED
+from mrag_rl.filters.value_mentions import ValueMentions
 from mrag_rl.filters.vocabulary import FieldVocabulary
 
 _MAX_QUESTION = 20_000
@@ -93,6 +95,15 @@ class RuleExtractor:
                 masked[claim.start : claim.end] = CLAIMED * (claim.end - claim.start)
             mentions = self._values.find("".join(masked))
             spans = [(mention.start, mention.end) for mention in mentions]
+        described = [quantity.start for quantity in read_quantities(text)] + [flag.start for flag in flags]
+        for mention in mentions:
+            if mention.stance == "excluded" and any(0 <= start - mention.end <= 1 for start in described):
+                dropped.append(f"{text[mention.start : mention.end]!r}: excluded in part")
+                mentions = [other for other in mentions if other is not mention]
+                amounts, flags = (
+                    [claim for claim in claims if not 0 <= claim.start - mention.end <= 1]
+                    for claims in (amounts, flags)
+                )
         periods, lines = self._date_fields.find(text, self.today, spans)
         dropped += lines
         dropped += [

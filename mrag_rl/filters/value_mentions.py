@@ -15,7 +15,7 @@ from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.exclusions import Stance, stance
 from mrag_rl.filters.field_words import FieldWords
 from mrag_rl.filters.names import Token, aliases, fold, key, tokens
-from mrag_rl.filters.phrases import ARTICLE, QUOTE, REPORT, before, is_informational
+from mrag_rl.filters.phrases import ARTICLE, CLAIMED, QUOTE, REPORT, before, is_informational
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
 
 _REPORTING_BEFORE = re.compile(
@@ -28,8 +28,6 @@ _REPORTING_AFTER = re.compile(
     re.IGNORECASE,
 )
 _LIST_CONTINUES = re.compile(r"[\"'”’]?(?:,|,?\s+(?:and|or|nor|vs\.?|versus)\s)", re.IGNORECASE)
-CLAIMED = "\ue000"
-"""A character for private use, which stands for each of those that mean something else than a value."""
 # What stands before and behind a value that is an ordinary word, where a question asks for documents by it
 _ASKED_FOR = re.compile(rf"(?:^\W*|[,;:.!?(]\s*|(?<!\w)(?:{pattern(asking_words.ASKING)})\s+)$", re.IGNORECASE)
 _PREPOSED = re.compile(rf"(?<!\w)(?:{pattern(asking_words.PREPOSITIONS)})\s+(?:the\s+)?$", re.IGNORECASE)

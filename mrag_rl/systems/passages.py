@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mrag_rl.data.chunks import CHUNK_OVERLAP, CHUNK_TOKENS, Chunk, split_documents
-from mrag_rl.data.records import Document
+from mrag_rl.data.records import Document, with_title
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.encoders.store import EmbeddingStore
@@ -130,7 +130,8 @@ class PassageRetriever:
         check_strategies([strategy])
         chunks = split_documents(documents, encoder.tokenizer, tokens=tokens, overlap=overlap)
         texts = [chunk.headed(heading) for chunk in chunks]
-        searched = [text if "title" in heading else chunk.titled for text, chunk in zip(texts, chunks, strict=True)]
+        titles = ["" if "title" in heading else chunk.title for chunk in chunks]
+        searched = [with_title(title, text) for title, text in zip(titles, texts, strict=True)]
         document_prefix = encoder.prefixes.document if document_prefix is None else document_prefix
         sentences = None
         if strategy in DOCUMENT_SENTENCES:
