@@ -133,6 +133,8 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
     ("5 stars and under 100 euros", {"price": {"$lt": 100}, "rating": {"$eq": 5}}),
     ("3 or 4 stars", {"rating": {"$gte": 3, "$lte": 4}}),
     ("not 4 stars", {}),
+    ("it should not have 5 stars", {}),
+    ("it should not be between 50 and 100 euros", {}),
     ("exclude anything over 500 euros", {}),
     ("it should not cost more than 500 euros", {"price": {"$lte": 500}}),
     ("no cameras above 1000 euros", {}),

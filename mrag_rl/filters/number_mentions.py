@@ -24,20 +24,9 @@ _DENIED = re.compile(rf"(?<!\w)(?:{pattern(DENYING)})\s+$", re.IGNORECASE)
 _LARGE = 1000  # Amounts from which on no unit is needed, if only one field has such
 _COUNTED = 20  # Amounts up to which a question that names one means just that
 _TIMES = ("minute", "hour", "day", "week", "month", "year")
-_AGES = {
-    "old",
-    "older",
-    "newer",
-    "younger",
-    "aged",
-    "age",
-    "ages",
-    "children",
-    "child",
-    "kids",
-    "ago",
-    "alt",
-}
+_AGES = frozenset(
+    ("old", "older", "newer", "younger", "aged", "age", "ages", "children", "child", "kids", "ago", "alt")
+)
 _REDUCED = {"off", "discount", "reduced", "reduction", "rabatt", "remise", "descuento", "shipping"}
 _CHEAPER = {"cheaper", "less", "billiger", "günstiger", "weniger"}
 _MONEY = ("euro", "dollar", "pound", "yen", "franc")
@@ -89,9 +78,10 @@ class NumberMentions:
             elif quantity.bounds[0][0] == "$eq" and not self._is_named(quantity, field):
                 dropped.append(f"{field.name}: {phrase!r} is neither a bound nor a count")
             elif (
-                stance(hidden, quantity.start, quantity.end, None) != "named"
-                and not (denied and len(quantity.bounds) == 1 and quantity.bounds[0][0] in OPPOSITE)
-            ):  # fmt: skip
+                len(quantity.bounds) > 1 or quantity.bounds[0][0] not in OPPOSITE
+                if denied
+                else stance(hidden, quantity.start, quantity.end, None) != "named"
+            ):
                 dropped.append(f"{field.name}: {phrase!r} is near a negation; whether it is meant is not clear")
             else:
                 factor = self._factor(quantity, field)
