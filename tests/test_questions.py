@@ -1,7 +1,8 @@
 """Filters of questions over corpora that the rules were not made for: tests/data/questions.
 
 Each file has five corpora and 200 or 250 questions with their filters, by a language model that had not seen the rules.
-The rules were mended after the development files had been read; of `test.json`, only the counts below were looked at.
+The rules were mended after the development files had been read; of the test files, only counts were looked at, of
+`test_2.json` once, at the end.
 A question is read right if its filter lets through the records that its reference does, left out in part if it lets
 others through besides, and wrong if it hides one.
 """
@@ -52,7 +53,13 @@ def judged(name: str) -> Counter[str]:
 
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
-    [("test", 159, 4), ("development_1", 185, 0), ("development_2", 209, 2), ("development_3", 206, 3)],
+    [
+        ("test_1", 159, 4),
+        ("test_2", 146, 3),
+        ("development_1", 185, 0),
+        ("development_2", 209, 2),
+        ("development_3", 206, 3),
+    ],
 )
 def test_questions_over_other_corpora_are_read(name: str, right: int, wrong: int) -> None:
     counts = judged(name)
