@@ -70,7 +70,7 @@ THINGS = """
     posted post listed list went online advertised uploaded listing eingestellt inseriert ligne anunciado
         anunciados subido
     decided decide handed ruled decision judgment ruling entschieden geurteilt urteil rendu rendue rendus rendues
-        décidé jugé dictado dictada dictadas resuelto
+        décidé jugé dictado dictada dictadas
     filed file angemeldet presentada presentados presentadas opened open submitted reported registered registration
         created raised logged eingereicht eröffnet
         erstellt gemeldet déposé
@@ -81,7 +81,7 @@ THINGS = """
     updated update modified changed edited aktualisiert geändert mis modifié actualizado modificado
     started start starts starting began begin begins beginning commence commenced first beginnt begann beginnen
         startet
-        startete commence commencé commencent débute débuté empieza empezó empezaron empiezan comienza comenzaron
+        startete commencé commencent débute débuté empieza empezó empezaron empiezan comienza comenzaron
         takes place held statt stattfindet lieu lugar
 """
 """What fields are often about, and what was done to a document on a day."""
