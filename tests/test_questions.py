@@ -146,6 +146,8 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
     ("it should not cost more than 500 euros", {"price": {"$lte": 500}}),
     ("no cameras above 1000 euros", {}),
     ("wireless ones or those under 100 euros", {"$or": [{"wireless": {"$eq": True}}, {"price": {"$lt": 100}}]}),
+    ("under 1\u2009000 euros", {"price": {"$lt": 1000}}),
+    ("under 1٬000 euros", {"price": {"$lt": 1000}}),
     ("under one hundred and fifty euros", {"price": {"$lt": 150}}),
     ("under 99999999999999 million euros", {}),
     ("more than 100 euros cheaper", {}),

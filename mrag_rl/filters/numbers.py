@@ -17,9 +17,10 @@ _FACTORS = "|".join(sorted(words.FACTORS, key=len, reverse=True))
 _WORDS = "|".join(sorted(words.NUMBERS, key=len, reverse=True))
 _ONES = "|".join(word for word, number in words.NUMBERS.items() if number < 10)
 _CURRENCY = r"[€$£¥]"
+_SPACES, _MARKS = " \u00a0\u2009\u202f", ".,’'٬"  # What stands between thousands
 _DIGITS = (
-    r"\d{1,3}(?:[ \u00a0\u2009\u202f]\d{3})+(?!\d)"
-    r"|\d{1,3}(?:([.,’'٬])\d{3})(?:\3\d{3})*(?:(?!\3)[.,]\d{1,2})?(?!\d)"
+    rf"\d{{1,3}}(?:[{_SPACES}]\d{{3}})+(?!\d)"
+    rf"|\d{{1,3}}(?:([{_MARKS}])\d{{3}})(?:\3\d{{3}})*(?:(?!\3)[.,]\d{{1,2}})?(?!\d)"
     r"|\d{1,15}(?:[.,]\d{1,6})?"
 )
 _NUMBER = re.compile(
@@ -31,6 +32,7 @@ _NUMBER = re.compile(
     rf"(?P<after>\s?{_CURRENCY})?(?!\d|[./:]\d|e[+-]?\d|(?:st|nd|rd|th|er|e|º|ª)\b)",
     re.IGNORECASE,
 )
+_GROUPED = re.compile(rf"(\d{{1,3}}(?:[{_SPACES}{_MARKS}]\d{{3}})+)(?:[.,](\d{{1,2}}))?")
 _AND_A_HALF = re.compile(r"\s+(?:[^\W\d_]+\s+)?(?:and\s+a\s+half|et\s+demie?|y\s+medi[ao]|einhalb)\b", re.IGNORECASE)
 _SYMBOLS = {"€": "euro", "$": "dollar", "£": "pound", "¥": "yen"}
 _FILLER = (
@@ -132,7 +134,7 @@ def read_quantities(text: str) -> list[Quantity]:
             found.append(_quantity(text, first.start, second.end, bounds, second.symbol, first.plain))
             index += 1
             continue
-        start, bounds, end = first.start, (("$eq", first.value),), first.end
+        start, bounds = first.start, (("$eq", first.value),)
         if about := _ABOUT.search(head):
             start, bounds = first.start - len(about[0]), None
         for operator, rule in _BOUNDS:
@@ -140,14 +142,10 @@ def read_quantities(text: str) -> list[Quantity]:
                 start, bounds = first.start - len(bound[0]), ((operator, first.value),)
                 break
         for following, rule in _AFTER:
-            if (
-                bounds is not None
-                and bounds[0][0] == "$eq"
-                and (bound := rule.match(text[first.end : first.end + _FAR]))
-            ):
+            if bounds is not None and bounds[0][0] == "$eq" and rule.match(text[first.end : first.end + _FAR]):
                 bounds = None if following is None else ((following, first.value),)
                 break
-        found.append(_quantity(text, start, end, bounds, first.symbol, first.plain))
+        found.append(_quantity(text, start, first.end, bounds, first.symbol, first.plain))
     return found
 
 
@@ -156,7 +154,7 @@ def _number(text: str, match: re.Match[str]) -> _Number | None:
     end = match.end()
     digits = match["digits"]
     if digits:
-        grouped = re.fullmatch(r"(\d{1,3}(?:[ \u00a0\u202f.,’']\d{3})+)(?:[.,](\d{1,2}))?", digits)
+        grouped = _GROUPED.fullmatch(digits)
         whole = re.sub(r"\D", "", grouped[1]) + "." + (grouped[2] or "0") if grouped else digits.replace(",", ".")
         value = float(whole)
     elif match["word"]:
