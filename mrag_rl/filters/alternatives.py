@@ -16,6 +16,7 @@ from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.field_words import FieldWords
 from mrag_rl.filters.language import EVERYTHING, ORDERED, And, Condition, Filter, Or, conditions
 from mrag_rl.filters.names import tokens
+from mrag_rl.filters.phrases import overlaps
 from mrag_rl.filters.value_mentions import Mention
 
 _OR_LISTS = re.compile(r"[\"'”’]?\s*(?:,\s*|,?\s+(?:or|oder|ou|o|u)\s+)(?:\w+\s+)?(?:the\s+)?[\"'“‘]?", re.IGNORECASE)
@@ -121,7 +122,7 @@ def _alternatives(whole: _Part, words: FieldWords) -> Filter | None:
         return None
     text, spans = whole.reading.text, whole.reading.spans
     for joint in list(_JOINTS.finditer(text, whole.start, whole.end))[:_MAX_JOINTS]:
-        if any(start < joint.end() and joint.start() < end for start, end in spans):
+        if overlaps(*joint.span(), spans):
             continue
         left, right = (_Part(whole.reading, *ends) for ends in ((whole.start, joint.start()), (joint.end(), whole.end)))
         if not left.conditions or not right.conditions:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from mrag_rl.filters.asking_words import FOLLOWING, UNCOUNTED
 from mrag_rl.filters.claims import Claim
-from mrag_rl.filters.dates import read_dates
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.exclusions import stance
 from mrag_rl.filters.field_words import FieldWords, folded, is_of_years, singular
@@ -16,6 +15,7 @@ from mrag_rl.filters.language import And, Condition, Filter
 from mrag_rl.filters.meaning_words import DATED
 from mrag_rl.filters.names import tokens
 from mrag_rl.filters.periods import TimeSpan, read_periods
+from mrag_rl.filters.phrases import masked, overlaps
 from mrag_rl.filters.vocabulary import FieldVocabulary
 
 _ALONE = re.compile(r"[,;/]\s*$")  # "Technology, under 40 minutes, 2024 only"
@@ -81,10 +81,12 @@ class DateFields:
         dropped: list[str] = []
         if not self.days and not self.years:
             return claims, dropped
-        for period in read_periods(text, read_dates(text)[0], today):
-            if any(start < period.end and period.start < end for start, end in mentions):
+        hidden = masked(text, mentions, by="x")  # Names say nothing of dates
+        for period in read_periods(text, today):
+            if overlaps(period.start, period.end, mentions):
                 continue
-            if not self._is_meant(text, period, mentions):
+            beside_value = any(0 <= period.start - end <= 1 for _, end in mentions)
+            if not (beside_value or self._is_meant(text, hidden, period)):
                 continue
             phrase = text[period.start : period.end]
             field = self.field(text, period.start, period.end, years=period.years)
@@ -116,14 +118,9 @@ class DateFields:
             or (period.first and period.first.year > last + _MARGIN)
         )
 
-    def _is_meant(self, text: str, period: TimeSpan, mentions: Sequence[tuple[int, int]]) -> bool:
-        if any(0 <= period.start - end <= 1 for _, end in mentions):
-            return True
-        # Names say nothing of dates
-        hidden = list(text)
-        for start, end in mentions:
-            hidden[start:end] = "x" * (end - start)
-        before, after = _around("".join(hidden), period.start, period.end)
+    def _is_meant(self, text: str, hidden: str, period: TimeSpan) -> bool:
+        """Whether words beside a period say that it dates a document. hidden: the text without its names."""
+        before, after = _around(hidden, period.start, period.end)
         spoken_before = any(map(self._words.speaks_of_dates, before[:2]))
         attribute = _ATTRIBUTE.match(text, period.end) and not any(map(self._is_ours, after[:1]))
         if attribute and not period.relative and not spoken_before:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
 from functools import lru_cache
 
 from mrag_rl.filters import meaning_words
@@ -80,9 +79,8 @@ class FieldWords:
         nouns: what the documents are called, as far as descriptions of several fields name them ("the recipe").
     """
 
-    def __init__(self, fields: FieldVocabulary | Iterable[Field]) -> None:
+    def __init__(self, fields: FieldVocabulary) -> None:
         own: dict[str, set[str]] = {}
-        fields = list(fields)
         self._dates = {field.name for field in fields if field.type == "date" or is_of_years(field)}
         self._flags = {field.name for field in fields if field.type == "boolean"}
         described: Counter[str] = Counter()

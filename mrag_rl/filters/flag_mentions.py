@@ -12,7 +12,7 @@ from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.field_words import folded
 from mrag_rl.filters.language import Condition
 from mrag_rl.filters.names import key
-from mrag_rl.filters.phrases import is_informational
+from mrag_rl.filters.phrases import is_informational, overlaps
 from mrag_rl.filters.vocabulary import FieldVocabulary
 
 # They say that a thing holds, and not which
@@ -58,14 +58,13 @@ class FlagMentions:
         for name, rule, holds in self._patterns:
             said = found.setdefault(name, [])
             for match in islice(rule.finditer(letters), _MOST):
-                if not any(start < match.end() and match.start() < end for start, end in taken):
-                    denied_from = _denied_from(text, match)
-                    start = match.start() if denied_from is None else denied_from
-                    said.append((holds != (denied_from is not None), start, match.end()))
-                    if _INDIFFERENT_BEFORE.search(
-                        text, max(0, match.start() - 60), match.start()
-                    ) or _INDIFFERENT_AFTER.match(text, match.end()):
-                        said.append((holds == (denied_from is not None), start, match.end()))
+                if overlaps(*match.span(), taken):
+                    continue
+                denied_from = _denied_from(text, match)
+                start = match.start() if denied_from is None else denied_from
+                said.append((holds != (denied_from is not None), start, match.end()))
+                if _is_indifferent(text, match):
+                    said.append((holds == (denied_from is not None), start, match.end()))
         for name, said in found.items():
             if len({holds for holds, *_ in said}) == 1:
                 holds, start, end = said[0]
@@ -93,6 +92,12 @@ def _pattern(name: str) -> str:
     joined = r"(?:[\s_-]+(?:and|&|or|of|to|for|with|the)?[\s_-]*)?"
     either_way = "|".join(dict.fromkeys((joined.join(forms), joined.join(forms[::-1]))))
     return rf"(?<!\w)(?P<non>non-?|un)?(?:{either_way})(?!\w)"
+
+
+def _is_indifferent(text: str, match: re.Match[str]) -> bool:
+    """Whether a text says of what was matched that it does not matter."""
+    before = _INDIFFERENT_BEFORE.search(text, max(0, match.start() - 60), match.start())
+    return bool(before or _INDIFFERENT_AFTER.match(text, match.end()))
 
 
 def _denied_from(text: str, match: re.Match[str]) -> int | None:

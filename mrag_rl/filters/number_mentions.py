@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from mrag_rl.filters.asking_words import DENYING
 from mrag_rl.filters.claims import Claim
 from mrag_rl.filters.date_phrases import date_spans
-from mrag_rl.filters.dates import read_dates
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.exclusions import stance
 from mrag_rl.filters.field_words import FieldWords, folded, is_of_years, unit
@@ -16,7 +15,7 @@ from mrag_rl.filters.language import OPPOSITE, And, Condition
 from mrag_rl.filters.number_words import MEASURES
 from mrag_rl.filters.numbers import Quantity, read_quantities
 from mrag_rl.filters.periods import read_periods
-from mrag_rl.filters.phrases import CLAIMED, is_informational
+from mrag_rl.filters.phrases import is_informational, masked, overlaps
 from mrag_rl.filters.values import LARGEST_INTEGER
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
 
@@ -54,18 +53,11 @@ class NumberMentions:
         dropped: list[str] = []
         if not self._fields or is_informational(text):
             return claims, dropped
-        periods = read_periods(text, read_dates(text)[0], None)
+        periods = read_periods(text, None)
         taken = [*taken, *date_spans(text), *((period.start, period.end) for period in periods)]
-        quantities = [
-            quantity
-            for quantity in read_quantities(text)
-            if not any(start < quantity.end and quantity.start < end for start, end in taken)
-        ]
+        quantities = [q for q in read_quantities(text) if not overlaps(q.start, q.end, taken)]
         # A negation in one amount ("no longer than 50") denies no other
-        masked = list(text)
-        for quantity in quantities:
-            masked[quantity.start : quantity.end] = CLAIMED * (quantity.end - quantity.start)
-        hidden = "".join(masked)
+        hidden = masked(text, [(quantity.start, quantity.end) for quantity in quantities])
         fields = [self._field(quantity) for quantity in quantities]
         for place, quantity in enumerate(quantities):
             field = fields[place] or self._neighbour(quantities, fields, place)

@@ -10,12 +10,14 @@ import calendar
 import datetime as dt
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from mrag_rl.filters.dates import MONTH_PATTERN, DateMention, month_number
+from mrag_rl.filters.dates import MONTH_PATTERN, month_number, read_dates
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.number_words import NUMBERS
+from mrag_rl.filters.phrases import overlaps
 
 _YEAR = r"(?<![\w€$£.,/:])(?<!(?<!\d{4})-)(?P<year>(?:1[89]|20)\d\d)(?![\w%]|[.,/:]\d|-\d(?!\d{3}\b))"
 _MONTH_YEAR = rf"(?<!\w)(?P<month>{MONTH_PATTERN})(?:,|\s+(?:of|del?))?\s+(?P<of>(?:1[89]|20)\d\d)(?![\w/])"
@@ -28,14 +30,14 @@ _START = r"(?:the\s+)?(?:beginning|start)\s+of\s+|anfang\s+|début\s+|principios
 _END = r"(?:the\s+)?end\s+of\s+|ende\s+|(?:la\s+)?fin\s+|finales\s+de\s+"
 _BOUNDS = {
     "$gte": r"""
-        since | from | starting(?:\ (?:in|from))? | no\ earlier\ than | not\ before | seit | ab | depuis |
+        since | starting(?:\ (?:in|from))? | no\ earlier\ than | not\ before | seit | ab | depuis |
         à\ partir\ de | dès | desde | a\ partir\ de""",
     "$lte": r"""
-        until | till | up\ to | through | by | no\ later\ than | not\ after | bis | jusqu['’](?:à|en|au) | hasta""",
+        until | till | up\ to | through | no\ later\ than | not\ after | bis | jusqu['’](?:à|en|au) | hasta""",
     "$lt": r"""
         before | prior\ to | earlier\ than | older\ than | pre | vor | avant | antes\ de(?:l)? | anterior\w*\ a""",
     "$gt": r"""
-        after | later\ than | newer\ than | past | post | nach | après | después\ de(?:l)? | posterior\w*\ a""",
+        after | later\ than | newer\ than | post | nach | après | después\ de(?:l)? | posterior\w*\ a""",
 }
 _BEFORE: Sequence[tuple[str, re.Pattern[str]]] = tuple(
     (operator, re.compile(rf"(?<!\w)(?:{pattern(table)})\s+{_ARTICLE}(?:{_START}|{_END})?$", re.IGNORECASE))
@@ -64,7 +66,6 @@ _ABOUT = re.compile(
 )
 
 _MOST = 50
-_COUNT = rf"(?P<count>\d{{1,3}}|{'|'.join(sorted(NUMBERS, key=len, reverse=True))})"
 _UNITS = {
     "day": "days?|tagen?|tage|jours?|días?", "week": "weeks?|wochen?|semaines?|semanas?",
     "month": "months?|monate?n?|mois|mes(?:es)?", "year": "years?|jahren?|jahre|ans?|années?|años?",
@@ -72,17 +73,19 @@ _UNITS = {
 _LAST = r"past|last|previous|recent|letzten?|vergangenen?|derniers?|dernières?|últim[oa]s"
 
 
-def _counted(name: str) -> str:
-    """A number of units, in groups whose names begin with another letter for each place where it may stand."""
-    units = "|".join(f"(?P<{name}_{unit}>{words})" for unit, words in _UNITS.items())
-    return rf"{_COUNT.replace('count', f'{name}_count')}\s+(?:{units})"
+def _count(place: str) -> str:
+    return rf"(?P<{place}_count>\d{{1,3}}|{'|'.join(sorted(NUMBERS, key=len, reverse=True))})"
 
 
+def _unit(place: str) -> str:
+    return f"(?:{'|'.join(f'(?P<{place}_{unit}>{words})' for unit, words in _UNITS.items())})"
+
+
+# A count with its unit may stand in three places, whose groups begin with a, b and c
 _PAST = re.compile(
     r"(?<!\w)(?:(?:in|within|over|during|from|for)\s+)?(?:(?:the|die|der|den|les|ces|los|las)\s+)?"
-    rf"(?:(?:{_LAST})\s+{_counted('a')}|{_counted('b')}\s+(?:derniers|dernières)"
-    rf"|{_COUNT.replace('count', 'c_count')}\s+(?:últim[oa]s|letzten|derniers|dernières)"
-    rf"\s+(?:{'|'.join(f'(?P<c_{unit}>{words})' for unit, words in _UNITS.items())}))(?!\w)",
+    rf"(?:(?:{_LAST})\s+{_count('a')}\s+{_unit('a')}|{_count('b')}\s+{_unit('b')}\s+(?:derniers|dernières)"
+    rf"|{_count('c')}\s+(?:últim[oa]s|letzten|derniers|dernières)\s+{_unit('c')})(?!\w)",
     re.IGNORECASE,
 )
 _SINGLE_PAST = re.compile(
@@ -129,23 +132,17 @@ class TimeSpan:
     vague: bool = False
 
 
-def read_periods(text: str, days: Sequence[DateMention], today: dt.date | None) -> list[TimeSpan]:
-    """The first years, months and relative days of a text, 50 of each, from left to right; those inside `days` are not
-    read again.
+def read_periods(text: str, today: dt.date | None) -> list[TimeSpan]:
+    """The first years, months and relative days of a text, 50 of each, from left to right; not those of whole dates.
 
     today: the day that relative ones refer to; without it they are None to None.
     """
-    taken = [(day.start, day.end) for day in days]
     relative = list(_relative(text, today))
-    taken += [(period.start, period.end) for period in relative]
+    taken = [(day.start, day.end) for day in read_dates(text)[0]] + [(span.start, span.end) for span in relative]
     matches = itertools.islice(_WRITTEN.finditer(text), _MOST)
-    written = [match for match in matches if not _overlaps(match.start(), match.end(), taken)]
+    written = [match for match in matches if not overlaps(*match.span(), taken)]
     periods = relative + list(_written(text, written))
     return sorted(periods, key=lambda period: period.start)
-
-
-def _overlaps(start: int, end: int, taken: Sequence[tuple[int, int]]) -> bool:
-    return any(first < end and start < last for first, last in taken)
 
 
 def _ends(match: re.Match[str]) -> tuple[dt.date, dt.date]:
@@ -204,9 +201,7 @@ def _written(text: str, matches: Sequence[re.Match[str]]) -> Iterator[TimeSpan]:
             continue
         for operator, rule in _BEFORE:
             bound = rule.search(head)
-            if bound is None or (
-                bound[0].split()[0].lower() in ("from", "de", "desde", "ab", "by", "past") and not _opens(bound[0])
-            ):
+            if bound is None:
                 continue
             start -= len(bound[0])
             if re.search(rf"(?:{_START})$", bound[0], re.IGNORECASE):
@@ -224,57 +219,55 @@ def _written(text: str, matches: Sequence[re.Match[str]]) -> Iterator[TimeSpan]:
             yield TimeSpan(start - (len(inside[0]) if inside else 0), end, first, last, years=years, bare=not inside)
 
 
-def _opens(bound: str) -> bool:
-    """Whether "from", which also names a year ("films from 2021"), begins a period here."""
-    return bound.split()[0].lower() in ("desde", "ab")
-
-
 def _relative(text: str, today: dt.date | None) -> Iterator[TimeSpan]:
     spans: list[tuple[int, int]] = []
     for match in itertools.islice(_PAST.finditer(text), _MOST):
         groups = {name.partition("_")[2]: value for name, value in match.groupdict().items() if value}
         unit = next(name for name in _UNITS if name in groups)
         count = groups["count"].lower()
-        spans.append((match.start(), match.end()))
-        yield _since(match, today, unit, int(count) if count.isdigit() else NUMBERS[count])
+        spans.append(match.span())
+        yield _of_today(match, today, _since, unit, int(count) if count.isdigit() else NUMBERS[count])
     for match in itertools.islice(_SINGLE_PAST.finditer(text), _MOST):
-        spans.append((match.start(), match.end()))
-        yield _since(match, today, match["unit"].lower(), 1)
+        spans.append(match.span())
+        yield _of_today(match, today, _since, match["unit"].lower(), 1)
     for match in itertools.islice(_NAMED.finditer(text), _MOST):
-        if _overlaps(match.start(), match.end(), spans) or (match[0].lower() == "hier" and _GERMAN_TEXT.search(text)):
+        if overlaps(*match.span(), spans) or (match[0].lower() == "hier" and _GERMAN_TEXT.search(text)):
             continue
-        try:
-            yield _named(match, today)
-        except (ValueError, OverflowError, calendar.IllegalMonthError):  # Beyond the years that dates have
-            yield TimeSpan(match.start(), match.end(), None, None, relative=True)
+        years = _UNIT_OF.get((match["unit"] or match["after"] or "").lower()) == "year"
+        yield _of_today(match, today, _named, match, years=years)
 
 
-def _since(match: re.Match[str], today: dt.date | None, unit: str, count: int) -> TimeSpan:
-    if today is None:
-        return TimeSpan(match.start(), match.end(), None, None, relative=True)
-    try:
-        if unit in ("day", "week"):
-            first = today - dt.timedelta(count * (7 if unit == "week" else 1))
-        else:
-            months = today.year * 12 + today.month - 1 - count * (12 if unit == "year" else 1)
-            year, month = divmod(months, 12)
-            first = dt.date(year, month + 1, min(today.day, calendar.monthrange(year, month + 1)[1]))
-    except (ValueError, OverflowError, calendar.IllegalMonthError):
-        return TimeSpan(match.start(), match.end(), None, None, relative=True)
-    return TimeSpan(match.start(), match.end(), first, today, relative=True)
+def _of_today(
+    match: re.Match[str],
+    today: dt.date | None,
+    ends: Callable[..., tuple[dt.date, dt.date]],
+    *arguments: object,
+    years: bool = False,
+) -> TimeSpan:
+    """The days between `ends(today, *arguments)`; none without a today, and beyond the years that dates have."""
+    first = last = None
+    if today is not None:
+        with suppress(ValueError, OverflowError):
+            first, last = ends(today, *arguments)
+    return TimeSpan(*match.span(), first, last, relative=True, years=years)
 
 
-def _named(match: re.Match[str], today: dt.date | None) -> TimeSpan:
-    if today is None:
-        return TimeSpan(match.start(), match.end(), None, None, relative=True)
+def _since(today: dt.date, unit: str, count: int) -> tuple[dt.date, dt.date]:
+    if unit in ("day", "week"):
+        return today - dt.timedelta(count * (7 if unit == "week" else 1)), today
+    year, month = divmod(today.year * 12 + today.month - 1 - count * (12 if unit == "year" else 1), 12)
+    return dt.date(year, month + 1, min(today.day, calendar.monthrange(year, month + 1)[1])), today
+
+
+def _named(today: dt.date, match: re.Match[str]) -> tuple[dt.date, dt.date]:
     if match["today"] or match["yesterday"] or match["tomorrow"]:
         day = today + dt.timedelta(0 if match["today"] else -1 if match["yesterday"] else 1)
-        return TimeSpan(match.start(), match.end(), day, day, relative=True)
+        return day, day
     if match["weekend"]:
         step = 7 * match["weekend"].lower().startswith(("next", "nächst"))
         step -= 7 * match["weekend"].lower().startswith(("last", "letzt"))
         saturday = today + dt.timedelta(5 - today.weekday() + step)
-        return TimeSpan(match.start(), match.end(), saturday, saturday + dt.timedelta(1), relative=True)
+        return saturday, saturday + dt.timedelta(1)
     unit = _UNIT_OF[(match["unit"] or match["after"]).lower()]
     which = (match["which"] or match["how"]).lower().split()[-1]
     step = 0
@@ -284,10 +277,8 @@ def _named(match: re.Match[str], today: dt.date | None) -> TimeSpan:
         step = 1
     if unit == "week":
         monday = today - dt.timedelta(today.weekday()) + dt.timedelta(7 * step)
-        ends = monday, monday + dt.timedelta(6)
-    elif unit == "month":
+        return monday, monday + dt.timedelta(6)
+    if unit == "month":
         year, month = divmod(today.year * 12 + today.month - 1 + step, 12)
-        ends = _month(year, month + 1)
-    else:
-        ends = dt.date(today.year + step, 1, 1), dt.date(today.year + step, 12, 31)
-    return TimeSpan(match.start(), match.end(), *ends, relative=True, years=unit == "year")
+        return _month(year, month + 1)
+    return dt.date(today.year + step, 1, 1), dt.date(today.year + step, 12, 31)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from mrag_rl.filters.asking_words import INFORMATIONAL
 from mrag_rl.filters.exclusion_words import pattern
@@ -23,6 +24,19 @@ def before(text: str, start: int) -> str:
 
 
 _INFORMATIONAL = re.compile(rf"\W*(?:{pattern(INFORMATIONAL)})(?!\w)", re.IGNORECASE)
+
+
+def overlaps(start: int, end: int, spans: Iterable[tuple[int, int]]) -> bool:
+    """Whether characters [start, end) share one with a span."""
+    return any(first < end and start < last for first, last in spans)
+
+
+def masked(text: str, spans: Iterable[tuple[int, int]], by: str = CLAIMED) -> str:
+    """The text with another character in place of each of some spans; what stands elsewhere keeps its place."""
+    letters = list(text)
+    for start, end in spans:
+        letters[start:end] = by * (end - start)
+    return "".join(letters)
 
 
 def is_informational(text: str) -> bool:

@@ -44,7 +44,7 @@ from mrag_rl.filters.field_words import FieldWords
 from mrag_rl.filters.flag_mentions import FlagMentions
 from mrag_rl.filters.number_mentions import NumberMentions
 from mrag_rl.filters.numbers import read_quantities
-from mrag_rl.filters.phrases import CLAIMED
+from mrag_rl.filters.phrases import masked
 from mrag_rl.filters.value_mentions import ValueMentions
 from mrag_rl.filters.vocabulary import FieldVocabulary
 
@@ -90,14 +90,13 @@ class RuleExtractor:
         flags, lines = self._flags.find(text, spans)
         dropped += lines
         if amounts or flags:  # "menos de 500" and "not wireless" deny no value beside them
-            masked = list(text)
-            for claim in (*amounts, *flags):
-                masked[claim.start : claim.end] = CLAIMED * (claim.end - claim.start)
-            mentions = self._values.find("".join(masked))
+            mentions = self._values.find(masked(text, [(claim.start, claim.end) for claim in (*amounts, *flags)]))
             spans = [(mention.start, mention.end) for mention in mentions]
-        described = [quantity.start for quantity in read_quantities(text)] + [flag.start for flag in flags]
-        for mention in mentions:
-            if mention.stance == "excluded" and any(0 <= start - mention.end <= 1 for start in described):
+        excluded = [mention for mention in mentions if mention.stance == "excluded"]
+        quantities = read_quantities(text) if excluded else []
+        described = [quantity.start for quantity in quantities] + [flag.start for flag in flags]
+        for mention in excluded:
+            if any(0 <= start - mention.end <= 1 for start in described):
                 dropped.append(f"{text[mention.start : mention.end]!r}: excluded in part")
                 mentions = [other for other in mentions if other is not mention]
                 amounts, flags = (

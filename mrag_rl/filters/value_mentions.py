@@ -63,18 +63,18 @@ class ValueMentions:
     Only facets of strings are indexed. Searching time grows with the text, not with the corpus.
     """
 
-    def __init__(self, vocabulary: FieldVocabulary, field_words: FieldWords | None = None) -> None:
-        self._words = FieldWords(vocabulary) if field_words is None else field_words
+    def __init__(self, vocabulary: FieldVocabulary, words: FieldWords) -> None:
+        self._words = words
         self._names: dict[tuple[str, ...], _Name] = {}
         self._lengths: dict[str, list[int]] = {}  # of the names that begin with a word, longest first
         self._field_words: dict[str, tuple[re.Pattern[str], re.Pattern[str]]] = {}
         for field in vocabulary:
             if field.type == "string" and field.facet:
                 self._index(field)
-                words = r"[\s_]+".join(map(re.escape, key(field.name))) or r"(?!)"
+                named = r"[\s_]+".join(map(re.escape, key(field.name))) or r"(?!)"
                 self._field_words[field.name] = (
-                    re.compile(rf"\b{words}(?:\s+(?:is|of)|\s*[:=])?\s+{QUOTE}$", re.IGNORECASE),
-                    re.compile(rf"[\"'”’]?\s+{words}\b", re.IGNORECASE),
+                    re.compile(rf"\b{named}(?:\s+(?:is|of)|\s*[:=])?\s+{QUOTE}$", re.IGNORECASE),
+                    re.compile(rf"[\"'”’]?\s+{named}\b", re.IGNORECASE),
                 )
         self._index_long_names()
 
