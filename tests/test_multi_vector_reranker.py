@@ -25,7 +25,7 @@ from mrag_rl.data.records import Document, Query
 from mrag_rl.errors import InputError
 from mrag_rl.extras import MissingExtra
 from mrag_rl.models.weights import find_model
-from mrag_rl.retrieval import CrossEncoder, MultiVectorReranker, Ranking, load_reranker
+from mrag_rl.retrieval import CrossEncoder, MultiVectorReranker, Ranking, TokenIndex, load_reranker
 from mrag_rl.retrieval.multi_vector_files import is_multi_vector
 from tests.test_rerank import check_equal_scores_and_refusals
 
@@ -197,6 +197,42 @@ def test_half_the_bytes_give_nearly_the_same_scores(layouts: dict[str, Path], dt
     assert np.corrcoef(scores, expected)[0, 1] > 0.99
 
 
+@pytest.mark.parametrize("layout", ["pylate", "stanford"])
+def test_all_documents_are_ranked_by_the_scores_of_their_pairs(
+    layouts: dict[str, Path], layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = MultiVectorReranker.load(str(layouts[layout]))
+    texts = [*TEXTS, TEXTS[0]]
+    scores = model.scores([(query, text) for query in QUERIES for text in texts]).reshape(2, 7)
+    monkeypatch.setattr("mrag_rl.retrieval.multi_vector._BLOCK", 4)
+    monkeypatch.setattr("mrag_rl.retrieval.multi_vector._QUERIES", 1)
+    ranking = TokenIndex(model, texts).search(QUERIES, 5)
+    assert ranking.indices.shape == (2, 5)
+    np.testing.assert_allclose(ranking.scores, -np.sort(-scores, axis=1)[:, :5], atol=1e-4)
+    np.testing.assert_allclose(np.take_along_axis(scores, ranking.indices, axis=1), ranking.scores, atol=1e-4)
+    first = ranking.indices[0].tolist()
+    assert first.index(0) + 1 == first.index(6)  # Equal documents, in their order
+
+    allowed = np.array([[False, True, True, False, False, False, True], [False] * 7])
+    some = TokenIndex(model, texts).search(QUERIES, 5, allowed)
+    expected = sorted(np.flatnonzero(allowed[0]).tolist(), key=lambda i: -scores[0, i])
+    assert some.indices.tolist() == [[*expected, -1, -1], [-1] * 5]
+    assert np.isneginf(some.scores[some.indices < 0]).all()
+    assert TokenIndex(model, texts).search(QUERIES, 50).indices.shape == (2, 7)
+
+
+def test_searches_of_all_documents_that_cannot_be_made(layouts: dict[str, Path]) -> None:
+    model = MultiVectorReranker.load(str(layouts["pylate"]))
+    with pytest.raises(InputError, match="no documents"):
+        TokenIndex(model, [])
+    index = TokenIndex(model, TEXTS)
+    with pytest.raises(InputError, match="fetch is 0"):
+        index.search(QUERIES, 0)
+    with pytest.raises(InputError, match=r"give booleans of shape \(2, 6\)"):
+        index.search(QUERIES, 1, np.ones((1, 6), bool))
+    assert len(index.search([], 3)) == 0
+
+
 def test_the_fingerprint_is_that_of_all_weights_and_settings(layouts: dict[str, Path], tmp_path: Path) -> None:
     def fingerprint(layout: str, change_files: Callable[[Path], Any]) -> str:
         folder = shutil.copytree(layouts[layout], tmp_path / layout, dirs_exist_ok=True)
@@ -334,7 +370,7 @@ def test_the_files_say_which_kind_of_reranker_it_is(layouts: dict[str, Path], tm
 def test_without_the_library_the_error_names_the_extra(
     layouts: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    message = r"a late-interaction reranker needs sentence.transformers.*: pip install 'mrag-rl\[colbert\]'"
+    message = r"a late-interaction model needs sentence.transformers.*: pip install 'mrag-rl\[colbert\]'"
     old = ModuleType("sentence_transformers")  # Release 5 has no MultiVectorEncoder
     old.__spec__ = ModuleSpec("sentence_transformers", None)
     for module in (None, old):
@@ -372,11 +408,15 @@ def test_evaluate_retrieval_reranks_with_it(
     files = ["--documents", str(tmp_path / "d.jsonl"), "--queries", str(tmp_path / "q.jsonl")]
     files += ["--output", str(tmp_path / "out.json"), "--trec", str(tmp_path / "trec")]
     folder = layouts["stanford"]
-    assert evaluate.main(["retrieval", *files, "--strategies", "words", "--reranker", str(folder)]) == 0
-    assert "words+rerank" in capsys.readouterr().out
+    models = ["--reranker", str(folder), "--multi-vector", str(folder)]
+    assert evaluate.main(["retrieval", *files, "--strategies", "words", *models]) == 0
+    table = capsys.readouterr().out
     model = MultiVectorReranker.load(str(folder))
-    assert json.loads((tmp_path / "out.json").read_text())["reranker"] == model.fingerprint
-    found: dict[str, dict[str, list[str]]] = {name: {"q0": [], "q1": []} for name in ("words", "words+rerank")}
+    results = json.loads((tmp_path / "out.json").read_text())
+    assert results["reranker"] == results["multi_vector"] == model.fingerprint
+    rows = ("words", "words+rerank", "multi_vector", "multi_vector+rerank")
+    assert tuple(results["strategies"]) == rows and all(f"| {name} |" in table for name in rows)
+    found: dict[str, dict[str, list[str]]] = {name: {"q0": [], "q1": []} for name in rows}
     for name, lists in found.items():
         for line in (tmp_path / "trec" / f"{name}.run").read_text().splitlines():
             lists[line.split()[0]].append(line.split()[2])
@@ -385,3 +425,6 @@ def test_evaluate_retrieval_reranks_with_it(
         scores = model.scores([(query.text, TEXTS[i]) for i in before])
         expected = [f"d{before[place]}" for place in np.argsort(-scores, kind="stable")]
         assert found["words+rerank"][query.id] == expected
+        scores = model.scores([(query.text, text) for text in TEXTS])
+        expected = [f"d{place}" for place in np.argsort(-scores, kind="stable")]
+        assert found["multi_vector"][query.id] == found["multi_vector+rerank"][query.id] == expected

@@ -35,6 +35,7 @@ from mrag_rl.metrics.judgements import judged_scores, measures_within
 from mrag_rl.metrics.multi_aspect import success_ratios
 from mrag_rl.retrieval import STRATEGIES, EncodedQueries, MultiAspectRetriever, Parts, Ranking
 from mrag_rl.retrieval.fusion_queries import generation_tokens
+from mrag_rl.retrieval.multi_vector import MultiVectorReranker, TokenIndex
 from mrag_rl.retrieval.rerank import Reranker
 from mrag_rl.retrieval.rerankers import load_reranker
 from mrag_rl.retrieval.sentences import split_sentences
@@ -53,9 +54,10 @@ def run(
 ) -> str:
     """Rank documents for queries by each strategy, write `output` (docs/formats.md) and return a Markdown table.
 
-    With a reranker each strategy is also run as "NAME+rerank". A language model answers each query from the documents
-    fetched, best first, and the facts in its answers are counted; its texts are stored next to the embeddings. `trec`
-    is a folder for rankings and judgements in TREC's formats.
+    A late-interaction model ranks all documents as "multi_vector". With a reranker each row is followed by another,
+    "NAME+rerank". A language model answers each query from the documents fetched, best first, and the facts in its
+    answers are counted; its texts are stored next to the embeddings. `trec` is a folder for rankings and judgements in
+    TREC's formats.
 
     encoder, reranker, llm: None loads what the settings name. Raises InputError.
     """
@@ -67,6 +69,9 @@ def run(
     encoder = encoder or _load_encoder(settings)
     prefix = encoder.prefixes.query if settings.prefix is None else settings.prefix
     document_prefix = encoder.prefixes.document if settings.document_prefix is None else settings.document_prefix
+    multi_vector = None
+    if settings.multi_vector:
+        multi_vector = MultiVectorReranker.load(settings.multi_vector, device=settings.device)
     if reranker is None and settings.reranker:
         reranker = load_reranker(settings.reranker, device=settings.device)
     if llm is None:
@@ -104,12 +109,21 @@ def run(
         rankings[strategy] = retriever.rank(encoded, strategy, fetch, allowed)
         seconds["index"] += prepared - start
         seconds[strategy] = time.perf_counter() - prepared
-        if reranker is not None:
+    if multi_vector is not None:
+        start = time.perf_counter()
+        index = TokenIndex(multi_vector, texts, progress=True)
+        prepared = time.perf_counter()
+        rankings["multi_vector"] = index.search(query_texts, fetch, allowed)
+        seconds["encode"] += prepared - start
+        seconds["multi_vector"] = time.perf_counter() - prepared
+    if reranker is not None:
+        first_stage = rankings
+        rankings = {}
+        for name, ranking in first_stage.items():
             start = time.perf_counter()
-            rankings[f"{strategy}+rerank"] = reranker.rerank(
-                query_texts, texts, rankings[strategy], fetch, progress=True
-            )
-            seconds[f"{strategy}+rerank"] = time.perf_counter() - start
+            reranked = reranker.rerank(query_texts, texts, ranking, fetch, progress=True)
+            rankings |= {name: ranking, f"{name}+rerank": reranked}
+            seconds[f"{name}+rerank"] = time.perf_counter() - start
     row = {document.id: i for i, document in enumerate(documents)}
     wanted = [[[row[identifier] for identifier in ids] for ids in query.wanted] for query in queries]
     categories = [document.category for document in documents]
@@ -143,6 +157,7 @@ def run(
         "encoder": _encoder_facts(encoder),
         "prefix": prefix,
         "document_prefix": document_prefix,
+        "multi_vector": None if multi_vector is None else multi_vector.fingerprint,
         "reranker": None if reranker is None else reranker.fingerprint,
         "index": settings.index,
         "recommended": RECOMMENDED,

@@ -96,6 +96,9 @@ class RetrievalSettings(CheckedSettings):
     """Instruction before every document text, such as "passage: "; null is what the encoder's files state."""
     index: Literal["exact", "hnsw"] = "exact"
     """How nearest documents are found; late_interaction, words and hybrid compare with all documents anyway."""
+    multi_vector: str | None = None
+    """Folder or hub name of a late-interaction model (ColBERT) that ranks all documents, too, in a row of its own,
+    multi_vector."""
     reranker: str | None = None
     """Folder or hub name of a cross-encoder or late-interaction model (ColBERT) that reranks the results."""
     llm: str | None = None

@@ -6,7 +6,7 @@ require("retrieve", "bm25s", "faiss", "filelock", "scipy", "torch", "tqdm", "tra
 
 from mrag_rl.retrieval.encoded import EncodedQueries, Parts
 from mrag_rl.retrieval.filtered import FilteredRanking, FilteredRetriever
-from mrag_rl.retrieval.multi_vector import MultiVectorReranker
+from mrag_rl.retrieval.multi_vector import MultiVectorReranker, TokenIndex
 from mrag_rl.retrieval.rerank import CrossEncoder, Reranker
 from mrag_rl.retrieval.rerankers import load_reranker
 from mrag_rl.retrieval.retriever import MultiAspectRetriever
@@ -25,6 +25,7 @@ __all__ = [
     "Parts",
     "Ranking",
     "Reranker",
+    "TokenIndex",
     "WordIndex",
     "load_reranker",
 ]

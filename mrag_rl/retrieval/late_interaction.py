@@ -94,7 +94,4 @@ def late_interaction(
             allowed=None if allowed is None else allowed[part.owners],
         )
         np.add.at(totals, part.owners, votes)
-    if allowed is None:
-        return top(totals, fetch)
-    ranking = top(np.where(allowed, totals, -np.inf), fetch)
-    return Ranking(np.where(ranking.scores == -np.inf, -1, ranking.indices), ranking.scores)
+    return top(totals, fetch, allowed)

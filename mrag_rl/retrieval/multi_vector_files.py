@@ -52,11 +52,11 @@ def check_multi_vector(folder: Path) -> str:
     """
     if not is_multi_vector(folder):
         raise InputError(
-            f"reranker {folder}: not a late-interaction model, by its modules.json and config.json; give one that "
+            f"late-interaction model {folder}: not a late-interaction model, by its modules.json and config.json; give one that "
             "PyLate, sentence-transformers' MultiVectorEncoder or Stanford's ColBERT saved"
         )
-    refuse_own_code(folder, role="reranker")
-    weights = weights_sha256(folder, expected=None, role="reranker")
+    refuse_own_code(folder, role="late-interaction model")
+    weights = weights_sha256(folder, expected=None, role="late-interaction model")
     _check_transformer(folder)
     layers = [listed_module(folder / "modules.json", module, _KINDS, others=(_PYLATE,)) for module in _modules(folder)]
     if layers:
@@ -70,7 +70,9 @@ def check_multi_vector(folder: Path) -> str:
 
 def _check_transformer(folder: Path) -> None:
     if (folder / "adapter_config.json").is_file():
-        raise InputError(f"reranker {folder}: an adapter of another model; merge the two and save the result")
+        raise InputError(
+            f"late-interaction model {folder}: an adapter of another model; merge the two and save the result"
+        )
     for file in sorted(folder.glob("sentence_*_config.json")):
         if unknown := sorted(set(_settings(file)) - _TRANSFORMER_SETTINGS):
             raise InputError(f"{file}: {', '.join(unknown)} cannot be followed; choose another model")
@@ -91,7 +93,9 @@ def _check_layers(folder: Path, layers: list[tuple[str, str]]) -> None:
 
 def _check_weights(folder: Path) -> None:
     if not (folder / "model.safetensors").is_file():
-        raise InputError(f"reranker {folder}: no model.safetensors (pickles are not read); save the model with it")
+        raise InputError(
+            f"late-interaction model {folder}: no model.safetensors (pickles are not read); save the model with it"
+        )
 
 
 def _is_stanford(folder: Path) -> bool:

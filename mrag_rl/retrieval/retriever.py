@@ -26,7 +26,7 @@ from mrag_rl.retrieval.strategies import (
     VOTE_RULES,
     check_strategies,
 )
-from mrag_rl.retrieval.voting import Ranking, by_owner, count_votes, reciprocal_rank_fusion
+from mrag_rl.retrieval.voting import Ranking, by_owner, check_allowed, count_votes, reciprocal_rank_fusion
 from mrag_rl.retrieval.words import WordIndex
 
 Needed = TypeVar("Needed")
@@ -229,11 +229,8 @@ class MultiAspectRetriever:
         parts = [part for part in (queries.sentences, queries.questions) if part is not None]
         for embeddings in (queries.whole, *(part.embeddings for part in parts)):
             self._check_comparable(embeddings, "the queries' vectors")
-        if allowed is not None and (allowed.dtype != bool or allowed.shape != (len(queries), len(self.documents))):
-            raise InputError(
-                f"retrieval: allowed is {allowed.dtype} of shape {allowed.shape}; give booleans of shape "
-                f"({len(queries)}, {len(self.documents)}), a row for each query and a column for each document"
-            )
+        if allowed is not None:
+            check_allowed(allowed, len(queries), len(self.documents))
         ranking = self._rank(queries, strategy, min(fetch, len(self.documents)), allowed)
         if allowed is None:
             return ranking

@@ -127,10 +127,25 @@ def count_votes(
     return Ranking(indices, scores)
 
 
-def top(scores: np.ndarray, fetch: int) -> Ranking:
-    """The `fetch` best columns of scores (B, N), ties by index."""
+def top(scores: np.ndarray, fetch: int, allowed: np.ndarray | None = None) -> Ranking:
+    """The `fetch` best columns of scores (B, N), ties by index.
+
+    allowed: (B, N) bool, the columns that each row may have; places left empty have index -1, score -inf.
+    """
+    if allowed is not None:
+        scores = np.where(allowed, scores, -np.inf)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :fetch]
-    return Ranking(order, np.take_along_axis(scores, order, axis=1))
+    best = np.take_along_axis(scores, order, axis=1)
+    return Ranking(order if allowed is None else np.where(best == -np.inf, -1, order), best)
+
+
+def check_allowed(allowed: np.ndarray, queries: int, documents: int) -> None:
+    """Raises InputError unless these are booleans of shape (queries, documents)."""
+    if allowed.dtype != bool or allowed.shape != (queries, documents):
+        raise InputError(
+            f"retrieval: allowed is {allowed.dtype} of shape {allowed.shape}; give booleans of shape ({queries}, "
+            f"{documents}), a row for each query and a column for each document"
+        )
 
 
 def by_owner(rankings: np.ndarray, owners: np.ndarray, questions: int) -> np.ndarray:

@@ -21,7 +21,7 @@ from mrag_rl.retrieval.disk.search import BREADTH, TWO_STAGES, Search, check_sto
 from mrag_rl.retrieval.disk.segment import Layout, Segment, SegmentWriter
 from mrag_rl.retrieval.encoded import EncodedQueries, Parts, encode_documents
 from mrag_rl.retrieval.strategies import QUERY_SENTENCES, RECOMMENDED, check_strategies
-from mrag_rl.retrieval.voting import Ranking
+from mrag_rl.retrieval.voting import Ranking, check_allowed
 
 _BLOCK = 2048  # Documents encoded and written together
 
@@ -211,7 +211,7 @@ class Index:
         if filters is not None and len(filters) != len(texts):
             raise InputError(f"index: {len(filters)} filters for {len(texts)} queries; give one for each query")
         if allowed is not None:
-            allowed = _checked_mask(state, allowed, len(texts))
+            check_allowed(allowed, len(texts), state.rows)
         if filters is not None:
             passing = state.passing(filters)
             allowed = passing if allowed is None else passing & allowed
@@ -323,7 +323,7 @@ def _ranked(
 ) -> Ranking:
     _check(state, strategy, fetch, breadth)
     if allowed is not None:
-        allowed = _checked_mask(state, allowed, len(queries))
+        check_allowed(allowed, len(queries), state.rows)
     layout = state.manifest.layout
     for vectors in (queries.whole, *([] if queries.sentences is None else [queries.sentences.embeddings])):
         vectors.check_comparable(layout.shape, layout.encoder, "index: the queries' vectors", "the documents'")
@@ -344,16 +344,6 @@ def _check(state: _State, strategy: str, fetch: int, breadth: int) -> None:
     for name, number in (("fetch", fetch), ("breadth", breadth)):
         if number < 1:
             raise InputError(f"{name} is {number}; give 1 or more")
-
-
-def _checked_mask(state: _State, allowed: np.ndarray, queries: int) -> np.ndarray:
-    allowed = np.asarray(allowed)
-    if allowed.dtype != bool or allowed.shape != (queries, state.rows):
-        raise InputError(
-            f"index: allowed is {allowed.dtype} of shape {allowed.shape}; give booleans of shape "
-            f"({queries}, {state.rows}), a row for each query and a column for each row of the index"
-        )
-    return allowed
 
 
 @contextmanager
