@@ -52,8 +52,8 @@ def check_multi_vector(folder: Path) -> str:
     """
     if not is_multi_vector(folder):
         raise InputError(
-            f"late-interaction model {folder}: not a late-interaction model, by its modules.json and config.json; give one that "
-            "PyLate, sentence-transformers' MultiVectorEncoder or Stanford's ColBERT saved"
+            f"{folder}: not a late-interaction model, by its modules.json and config.json; give one that PyLate, "
+            "sentence-transformers' MultiVectorEncoder or Stanford's ColBERT saved"
         )
     refuse_own_code(folder, role="late-interaction model")
     weights = weights_sha256(folder, expected=None, role="late-interaction model")
