@@ -12,7 +12,8 @@ words exchanged for others of the subject.
 Prints the time to build, to open, to add 1,000 and 10,000 documents, to remove 1,000 and, with --compact, to compact;
 the size on disk and the memory of the process, after the build and after the queries; milliseconds a query, one at a
 time, after ten to warm up, for `standard`, `mrag`, `words` and `hybrid`; and of the documents that the queries are
-about, the share that each finds among the first 15. With --scan, the share of the 15 that a scan of all documents finds
+about, the share that each finds among the first 15; milliseconds to decide which documents pass a filter, and of a
+query under it. With --scan, the share of the 15 that a scan of all documents finds
 (`standard` and `mrag` without inverted files, `hybrid` with all documents as candidates) which the index finds, too,
 and what the scan takes.
 """
@@ -20,6 +21,7 @@ and what the scan takes.
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import os
 import resource
 import shutil
@@ -28,6 +30,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,6 +41,8 @@ from mrag_rl.data.records import Document
 from mrag_rl.data.synthetic.articles import make_articles
 from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.prefixes import Prefixes
+from mrag_rl.filters import And, Condition, Filter
+from mrag_rl.filters.values import Period
 from mrag_rl.retrieval import EncodedQueries
 from mrag_rl.retrieval.disk import Index, neighbours, search
 from mrag_rl.retrieval.sentences import split_sentences
@@ -79,7 +84,32 @@ def made_up(count: int, lengths: Sequence[Sequence[int]], first: int = 0) -> Ite
         rng = np.random.default_rng([1, number])
         subject, sizes = int(rng.integers(SUBJECTS)), lengths[int(rng.integers(len(lengths)))]
         sentences = [" ".join(_words(rng, subject, size)) + "." for size in sizes]
-        yield Document(str(number), " ".join(sentences), metadata={"subject": subject})
+        yield Document(str(number), " ".join(sentences), metadata={"subject": subject} | _metadata(number))
+
+
+def _metadata(number: int) -> dict[str, Any]:
+    """One of 50 sources, a minute of ten years, and a price: nearly every document has its own minute and price."""
+    rng = np.random.default_rng([3, number])
+    minute = dt.datetime(2014, 1, 1) + dt.timedelta(minutes=int(rng.integers(10 * 365 * 24 * 60)))
+    return {
+        "source": f"source {rng.integers(50)}",
+        "published_at": minute.isoformat(),
+        "price": round(float(rng.lognormal(3, 2)), 4),
+    }
+
+
+FILTERS: dict[str, Filter] = {
+    "two of 50 sources": Condition("source", "$in", ("source 3", "source 4")),
+    "one month of ten years": Condition("published_at", "$eq", (Period(2020, 5),)),
+    "the dearer half": Condition("price", "$gt", (20.0,)),
+    "not one source, after 2019, up to 100": And(
+        (
+            Condition("source", "$ne", ("source 7",)),
+            Condition("published_at", "$gt", (dt.date(2019, 12, 31),)),
+            Condition("price", "$lte", (100.0,)),
+        )
+    ),
+}
 
 
 def _words(rng: np.random.Generator, subject: int, count: int) -> list[str]:
@@ -142,6 +172,17 @@ def main() -> None:
         print(f"| {strategy} | {times[0]:.0f} ms | {median:.1f} ms | {most:.1f} ms | {hits:.2f} |", flush=True)
     print(f"\npeak memory of this process: {_peak():.2f} GiB")
 
+    print("\n| filter | lets through | first | median of 9 | `hybrid` under it, median |\n|---|---:|---:|---:|---:|")
+    for name, condition in FILTERS.items():
+        times = [1000 * _seconds(lambda: index.passing([condition])) for _ in range(10)]  # noqa: B023
+        allowed = index.passing([condition])
+        under, _ = _timed(index, asked, "hybrid", allowed)
+        print(
+            f"| {name} | {allowed.mean():.1%} | {times[0]:.1f} ms | {np.median(times[1:]):.1f} ms "
+            f"| {np.median(under[10:]):.0f} ms |",
+            flush=True,
+        )
+
     if arguments.scan:
         print("\n| strategy | a scan's first 15 that are found | scan, median query |\n|---|---:|---:|")
         search.EVERY, search.EVERY_SENTENCES, neighbours.INVERTED_FROM = index.rows, sys.maxsize, sys.maxsize
@@ -165,12 +206,14 @@ def main() -> None:
     shutil.rmtree(changed)
 
 
-def _timed(index: Index, asked: Sequence[EncodedQueries], strategy: str) -> tuple[list[float], np.ndarray]:
-    """Milliseconds of each query, and the rows (B, 15) that it finds."""
+def _timed(
+    index: Index, asked: Sequence[EncodedQueries], strategy: str, allowed: np.ndarray | None = None
+) -> tuple[list[float], np.ndarray]:
+    """Milliseconds of each query, and the rows (B, 15) that it finds. allowed: (1, rows) bool."""
     times, rankings = [], []
     for queries in asked:
         start = time.perf_counter()
-        rankings.append(index.rank(queries, strategy, FETCH).indices[0])
+        rankings.append(index.rank(queries, strategy, FETCH, allowed).indices[0])
         times.append(1000 * (time.perf_counter() - start))
     return times, np.stack(rankings)
 

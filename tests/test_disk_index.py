@@ -426,7 +426,7 @@ def test_damaged_manifests_are_named(folder: Path) -> None:
     path = folder / "manifest.json"
     content = json.loads(path.read_text())
     for change, message in (
-        ({"version": 2}, "version 2"),
+        ({"version": 1}, "version 1"),
         ({"segments": [{"folder": "../x"}]}, "damaged"),
         ({"segments": [{"folder": 3}]}, "damaged"),
         ({"layout": {}}, "damaged"),

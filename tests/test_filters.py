@@ -9,6 +9,7 @@ import math
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from mrag_rl.filters import (
     parse_filter,
     to_json,
 )
+from mrag_rl.filters.columns import Columns
 from mrag_rl.filters.dates import find_dates, parse_date
 from mrag_rl.filters.language import MAX_HEIGHT
 from mrag_rl.filters.lenient_json import read_mapping
@@ -41,6 +43,7 @@ from mrag_rl.filters.sql import lay_out, where
 from mrag_rl.filters.values import Period
 from mrag_rl.memory.store import RecordStore
 from mrag_rl.retrieval import MultiAspectRetriever
+from mrag_rl.retrieval.disk.columns import ColumnsWriter, open_columns
 from mrag_rl.retrieval.filtered import FilteredRetriever
 
 VOCABULARY = FieldVocabulary(
@@ -293,8 +296,17 @@ def plainly(condition: Any, metadata: Mapping[str, Any]) -> bool:
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(METADATA, min_size=1, max_size=6), st.lists(FILTERS, min_size=1, max_size=4))
-def test_sql_and_json_agree_with_the_documented_meaning(records: list[dict[str, Any]], filters: Sequence[Any]) -> None:
+def test_all_stores_and_json_agree_with_the_documented_meaning(
+    records: list[dict[str, Any]], filters: Sequence[Any]
+) -> None:
     connection = sqlite3.connect(":memory:")
+    columns = [Columns.of(records)]
+    with TemporaryDirectory() as folder:
+        writer = ColumnsWriter(Path(folder))
+        writer.append(records[:2])
+        writer.append(records[2:])
+        writer.close()
+        columns.append(open_columns(Path(folder), len(records)))
     try:
         connection.execute("CREATE TABLE memories (memory INTEGER PRIMARY KEY)")
         connection.executemany("INSERT INTO memories VALUES (?)", [(index,) for index in range(len(records))])
@@ -305,6 +317,7 @@ def test_sql_and_json_agree_with_the_documented_meaning(records: list[dict[str, 
             expected = [index for index, metadata in enumerate(records) if plainly(condition, metadata)]
             assert [memory for (memory,) in rows] == expected
             assert [index for index, metadata in enumerate(records) if matches(condition, metadata)] == expected
+            assert all(np.flatnonzero(some.passing(condition)).tolist() == expected for some in columns)
             read = parse_filter(json.dumps(to_json(condition)), VOCABULARY)
             assert [index for index, metadata in enumerate(records) if matches(read, metadata)] == expected
     finally:

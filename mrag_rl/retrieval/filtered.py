@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -16,7 +17,8 @@ import numpy as np
 
 from mrag_rl.data.chunks import Chunk
 from mrag_rl.errors import InputError
-from mrag_rl.filters.language import EVERYTHING, Filter, matches
+from mrag_rl.filters.columns import Columns
+from mrag_rl.filters.language import EVERYTHING, Filter
 from mrag_rl.filters.vocabulary import document_metadata
 from mrag_rl.retrieval.encoded import EncodedQueries
 from mrag_rl.retrieval.retriever import MultiAspectRetriever
@@ -100,12 +102,12 @@ class FilteredRetriever:
 
     def passing(self, filters: Sequence[Filter]) -> np.ndarray:
         """Which chunks match each of B filters (`matches`), (B, N) bool."""
-        by_filter: dict[str, np.ndarray] = {}
-        for condition in filters:
-            if repr(condition) not in by_filter:
-                by_filter[repr(condition)] = np.array([matches(condition, metadata) for metadata in self._metadata])
-        rows = [by_filter[repr(condition)][self._metadata_row] for condition in filters]
+        rows = [self._columns.passing(condition)[self._metadata_row] for condition in filters]
         return np.stack(rows) if rows else np.empty((0, len(self.chunks)), bool)
+
+    @cached_property
+    def _columns(self) -> Columns:
+        return Columns.of(self._metadata)
 
     def readable(
         self, documents: Collection[str] | None = None, categories: Collection[str] | None = None

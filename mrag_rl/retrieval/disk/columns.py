@@ -1,4 +1,4 @@
-"""Metadata on disk: for each field the values that occur, and which of them each document has."""
+"""Metadata on disk: for each field the values that occur, in order, and which of them each document has."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import json
 from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from mrag_rl.errors import InputError
-from mrag_rl.filters.language import And, Condition, Filter, Or, matches
+from mrag_rl.filters.columns import Column, Columns, TypedKeys, typed_keys
+from mrag_rl.filters.values import FIELD_TYPES
 from mrag_rl.retrieval.disk.arrays import damaged, map_array, map_bytes, write_array
 
 _NAMES = "fields.json"
@@ -39,51 +40,70 @@ class ColumnsWriter:
 
     def close(self) -> None:
         """Write a column for each field. Raises OSError."""
-        for number, name in enumerate(self._values):
+        fields = []
+        for number, (name, values) in enumerate(self._values.items()):
+            path = f"{self._folder / f'field_{number:03}'}"
             column = np.full(self._count, -1, np.int32)
             column[: len(self._columns[name])] = self._columns[name]
-            write_array(self._folder / f"field_{number:03}.safetensors", column)
-            lines = "".join(f"{value}\n" for value in self._values[name])
-            (self._folder / f"field_{number:03}.jsonl").write_text(lines, encoding="utf-8")
-        (self._folder / _NAMES).write_text(json.dumps(list(self._values)), encoding="utf-8")
+            write_array(f"{path}.safetensors", column)
+            types = typed_keys(map(json.loads, values))
+            for kind, keys in types.items():
+                lines = [f"{json.dumps(key)}\n" for key in keys.keys]
+                Path(f"{path}_{kind}.jsonl").write_text("".join(lines), encoding="utf-8")
+                write_array(f"{path}_{kind}_starts.safetensors", np.cumsum([0, *map(len, lines)], dtype=np.int64))
+                write_array(f"{path}_{kind}_owners.safetensors", keys.owners)
+            fields.append({"name": name, "values": len(values), "types": list(types)})
+        (self._folder / _NAMES).write_text(json.dumps(fields), encoding="utf-8")
 
 
-class Columns:
-    """The metadata of N documents, mapped from a folder of `ColumnsWriter`; a field is read when a filter names it."""
+def open_columns(folder: Path, count: int) -> Columns:
+    """The metadata of N = `count` documents, mapped from a folder of `ColumnsWriter`.
 
-    def __init__(self, folder: Path, count: int) -> None:
-        """Raises FileNotFoundError; InputError for damaged files."""
-        self._count = count
-        self._fields: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        try:
-            names = [str(name) for name in json.loads((folder / _NAMES).read_bytes())]
-        except (TypeError, ValueError) as error:
-            raise damaged(folder / _NAMES) from error
-        for number, name in enumerate(names):
-            path = folder / f"field_{number:03}"
-            column = map_array(f"{path}.safetensors")
-            if len(column) != count:
+    Raises FileNotFoundError; InputError for damaged files.
+    """
+    columns = {}
+    try:
+        for number, field in enumerate(json.loads((folder / _NAMES).read_bytes())):
+            path, values = folder / f"field_{number:03}", int(field["values"])
+            types = {kind: _mapped(f"{path}_{kind}", values) for kind in FIELD_TYPES if kind in field["types"]}
+            column = Column(map_array(f"{path}.safetensors"), values, types)
+            if len(column.numbers) != count or not _within(column.numbers, -1, values):
                 raise InputError(f"{path}.safetensors: not of these documents; restore the index from a copy")
-            self._fields[name] = map_bytes(f"{path}.jsonl"), column
-        self._values: dict[str, list[Any]] = {}
+            columns[str(field["name"])] = column
+    except (KeyError, TypeError, ValueError) as error:
+        raise damaged(folder / _NAMES) from error
+    return Columns(columns, count)
 
-    def passing(self, condition: Filter) -> np.ndarray:
-        """Which documents match a filter, (N,) bool, as `matches` says of each."""
-        passes: np.ndarray
-        match condition:
-            case And(parts):
-                passes = np.all([np.ones(self._count, bool), *map(self.passing, parts)], axis=0)
-            case Or(parts):
-                passes = np.any([np.zeros(self._count, bool), *map(self.passing, parts)], axis=0)
-            case Condition(name):
-                if name not in self._fields:
-                    return np.zeros(self._count, bool)
-                # The last one is for documents without the field, whose number is -1
-                by_value = np.array([*(matches(condition, {name: value}) for value in self._read(name)), False])
-                passes = by_value[self._fields[name][1]]
-        return passes
 
-    def _read(self, name: str) -> list[Any]:
-        if name not in self._values:
-            self._values[name] = [json.loads(line) for line in self._fields[name][0].tobytes().splitlines()]
-        return self._values[name]
+def _mapped(path: str, values: int) -> TypedKeys:
+    lines = _Lines(map_bytes(f"{path}.jsonl"), map_array(f"{path}_starts.safetensors"))
+    owners = map_array(f"{path}_owners.safetensors")
+    if len(owners) != len(lines) or not _within(owners, 0, values):
+        raise InputError(f"{path}.jsonl: its values do not fit each other; restore the index from a copy")
+    return TypedKeys(lines, owners)
+
+
+def _within(numbers: np.ndarray, least: int, end: int) -> bool:
+    return not len(numbers) or (int(numbers.min()) >= least and int(numbers.max()) < end)
+
+
+class _Lines(Sequence[Any]):
+    """The lines of a file of JSON, each read when it is asked for."""
+
+    def __init__(self, text: np.ndarray, starts: np.ndarray) -> None:
+        """text: (size,) uint8. starts: (E + 1,), where each line begins."""
+        self._text, self._starts = text, starts
+        if not len(starts) or starts[-1] != len(text):
+            raise ValueError("lines that do not fit their file")
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    @overload
+    def __getitem__(self, place: int) -> Any: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Any]: ...
+    def __getitem__(self, place: int | slice) -> Any:
+        if isinstance(place, slice):
+            return [self[line] for line in range(*place.indices(len(self)))]
+        return json.loads(self._text[self._starts[place] : self._starts[place + 1]].tobytes())

@@ -15,7 +15,7 @@ from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.filters.vocabulary import document_metadata
 from mrag_rl.retrieval.disk.arrays import ArrayWriter, FilesWriter, map_array, map_bytes, ranges, write_array
-from mrag_rl.retrieval.disk.columns import Columns, ColumnsWriter
+from mrag_rl.retrieval.disk.columns import ColumnsWriter, open_columns
 from mrag_rl.retrieval.disk.neighbours import INVERTED_FROM, Neighbours, build_inverted
 from mrag_rl.retrieval.disk.postings import Postings, PostingsWriter, hashed
 from mrag_rl.retrieval.encoded import Parts
@@ -130,7 +130,7 @@ class Segment:
         self.live = np.ones(len(self.ids), bool) if live is None else live
         self.part_starts = self._mapped("part_starts")
         self.postings = Postings.open(folder)
-        self.columns = Columns(folder, len(self.ids))
+        self.columns = open_columns(folder, len(self.ids))
         self._texts, self._document_starts = map_bytes(folder / "documents.jsonl"), self._mapped("document_starts")
         self._sums = self._mapped("head_sums"), self._mapped("norm_sums")
         self._norms = self._mapped("norms")
