@@ -67,20 +67,21 @@ def _read(name: str, arguments: Sequence[str], program: str) -> tuple[Command, A
         return command, reader.read(arguments)[0]
     options = {argument.partition("=")[0] for argument in arguments}
     documents: SettingsReader[Any] = SettingsReader(QUESTION.settings, program)
-    if "--documents" not in options:
+    if not options & {"--documents", "--index"}:
         if options & {"--help", "-h"}:
             reader.print_help()
             print()
             documents.print_help()
             sys.exit(0)
         if "--run" not in options:
-            raise InputError("nothing to ask; give --run RUN, or --documents FILE")
+            raise InputError("nothing to ask; give --run RUN, --documents FILE, or --index FOLDER")
         for option in sorted(options):
             if documents.has_option(option) and not reader.has_option(option):
-                raise InputError(f"{option} goes with --documents, not with --run; leave it out")
+                raise InputError(f"{option} goes with --documents or --index, not with --run; leave it out")
         return command, reader.read(arguments)[0]
     if "--run" in options:
-        raise InputError("--run and --documents do not go together; give one of them")
+        other = "--documents" if "--documents" in options else "--index"
+        raise InputError(f"--run and {other} do not go together; give one of them")
     return QUESTION, documents.read(arguments)[0]
 
 

@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ask(folder: Path, *arguments: str, text: str = QUESTION, llm: str = "none") -> int:
     llm = str(folder / "llm") if llm == "tiny" else llm
-    files = ["--documents", str(folder / "d.jsonl"), "--embeddings", str(folder / "embeddings"), "--llm", llm]
+    files = ["--documents", str(folder / "d.jsonl"), "--index", str(folder / "index"), "--llm", llm]
     return evaluate.main(["ask", *files, "--text", text, *arguments])
 
 
@@ -53,7 +53,7 @@ def test_the_answer_is_the_systems(folder: Path, capsys: pytest.CaptureFixture[s
     found = answer(capsys)
     llm = TransformersLLM.load(folder / "llm")
     rules = RuleExtractor(FieldVocabulary.from_documents(DOCUMENTS))
-    retriever = PassageRetriever.build(DOCUMENTS, encoder(), extractor=rules)
+    retriever = PassageRetriever.build(DOCUMENTS, encoder(), extractor=rules, strategy="hybrid")
     system = RAGFusion(retriever, PassageReader(llm), generated=3)
     (expected,) = system.answer([QUESTION])
     assert found["queries"] == list(expected.queries.all) and found["queries"][0] == QUESTION
@@ -61,6 +61,7 @@ def test_the_answer_is_the_systems(folder: Path, capsys: pytest.CaptureFixture[s
     assert found["filter"] == {"source": {"$in": [SOURCE]}} and found["filter_is"] == "read"
     assert [passage["id"] for passage in found["passages"]] == [passage.id for passage in expected.passages]
     assert [passage["places"] for passage in found["passages"]] == [list(places) for places in expected.places]
+    assert found["cited"] == expected.cited.text
     assert found["hypothesis"] == expected.hypothesis and found["notes"] == list(expected.notes)
     for passage in found["passages"]:
         assert passage["text"] in document_of(passage).text
@@ -158,10 +159,13 @@ def test_what_people_are_shown(folder: Path, capsys: pytest.CaptureFixture[str])
 def test_bad_input_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     documents = ["--documents", str(folder / "d.jsonl"), "--text", "Who?"]
     for arguments, says in (
-        (["--text", "Who?"], "nothing to ask; give --run RUN, or --documents FILE"),
+        (["--text", "Who?"], "nothing to ask; give --run RUN, --documents FILE, or --index FOLDER"),
         (["--run", "x", *documents], "--run and --documents do not go together"),
-        (["--run", "x", "--text", "Who?", "--queries", "0"], "--queries goes with --documents, not with --run"),
-        (["--run", "x", "--text", "Who?", "--no-filter"], "--no-filter goes with --documents"),
+        (
+            ["--run", "x", "--text", "Who?", "--queries", "0"],
+            "--queries goes with --documents or --index",
+        ),
+        (["--run", "x", "--text", "Who?", "--no-filter"], "--no-filter goes with --documents or --index"),
         ([*documents, "--queries", "2", "--query", "y"], "--queries and --query do not go together"),
         ([*documents, "--filter", "{}", "--no-filter"], "--filter and --no-filter do not go together"),
         ([*documents, "--llm", "none", "--strategy", "fusion"], "would fuse twice"),
@@ -173,7 +177,7 @@ def test_bad_input_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str])
         ([*documents[:2], "--text", " ", "--llm", "none"], "--text is empty"),
         (["--documents", "nope.jsonl", "--text", "Who?", "--llm", "none"], "nope.jsonl: no such file"),
     ):
-        extra = [] if "--run" in arguments else ["--embeddings", str(folder / "embeddings")]
+        extra = [] if "--documents" not in arguments or "--run" in arguments else ["--index", str(folder / "index")]
         assert evaluate.main(["ask", *arguments, *extra]) == 2, arguments
         line = capsys.readouterr().err.strip().splitlines()[-1]
         assert line.startswith("error: ") and says in line, line

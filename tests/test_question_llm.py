@@ -70,7 +70,8 @@ def test_yes_or_no_questions_are_answered_in_the_form_that_is_scored() -> None:
     rng = np.random.default_rng(0)
     queries = [query for query in world().queries if query.metadata["answer"] in ("Yes", "No")]
     passages = [world().passages(rng, query, 6) for query in queries]
-    answers = PassageReader(llm()).answer([query.text for query in queries], passages)
+    cited = PassageReader(llm()).answer([query.text for query in queries], passages)
+    answers = [answer.bare for answer in cited]
     stated = [re.search(r'The answer to the question is "(Yes|No|Insufficient information\.)"$', a) for a in answers]
     assert sum(map(bool, stated)) > 0.9 * len(answers), answers
     exact = answer_scores(answers, [query.metadata["answer"] for query in queries])["exact_match"]

@@ -36,16 +36,6 @@ class Chunk(Document):
     document: str = ""
     start: int = 0
 
-    def headed(self, fields: Sequence[str]) -> str:
-        """The chunk's text below those of some fields that it has, a line each: title, category, or metadata.
-
-        So MultiHop-RAG (Tang and Yang 2024) and Multi-Meta-RAG embed their chunks.
-        """
-        values = {"title": self.title, "category": self.category} | dict(self.metadata)
-        return "\n".join(
-            [*(f"{field}: {values[field]}" for field in fields if values.get(field) not in (None, "")), self.text]
-        )
-
 
 def split_documents(
     documents: Sequence[Document],

@@ -11,7 +11,7 @@ Other keys are moved to ``metadata``, unless they look like a misspelt key.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -48,6 +48,21 @@ class Document:
     def titled(self) -> str:
         """The text below its title."""
         return with_title(self.title, self.text)
+
+    def headed(self, fields: Sequence[str]) -> str:
+        """The text below some fields that the document has, a line each: title, category, or metadata.
+
+        So MultiHop-RAG (Tang and Yang 2024) and Multi-Meta-RAG embed their chunks.
+        """
+        values = {"title": self.title, "category": self.category} | dict(self.metadata)
+        return "\n".join(
+            [*(f"{field}: {values[field]}" for field in fields if values.get(field) not in (None, "")), self.text]
+        )
+
+    def searched(self, heading: Sequence[str]) -> str:
+        """What sentences and words are taken from: the text below the fields of a heading, and below the title, which
+        is searched in any case."""
+        return with_title("" if "title" in heading else self.title, self.headed(heading))
 
 
 def with_title(title: str, text: str) -> str:

@@ -6,19 +6,19 @@ import datetime as dt
 import json
 import textwrap
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from mrag_rl.encoders import TransformerEncoder
-from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.corpora import load_corpus
 from mrag_rl.experiments.settings import QuestionSettings
 from mrag_rl.filters.language import EVERYTHING, Filter, to_json
 from mrag_rl.filters.parsing import parse_filter
 from mrag_rl.filters.rules import RuleExtractor
-from mrag_rl.filters.vocabulary import FieldVocabulary, other_forms
+from mrag_rl.filters.vocabulary import FieldVocabulary, document_metadata, other_forms
 from mrag_rl.generation.question_llm import load_question_llm
+from mrag_rl.retrieval.disk.index import Index
+from mrag_rl.retrieval.disk.library import IndexedLibrary
 from mrag_rl.retrieval.filtered import FETCH
 from mrag_rl.retrieval.fusion_queries import QUERIES
 from mrag_rl.retrieval.rerankers import load_reranker
@@ -40,33 +40,41 @@ def answer_question(settings: QuestionSettings) -> dict[str, Any]:
     Returns:
         {"text", "queries": [the question, then the others], "queries_are": "generated", "given" or "off", "filter":
         JSON, {} for none, "filter_is": "read", "given" or "off", "passages": [{"id", "title", "category", "metadata",
-        "places": [in each query's ranking, from 1, or None], "text"}], "notes": [lines], "hypothesis" (None without a
-        language model)}.
+        "places": [in each query's ranking, from 1, or None], "text"}], "notes": [lines], "hypothesis", "cited"
+        (the answer without and with citations, None without a language model), "citations": [numbers of passages],
+        "unsupported": [numbers and names that no passage states]}.
 
     Raises:
         InputError: broken documents, an empty text, an unknown strategy or category, an invalid filter.
     """
+    if settings.documents is None and settings.index is None:
+        raise InputError("nothing to ask; give --documents FILE, or --index FOLDER")
     if not settings.text.strip():
         raise InputError('--text is empty; give the question to answer, as in --text "Who reported ...?"')
     check_fusible(settings.strategy)
-    documents = load_corpus(settings.documents)
+    documents = None if settings.documents is None else load_corpus(settings.documents)
+    library = None if settings.index is None or documents is not None else _opened(settings)
+    records = library.metadata if library is not None else [document_metadata(row) for row in documents or ()]
     # Fields and values of readable documents only: a filter shows the values that it names.
-    readable = [row for row in documents if settings.allowed is None or row.category in settings.allowed]
-    vocabulary = FieldVocabulary.from_documents(readable)
+    readable = [row for row in records if settings.allowed is None or row.get("category", "") in settings.allowed]
+    vocabulary = FieldVocabulary.from_metadata(readable)
     filters, notes = _filters(settings, vocabulary)
     encoder = TransformerEncoder.load(settings.encoder, device=settings.device)
     llm = load_question_llm(settings.llm, settings.device)
     reranker = load_reranker(settings.reranker, device=settings.device) if settings.reranker else None
-    retriever = PassageRetriever.build(
-        documents, encoder if settings.embeddings is None else EmbeddingStore(encoder, Path(settings.embeddings)),
-        extractor=RuleExtractor(vocabulary, today=dt.date.today()),
-        strategy=settings.strategy, reranker=reranker, prefix=settings.prefix,
-        document_prefix=settings.document_prefix, heading=settings.heading, progress=True,
-    )  # fmt: skip
-    # Only the documents' embeddings are kept: hardly anyone asks the same question again.
-    retriever = replace(
-        retriever, encoder=encoder, fetch=max(FETCH, settings.passages), passages=settings.passages, progress=False
-    )
+    rules = RuleExtractor(vocabulary, today=dt.date.today())
+    if library is not None:
+        retriever = PassageRetriever(
+            encoder, library, rules, settings.strategy, reranker=reranker, prefix=settings.prefix,
+            heading=library.index.layout.heading,
+        )  # fmt: skip
+    else:
+        retriever = PassageRetriever.build(
+            documents or (), encoder, extractor=rules, strategy=settings.strategy, reranker=reranker,
+            prefix=settings.prefix, document_prefix=settings.document_prefix, heading=settings.heading,
+            index=settings.index, progress=True,
+        )  # fmt: skip
+    retriever = replace(retriever, fetch=max(FETCH, settings.passages), passages=settings.passages, progress=False)
     generated = QUERIES if settings.queries is None else settings.queries
     system = RAGFusion(
         retriever,
@@ -96,6 +104,9 @@ def answer_question(settings: QuestionSettings) -> dict[str, Any]:
         ],
         "notes": [*notes, *answer.notes],
         "hypothesis": None if llm is None else answer.hypothesis,
+        "cited": None if llm is None else answer.cited.text,
+        "citations": list(answer.cited.passages),
+        "unsupported": list(answer.cited.unsupported),
     }
 
 
@@ -124,8 +135,19 @@ def explanation(answer: dict[str, Any]) -> str:
     if answer["notes"]:
         lines += ["", "Notes", *(f"  {note}" for note in answer["notes"])]
     if answer["hypothesis"] is not None:
-        lines += ["", "Answer:", f"  {answer['hypothesis']}"]
+        lines += ["", "Answer:", f"  {answer['cited']}"]
+        if answer["unsupported"]:
+            lines.append(f"  No passage shown states: {', '.join(answer['unsupported'])}.")
     return "\n".join(lines)
+
+
+def _opened(settings: QuestionSettings) -> IndexedLibrary:
+    """The library in an index on disk. Raises InputError if there is none, and for settings that documents need."""
+    for option, given in (("--heading", settings.heading), ("--document-prefix", settings.document_prefix is not None)):
+        if given:
+            raise InputError(f"{option} is for documents that are encoded; give --documents, too, or leave it out")
+    assert settings.index is not None
+    return IndexedLibrary(Index.open(settings.index))
 
 
 def _filters(settings: QuestionSettings, vocabulary: FieldVocabulary) -> tuple[list[Filter] | None, list[str]]:

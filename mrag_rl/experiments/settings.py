@@ -214,16 +214,21 @@ class QuestionSettings(CheckedSettings):
     examples:
       python evaluate.py ask --documents bundled --text "What did Kestrel Wire report on the harbour?" --llm none
           the bundled news; shows queries, filter and passages, no answer
+      python evaluate.py ask --documents d.jsonl --index d.index --text "..."
+          encodes the documents once; later, --index alone will do
       python evaluate.py ask --documents d.jsonl --text "..." --query "one of your own" --query "another"
       python evaluate.py ask --documents d.jsonl --text "..." --filter '{"source": {"$in": ["Wired"]}}'
       python evaluate.py ask --documents d.jsonl --text "..." --queries 0 --no-filter
           searches with the question alone
     """
 
-    documents: str
-    """JSONL file, MultiHop-RAG's corpus.json, or bundled for the bundled news."""
     text: str
     """The question."""
+    documents: str | None = None
+    """JSONL file, MultiHop-RAG's corpus.json, or bundled for the bundled news; may be left out if an index has them."""
+    index: str | None = None
+    """Folder of an index on disk, in which the documents are kept for the next question. With --documents it is built,
+    or brought up to date with what was added, changed and removed; without, it is read as it is."""
     allowed: tuple[str, ...] | None = None
     """Categories that may be read; null for all."""
     filter: str | None = None
@@ -236,7 +241,7 @@ class QuestionSettings(CheckedSettings):
     """Queries of your own, in place of those that the LLM would write."""
     original_weight: float = 1.0
     """Weight of the original question's ranking (the others have 1)."""
-    strategy: str = "standard"
+    strategy: str = "hybrid"
     """Retrieval strategy for each query."""
     heading: tuple[str, ...] = ()
     """Fields that stand above each passage's text when it is embedded, searched for words and reranked, such as title,
@@ -255,8 +260,6 @@ class QuestionSettings(CheckedSettings):
     """Instruction before every query, such as "query: "; null is what the encoder's files state."""
     document_prefix: str | None = None
     """Instruction before every document text, such as "passage: "; null is what the encoder's files state."""
-    embeddings: str | None = None
-    """Folder where the documents' embeddings are kept between runs; null computes them each time."""
     json: bool = False
     """Print JSON."""
 

@@ -120,8 +120,8 @@ TEMPLATES: Mapping[str, Template] = MappingProxyType(
             "Question",
             "Answer",
             "Answer the question from the passages, in as few words as you can. It is this question that counts; the "
-            "related queries only say what else it may mean. Where the passages do not tell, answer: Insufficient "
-            "information.",
+            "related queries only say what else it may mean. Behind each sentence put the numbers of the passages that "
+            "state it in brackets, as in [2]. Where the passages do not tell, answer: Insufficient information.",
         ),
     }
 )

@@ -7,11 +7,12 @@ part of it (`FilteredRetriever.restricted`), so that nothing depends on it. Filt
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -42,72 +43,64 @@ class FilteredRanking:
     unfiltered: np.ndarray
 
 
-class FilteredRetriever:
-    """Ranks those of N chunks whose metadata passes a filter, by any strategy.
+class Library(ABC):
+    """N chunks of documents that can be searched under filters and access rights.
 
     A chunk's metadata is that of its document, with title and category (`document_metadata`).
+
+    Attributes:
+        chunks: The chunks, by the indices of rankings.
     """
 
-    def __init__(self, retriever: MultiAspectRetriever, chunks: Sequence[Chunk]) -> None:
-        """retriever: holds the chunks' embeddings, in their order. Raises InputError if their numbers differ."""
-        if len(chunks) != len(retriever.documents):
-            raise InputError(
-                f"{len(chunks)} chunks, but {len(retriever.documents)} embeddings; give one for each chunk"
-            )
-        self.retriever, self.chunks = retriever, list(chunks)
-        # The chunks of a document share its metadata, which is matched once.
-        rows: dict[str, int] = {}
-        self._metadata = []
-        self._metadata_row = np.empty(len(self.chunks), np.int64)
-        for i, chunk in enumerate(self.chunks):
-            metadata = document_metadata(chunk)
-            key = json.dumps(metadata, sort_keys=True, default=repr)
-            if key not in rows:
-                rows[key] = len(rows)
-                self._metadata.append(metadata)
-            self._metadata_row[i] = rows[key]
-        self._restricted: dict[bytes, FilteredRetriever] = {}
+    chunks: Sequence[Chunk]
+
+    def __init__(self) -> None:
+        self._restricted: dict[bytes, Library] = {}
         self._lock = Lock()
-        self._documents = retriever.documents
 
     @property
+    @abstractmethod
     def metadata(self) -> list[dict[str, Any]]:
         """The metadata of each document, as filters read it."""
-        firsts = {chunk.document: row for chunk, row in zip(self.chunks, self._metadata_row.tolist(), strict=True)}
-        return [self._metadata[row] for row in firsts.values()]
 
-    def restricted(self, readable: np.ndarray) -> FilteredRetriever:
-        """The retriever of the chunks that may be read, as if there were no others; (N,) bool, at least one True.
+    @abstractmethod
+    def passing(self, filters: Sequence[Filter]) -> np.ndarray:
+        """Which chunks match each of B filters (`matches`), (B, N) bool."""
+
+    @abstractmethod
+    def _rows(self, what: Literal["document", "category"], name: str) -> np.ndarray:
+        """The chunks of a document or a category; none if it does not exist."""
+
+    @abstractmethod
+    def _ranked(self, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None) -> Ranking:
+        """The best chunks among those allowed (B, N), None for all."""
+
+    @abstractmethod
+    def _subset(self, rows: np.ndarray) -> Library:
+        """The library of some chunks, ascending, as if there were no others."""
+
+    @abstractmethod
+    def _check_unchanged(self) -> None:
+        """Raises InputError if the library's documents are not those of its chunks any more."""
+
+    @property
+    def _existing(self) -> np.ndarray:
+        """The chunks that have not been removed, (N,) bool."""
+        return np.ones(len(self.chunks), bool)
+
+    def restricted(self, readable: np.ndarray) -> Library:
+        """The library of the chunks that may be read, as if there were no others; (N,) bool, at least one True.
 
         The last few are kept. Raises InputError if nothing may be read, and after documents were added or removed.
         """
         self._check_unchanged()
         key = np.packbits(readable).tobytes()
         with self._lock:
-            kept = self._restricted.pop(key, None)
-            if kept is None:
-                rows = np.flatnonzero(readable)
-                kept = FilteredRetriever(self.retriever.subset(rows), [self.chunks[row] for row in rows.tolist()])
-                while len(self._restricted) >= _KEPT:
-                    del self._restricted[next(iter(self._restricted))]
+            kept = self._restricted.pop(key, None) or self._subset(np.flatnonzero(readable))
+            while len(self._restricted) >= _KEPT:
+                del self._restricted[next(iter(self._restricted))]
             self._restricted[key] = kept
         return kept
-
-    def _check_unchanged(self) -> None:
-        if self.retriever.documents is not self._documents:
-            raise InputError(
-                "the retriever's documents are others than when its chunks were given; build the filtered retriever "
-                "again after adding or removing documents"
-            )
-
-    def passing(self, filters: Sequence[Filter]) -> np.ndarray:
-        """Which chunks match each of B filters (`matches`), (B, N) bool."""
-        rows = [self._columns.passing(condition)[self._metadata_row] for condition in filters]
-        return np.stack(rows) if rows else np.empty((0, len(self.chunks)), bool)
-
-    @cached_property
-    def _columns(self) -> Columns:
-        return Columns.of(self._metadata)
 
     def readable(
         self, documents: Collection[str] | None = None, categories: Collection[str] | None = None
@@ -122,19 +115,20 @@ class FilteredRetriever:
         if documents is None and categories is None:
             return None
         mask = np.ones(len(self.chunks), bool)
-        for what, rights, names in (
-            ("document", documents, [chunk.document for chunk in self.chunks]),
-            ("category", categories, [chunk.category for chunk in self.chunks]),
-        ):
-            if rights is None:
+        rights: tuple[tuple[Literal["document", "category"], Collection[str] | None], ...]
+        rights = ("document", documents), ("category", categories)
+        for what, names in rights:
+            if names is None:
                 continue
-            if isinstance(rights, str):  # Its letters would be taken for names
-                raise InputError(f"allowed: {rights!r} is a single {what}; give a list")
-            allowed = set(rights)
-            unknown = sorted(allowed - set(names))
-            if unknown:
-                raise InputError(f"allowed {what} {unknown[0]!r} does not exist; name only those of the corpus")
-            mask &= np.array([name in allowed for name in names])
+            if isinstance(names, str):  # Its letters would be taken for names
+                raise InputError(f"allowed: {names!r} is a single {what}; give a list")
+            allowed = np.zeros(len(self.chunks), bool)
+            for name in sorted(set(names)):
+                rows = self._rows(what, name)
+                if not len(rows):
+                    raise InputError(f"allowed {what} {name!r} does not exist; name only those of the corpus")
+                allowed[rows] = True
+            mask &= allowed
         return mask
 
     def rank(
@@ -162,13 +156,76 @@ class FilteredRetriever:
             raise InputError(f"{len(filters)} filters for {count} queries; give one for each query")
         readable = None if allowed is None else np.array(np.broadcast_to(allowed, (count, allowed.shape[-1])))
         if filters is None or all(condition == EVERYTHING for condition in filters):
-            return FilteredRanking(self.retriever.rank(queries, strategy, fetch, readable), np.zeros(count, bool))
+            return FilteredRanking(self._ranked(queries, strategy, fetch, readable), np.zeros(count, bool))
         passing = self.passing(filters)
         if readable is None:
-            readable = np.ones_like(passing)
+            readable = np.broadcast_to(self._existing, passing.shape)
         if readable.shape != passing.shape:
             raise InputError(f"allowed chunks of shape {readable.shape}; give {passing.shape}, a column for each chunk")
         both = passing & readable
         unfiltered = ~both.any(axis=1) & readable.any(axis=1)
         both[unfiltered] = readable[unfiltered]
-        return FilteredRanking(self.retriever.rank(queries, strategy, fetch, both), unfiltered)
+        return FilteredRanking(self._ranked(queries, strategy, fetch, both), unfiltered)
+
+
+class FilteredRetriever(Library):
+    """A library in memory, searched by any strategy."""
+
+    def __init__(self, retriever: MultiAspectRetriever, chunks: Sequence[Chunk]) -> None:
+        """retriever: holds the chunks' embeddings, in their order. Raises InputError if their numbers differ."""
+        if len(chunks) != len(retriever.documents):
+            raise InputError(
+                f"{len(chunks)} chunks, but {len(retriever.documents)} embeddings; give one for each chunk"
+            )
+        super().__init__()
+        self.retriever, self.chunks = retriever, list(chunks)
+        # The chunks of a document share its metadata, which is matched once.
+        rows: dict[str, int] = {}
+        self._metadata = []
+        self._metadata_row = np.empty(len(self.chunks), np.int64)
+        for i, chunk in enumerate(self.chunks):
+            metadata = document_metadata(chunk)
+            key = json.dumps(metadata, sort_keys=True, default=repr)
+            if key not in rows:
+                rows[key] = len(rows)
+                self._metadata.append(metadata)
+            self._metadata_row[i] = rows[key]
+        self._documents = retriever.documents
+
+    @property
+    def metadata(self) -> list[dict[str, Any]]:
+        """The metadata of each document, as filters read it."""
+        firsts = {chunk.document: row for chunk, row in zip(self.chunks, self._metadata_row.tolist(), strict=True)}
+        return [self._metadata[row] for row in firsts.values()]
+
+    def _subset(self, rows: np.ndarray) -> FilteredRetriever:
+        return FilteredRetriever(self.retriever.subset(rows), [self.chunks[row] for row in rows.tolist()])
+
+    def _check_unchanged(self) -> None:
+        if self.retriever.documents is not self._documents:
+            raise InputError(
+                "the retriever's documents are others than when its chunks were given; build the filtered retriever "
+                "again after adding or removing documents"
+            )
+
+    def passing(self, filters: Sequence[Filter]) -> np.ndarray:
+        rows = [self._columns.passing(condition)[self._metadata_row] for condition in filters]
+        return np.stack(rows) if rows else np.empty((0, len(self.chunks)), bool)
+
+    @cached_property
+    def _columns(self) -> Columns:
+        return Columns.of(self._metadata)
+
+    def _rows(self, what: Literal["document", "category"], name: str) -> np.ndarray:
+        return self._by_name[what].get(name, np.empty(0, np.int64))
+
+    @cached_property
+    def _by_name(self) -> dict[str, dict[str, np.ndarray]]:
+        found: dict[str, dict[str, list[int]]] = {"document": {}, "category": {}}
+        for row, chunk in enumerate(self.chunks):
+            found["document"].setdefault(chunk.document, []).append(row)
+            found["category"].setdefault(chunk.category, []).append(row)
+        return {what: {name: np.array(rows) for name, rows in names.items()} for what, names in found.items()}
+
+    def _ranked(self, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None) -> Ranking:
+        return self.retriever.rank(queries, strategy, fetch, allowed)

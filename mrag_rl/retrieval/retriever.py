@@ -53,7 +53,8 @@ class MultiAspectRetriever:
         index: IndexKind = "exact",
         single: bool = False,
     ) -> None:
-        """sentences: one or more of every document, in the documents' order. texts: what words are looked for in, one
+        """sentences: one or more of every document, in the documents' order; their heads may have 0 dimensions, which
+        only `late_interaction` needs. texts: what words are looked for in, one
         text for each document, which may have more than what was encoded, such as a title. index: how nearest documents
         are found; the strategies `EXHAUSTIVE` use no index, they compare with all documents. single: see `count_votes`.
 
@@ -63,8 +64,10 @@ class MultiAspectRetriever:
             raise InputError("retrieval: no documents; give at least one")
         if sentences is not None:
             _check_sentences(sentences, len(documents))
+            d, heads, d_h = documents.shape
+            shape = (d, heads, d_h if sentences.embeddings.shape[2] else 0)
             sentences.embeddings.check_comparable(
-                documents.shape, documents.encoder, "retrieval: the sentences' vectors", "the documents'"
+                shape, documents.encoder, "retrieval: the sentences' vectors", "the documents'"
             )
         if texts is not None:
             _check_texts(texts, len(documents))
@@ -116,8 +119,7 @@ class MultiAspectRetriever:
         Raises InputError, with nothing changed, for vectors of another encoder and for sentences or texts that do not
         fit.
         """
-        for embeddings in (documents, *([] if sentences is None else [sentences.embeddings])):
-            self._check_comparable(embeddings, "the new documents' vectors")
+        self._check_comparable(documents, "the new documents' vectors")
         if (sentences is None) != (self.sentences is None):
             raise InputError(
                 "retrieval: give the sentences of the new documents if and only if the other documents have theirs"
@@ -130,6 +132,10 @@ class MultiAspectRetriever:
             _check_texts(texts, len(documents))
         if self.sentences is not None and sentences is not None:
             _check_sentences(sentences, len(documents))
+            sentences.embeddings.check_comparable(
+                self.sentences.embeddings.shape, self.documents.encoder, "retrieval: the new sentences' vectors",
+                "the others'",
+            )  # fmt: skip
             moved = Parts(sentences.embeddings, sentences.owners + len(self.documents))
             self.sentences = Parts.concatenate([self.sentences, moved])
         if self.texts is not None and texts is not None:
@@ -253,6 +259,8 @@ class MultiAspectRetriever:
             voters = Parts.concatenate([voters, _needed(queries.questions, strategy, "questions about the queries")])
         if strategy == "late_interaction":
             sentences = _needed(self.sentences, strategy, "the documents' sentences")
+            if not sentences.embeddings.shape[2]:
+                raise InputError(f"strategy {strategy} needs the heads of the documents' sentences; give them, too")
             return late_interaction(voters, count, self.documents, sentences, fetch, allowed)
         if strategy == "hybrid":
             sentences = _needed(self.sentences, strategy, "the documents' sentences")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mrag_rl.encoders import Embeddings
 from mrag_rl.filters.extraction import Extraction
@@ -52,5 +52,5 @@ class MultiMetaRAG:
         answers = retriever.results(scope, ranking)
         if self.reader is None:
             return answers
-        hypotheses = self.reader.answer(texts, [answer.passages for answer in answers])
-        return [replace(answer, hypothesis=text) for answer, text in zip(answers, hypotheses, strict=True)]
+        written = self.reader.answer(texts, [answer.passages for answer in answers])
+        return [answer.written(cited) for answer, cited in zip(answers, written, strict=True)]

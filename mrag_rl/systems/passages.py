@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
 from mrag_rl.data.chunks import CHUNK_OVERLAP, CHUNK_TOKENS, Chunk, split_documents
-from mrag_rl.data.records import Document, with_title
+from mrag_rl.data.records import Document
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.encoders.store import EmbeddingStore
@@ -20,11 +21,15 @@ from mrag_rl.filters.extraction import Extraction, Extractor
 from mrag_rl.filters.language import EVERYTHING, Filter
 from mrag_rl.generation.fusion_prompts import answer_prompt
 from mrag_rl.generation.llm import LLM
+from mrag_rl.io import StrPath
 from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts, Ranking
-from mrag_rl.retrieval.filtered import FETCH, FilteredRanking, FilteredRetriever
+from mrag_rl.retrieval.disk.library import IndexedLibrary
+from mrag_rl.retrieval.disk.search import check_searched
+from mrag_rl.retrieval.filtered import FETCH, FilteredRanking, FilteredRetriever, Library
 from mrag_rl.retrieval.rerank import Reranker
 from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, QUERY_SENTENCES, check_strategies
 from mrag_rl.systems.base import Answer, embedded
+from mrag_rl.systems.citations import CitedAnswer, cite
 
 PASSAGES = 6  # Multi-Meta-RAG, Table 3: chunks shown to the language model
 SHOWN = ("source", "published_at")
@@ -41,6 +46,7 @@ class PassageAnswer(Answer):
         passages: the first of them, which the language model was shown.
         notes: one line for each departure from the request: a filter dropped, values left out of it, an extraction
             refused, no readable document.
+        cited: the answer with the passages that it rests on, and what none of them states.
     """
 
     filter: Filter = EVERYTHING
@@ -48,6 +54,11 @@ class PassageAnswer(Answer):
     retrieved: tuple[Chunk, ...] = ()
     passages: tuple[Chunk, ...] = ()
     notes: tuple[str, ...] = ()
+    cited: CitedAnswer = field(default_factory=CitedAnswer)
+
+    def written(self, cited: CitedAnswer) -> Self:
+        """The same with the answer that a language model wrote."""
+        return replace(self, hypothesis=cited.bare, cited=cited)
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,7 @@ class PassageRetriever:
     """
 
     encoder: TextEncoder
-    library: FilteredRetriever
+    library: Library
     extractor: Extractor | None = None
     strategy: str = "standard"
     fetch: int = FETCH
@@ -116,28 +127,39 @@ class PassageRetriever:
         prefix: str | None = None,
         document_prefix: str | None = None,
         heading: Sequence[str] = (),
+        index: StrPath | None = None,
         tokens: int = CHUNK_TOKENS,
         overlap: int = CHUNK_OVERLAP,
         progress: bool = False,
     ) -> PassageRetriever:
         """Split documents into chunks (see `split_documents`) and encode what the strategy needs of them.
 
+        index: folder of an index on disk, which is brought up to date (`IndexedLibrary.updated`) or built; None keeps
+        everything in memory.
         prefix, document_prefix: instructions before questions and before texts of documents; None is the encoder's.
-        heading: see the attribute; words are looked for in titles in any case.
+        heading: see the attribute; words and sentences are taken from titles in any case.
 
-        Raises InputError: an unknown strategy, documents or chunk sizes that `split_documents` refuses.
+        Raises InputError: an unknown strategy, documents or chunk sizes that `split_documents` refuses, an index that
+        does not fit.
         """
         check_strategies([strategy])
         chunks = split_documents(documents, encoder.tokenizer, tokens=tokens, overlap=overlap)
-        texts = [chunk.headed(heading) for chunk in chunks]
-        titles = ["" if "title" in heading else chunk.title for chunk in chunks]
-        searched = [with_title(title, text) for title, text in zip(titles, texts, strict=True)]
-        document_prefix = encoder.prefixes.document if document_prefix is None else document_prefix
-        sentences = None
-        if strategy in DOCUMENT_SENTENCES:
-            sentences = Parts.of_sentences(encoder, texts, prefix=document_prefix, progress=progress)
-        whole = encoder.encode(texts, prefix=document_prefix, progress=progress)
-        library = FilteredRetriever(MultiAspectRetriever(whole, sentences, texts=searched), chunks)
+        library: Library
+        if index is not None:
+            check_searched(strategy)
+            library = IndexedLibrary.updated(
+                index, chunks, encoder, heading=heading, prefix=document_prefix,
+                sentence_heads=strategy == "late_interaction", progress=progress,
+            )  # fmt: skip
+        else:
+            document_prefix = encoder.prefixes.document if document_prefix is None else document_prefix
+            searched = [chunk.searched(heading) for chunk in chunks]
+            sentences = None
+            if strategy in DOCUMENT_SENTENCES:
+                sentences = Parts.of_sentences(encoder, searched, prefix=document_prefix, progress=progress)
+            texts = [chunk.headed(heading) for chunk in chunks]
+            whole = encoder.encode(texts, prefix=document_prefix, progress=progress)
+            library = FilteredRetriever(MultiAspectRetriever(whole, sentences, texts=searched), chunks)
         return cls(
             encoder, library, extractor, strategy=strategy, reranker=reranker, prefix=prefix, heading=tuple(heading),
             progress=progress,
@@ -213,8 +235,11 @@ class PassageRetriever:
         """The ranking of each question's chunks by the reranker; unchanged without one."""
         if self.reranker is None:
             return ranking
-        texts = [chunk.headed(self.heading) for chunk in self.library.chunks]
-        return self.reranker.rerank(questions, texts, ranking, ranking.indices.shape[1], progress=self.progress)
+        rows, places = np.unique(ranking.indices, return_inverse=True)
+        found = Ranking(np.where(ranking.indices < 0, -1, places.reshape(ranking.indices.shape)), ranking.scores)
+        texts = ["" if row < 0 else self.library.chunks[row].headed(self.heading) for row in rows.tolist()]
+        best = self.reranker.rerank(questions, texts, found, ranking.indices.shape[1], progress=self.progress)
+        return Ranking(np.where(best.indices < 0, -1, rows[best.indices]), best.scores)
 
     def results(self, scope: Scope, ranking: FilteredRanking) -> list[PassageAnswer]:
         """Each question's retrieved chunks, filter and notes, as answers whose hypothesis is still to be written."""
@@ -253,8 +278,10 @@ class PassageReader:
         questions: Sequence[str],
         passages: Sequence[Sequence[Document]],
         queries: Sequence[Sequence[str]] | None = None,
-    ) -> list[str]:
+    ) -> list[CitedAnswer]:
         """Answers to questions, each from its passages, best first (`answer_prompt`); equal prompts are answered once.
+
+        What each rests on is checked against its passages (`cite`).
 
         queries: further queries with which each question's passages were found; the prompt says that they count less.
         """
@@ -264,4 +291,5 @@ class PassageReader:
         distinct = list(dict.fromkeys(prompts))
         texts = self.llm.generate(distinct, max_new_tokens=self.max_new_tokens)
         answers = {prompt: samples[0].strip() for prompt, samples in zip(distinct, texts, strict=True)}
-        return [answers[prompt] for prompt in prompts]
+        rows = zip(prompts, questions, passages, strict=True)
+        return [cite(answers[prompt], question, shown, self.shown) for prompt, question, shown in rows]

@@ -112,19 +112,21 @@ class RAGFusion:
         # Filter and rights are the question's, so all of its queries share whether the filter was dropped.
         ranking = FilteredRanking(retriever.rerank(texts, fused), candidates.unfiltered[: len(texts)])
         answers = retriever.results(scope, ranking)
-        hypotheses = [""] * len(texts)
         if self.reader is not None:
             passages = [answer.passages for answer in answers]
-            hypotheses = self.reader.answer(texts, passages, [row.generated for row in searched])
-        number = {chunk.id: i for i, chunk in enumerate(retriever.library.chunks)}
+            written = self.reader.answer(texts, passages, [row.generated for row in searched])
+            answers = [answer.written(cited) for answer, cited in zip(answers, written, strict=True)]
         return [
             FusionAnswer(
-                hypothesis, answer.filter, answer.filter_dropped, answer.retrieved, answer.passages,
+                answer.hypothesis, answer.filter, answer.filter_dropped, answer.retrieved, answer.passages,
                 notes=(*answer.notes, *([row.note] if row.note else [])),
+                cited=answer.cited,
                 queries=row,
-                places=tuple(_places(number[chunk.id], own[: len(row.all)]) for chunk in answer.passages),
+                places=tuple(_places(chunk, own[: len(row.all)]) for chunk in found[: len(answer.passages)]),
             )
-            for hypothesis, answer, row, own in zip(hypotheses, answers, searched, lists, strict=True)
+            for answer, row, own, found in zip(
+                answers, searched, lists, ranking.ranking.indices.tolist(), strict=True
+            )
         ]  # fmt: skip
 
     def write_queries(self, texts: Sequence[str]) -> list[FusionQueries]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -13,19 +13,16 @@ from mrag_rl.data.records import Document
 from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import EVERYTHING, Filter
-from mrag_rl.io import StrPath, describe_os_error, sync_file, sync_files
+from mrag_rl.io import StrPath, describe_os_error, sync_file
 from mrag_rl.retrieval.disk.arrays import map_array, write_array
+from mrag_rl.retrieval.disk.blocks import blocks_of, encoded, written
 from mrag_rl.retrieval.disk.manifest import Entry, Manifest, prepare, remove_leftovers, writing
 from mrag_rl.retrieval.disk.postings import hashed
 from mrag_rl.retrieval.disk.search import BREADTH, TWO_STAGES, Search, check_stored
-from mrag_rl.retrieval.disk.segment import Layout, Segment, SegmentWriter
-from mrag_rl.retrieval.encoded import EncodedQueries, Parts, encode_documents
+from mrag_rl.retrieval.disk.segment import Layout, Segment
+from mrag_rl.retrieval.encoded import EncodedQueries, Parts
 from mrag_rl.retrieval.strategies import QUERY_SENTENCES, RECOMMENDED, check_strategies
 from mrag_rl.retrieval.voting import Ranking, check_allowed
-
-_BLOCK = 2048  # Documents encoded and written together
-
-Block = tuple[Sequence[Document], Embeddings, Parts]
 
 
 class Index:
@@ -52,6 +49,8 @@ class Index:
         encoder: TextEncoder,
         *,
         sentence_heads: bool = False,
+        heading: Sequence[str] = (),
+        prefix: str | None = None,
         progress: bool = False,
     ) -> Index:
         """Encode documents and write a new index.
@@ -60,7 +59,9 @@ class Index:
         an `EmbeddingStore` as the encoder, a build that is cut off and repeated encodes nothing twice.
 
         sentence_heads: also store the heads of all sentences, which `late_interaction` needs; they take as much space
-        again as the standard vectors.
+        again as the standard vectors. heading: fields that stand above each document's text, for vectors and words
+        (`Document.headed`). prefix: the instruction before each text; None is the encoder's for documents. What is
+        added later has the same.
 
         Raises InputError if the folder is not empty, for an id that occurs twice, an empty text, no documents, and if
         it cannot be written.
@@ -72,12 +73,13 @@ class Index:
                 prepare(folder)
                 manifest = None
                 try:
-                    blocks = _encoded(documents, encoder, None, progress=progress)
+                    prefix = encoder.prefixes.document if prefix is None else prefix
+                    blocks = encoded(documents, encoder, heading=heading, prefix=prefix, progress=progress)
                     first = next(blocks, None)
                     if first is None:
                         raise InputError("index: no documents; give at least one")
-                    layout = Layout(first[1].encoder, *first[1].shape, sentence_heads)
-                    entry = _written(folder, 1, layout, chain([first], blocks), progress=progress)
+                    layout = Layout(first[1].encoder, *first[1].shape, sentence_heads, tuple(heading), prefix)
+                    entry = written(folder, 1, layout, chain([first], blocks), progress=progress)
                     manifest = Manifest(layout, (entry,), 1)
                     manifest.write(folder)
                 finally:
@@ -99,6 +101,21 @@ class Index:
         return self._state.rows
 
     @property
+    def live(self) -> np.ndarray:
+        """Which rows have a document that has not been removed, (rows,) bool."""
+        return np.concatenate([np.empty(0, bool), *(segment.live for segment in self._state.segments)])
+
+    @property
+    def changes(self) -> int:
+        """How often the index had been changed when it was opened."""
+        return self._state.manifest.state
+
+    @property
+    def layout(self) -> Layout:
+        """What the vectors are, and what was encoded."""
+        return self._state.manifest.layout
+
+    @property
     def segments(self) -> int:
         """The number of segments: one for each addition, and one after `compact`. Each makes searches slower."""
         return len(self._state.segments)
@@ -118,6 +135,15 @@ class Index:
             found += state.segments[number].documents([row - state.bases[number]])
         return found
 
+    def vectors(self, rows: np.ndarray) -> tuple[Embeddings, Parts]:
+        """The vectors of the documents in some rows (one or more, ascending), and of their sentences; heads of
+        sentences that are not stored have 0 dimensions."""
+        ends = np.searchsorted(rows, self._state.bases)
+        parts = [
+            rows[first:end] - base for first, end, base in zip(ends[:-1], ends[1:], self._state.bases, strict=False)
+        ]
+        return self._state.search.vectors(parts, heads=True)
+
     def row_of(self, identifier: str) -> int:
         """The row of a document. Raises InputError for an unknown id."""
         row = self._state.row_of(identifier)
@@ -125,9 +151,9 @@ class Index:
             raise InputError(f"index: no document {identifier!r}; check the id")
         return row
 
-    def __contains__(self, identifier: str) -> bool:
+    def __contains__(self, identifier: object) -> bool:
         """Whether a document has this id."""
-        return self._state.row_of(identifier) is not None
+        return isinstance(identifier, str) and self._state.row_of(identifier) is not None
 
     def add(self, documents: Iterable[Document], encoder: TextEncoder, *, progress: bool = False) -> None:
         """Encode documents and add them, as one segment; what this costs grows with these documents alone.
@@ -136,14 +162,16 @@ class Index:
         another process is writing.
         """
         with self._changing() as state:
-            blocks = _encoded(documents, encoder, self, progress=progress)
+            manifest, layout = state.manifest, state.manifest.layout
+            blocks = encoded(
+                documents, encoder, heading=layout.heading, prefix=layout.prefix, held=self, progress=progress
+            )
             first = next(blocks, None)
             if first is None:
                 return
-            manifest, layout = state.manifest, state.manifest.layout
             first[1].check_comparable(layout.shape, layout.encoder, "index: the new documents' vectors", "the others'")
             number = manifest.state + 1
-            entry = _written(self.folder, number, layout, chain([first], blocks), progress=progress)
+            entry = written(self.folder, number, layout, chain([first], blocks), progress=progress)
             manifest.changed((*manifest.segments, entry)).write(self.folder)
 
     def remove(self, ids: Iterable[str]) -> None:
@@ -180,11 +208,11 @@ class Index:
             blocks = (
                 (segment.documents(rows), segment.embeddings(rows), segment.sentences(rows))
                 for segment in state.segments
-                for rows in _blocks(np.flatnonzero(segment.live))
+                for rows in blocks_of(np.flatnonzero(segment.live))
             )
             entries: tuple[Entry, ...] = ()
             if state.documents:
-                entries = (_written(self.folder, manifest.state + 1, manifest.layout, blocks, progress=progress),)
+                entries = (written(self.folder, manifest.state + 1, manifest.layout, blocks, progress=progress),)
             manifest.changed(entries).write(self.folder)
 
     def passing(self, filters: Sequence[Filter]) -> np.ndarray:
@@ -353,36 +381,3 @@ def _reported_writes(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise describe_os_error(error, folder) from error
-
-
-def _encoded(
-    documents: Iterable[Document], encoder: TextEncoder, index: Index | None, *, progress: bool
-) -> Iterator[Block]:
-    """Documents with their vectors, block by block. Raises InputError for an id that occurs twice."""
-    source, seen = iter(documents), set()
-    while block := list(islice(source, _BLOCK)):
-        for document in block:
-            if not isinstance(document.id, str):
-                raise InputError(f"index: the id {document.id!r} is not a text; give every document one")
-            if document.id in seen or (index is not None and document.id in index):
-                raise InputError(f"index: two documents {document.id!r}; give every document an id of its own")
-            seen.add(document.id)
-        texts, titled = [document.text for document in block], [document.titled for document in block]
-        yield block, *encode_documents(encoder, texts, titled, progress=progress)
-
-
-def _written(folder: Path, number: int, layout: Layout, blocks: Iterable[Block], *, progress: bool) -> Entry:
-    """Write a segment whose number no other has."""
-    entry = Entry(f"segment-{number:06}")
-    path = folder / entry.folder
-    path.mkdir()
-    with SegmentWriter(path, layout, progress=progress) as writer:
-        for documents, whole, sentences in blocks:
-            writer.append(documents, whole, sentences)
-    sync_files(path)
-    return entry
-
-
-def _blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
-    for start in range(0, len(rows), _BLOCK):
-        yield rows[start : start + _BLOCK]

@@ -71,7 +71,8 @@ class Manifest:
             )
         try:
             segments = tuple(Entry(**entry) for entry in content["segments"])
-            state = cls(Layout(**content["layout"]), segments, int(content["state"]), str(content["index"]))
+            layout = Layout(**content["layout"] | {"heading": tuple(map(str, content["layout"]["heading"]))})
+            state = cls(layout, segments, int(content["state"]), str(content["index"]))
             outside = [name for name in state.files if not _FILES.fullmatch(name)]
             numbers = (*state.layout.shape, state.layout.sentence_heads)
         except (KeyError, TypeError, ValueError) as error:

@@ -192,7 +192,7 @@ class Search:
         count = sum(map(len, rows))
         if not count:
             return Ranking(np.empty((1, 0), np.int64), np.empty((1, 0)))
-        documents, parts = self._compared(rows, heads=strategy == "late_interaction")
+        documents, parts = self.vectors(rows, heads=strategy == "late_interaction")
         fetch = min(fetch, count)
         if strategy == "late_interaction":
             ranking = late_interaction(voters, 1, documents, parts, fetch)
@@ -202,8 +202,8 @@ class Search:
         numbers = np.concatenate([part + base for part, base in zip(rows, self.bases, strict=False)])
         return Ranking(numbers[ranking.indices], ranking.scores)
 
-    def _compared(self, rows: Sequence[np.ndarray], *, heads: bool) -> tuple[Embeddings, Parts]:
-        """The vectors of some rows of each segment, and of their sentences."""
+    def vectors(self, rows: Sequence[np.ndarray], *, heads: bool) -> tuple[Embeddings, Parts]:
+        """The vectors of some rows of each segment, one or more in all, and of their sentences."""
         documents, sentences, before = [], [], 0
         for segment, own in zip(self._segments, rows, strict=True):
             if len(own):
@@ -234,10 +234,15 @@ class Search:
         return found
 
 
-def check_stored(strategy: str, layout: Layout) -> None:
-    """Raises InputError for a strategy that an index on disk does not offer, or for which it lacks vectors."""
+def check_searched(strategy: str) -> None:
+    """Raises InputError for a strategy that an index on disk does not offer."""
     if strategy not in SEARCHED:
         raise InputError(f"index: strategy {strategy} needs a MultiAspectRetriever; an index has {', '.join(SEARCHED)}")
+
+
+def check_stored(strategy: str, layout: Layout) -> None:
+    """Raises InputError for a strategy that an index on disk does not offer, or for which it lacks vectors."""
+    check_searched(strategy)
     if strategy == "late_interaction" and not layout.sentence_heads:
         raise InputError(
             "index: late_interaction needs the heads of all sentences; build the index with sentence_heads=True, or "

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mrag_rl.data.chunks import Chunk
 from mrag_rl.data.records import Document
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.errors import InputError
@@ -29,6 +30,8 @@ class Layout:
     Attributes:
         encoder: fingerprint of the encoder. standard: d. heads: H. head: d_h.
         sentence_heads: whether sentences have heads, too; only `late_interaction` reads them.
+        heading: fields that stand above each document's text, for vectors and words. prefix: the instruction before
+            each text that is encoded.
     """
 
     encoder: str
@@ -36,6 +39,8 @@ class Layout:
     heads: int
     head: int
     sentence_heads: bool
+    heading: tuple[str, ...]
+    prefix: str
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -81,12 +86,12 @@ class SegmentWriter(FilesWriter):
         if len(documents) and counts.min() == 0:
             raise InputError(f"index: document {documents[int(counts.argmin())].id!r} has no text; remove it")
         for document in documents:
-            line = _line(document)
+            line = json_line(document)
             self._texts.write(line)
             self._starts.append(self._starts[-1] + len(line))
             self._ids.append(hashed(document.id))
         self._columns.append([document_metadata(document) for document in documents])
-        self._postings.append([document.titled for document in documents])
+        self._postings.append([document.searched(self._layout.heading) for document in documents])
         self._importance.add(whole)
         self._norms.append(whole.norms)
         self._part_starts.extend((self._part_starts[-1] + np.cumsum(counts)).tolist())
@@ -168,12 +173,10 @@ class Segment:
         return len(self.ids)
 
     def documents(self, rows: Sequence[int] | np.ndarray) -> list[Document]:
-        """The documents in some rows."""
+        """The documents, or chunks of documents, in some rows."""
         ends = self._document_starts
-        return [
-            Document(**json.loads(self._texts[ends[row] : ends[row + 1]].tobytes()))
-            for row in np.asarray(rows, np.int64)
-        ]
+        records = [json.loads(self._texts[ends[row] : ends[row + 1]].tobytes()) for row in np.asarray(rows, np.int64)]
+        return [Chunk(**record) if "document" in record else Document(**record) for record in records]
 
     def rows_with(self, number: np.uint64) -> list[int]:
         """The rows of documents that have not been removed and whose ids have this hash."""
@@ -229,7 +232,7 @@ class Segment:
             importance.remove(self.embeddings(removed))
 
 
-def _line(document: Document) -> bytes:
+def json_line(document: Document) -> bytes:
     """A document as a line of JSON. Raises InputError for what JSON cannot express."""
     try:
         return json.dumps(asdict(document), sort_keys=True).encode() + b"\n"

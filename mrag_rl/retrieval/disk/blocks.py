@@ -1,0 +1,65 @@
+"""Documents on their way to an index on disk: encoded and written block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from mrag_rl.data.records import Document
+from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
+from mrag_rl.errors import InputError
+from mrag_rl.io import sync_files
+from mrag_rl.retrieval.disk.manifest import Entry
+from mrag_rl.retrieval.disk.segment import Layout, SegmentWriter
+from mrag_rl.retrieval.encoded import Parts, encode_documents
+
+_BLOCK = 2048  # Documents encoded and written together
+
+Block = tuple[Sequence[Document], Embeddings, Parts]
+
+
+def encoded(
+    documents: Iterable[Document],
+    encoder: TextEncoder,
+    *,
+    heading: Sequence[str],
+    prefix: str,
+    held: Container[str] = (),
+    progress: bool = False,
+) -> Iterator[Block]:
+    """Documents with their vectors, block by block.
+
+    heading, prefix: see `Layout`. held: ids that no document may have. Raises InputError for an id that occurs twice.
+    """
+    source, seen = iter(documents), set()
+    while block := list(islice(source, _BLOCK)):
+        for document in block:
+            if not isinstance(document.id, str):
+                raise InputError(f"index: the id {document.id!r} is not a text; give every document one")
+            if document.id in seen or document.id in held:
+                raise InputError(f"index: two documents {document.id!r}; give every document an id of its own")
+            seen.add(document.id)
+        texts = [document.headed(heading) for document in block]
+        searched = [document.searched(heading) for document in block]
+        yield block, *encode_documents(encoder, texts, searched, prefix=prefix, progress=progress)
+
+
+def written(folder: Path, number: int, layout: Layout, blocks: Iterable[Block], *, progress: bool) -> Entry:
+    """Write a segment whose number no other has."""
+    entry = Entry(f"segment-{number:06}")
+    path = folder / entry.folder
+    path.mkdir()
+    with SegmentWriter(path, layout, progress=progress) as writer:
+        for documents, whole, sentences in blocks:
+            writer.append(documents, whole, sentences)
+    sync_files(path)
+    return entry
+
+
+def blocks_of(rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Rows in blocks of that size."""
+    for start in range(0, len(rows), _BLOCK):
+        yield rows[start : start + _BLOCK]

@@ -1,0 +1,187 @@
+"""Chunks of documents in an index on disk, which are kept from one question to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from mrag_rl.data.chunks import Chunk
+from mrag_rl.encoders.embeddings import TextEncoder
+from mrag_rl.errors import InputError
+from mrag_rl.filters.language import Condition, Filter
+from mrag_rl.filters.vocabulary import document_metadata
+from mrag_rl.io import StrPath
+from mrag_rl.retrieval.disk.blocks import blocks_of
+from mrag_rl.retrieval.disk.index import Index
+from mrag_rl.retrieval.disk.segment import json_line
+from mrag_rl.retrieval.encoded import EncodedQueries
+from mrag_rl.retrieval.filtered import FilteredRetriever, Library
+from mrag_rl.retrieval.retriever import MultiAspectRetriever
+from mrag_rl.retrieval.voting import Ranking
+
+_SEGMENTS = 8  # More of them are compacted, as each makes searches slower
+
+
+class IndexedLibrary(Library):
+    """A library on disk: nothing is encoded again, and vectors are mapped into memory.
+
+    It offers the strategies of `Index`. The library of what may be read (`restricted`) is in memory.
+    """
+
+    def __init__(self, index: Index) -> None:
+        """index: of chunks. Raises InputError for one of documents."""
+        super().__init__()
+        self.index, self.chunks = index, _Chunks(index)
+        self._live, self._changes = index.live, index.changes
+        first = next(_blocks(index), None)
+        if first is not None and not isinstance(first[0], Chunk):
+            raise InputError(f"{index.folder}: an index of documents, not of their chunks; choose another folder")
+
+    @classmethod
+    def updated(
+        cls,
+        folder: StrPath,
+        chunks: Sequence[Chunk],
+        encoder: TextEncoder,
+        *,
+        heading: Sequence[str] = (),
+        prefix: str | None = None,
+        sentence_heads: bool = False,
+        progress: bool = False,
+    ) -> IndexedLibrary:
+        """The library in a folder, brought up to date: it then has these chunks and no others.
+
+        Only chunks that are new or changed are encoded. The index is compacted when a tenth of it has been removed or
+        it has more than eight segments; until then, the weights of words count what was removed. A folder that has no
+        index yet gets one.
+
+        heading, prefix, sentence_heads: as for `Index.build`.
+
+        Raises InputError as `Index.build`, `add` and `remove` do, and for an index that was built with another encoder,
+        heading or prefix, or without the heads of sentences that are wanted.
+        """
+        prefix = encoder.prefixes.document if prefix is None else prefix
+        if not (Path(folder) / "manifest.json").exists():
+            return cls(
+                Index.build(
+                    folder, chunks, encoder, sentence_heads=sentence_heads, heading=heading, prefix=prefix,
+                    progress=progress,
+                )
+            )  # fmt: skip
+        library = cls(Index.open(folder))
+        index = library.index
+        _check_same(index, encoder, tuple(heading), prefix, sentence_heads)
+        wanted = {chunk.id: json_line(chunk) for chunk in chunks}
+        if len(wanted) < len(chunks):
+            raise InputError("index: two chunks have one id; give every document an id of its own")
+        held = {chunk.id: json_line(chunk) for block in _blocks(index) for chunk in block}
+        leaving = [identifier for identifier, line in held.items() if wanted.get(identifier) != line]
+        arriving = [chunk for chunk in chunks if held.get(chunk.id) != wanted[chunk.id]]
+        if leaving:
+            index.remove(leaving)
+        index.add(arriving, encoder, progress=progress)
+        if index.segments > _SEGMENTS or index.rows - len(index) > 0.1 * index.rows:
+            index.compact(progress=progress)
+        return cls(index) if leaving or arriving else library
+
+    @property
+    def metadata(self) -> list[dict[str, Any]]:
+        """See `Library.metadata`. All chunks are read."""
+        return [
+            document_metadata(chunk)
+            for block in _blocks(self.index)
+            for chunk in block
+            if chunk.id == f"{chunk.document}#0"
+        ]
+
+    def passing(self, filters: Sequence[Filter]) -> np.ndarray:
+        """See `Library.passing`; removed chunks match no filter."""
+        passing: np.ndarray = self.index.passing(filters) & self._live
+        return passing
+
+    def _check_unchanged(self) -> None:
+        if self.index.changes != self._changes:
+            raise InputError(f"{self.index.folder}: changed since this library was opened; open it again")
+
+    @property
+    def _existing(self) -> np.ndarray:
+        return self._live
+
+    def _rows(self, what: Literal["document", "category"], name: str) -> np.ndarray:
+        if what == "category" and name:
+            return np.flatnonzero(self.passing([Condition("category", "$eq", (name,))])[0])
+        return self._by_name[what].get(name, np.empty(0, np.int64))
+
+    @cached_property
+    def _by_name(self) -> dict[str, dict[str, np.ndarray]]:
+        """The rows of each document, and those of the chunks that have no category."""
+        documents: dict[str, list[int]] = {}
+        without: list[int] = []
+        row_of = iter(np.flatnonzero(self._live).tolist())
+        for block in _blocks(self.index):
+            for chunk, row in zip(block, row_of, strict=False):
+                documents.setdefault(chunk.document, []).append(row)
+                if not chunk.category:
+                    without.append(row)
+        named = {name: np.array(rows) for name, rows in documents.items()}
+        return {"document": named, "category": {"": np.array(without, np.int64)}}
+
+    def _subset(self, rows: np.ndarray) -> FilteredRetriever:
+        chunks = [self.chunks[row] for row in rows.tolist()]
+        vectors, sentences = self.index.vectors(rows)
+        texts = [chunk.searched(self.index.layout.heading) for chunk in chunks]
+        return FilteredRetriever(MultiAspectRetriever(vectors, sentences, texts=texts), chunks)
+
+    def _ranked(self, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None) -> Ranking:
+        return self.index.rank(queries, strategy, fetch, allowed)
+
+
+class _Chunks(Sequence[Chunk]):
+    """The chunks of an index, each read when it is asked for."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def __len__(self) -> int:
+        return self._index.rows
+
+    @overload
+    def __getitem__(self, row: int) -> Chunk: ...
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[Chunk]: ...
+    def __getitem__(self, row: int | slice) -> Any:
+        if isinstance(row, slice):
+            return self._index.documents(range(*row.indices(len(self))))
+        return self._index.documents([row])[0]
+
+
+def _blocks(index: Index) -> Iterator[list[Any]]:
+    """All chunks that have not been removed, in order."""
+    for rows in blocks_of(np.flatnonzero(index.live)):
+        yield index.documents(rows)
+
+
+def _check_same(
+    index: Index, encoder: TextEncoder, heading: tuple[str, ...], prefix: str, sentence_heads: bool
+) -> None:
+    """Raises InputError unless an index was built like this."""
+    layout = index.layout
+    encoder.encode(["text"]).check_comparable(
+        layout.shape, layout.encoder, "the encoder's vectors", f"those of {index.folder}"
+    )
+    for what, built, wanted in (
+        ("heading", layout.heading, heading),
+        ("document prefix", layout.prefix, prefix),
+    ):
+        if built != wanted:
+            raise InputError(
+                f"{index.folder}: built with the {what} {built!r}, not {wanted!r}; choose another folder for this one"
+            )
+    if sentence_heads and not layout.sentence_heads:
+        raise InputError(
+            f"{index.folder}: built without the heads of sentences, which late_interaction needs; choose another folder"
+        )

@@ -1,0 +1,76 @@
+"""Answers that can be checked: which of the passages shown state what an answer says, and what none of them states."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mrag_rl.data.records import Document
+from mrag_rl.data.titles import word_string
+from mrag_rl.metrics.facts import facts
+from mrag_rl.retrieval.sentences import split_sentences
+from mrag_rl.systems.evidence import seen
+
+_WRITTEN = re.compile(r"\s*\[(\d{1,3}(?:\s*,\s*\d{1,3})*)\]")
+_BEHIND = re.compile(rf"([.!?])((?:{_WRITTEN.pattern})+)")  # Citations after the end of their sentence
+
+
+@dataclass(frozen=True)
+class CitedAnswer:
+    """An answer and what it rests on.
+
+    Attributes:
+        bare: the answer without citations.
+        text: the answer with the numbers of passages in brackets behind each sentence that they support: "... [2]".
+        passages: numbers of all passages cited, ascending, from 1.
+        unsupported: numbers and names in the answer that neither the question nor a passage states, in order.
+        removed: numbers that the language model had cited for a sentence of which the passage states nothing.
+    """
+
+    bare: str = ""
+    text: str = ""
+    passages: tuple[int, ...] = ()
+    unsupported: tuple[str, ...] = ()
+    removed: tuple[int, ...] = ()
+
+
+def cite(answer: str, question: str, passages: Sequence[Document], shown: Sequence[str]) -> CitedAnswer:
+    """Check an answer against the passages from which it was written.
+
+    What is looked for are the facts of each sentence, numbers and names, by their words (`metrics.facts`). A sentence
+    rests on the passages that state those of its facts that the question does not have: the fewest that it takes, as
+    far as choosing the one that adds most goes, ties by rank. Without such facts it rests on nothing that could be
+    checked ("Yes."), unless the language model cites a passage itself, as in "[2]". Those citations are kept if the
+    passage states any fact of the sentence.
+
+    shown: metadata fields that the language model sees with a passage and its title.
+    """
+    stated = [seen(passage, shown) for passage in passages]
+    asked = word_string(question)
+    sentences: list[str] = []
+    cited: set[int] = set()
+    unsupported: dict[str, None] = {}
+    removed: list[int] = []
+    for sentence in split_sentences(_BEHIND.sub(r"\2\1", answer)):
+        bare = _WRITTEN.sub("", sentence)
+        every = sorted(facts(bare))
+        held = [{fact for fact in every if f" {fact} " in words} for words in stated]
+        own = [int(number) for group in _WRITTEN.findall(sentence) for number in group.split(",")]
+        kept = {number for number in own if 1 <= number <= len(held) and held[number - 1]}
+        removed += [number for number in own if number not in kept]
+        new = {fact for fact in every if f" {fact} " not in asked}
+        missing = new.difference(*held) if held else new
+        unsupported |= dict.fromkeys(sorted(missing, key=word_string(bare).find))
+        left = new - missing - {fact for number in kept for fact in held[number - 1]}
+        while left:
+            best = max(range(len(held)), key=lambda i: (len(held[i] & left), len(held[i]), -i))
+            kept.add(best + 1)
+            left -= held[best]
+        cited |= kept
+        numbers = "".join(f"[{number}]" for number in sorted(kept))
+        sentences.append(f"{bare} {numbers}".rstrip())
+    return CitedAnswer(
+        _WRITTEN.sub("", answer).strip(), " ".join(sentences), tuple(sorted(cited)), tuple(unsupported),
+        tuple(dict.fromkeys(removed)),
+    )  # fmt: skip

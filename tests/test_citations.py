@@ -1,0 +1,70 @@
+"""Answers that can be checked: what each sentence rests on, what nothing shown states, citations that do not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from mrag_rl.data.records import Document
+from mrag_rl.systems.citations import CitedAnswer, cite
+
+PASSAGES = (
+    Document("a", "The bridge fell on Monday, and 12 people were hurt, said Ada Crane.", "Bridge down"),
+    Document("b", "It cost 40 million. The mayor, Bo Reed, resigned.", "Costs", metadata={"source": "Wired"}),
+    Document("c", "Nothing.", metadata={"published_at": "2024-04-10T09:30:00+00:00", "author": "Carl Stone"}),
+    Document("d", "Ada Crane and Bo Reed met. 12 chairs were there."),
+)
+QUESTION = "What does Ada Crane say of the bridge?"
+
+
+def checked(answer: str, passages: Sequence[Document] = PASSAGES) -> CitedAnswer:
+    return cite(answer, QUESTION, passages, ("source", "published_at"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "numbers"),
+    [
+        ("12 people were hurt.", "12 people were hurt. [1]", (1,)),
+        ("It was 40 million, says Wired.", "It was 40 million, says Wired. [2]", (2,)),
+        ("12 were hurt. Bo Reed resigned.", "12 were hurt. [1] Bo Reed resigned. [2]", (1, 2)),
+        ("It cost 40 million, and 12 were hurt.", "It cost 40 million, and 12 were hurt. [1][2]", (1, 2)),
+        ("Bo Reed and Ada Crane met 12 people.", "Bo Reed and Ada Crane met 12 people. [4]", (4,)),
+        ("That was on April 10, 2024.", "That was on April 10, 2024. [3]", (3,)),
+        ("Yes.", "Yes.", ()),
+        ("Ada Crane says it fell.", "Ada Crane says it fell.", ()),  # Of the question: nothing that could be checked
+        ("Insufficient information.", "Insufficient information.", ()),
+        ("", "", ()),
+    ],
+)
+def test_a_sentence_cites_the_fewest_passages_that_state_its_facts(
+    answer: str, text: str, numbers: tuple[int, ...]
+) -> None:
+    assert checked(answer) == CitedAnswer(answer, text, numbers)
+
+
+def test_what_no_passage_states_is_told() -> None:
+    found = checked("12 were hurt, said Dora Field in 1999. Carl Stone agreed.")
+    assert found.unsupported == ("dora field", "1999", "carl stone")  # An author is not shown
+    assert found.text == "12 were hurt, said Dora Field in 1999. [1] Carl Stone agreed."
+    assert checked("12 were hurt.", ()).unsupported == ("12",)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "numbers", "removed"),
+    [
+        ("12 were hurt [4].", "12 were hurt. [4]", (4,), ()),
+        ("12 were hurt. [1][4] Bo Reed resigned.", "12 were hurt. [1][4] Bo Reed resigned. [2]", (1, 2, 4), ()),
+        ("12 were hurt [1, 4].", "12 were hurt. [1][4]", (1, 4), ()),
+        ("12 were hurt. [2]", "12 were hurt. [1]", (1,), (2,)),
+        ("12 were hurt. [0] [9]", "12 were hurt. [1]", (1,), (0, 9)),
+        ("Ada Crane says so. [1]", "Ada Crane says so. [1]", (1,), ()),
+        ("Yes. [1]", "Yes.", (), (1,)),
+    ],
+)
+def test_citations_that_the_model_wrote_are_kept_if_they_hold(
+    answer: str, text: str, numbers: tuple[int, ...], removed: tuple[int, ...]
+) -> None:
+    found = checked(answer)
+    assert (found.text, found.passages, found.removed, found.unsupported) == (text, numbers, removed, ())
+    assert "[" not in found.bare
