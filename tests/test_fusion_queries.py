@@ -154,7 +154,7 @@ def test_all_questions_are_tried_at_once_and_those_with_too_few_queries_once_mor
         ("the end", "after the end", "later"),
         ("because",),
     ]
-    assert [queries.note for queries in results] == ["", "", "the LLM wrote 1 of 3 queries, asked twice"]
+    assert [queries.note for queries in results] == ["", "", "the LLM wrote 1 of 3 usable queries, asked twice"]
     assert results[0].all == ("Who won?", "the winner", "the final", "the cup")
     assert llm.calls == [(["Who won?", "And then?", "Why?"], 0.7, 7), (["And then?", "Why?"], 0.7, 8)]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mrag_rl.data.facts import facts
 from mrag_rl.data.multi_aspect import (
     draw_aspects,
     load_documents,
@@ -23,7 +24,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation.llm import Usage
 from mrag_rl.generation.prompts import Prompt, messages, render
 from mrag_rl.generation.stories import reader_prompt, story_problem, story_prompt, write_stories
-from mrag_rl.metrics.facts import count_facts, facts
+from mrag_rl.metrics.facts import count_facts
 from tests.tiny import TextsOnly
 
 CATEGORIES = ("caves", "dances", "knots", "looms", "moths")

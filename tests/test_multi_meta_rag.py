@@ -224,6 +224,7 @@ def test_the_system_searches_under_the_questions_filter_and_shows_source_and_dat
     assert len(answers[0].passages) == len(answers[1].passages) == 3 and answers[0].notes == ()
     assert {passage.metadata["source"] for passage in answers[0].passages} == {source}
     library = retriever.library
+    assert isinstance(library, FilteredRetriever)
     nearest = library.retriever.search(encoder(), ["Who is it?"], strategy="standard", fetch=20).indices[0]
     assert list(answers[1].retrieved) == [library.chunks[i] for i in nearest]
     assert answers[1].passages == answers[1].retrieved[:3]
@@ -285,6 +286,7 @@ def test_the_system_reranks_what_it_fetched_and_reads_sentences_where_a_strategy
     question = "Which club has a new striker? Its captain is injured."
     (answer,) = MultiMetaRAG(retriever).answer([question])
     library = retriever.library
+    assert isinstance(library, FilteredRetriever)
     ranking = library.retriever.search(encoder(), [question], strategy="late_interaction", fetch=20).indices[0]
     scores = model.scores([(question, library.chunks[i].text) for i in ranking])
     assert list(answer.retrieved) == [library.chunks[i] for i in ranking[np.argsort(-scores, kind="stable")]]

@@ -19,7 +19,7 @@ from mrag_rl.generation.question_llm import load_question_llm
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.metrics.answers import answer_scores
 from mrag_rl.models.bundled import NEWS_QUESTION_LLM, NEWSROOM_LLM
-from mrag_rl.systems.passages import PassageReader
+from mrag_rl.systems.passages import PassageAnswer, PassageReader
 
 DIGESTS = {
     NEWSROOM_LLM: "81619497fc7883e62527001306275335aedaabb82c8c9063d97966fcddb9c61e",
@@ -70,8 +70,8 @@ def test_yes_or_no_questions_are_answered_in_the_form_that_is_scored() -> None:
     rng = np.random.default_rng(0)
     queries = [query for query in world().queries if query.metadata["answer"] in ("Yes", "No")]
     passages = [world().passages(rng, query, 6) for query in queries]
-    cited = PassageReader(llm()).answer([query.text for query in queries], passages)
-    answers = [answer.bare for answer in cited]
+    found = [PassageAnswer("", passages=tuple(row)) for row in passages]
+    answers = [row.hypothesis for row in PassageReader(llm()).answer([query.text for query in queries], found)]
     stated = [re.search(r'The answer to the question is "(Yes|No|Insufficient information\.)"$', a) for a in answers]
     assert sum(map(bool, stated)) > 0.9 * len(answers), answers
     exact = answer_scores(answers, [query.metadata["answer"] for query in queries])["exact_match"]

@@ -17,6 +17,7 @@ from mrag_rl.filters import EVERYTHING, Condition, FieldVocabulary, RuleExtracto
 from mrag_rl.generation.fusion_prompts import answer_prompt, query_prompt
 from mrag_rl.generation.prompts import Prompt
 from mrag_rl.generation.transformers_llm import TransformersLLM
+from mrag_rl.retrieval.filtered import FilteredRetriever
 from mrag_rl.retrieval.fusion_queries import FusionQueries, generate_queries
 from mrag_rl.systems import MultiMetaRAG, PassageReader, PassageRetriever, RAGFusion
 from tests.tiny import Listening, encoder, write_tiny_llm
@@ -52,6 +53,7 @@ def test_its_passages_are_those_of_the_fusion_strategies(fusion: RAGFusion, stra
     retriever = replace(fusion.retriever, strategy=strategy)
     answers = RAGFusion(retriever).answer(QUESTIONS, queries=GIVEN)
     library = retriever.library
+    assert isinstance(library, FilteredRetriever)
     expected = library.retriever.search(
         encoder(), QUESTIONS, strategy=fused, fetch=retriever.fetch, questions=GIVEN
     ).indices
@@ -63,6 +65,7 @@ def test_its_passages_are_those_of_the_fusion_strategies(fusion: RAGFusion, stra
 
 def test_places_are_those_of_each_querys_own_search(fusion: RAGFusion) -> None:
     library = fusion.retriever.library
+    assert isinstance(library, FilteredRetriever)
     few = RAGFusion(replace(fusion.retriever, fetch=6))
     answers = few.answer(QUESTIONS, queries=GIVEN)
     for answer in answers:
@@ -140,7 +143,7 @@ def test_too_few_queries_are_said(fusion: RAGFusion, llm: TransformersLLM) -> No
     silent = Silent(llm)
     (answer,) = over(fusion, silent).answer(QUESTIONS[:1])
     assert answer.queries.generated == ("one query",)
-    assert answer.notes == ("the LLM wrote 1 of 4 queries, asked twice",) and len(silent.prompts) == 3
+    assert answer.notes == ("the LLM wrote 1 of 4 usable queries, asked twice",) and len(silent.prompts) == 3
 
 
 def sources(passages: Sequence[Document]) -> set[str]:
@@ -173,6 +176,7 @@ def test_sentences_of_all_queries_vote_where_a_strategy_reads_them(fusion: RAGFu
     questions = ["Which club has a new striker? Who closes a bridge?", "Who is it?"]
     (one, two) = RAGFusion(replace(fusion.retriever, strategy="segment_mrag")).answer(questions, queries=GIVEN)
     library = fusion.retriever.library
+    assert isinstance(library, FilteredRetriever)
     for answer in (one, two):
         texts = list(answer.queries.all)
         lists = library.retriever.search(encoder(), texts, strategy="segment_mrag", fetch=20).indices

@@ -19,6 +19,7 @@ from mrag_rl.experiments.multihop_scores import (
     Judge,
     Scores,
     as_results,
+    checked_scores,
     differences,
     query_type,
     reference_answer,
@@ -103,7 +104,9 @@ def run(
         fusion = _fusion_queries(retriever, queries, llm, settings.fusion_queries)
     extractions = _extractions(texts, vocabulary, llm, [references[query.id] for query in queries if references])
     has_answers = all(reference_answer(query) and query_type(query) for query in queries)
-    reader = PassageReader(llm) if llm is not None and has_answers else None
+    reader = None
+    if llm is not None and has_answers:
+        reader = PassageReader(llm, always=settings.answer_always)
     comparison = _Comparison(
         retriever, reader, store, texts, store.encode(texts, prefix=retriever.query_prefix, progress=True), extractions,
         None if fusion is None else [query.generated for query in fusion.queries],
@@ -132,6 +135,7 @@ def run(
             seconds[f"{name}, answers"] = row.generate_seconds
             hypotheses = [answer.hypothesis for answer in answers]
             judged = answer_scores(hypotheses, [reference_answer(query) for query in queries])
+            judged |= checked_scores(answers, [query.relevant for query in queries])
             systems[name]["answers"] = by_question_type(judged, [query_type(query) for query in queries])
             written[name] = {query.id: text for query, text in zip(queries, hypotheses, strict=True)}
     for fused, plain in UNFUSED.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,10 @@ from mrag_rl.data.chunks import Chunk
 from mrag_rl.data.records import Document, Query
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Score, as_json, resample_counts
+from mrag_rl.generation.prompts import NO_ANSWER
+from mrag_rl.metrics.answers import answer_scores
 from mrag_rl.metrics.ranking import RankingScores, evidence_scores, textbook_scores
+from mrag_rl.systems import PassageAnswer
 
 PLACES = 10  # of a ranking that are scored
 RESAMPLES = 2000
@@ -86,6 +89,27 @@ def differences(scores: Scores, baseline: Scores) -> dict[str, Any]:
             for metric, score in by_metric.items()
         }
         for rule, by_metric in scores.items()
+    }
+
+
+def checked_scores(answers: Sequence[PassageAnswer], relevant: Sequence[Collection[str]]) -> dict[str, np.ndarray]:
+    """How far N answers can be checked, by name, (N,) float64 in 0..1.
+
+    - refused: the answer is `NO_ANSWER`.
+    - cited: it cites a passage. cited_evidence: all that it cites are of relevant documents, and it cites one.
+    - unsupported: it states a number or a name that neither the question nor a passage has.
+
+    relevant: ids of each question's relevant documents.
+    """
+    refused = answer_scores([answer.hypothesis for answer in answers], [NO_ANSWER] * len(answers))["exact_match"]
+    documents = [{answer.passages[i - 1].document for i in answer.cited.passages} for answer in answers]
+    return {
+        "refused": refused,
+        "cited": np.array([bool(own) for own in documents], np.float64),
+        "cited_evidence": np.array(
+            [bool(own) and own <= set(wanted) for own, wanted in zip(documents, relevant, strict=True)], np.float64
+        ),
+        "unsupported": np.array([bool(answer.cited.unsupported) for answer in answers], np.float64),
     }
 
 

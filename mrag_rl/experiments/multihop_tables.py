@@ -10,6 +10,14 @@ from mrag_rl.metrics.ranking import RANKING_METRICS
 from mrag_rl.retrieval.strategies import UNFUSED
 
 _LABELS = {"mrr@10": "MRR@10", "map@10": "MAP@10", "hits@10": "Hits@10", "hits@4": "Hits@4"}
+# The share of answers that are refused, ...; over questions that have an answer, or over those that have none, or all
+_CHECKED: dict[str, tuple[str, bool | None]] = {
+    "refused, of questions without an answer": ("refused", False),
+    "refused, of the others": ("refused", True),
+    "of these: cite a passage": ("cited", True),
+    "cite nothing but evidence": ("cited_evidence", True),
+    "state what no passage does": ("unsupported", None),
+}
 _RULES = {"evidence": "MultiHop-RAG's script: chunks that contain the evidence", "textbook": "textbook: articles"}
 
 
@@ -64,7 +72,23 @@ def _answer_table(systems: Mapping[str, Any]) -> list[str]:
     for name, by_group in answered.items():
         cells = [f"{by_group[group]['accuracy']:.2f} ({by_group[group]['exact_match']:.2f})" for group in groups]
         lines.append(markdown_row([name, *cells]))
+    lines += ["", "Answers that can be checked, in percent:", "", *markdown_head(["system", *_CHECKED])]
+    for name, by_group in answered.items():
+        cells = [_checked(by_group, column) for column in _CHECKED.values()]
+        lines.append(markdown_row([name, *cells]))
     return [*lines, ""]
+
+
+def _checked(by_group: Mapping[str, Mapping[str, float]], column: tuple[str, bool | None]) -> str:
+    """A figure over the questions that have an answer, or over those that have none, or over all (None)."""
+    name, answerable = column
+    groups = [
+        row
+        for group, row in by_group.items()
+        if group != "overall" and (answerable is None or answerable == (group != "null"))
+    ]
+    count = sum(row["questions"] for row in groups)
+    return f"{sum(row[name] * row['questions'] for row in groups) / count:.1f}" if count else ""
 
 
 def _gain(comparisons: Mapping[str, Any], pair: str, rule: str) -> str:

@@ -78,7 +78,7 @@ def answer_question(settings: QuestionSettings) -> dict[str, Any]:
     generated = QUERIES if settings.queries is None else settings.queries
     system = RAGFusion(
         retriever,
-        None if llm is None else PassageReader(llm),
+        None if llm is None else PassageReader(llm, always=settings.answer_always),
         generated=generated,
         original_weight=settings.original_weight,
     )

@@ -177,6 +177,9 @@ class MultihopSettings(CheckedSettings):
     """Chunks retrieved for a question."""
     passages: int = bounded(6, minimum=1)
     """Number of chunks that the LLM is shown."""
+    answer_always: bool = False
+    """Ask the LLM also where no chunk shown mentions what the question names; otherwise it is "Insufficient
+    information."."""
     reranker: str | None = None
     """Folder or hub name of a cross-encoder or late-interaction model (ColBERT) that reranks the results."""
     llm: str | None = None
@@ -248,6 +251,8 @@ class QuestionSettings(CheckedSettings):
     source and published_at."""
     passages: int = bounded(6, minimum=1)
     """Number of passages shown."""
+    answer_always: bool = False
+    """Ask the LLM also where no passage mentions what the question names."""
     reranker: str | None = None
     """Folder or hub name of a cross-encoder or late-interaction model (ColBERT) that reranks the results."""
     llm: str = "bundled"

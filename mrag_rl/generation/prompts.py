@@ -53,6 +53,8 @@ SEPARATOR = "||"
 names of news sources."""
 
 ANSWER_TASK = "answer from passages"
+NO_ANSWER = "Insufficient information."
+"""The answer to a question that the passages do not answer, in MultiHop-RAG (Tang and Yang 2024), too."""
 FILTER_TASK = "filter"
 READER_TASK = "reader"
 STORY_TASK = "story"
@@ -121,7 +123,7 @@ TEMPLATES: Mapping[str, Template] = MappingProxyType(
             "Answer",
             "Answer the question from the passages, in as few words as you can. It is this question that counts; the "
             "related queries only say what else it may mean. Behind each sentence put the numbers of the passages that "
-            "state it in brackets, as in [2]. Where the passages do not tell, answer: Insufficient information.",
+            f"state it in brackets, as in [2]. Where the passages do not tell, answer: {NO_ANSWER}",
         ),
     }
 )

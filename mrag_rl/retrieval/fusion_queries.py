@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mrag_rl.data.facts import is_mentioned, names
+from mrag_rl.data.titles import word_string
 from mrag_rl.errors import InputError
 from mrag_rl.generation.fusion_prompts import MOST_QUERIES, SEPARATOR, query_prompt
 from mrag_rl.generation.llm import LLM
@@ -65,7 +67,9 @@ def generate_queries(
 
     All questions go to the LLM in one batch. Those that get fewer than n usable queries (see `parse_queries`; a
     repetition of the question is not usable) are tried once more with the next seed, never greedily, and keep the
-    queries of both attempts; `note` says where these are still too few.
+    queries of both attempts; `note` says where these are still too few. A query is not usable either if it brings in
+    a name of two or more words that the question does not have (`data.facts.names`): it would search for something
+    else.
 
     Raises InputError: n not in 0 to `MOST_QUERIES`, a blank question.
     """
@@ -85,15 +89,22 @@ def generate_queries(
             max_new_tokens=_QUERY_TOKENS * n,
         )
         for i, (text,) in zip(short, texts, strict=True):
-            generated[i] = _distinct(questions[i], [*generated[i], *parse_queries(text)])[:n]
+            own = [query for query in parse_queries(text) if not _strays(query, questions[i])]
+            generated[i] = _distinct(questions[i], [*generated[i], *own])[:n]
     return [
         FusionQueries(
             question,
             tuple(queries),
-            "" if len(queries) == n else f"the LLM wrote {len(queries)} of {n} queries, asked twice",
+            "" if len(queries) == n else f"the LLM wrote {len(queries)} of {n} usable queries, asked twice",
         )
         for question, queries in zip(questions, generated, strict=True)
     ]
+
+
+def _strays(query: str, question: str) -> bool:
+    """Whether a query has a name that the question does not have."""
+    words = word_string(question)
+    return any(not is_mentioned(name, words) for name in names(query))
 
 
 def check_count(n: int) -> None:

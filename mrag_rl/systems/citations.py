@@ -6,12 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mrag_rl.data.facts import facts
 from mrag_rl.data.records import Document
 from mrag_rl.data.titles import word_string
-from mrag_rl.metrics.facts import facts
+from mrag_rl.generation.prompts import NO_ANSWER
 from mrag_rl.retrieval.sentences import split_sentences
 from mrag_rl.systems.evidence import seen
 
+_REFUSAL = NO_ANSWER.rstrip(".")
 _WRITTEN = re.compile(r"\s*\[(\d{1,3}(?:\s*,\s*\d{1,3})*)\]")
 _BEHIND = re.compile(rf"([.!?])((?:{_WRITTEN.pattern})+)")  # Citations after the end of their sentence
 
@@ -38,7 +40,7 @@ class CitedAnswer:
 def cite(answer: str, question: str, passages: Sequence[Document], shown: Sequence[str]) -> CitedAnswer:
     """Check an answer against the passages from which it was written.
 
-    What is looked for are the facts of each sentence, numbers and names, by their words (`metrics.facts`). A sentence
+    What is looked for are the facts of each sentence, numbers and names, by their words (`data.facts`). A sentence
     rests on the passages that state those of its facts that the question does not have: the fewest that it takes, as
     far as choosing the one that adds most goes, ties by rank. Without such facts it rests on nothing that could be
     checked ("Yes."), unless the language model cites a passage itself, as in "[2]". Those citations are kept if the
@@ -54,7 +56,7 @@ def cite(answer: str, question: str, passages: Sequence[Document], shown: Sequen
     removed: list[int] = []
     for sentence in split_sentences(_BEHIND.sub(r"\2\1", answer)):
         bare = _WRITTEN.sub("", sentence)
-        every = sorted(facts(bare))
+        every = sorted(facts(bare.replace(_REFUSAL, "")))
         held = [{fact for fact in every if f" {fact} " in words} for words in stated]
         own = [int(number) for group in _WRITTEN.findall(sentence) for number in group.split(",")]
         kept = {number for number in own if 1 <= number <= len(held) and held[number - 1]}

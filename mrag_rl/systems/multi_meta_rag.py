@@ -52,5 +52,4 @@ class MultiMetaRAG:
         answers = retriever.results(scope, ranking)
         if self.reader is None:
             return answers
-        written = self.reader.answer(texts, [answer.passages for answer in answers])
-        return [answer.written(cited) for answer, cited in zip(answers, written, strict=True)]
+        return self.reader.answer(texts, answers)

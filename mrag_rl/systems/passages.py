@@ -21,6 +21,7 @@ from mrag_rl.filters.extraction import Extraction, Extractor
 from mrag_rl.filters.language import EVERYTHING, Filter
 from mrag_rl.generation.fusion_prompts import answer_prompt
 from mrag_rl.generation.llm import LLM
+from mrag_rl.generation.prompts import NO_ANSWER
 from mrag_rl.io import StrPath
 from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts, Ranking
 from mrag_rl.retrieval.disk.library import IndexedLibrary
@@ -30,6 +31,7 @@ from mrag_rl.retrieval.rerank import Reranker
 from mrag_rl.retrieval.strategies import DOCUMENT_SENTENCES, QUERY_SENTENCES, check_strategies
 from mrag_rl.systems.base import Answer, embedded
 from mrag_rl.systems.citations import CitedAnswer, cite
+from mrag_rl.systems.evidence import missing
 
 PASSAGES = 6  # Multi-Meta-RAG, Table 3: chunks shown to the language model
 SHOWN = ("source", "published_at")
@@ -45,7 +47,8 @@ class PassageAnswer(Answer):
         retrieved: the chunks found, best first.
         passages: the first of them, which the language model was shown.
         notes: one line for each departure from the request: a filter dropped, values left out of it, an extraction
-            refused, no readable document.
+            refused, no readable document, nothing about what the question names.
+        missing: names (or numbers) of the question that no passage mentions (`evidence.missing`).
         cited: the answer with the passages that it rests on, and what none of them states.
     """
 
@@ -54,6 +57,7 @@ class PassageAnswer(Answer):
     retrieved: tuple[Chunk, ...] = ()
     passages: tuple[Chunk, ...] = ()
     notes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     cited: CitedAnswer = field(default_factory=CitedAnswer)
 
     def written(self, cited: CitedAnswer) -> Self:
@@ -255,7 +259,11 @@ class PassageRetriever:
             if not retrieved:
                 notes.append(f"no document{' that passes the filter' if scope.strict else ''} may be read")
             applied = EVERYTHING if dropped else extraction.filter
-            answers.append(PassageAnswer("", applied, dropped, retrieved, retrieved[: self.passages], tuple(notes)))
+            passages = retrieved[: self.passages]
+            absent = missing(extraction.question, extraction.filter, passages) if passages else ()
+            if absent:
+                notes.append(f"no passage mentions {', '.join(absent)}")
+            answers.append(PassageAnswer("", applied, dropped, retrieved, passages, tuple(notes), absent))
         return answers
 
 
@@ -267,29 +275,38 @@ class PassageReader:
         llm: the language model.
         shown: metadata shown before a passage, after its title.
         max_new_tokens: the longest answer.
+        always: also ask it where no passage mentions what the question names; otherwise the answer is `NO_ANSWER`.
     """
 
     llm: LLM
     shown: tuple[str, ...] = SHOWN
     max_new_tokens: int = 96
+    always: bool = False
 
     def answer(
         self,
         questions: Sequence[str],
-        passages: Sequence[Sequence[Document]],
+        found: Sequence[PassageAnswer],
         queries: Sequence[Sequence[str]] | None = None,
-    ) -> list[CitedAnswer]:
-        """Answers to questions, each from its passages, best first (`answer_prompt`); equal prompts are answered once.
+    ) -> list[PassageAnswer]:
+        """What was found for questions, with their answers from its passages, best first (`answer_prompt`).
 
-        What each rests on is checked against its passages (`cite`).
+        Equal prompts are answered once. What an answer rests on is checked against the passages (`cite`).
 
         queries: further queries with which each question's passages were found; the prompt says that they count less.
         """
         if queries is None:
             queries = [()] * len(questions)
-        prompts = [answer_prompt(*row, shown=self.shown) for row in zip(questions, passages, queries, strict=True)]
-        distinct = list(dict.fromkeys(prompts))
-        texts = self.llm.generate(distinct, max_new_tokens=self.max_new_tokens)
-        answers = {prompt: samples[0].strip() for prompt, samples in zip(distinct, texts, strict=True)}
-        rows = zip(prompts, questions, passages, strict=True)
-        return [cite(answers[prompt], question, shown, self.shown) for prompt, question, shown in rows]
+        prompts = {
+            row: answer_prompt(question, answer.passages, others, shown=self.shown)
+            for row, (question, answer, others) in enumerate(zip(questions, found, queries, strict=True))
+            if self.always or not answer.missing
+        }
+        distinct = list(dict.fromkeys(prompts.values()))
+        texts = self.llm.generate(distinct, max_new_tokens=self.max_new_tokens) if distinct else []
+        written = {prompt: samples[0].strip() for prompt, samples in zip(distinct, texts, strict=True)}
+        answers = [written[prompts[row]] if row in prompts else NO_ANSWER for row in range(len(found))]
+        return [
+            answer.written(cite(text, question, answer.passages, self.shown))
+            for text, question, answer in zip(answers, questions, found, strict=True)
+        ]

@@ -113,13 +113,12 @@ class RAGFusion:
         ranking = FilteredRanking(retriever.rerank(texts, fused), candidates.unfiltered[: len(texts)])
         answers = retriever.results(scope, ranking)
         if self.reader is not None:
-            passages = [answer.passages for answer in answers]
-            written = self.reader.answer(texts, passages, [row.generated for row in searched])
-            answers = [answer.written(cited) for answer, cited in zip(answers, written, strict=True)]
+            answers = self.reader.answer(texts, answers, [row.generated for row in searched])
         return [
             FusionAnswer(
                 answer.hypothesis, answer.filter, answer.filter_dropped, answer.retrieved, answer.passages,
                 notes=(*answer.notes, *([row.note] if row.note else [])),
+                missing=answer.missing,
                 cited=answer.cited,
                 queries=row,
                 places=tuple(_places(chunk, own[: len(row.all)]) for chunk in found[: len(answer.passages)]),

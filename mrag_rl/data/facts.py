@@ -1,0 +1,81 @@
+"""Numbers and names in a text, found by spelling alone."""
+
+from __future__ import annotations
+
+import re
+
+from mrag_rl.data.titles import word_string
+
+_NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+)*(?!\w|[.,]\d)")
+_CAPITAL = f"[{''.join(filter(str.isupper, map(chr, range(0x10000))))}]"
+_CAPITALISED = rf"{_CAPITAL}[\w'’-]*"
+_NAME = re.compile(
+    rf"(?<![\w'’-]){_CAPITALISED}(?: (?:(?:of|de|da|di|du|del|la|van|von|der|the) ){{0,2}}{_CAPITALISED})*"
+)
+_SENTENCE_START = re.compile(r"(?:^|[.!?:]['\"”’)]*\s|\n)\W*$")
+_NEAR = 40  # Characters before a name that show whether it starts a sentence
+# Words that are capitalised because of their position, not because they are names.
+_FUNCTION_WORDS = frozenset(
+    """
+    a after all also although an and another any as at because before both but by despite during each even every few
+    finally first for from furthermore he hence her here his how however i if in indeed instead it its last later
+    many meanwhile moreover most much my no nor not now of on once one only or other our overall rather she since so
+    some still such than that the their then there these they this those though three through thus to together two
+    under unlike until we what when where whether which while who why with within without yes yet you your
+    """.split()  # noqa: SIM905
+)
+
+_RUN = re.compile(rf"(?<![\w'’-]){_CAPITALISED}(?: {_CAPITALISED})+")
+_ARTICLES = frozenset(["the", "der", "die", "das", "le", "la", "les", "el", "los", "las"])
+_LONGER = re.compile(r"[^\W\d_]{3,}")
+_TITLE = 0.8  # The share of a text's longer words from which on capitals do not tell names
+_PREFIX, _ENDING = 4, 2  # Letters that equal words share at least, and letters that their endings may have
+
+
+def facts(text: str) -> frozenset[str]:
+    """The distinct numbers and names in a text, as words in lower case.
+
+    A name is a run of capitalised words, with small words like "of" between them. A single word at the start of a
+    sentence is capitalised anyway, so it counts only if it also occurs within a sentence. Function words ("The",
+    "However") are not names, and the numbers of a list ("1. ...") are not facts.
+    """
+    text = re.sub(r"(?m)^[^\S\n]*(?:\(?\d{1,3}[.)]|\[\d{1,3}\])\s+", "", text)
+    result = {word_string(number).strip() for number in _NUMBER.findall(text)}
+    for match in _NAME.finditer(text):
+        run = match.group().split()
+        words = run[1:] if re.sub(r"['’]\w*$", "", run[0]).casefold() in _FUNCTION_WORDS else run
+        name = re.sub(r"['’]s?$", "", " ".join(words))
+        capital_by_place = (
+            len(run) == 1
+            and not name.isupper()
+            and _SENTENCE_START.search(text, max(0, match.start() - _NEAR), match.start())
+        )
+        if name and not capital_by_place:
+            result.add(word_string(name).strip())
+    return frozenset(result - {""})
+
+
+def names(text: str) -> list[str]:
+    """The names of two or more words in a text, in lower case and in its order, each once.
+
+    They are runs of capitalised words with nothing in between: in German and the like, where every noun is capitalised,
+    single words and "Bericht der Zeitung" would not do. The first word of a sentence does not count. A text that is
+    capitalised throughout, as titles are, has no names.
+    """
+    words = _LONGER.findall(text)[1:]
+    if sum(word[0].isupper() for word in words) > _TITLE * len(words):
+        return []
+    found: dict[str, None] = {}
+    for run in _RUN.finditer(text):
+        name = word_string(re.sub(r"['’]s?$", "", run.group())).split()
+        at_start = _SENTENCE_START.search(text, max(0, run.start() - _NEAR), run.start())
+        name = name[1:] if at_start or name[0] in _ARTICLES else name
+        if len(name) > 1:
+            found[" ".join(name)] = None
+    return list(found)
+
+
+def is_mentioned(name: str, words: str) -> bool:
+    """Whether more than half of a name's words are in a text, as `word_string` gives both, whatever their endings."""
+    own = name.split()
+    return 2 * sum(f" {word[: max(_PREFIX, len(word) - _ENDING)]}" in words for word in own) > len(own)

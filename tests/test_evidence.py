@@ -1,0 +1,95 @@
+"""What a question asks about and no passage mentions; and readers that say so instead of guessing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from mrag_rl.data.facts import is_mentioned, names
+from mrag_rl.data.records import Document
+from mrag_rl.data.titles import word_string
+from mrag_rl.filters import EVERYTHING, Condition, Filter
+from mrag_rl.generation.prompts import NO_ANSWER, Prompt
+from mrag_rl.systems.evidence import missing
+from mrag_rl.systems.passages import PassageAnswer, PassageReader
+
+PASSAGES = (
+    Document(
+        "a", "Lumdale Rovers signed Ada Crane for 255 thousand crowns.", "A signing", metadata={"source": "The Quill"}
+    ),
+    Document("b", "The harbour of Selby is closed.", metadata={"published_at": "2024-04-10T09:30:00+00:00"}),
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "absent"),
+    [
+        ("What did Lumdale Rovers pay?", ()),
+        ("What did Lumdale Rover pay for Ada Cranes?", ()),  # Endings
+        ("What did Dunnolm Town pay?", ("dunnolm town",)),
+        ("Did Dunnolm Town pay as much as Lumdale Rovers?", ("dunnolm town",)),
+        ("Did Dunnolm Rovers pay it?", ("dunnolm rovers",)),  # Half of the words
+        ("What did Sir Lumdale Rovers say?", ()),  # A third
+        ("What did dunnolm town pay?", ()),  # No capitals, no names
+        ("What Did Dunnolm Town Pay For Players?", ()),  # Nothing but capitals
+        ("Was zahlte der Verein nach dem Bericht der Zeitung für die Spielerin aus dem Norden?", ()),
+        ("What does The Herald say of the harbour?", ()),
+        ("What does Morning Herald say of the harbour?", ("morning herald",)),
+        ("Which club paid 255 thousand crowns?", ()),
+        ("Which club paid 680 thousand crowns and 255 for a dog?", ("680",)),
+        ("Which club paid 680 thousand crowns for Ada Crane?", ()),  # A claim may be wrong, and then the answer is no
+        ("Dunnolm Town paid what?", ()),  # The first word of a sentence is capitalised anyway
+        ("Give the top 10 of 2023 in 3 sentences.", ()),
+        ("What was closed on April 10, 2024?", ()),
+        ("What was closed between May 3, 2021 and 2021-06-04?", ()),
+        ("", ()),
+    ],
+)
+def test_names_and_numbers_that_no_passage_mentions(question: str, absent: tuple[str, ...]) -> None:
+    assert missing(question, EVERYTHING, PASSAGES) == absent
+
+
+def test_values_of_the_filter_are_not_looked_for() -> None:
+    herald: Filter = Condition("source", "$in", ("MorningHerald.com",))
+    for question in ("What does Morning Herald say?", "What does The Morning Herald say of 17 harbours?"):
+        assert "morning herald" not in missing(question, herald, PASSAGES)
+        assert missing(question, EVERYTHING, PASSAGES) == ("morning herald",)
+
+
+def test_names_of_texts() -> None:
+    assert names("Did Ada Crane meet Bo Reed of The Quill in May 2024? Ada Crane did.") == ["ada crane", "bo reed"]
+    assert names("Ein Haus am See und die Brücke von Köln") == []
+    assert names("What does Lumdale Rovers' captain, Ada Crane's sister, say?") == ["lumdale rovers", "ada crane"]
+    assert not is_mentioned("bo reed", word_string("Bo is here."))
+    assert is_mentioned("ada crane", word_string("Cranes, and Ada's."))
+
+
+class Saying:
+    """Notes what it is asked, and always says the same."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.prompts: list[Prompt] = []
+
+    def generate(self, prompts: Sequence[Prompt], **options: Any) -> list[list[str]]:
+        self.prompts += prompts
+        return [[self.text] for _ in prompts]
+
+
+def found(question: str) -> PassageAnswer:
+    return PassageAnswer("", passages=cast(Any, PASSAGES), missing=missing(question, EVERYTHING, PASSAGES))
+
+
+def test_a_reader_is_not_asked_about_what_no_passage_mentions() -> None:
+    questions = ["What did Dunnolm Town pay?", "What did Lumdale Rovers pay?"]
+    llm = Saying("255 thousand crowns [1].")
+    one, two = PassageReader(cast(Any, llm)).answer(questions, [found(question) for question in questions])
+    assert one.hypothesis == NO_ANSWER and one.cited.passages == () and one.cited.unsupported == ()
+    assert two.hypothesis == "255 thousand crowns." and two.cited.text == "255 thousand crowns. [1]"
+    assert len(llm.prompts) == 1 and "Lumdale" in llm.prompts[0].query
+    one, two = PassageReader(cast(Any, llm), always=True).answer(questions, [found(question) for question in questions])
+    assert one.hypothesis == two.hypothesis == "255 thousand crowns." and len(llm.prompts) == 3
+    (only,) = PassageReader(cast(Any, llm)).answer(questions[:1], [found(questions[0])])
+    assert only.hypothesis == NO_ANSWER and len(llm.prompts) == 3
