@@ -422,6 +422,33 @@ def test_damaged_files_are_named(folder: Path, name: str, damage: str) -> None:
         Index.open(folder)
 
 
+@pytest.mark.parametrize(
+    "name", ["field_000", "field_000_string_starts", "field_000_string_owners", "field_000_string.jsonl", "fields.json"]
+)
+@pytest.mark.parametrize("damage", ["cut", "empty", "removed"])
+def test_damaged_metadata_is_named(folder: Path, name: str, damage: str) -> None:
+    (path,) = folder.glob(f"segment-*/{name if '.' in name else f'{name}.safetensors'}")
+    content = path.read_bytes()
+    path.unlink()
+    if damage != "removed":
+        path.write_bytes(content[: len(content) // 2] if damage == "cut" else b"")
+    with pytest.raises(InputError, match=r"field.*(damaged|missing)"):
+        Index.open(folder)
+
+
+@pytest.mark.parametrize("name", ["field_000", "field_000_string_owners"])
+def test_values_that_do_not_exist_are_named_by_the_first_filter(folder: Path, name: str) -> None:
+    (path,) = folder.glob(f"segment-*/{name}.safetensors")
+    numbers = np.array(map_array(path))
+    numbers[3] = 10_000
+    path.unlink()
+    write_array(path, numbers)
+    index = Index.open(folder)
+    field = json.loads((path.parent / "fields.json").read_text())[0]["name"]
+    with pytest.raises(InputError, match=f"the field '{field}' is damaged"):
+        index.passing([Condition(field, "$eq", ("x",))])
+
+
 def test_damaged_manifests_are_named(folder: Path) -> None:
     path = folder / "manifest.json"
     content = json.loads(path.read_text())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -65,26 +65,46 @@ def open_columns(folder: Path, count: int) -> Columns:
     try:
         for number, field in enumerate(json.loads((folder / _NAMES).read_bytes())):
             path, values = folder / f"field_{number:03}", int(field["values"])
-            types = {kind: _mapped(f"{path}_{kind}", values) for kind in FIELD_TYPES if kind in field["types"]}
+            types = {kind: _mapped(f"{path}_{kind}") for kind in FIELD_TYPES if kind in field["types"]}
             column = Column(map_array(f"{path}.safetensors"), values, types)
-            if len(column.numbers) != count or not _within(column.numbers, -1, values):
+            if len(column.numbers) != count:
                 raise InputError(f"{path}.safetensors: not of these documents; restore the index from a copy")
             columns[str(field["name"])] = column
     except (KeyError, TypeError, ValueError) as error:
         raise damaged(folder / _NAMES) from error
-    return Columns(columns, count)
+    return Columns(_Checked(columns, folder), count)
 
 
-def _mapped(path: str, values: int) -> TypedKeys:
+def _mapped(path: str) -> TypedKeys:
     lines = _Lines(map_bytes(f"{path}.jsonl"), map_array(f"{path}_starts.safetensors"))
     owners = map_array(f"{path}_owners.safetensors")
-    if len(owners) != len(lines) or not _within(owners, 0, values):
+    if len(owners) != len(lines):
         raise InputError(f"{path}.jsonl: its values do not fit each other; restore the index from a copy")
     return TypedKeys(lines, owners)
 
 
-def _within(numbers: np.ndarray, least: int, end: int) -> bool:
-    return not len(numbers) or (int(numbers.min()) >= least and int(numbers.max()) < end)
+class _Checked(Mapping[str, Column]):
+    """Columns whose numbers are read and checked when a filter first names the field, and not when they are opened."""
+
+    def __init__(self, columns: Mapping[str, Column], folder: Path) -> None:
+        self._columns, self._folder = columns, folder
+        self._sound: set[str] = set()
+
+    def __getitem__(self, name: str) -> Column:
+        column = self._columns[name]
+        if name not in self._sound:
+            owners = (keys.owners for keys in column.types.values())
+            for least, numbers in ((-1, column.numbers), *((0, own) for own in owners)):
+                if len(numbers) and not least <= numbers.min() <= numbers.max() < column.count:
+                    raise InputError(f"{self._folder}: the field {name!r} is damaged; restore the index from a copy")
+            self._sound.add(name)
+        return column
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
 
 
 class _Lines(Sequence[Any]):
