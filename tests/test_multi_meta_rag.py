@@ -256,7 +256,8 @@ def test_the_system_says_where_a_filter_matched_nothing_and_keeps_to_access_righ
     other = next(document for document in documents if document.metadata["source"] != source)
     (answer,) = system.answer([f"What does {source} say?"], documents=[other.id])
     assert {passage.document for passage in answer.passages} == {other.id}
-    assert answer.filter == EVERYTHING and not answer.notes  # as for a source that does not exist
+    # As for a source that does not exist
+    assert answer.filter == EVERYTHING and answer.notes == (f"no passage mentions {source}",)
     (answer,) = system.answer([question], documents=[])
     assert answer.passages == () and not answer.filter_dropped
     with pytest.raises(InputError, match="question 1 of 2 is blank"):
@@ -320,6 +321,8 @@ def test_what_the_extractor_left_out_is_in_the_notes(retriever: PassageRetriever
     (answer,) = MultiMetaRAG(replace(retriever, extractor=Dropping())).answer(["What does X say?"])
     assert answer.notes == ("left out of the filter: source: the corpus has no 'X'", "no filter: no mapping")
     (answer,) = MultiMetaRAG(replace(retriever, extractor=None)).answer(["What does Kestrel Wire say?"])
+    assert answer.filter == EVERYTHING and answer.notes == ("no passage mentions Kestrel Wire",)
+    (answer,) = MultiMetaRAG(replace(retriever, extractor=None)).answer(["What does it say?"])
     assert answer.filter == EVERYTHING and answer.notes == ()
 
 

@@ -56,7 +56,7 @@ def facts(text: str) -> frozenset[str]:
 
 
 def names(text: str) -> list[str]:
-    """The names of two or more words in a text, in lower case and in its order, each once.
+    """The names of two or more words in a text, in its order, each once.
 
     They are runs of capitalised words with nothing in between: in German and the like, where every noun is capitalised,
     single words and "Bericht der Zeitung" would not do. The first word of a sentence does not count. A text that is
@@ -65,17 +65,17 @@ def names(text: str) -> list[str]:
     words = _LONGER.findall(text)[1:]
     if sum(word[0].isupper() for word in words) > _TITLE * len(words):
         return []
-    found: dict[str, None] = {}
+    found: dict[str, str] = {}
     for run in _RUN.finditer(text):
-        name = word_string(re.sub(r"['’]s?$", "", run.group())).split()
+        name = re.sub(r"['’]s?$", "", run.group()).split()
         at_start = _SENTENCE_START.search(text, max(0, run.start() - _NEAR), run.start())
-        name = name[1:] if at_start or name[0] in _ARTICLES else name
+        name = name[1:] if at_start or name[0].casefold() in _ARTICLES else name
         if len(name) > 1:
-            found[" ".join(name)] = None
-    return list(found)
+            found.setdefault(word_string(" ".join(name)), " ".join(name))
+    return list(found.values())
 
 
 def is_mentioned(name: str, words: str) -> bool:
-    """Whether more than half of a name's words are in a text, as `word_string` gives both, whatever their endings."""
-    own = name.split()
+    """Whether more than half of a name's words are in a text, as `word_string` gives it, whatever their endings."""
+    own = word_string(name).split()
     return 2 * sum(f" {word[: max(_PREFIX, len(word) - _ENDING)]}" in words for word in own) > len(own)
