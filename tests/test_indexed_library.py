@@ -196,6 +196,25 @@ def test_another_encoder_heading_or_prefix_is_refused_and_nothing_is_lost(folder
         build(plain, [*rows[:3], rows[0]])
 
 
+def test_an_update_that_fails_changes_nothing(folder: Path) -> None:
+    class Failing(Halved):
+        def encode(self, texts: Sequence[str], **options: Any) -> Embeddings:
+            if list(texts) != ["text"]:
+                raise InputError("no memory")
+            return super().encode(texts)
+
+    rows = documents()
+    before = Index.open(folder)
+    changed = [replace(rows[0], text="Another text."), *rows[2:]]
+    with pytest.raises(InputError, match="no memory"):
+        build(folder, changed, heading=HEADING, encoder=Failing())
+    after = Index.open(folder)
+    assert after.changes == before.changes and len(after) == len(before)
+    library = build(folder, changed, heading=HEADING).library
+    assert isinstance(library, IndexedLibrary) and library.index.changes == before.changes + 1
+    assert {row["title"] for row in library.metadata} == {row.title for row in changed}
+
+
 def test_a_library_that_has_changed_meanwhile_says_so(folder: Path) -> None:
     retriever = build(folder, documents(), heading=HEADING)
     library = retriever.library

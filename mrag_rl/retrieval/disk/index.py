@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -12,14 +13,14 @@ import numpy as np
 from mrag_rl.data.records import Document
 from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.errors import InputError
-from mrag_rl.filters.language import EVERYTHING, Filter
+from mrag_rl.filters.language import Filter
 from mrag_rl.io import StrPath, describe_os_error, sync_file
-from mrag_rl.retrieval.disk.arrays import map_array, write_array
+from mrag_rl.retrieval.disk.arrays import write_array
 from mrag_rl.retrieval.disk.blocks import blocks_of, encoded, written
 from mrag_rl.retrieval.disk.manifest import Entry, Manifest, prepare, remove_leftovers, writing
-from mrag_rl.retrieval.disk.postings import hashed
-from mrag_rl.retrieval.disk.search import BREADTH, TWO_STAGES, Search, check_stored
-from mrag_rl.retrieval.disk.segment import Layout, Segment
+from mrag_rl.retrieval.disk.search import BREADTH, TWO_STAGES, check_stored
+from mrag_rl.retrieval.disk.segment import Layout
+from mrag_rl.retrieval.disk.state import State, opened
 from mrag_rl.retrieval.encoded import EncodedQueries, Parts
 from mrag_rl.retrieval.strategies import QUERY_SENTENCES, RECOMMENDED, check_strategies
 from mrag_rl.retrieval.voting import Ranking, check_allowed
@@ -39,7 +40,7 @@ class Index:
     def __init__(self, folder: StrPath) -> None:
         """Use `build` or `open`."""
         self.folder = Path(folder)
-        self._state = _opened(self.folder)
+        self._state = opened(self.folder)
 
     @classmethod
     def build(
@@ -161,40 +162,55 @@ class Index:
         Raises InputError, with nothing changed, for an id that the index has, another encoder, an empty text, and if
         another process is writing.
         """
+        self.update((), documents, encoder, progress=progress)
+
+    def update(
+        self, leaving: Iterable[str], documents: Iterable[Document], encoder: TextEncoder, *, progress: bool = False
+    ) -> None:
+        """Remove documents and add others in one change, of which readers see all or nothing. An id that leaves may
+        come with another document. Raises InputError as `add` and `remove` do."""
+        leaving = _named(leaving)
         with self._changing() as state:
             manifest, layout = state.manifest, state.manifest.layout
+            held = _Held(self, frozenset(leaving))
             blocks = encoded(
-                documents, encoder, heading=layout.heading, prefix=layout.prefix, held=self, progress=progress
+                documents, encoder, heading=layout.heading, prefix=layout.prefix, held=held, progress=progress
             )
+            entries = self._without(state, leaving)
             first = next(blocks, None)
-            if first is None:
-                return
-            first[1].check_comparable(layout.shape, layout.encoder, "index: the new documents' vectors", "the others'")
-            number = manifest.state + 1
-            entry = written(self.folder, number, layout, chain([first], blocks), progress=progress)
-            manifest.changed((*manifest.segments, entry)).write(self.folder)
+            if first is not None:
+                first[1].check_comparable(
+                    layout.shape, layout.encoder, "index: the new documents' vectors", "the others'"
+                )
+                number = manifest.state + 1
+                entries += [written(self.folder, number, layout, chain([first], blocks), progress=progress)]
+            if entries != list(manifest.segments):
+                manifest.changed(tuple(entries)).write(self.folder)
 
     def remove(self, ids: Iterable[str]) -> None:
         """Remove documents. Their files shrink with the next `compact`; until then the weights of words count them.
 
         Raises InputError, with nothing changed, for an unknown id, and if another process is writing.
         """
-        if isinstance(ids, str):  # Its letters would be taken for ids
-            raise InputError(f"index: {ids!r} is a single id; give a list")
+        ids = _named(ids)
         with self._changing() as state:
-            rows = np.array([self.row_of(identifier) for identifier in dict.fromkeys(ids)], np.int64)
-            entries = list(state.manifest.segments)
-            for number, segment in enumerate(state.segments):
-                own = rows[(rows >= state.bases[number]) & (rows < state.bases[number + 1])] - state.bases[number]
-                if not len(own):
-                    continue
-                live = segment.live.copy()
-                live[own] = False
-                name = f"removed-{state.manifest.state + 1:06}-{number}.safetensors"
-                write_array(self.folder / name, np.flatnonzero(~live))
-                sync_file(self.folder / name)
-                entries[number] = Entry(entries[number].folder, name)
-            state.manifest.changed(tuple(entries)).write(self.folder)
+            state.manifest.changed(tuple(self._without(state, ids))).write(self.folder)
+
+    def _without(self, state: State, ids: Iterable[str]) -> list[Entry]:
+        """The segments without some documents; what is removed from each is written beside them."""
+        rows = np.array([self.row_of(identifier) for identifier in ids], np.int64)
+        entries = list(state.manifest.segments)
+        for number, segment in enumerate(state.segments):
+            own = rows[(rows >= state.bases[number]) & (rows < state.bases[number + 1])] - state.bases[number]
+            if not len(own):
+                continue
+            live = segment.live.copy()
+            live[own] = False
+            name = f"removed-{state.manifest.state + 1:06}-{number}.safetensors"
+            write_array(self.folder / name, np.flatnonzero(~live))
+            sync_file(self.folder / name)
+            entries[number] = Entry(entries[number].folder, name)
+        return entries
 
     def compact(self, *, progress: bool = False) -> None:
         """Write all documents as one segment, without those that have been removed; nothing is encoded.
@@ -272,82 +288,38 @@ class Index:
         return _ranked(self._state, queries, strategy, fetch, allowed, breadth)
 
     @contextmanager
-    def _changing(self) -> Iterator[_State]:
+    def _changing(self) -> Iterator[State]:
         """The newest state, with the right to change it; afterwards, this object is what the folder then is."""
         with _reported_writes(self.folder), writing(self.folder):
-            self._state = _opened(self.folder, self._state)
+            self._state = opened(self.folder, self._state)
             remove_leftovers(self.folder, self._state.manifest)
             try:
                 yield self._state
             finally:
-                self._state = _opened(self.folder, self._state)
+                self._state = opened(self.folder, self._state)
                 remove_leftovers(self.folder, self._state.manifest)
 
 
-class _State:
-    """An index at one time, opened; it never changes."""
+@dataclass(frozen=True)
+class _Held:
+    """The ids that an index keeps when some leave."""
 
-    def __init__(self, manifest: Manifest, segments: Sequence[Segment]) -> None:
-        self.manifest, self.segments = manifest, tuple(segments)
-        self.search = Search(manifest.layout, segments)
-        self.bases = self.search.bases
-        self.rows = int(self.bases[-1])
-        self.documents = sum(int(segment.live.sum()) for segment in segments)
+    index: Index
+    leaving: frozenset[str]
 
-    def row_of(self, identifier: str) -> int | None:
-        number = np.uint64(hashed(identifier))
-        for base, segment in zip(self.bases, self.segments, strict=False):
-            for row in segment.rows_with(number):
-                if segment.documents([row])[0].id == identifier:
-                    return int(base + row)
-        return None
-
-    def passing(self, filters: Sequence[Filter]) -> np.ndarray:
-        found = np.ones((len(filters), self.rows), bool)
-        for number, condition in enumerate(filters):
-            if condition != EVERYTHING:
-                parts = [segment.columns.passing(condition) for segment in self.segments]
-                found[number] = np.concatenate([np.empty(0, bool), *parts])
-        return found
+    def __contains__(self, identifier: object) -> bool:
+        return identifier not in self.leaving and identifier in self.index
 
 
-def _opened(folder: Path, known: _State | None = None) -> _State:
-    """The newest state; segments that are as in a known one are not opened again."""
-    manifest = Manifest.read(folder)
-    while True:
-        if known is not None and known.manifest == manifest:
-            return known
-        try:
-            same = {}
-            if known is not None and known.manifest.index == manifest.index:
-                same = dict(zip(known.manifest.segments, known.segments, strict=True))
-            return _State(manifest, [same.get(e) or _segment(folder, manifest, e) for e in manifest.segments])
-        except (FileNotFoundError, InputError) as error:
-            # Perhaps another process has changed the index, and removed the files of the state that was read
-            newest = Manifest.read(folder)
-            if newest != manifest:
-                manifest = newest
-            elif isinstance(error, FileNotFoundError):
-                raise InputError(
-                    f"{error.filename}: missing; restore the index from a copy, or build it again"
-                ) from error
-            else:
-                raise
-
-
-def _segment(folder: Path, manifest: Manifest, entry: Entry) -> Segment:
-    live = None
-    if entry.removed:
-        live = np.ones(len(map_array(folder / entry.folder / "ids.safetensors")), bool)
-        removed = map_array(folder / entry.removed)
-        if removed.size and not 0 <= removed.min() <= removed.max() < len(live):
-            raise InputError(f"{folder / entry.removed}: not of this segment; restore the index from a copy")
-        live[removed] = False
-    return Segment(folder / entry.folder, manifest.layout, live)
+def _named(ids: Iterable[str]) -> list[str]:
+    """Each id once. Raises InputError for a single one."""
+    if isinstance(ids, str):  # Its letters would be taken for ids
+        raise InputError(f"index: {ids!r} is a single id; give a list")
+    return list(dict.fromkeys(ids))
 
 
 def _ranked(
-    state: _State, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None, breadth: int
+    state: State, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None, breadth: int
 ) -> Ranking:
     _check(state, strategy, fetch, breadth)
     if allowed is not None:
@@ -366,7 +338,7 @@ def _ranked(
     return state.search.rank(queries, strategy, min(fetch, state.documents), allowed, breadth)
 
 
-def _check(state: _State, strategy: str, fetch: int, breadth: int) -> None:
+def _check(state: State, strategy: str, fetch: int, breadth: int) -> None:
     check_strategies([strategy])
     check_stored(strategy, state.manifest.layout)
     for name, number in (("fetch", fetch), ("breadth", breadth)):

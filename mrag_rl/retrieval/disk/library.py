@@ -55,9 +55,9 @@ class IndexedLibrary(Library):
     ) -> IndexedLibrary:
         """The library in a folder, brought up to date: it then has these chunks and no others.
 
-        Only chunks that are new or changed are encoded. The index is compacted when a tenth of it has been removed or
-        it has more than eight segments; until then, the weights of words count what was removed. A folder that has no
-        index yet gets one.
+        Only chunks that are new or changed are encoded, and readers see all of the change or nothing. The index is
+        compacted when a tenth of it has been removed or it has more than eight segments; until then, the weights of
+        words count what was removed. A folder that has no index yet gets one.
 
         heading, prefix, sentence_heads: as for `Index.build`.
 
@@ -81,9 +81,7 @@ class IndexedLibrary(Library):
         held = {chunk.id: json_line(chunk) for block in _blocks(index) for chunk in block}
         leaving = [identifier for identifier, line in held.items() if wanted.get(identifier) != line]
         arriving = [chunk for chunk in chunks if held.get(chunk.id) != wanted[chunk.id]]
-        if leaving:
-            index.remove(leaving)
-        index.add(arriving, encoder, progress=progress)
+        index.update(leaving, arriving, encoder, progress=progress)
         if index.segments > _SEGMENTS or index.rows - len(index) > 0.1 * index.rows:
             index.compact(progress=progress)
         return cls(index) if leaving or arriving else library
