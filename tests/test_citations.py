@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -43,6 +44,17 @@ def test_a_sentence_cites_the_fewest_passages_that_state_its_facts(
     assert checked(answer) == CitedAnswer(answer, text, numbers)
 
 
+def test_lists_and_code_stay_as_they_are() -> None:
+    answer = "Hurt:\n1. Ada Crane was hurt badly\n2. Bo Reed"
+    found = checked(answer)
+    assert found.bare == answer and found.unsupported == ()
+    assert found.text == "Hurt:\n1. Ada Crane was hurt badly\n2. Bo Reed [2]"
+    assert checked("Use x[0] and list[10].").bare == "Use x[0] and list[10]."
+    start = time.perf_counter()
+    checked("a" + " " * 40_000 + "[" * 20_000 + "[1," * 10_000)
+    assert time.perf_counter() - start < 5
+
+
 def test_what_no_passage_states_is_told() -> None:
     found = checked("12 were hurt, said Dora Field in 1999. Carl Stone agreed.")
     assert found.unsupported == ("dora field", "1999", "carl stone")  # An author is not shown
@@ -60,6 +72,15 @@ def test_what_no_passage_states_is_told() -> None:
         ("12 were hurt. [0] [9]", "12 were hurt. [1]", (1,), (0, 9)),
         ("Ada Crane says so. [1]", "Ada Crane says so. [1]", (1,), ()),
         ("Yes. [1]", "Yes.", (), (1,)),
+        (
+            'Ada Crane said "12 were hurt." [1] Then Bo Reed left.',
+            'Ada Crane said "12 were hurt." [1] Then Bo Reed left. [2]',
+            (1, 2),
+            (),
+        ),
+        ("12 were hurt [1; 4].", "12 were hurt. [1][4]", (1, 4), ()),
+        ("12 were hurt 【1】.", "12 were hurt. [1]", (1,), ()),
+        ("12 were hurt.\n[2] Bo Reed left.", "12 were hurt. [1]\nBo Reed left. [2]", (1, 2), ()),
     ],
 )
 def test_citations_that_the_model_wrote_are_kept_if_they_hold(

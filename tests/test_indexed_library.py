@@ -50,8 +50,12 @@ HALVED = Halved()
 
 
 def documents(count: int = 30) -> list[Document]:
-    """Articles of three categories."""
-    return sorted(NEWS[:90], key=lambda document: document.id)[:count]
+    """Articles of some categories, two of which have another category among their metadata."""
+    rows = sorted(NEWS[:90], key=lambda document: document.id)[:count]
+    other = next(row.category for row in rows if row.category != rows[2].category)
+    rows[2] = replace(rows[2], metadata=dict(rows[2].metadata) | {"category": other})
+    rows[3] = replace(rows[3], metadata=dict(rows[3].metadata) | {"category": [other, "x"]})
+    return rows
 
 
 def build(folder: Path | None, rows: Sequence[Document], **options: Any) -> PassageRetriever:
@@ -97,7 +101,7 @@ def test_it_answers_as_the_library_in_memory(built: Path, strategy: str) -> None
     nowhere = parse_filter({"source": "Nobody"}, FieldVocabulary.from_documents(documents()))
     limits: tuple[dict[str, Any], ...] = (
         {},
-        {"categories": [category]},
+        *({"categories": [name]} for name in sorted({row.category for row in documents()})),
         {"documents": some},
         {"documents": some, "categories": [category]},
         {"categories": []},
@@ -192,8 +196,18 @@ def test_another_encoder_heading_or_prefix_is_refused_and_nothing_is_lost(folder
     Index.build(tmp_path / "documents", rows[:3], HALVED)
     with pytest.raises(InputError, match="an index of documents, not of their chunks"):
         build(tmp_path / "documents", rows[:3])
+    with pytest.raises(InputError, match="no documents; give at least one"):
+        build(plain, [])
     with pytest.raises(InputError, match="two chunks have one id"):
         build(plain, [*rows[:3], rows[0]])
+
+
+def test_what_was_removed_by_hand_is_compacted_by_the_next_update(folder: Path) -> None:
+    rows = documents()
+    gone = {chunk.id for chunk in split_documents(rows[:6], HALVED.tokenizer)}
+    Index.open(folder).remove(gone)
+    retriever = build(folder, rows[6:], heading=HEADING)
+    assert MultiMetaRAG(retriever).answer(["Who?"])[0].passages
 
 
 def test_an_update_that_fails_changes_nothing(folder: Path) -> None:
@@ -224,8 +238,10 @@ def test_a_library_that_has_changed_meanwhile_says_so(folder: Path) -> None:
     with pytest.raises(InputError, match="document 'nothing' does not exist"):
         library.readable(documents=["nothing"])
     library.index.remove([library.chunks[0].id])
+    every = parse_filter({"source": "Nobody"}, FieldVocabulary.from_documents(documents()))
     for call in (
         lambda: MultiMetaRAG(retriever).answer(["Who?"]),
+        lambda: MultiMetaRAG(retriever).answer(["Who?"], filters=[every]),
         lambda: MultiMetaRAG(retriever).answer(["Who?"], categories=[documents()[0].category]),
     ):
         with pytest.raises(InputError, match="changed since this library was opened; open it again"):

@@ -69,7 +69,8 @@ def names(text: str) -> list[str]:
     for run in _RUN.finditer(text):
         name = re.sub(r"['’]s?$", "", run.group()).split()
         at_start = _SENTENCE_START.search(text, max(0, run.start() - _NEAR), run.start())
-        name = name[1:] if at_start or name[0].casefold() in _ARTICLES else name
+        name = name[1:] if at_start else name
+        name = name[1:] if name[0].casefold() in _ARTICLES else name
         if len(name) > 1:
             found.setdefault(word_string(" ".join(name)), " ".join(name))
     return list(found.values())
@@ -78,4 +79,5 @@ def names(text: str) -> list[str]:
 def is_mentioned(name: str, words: str) -> bool:
     """Whether more than half of a name's words are in a text, as `word_string` gives it, whatever their endings."""
     own = word_string(name).split()
-    return 2 * sum(f" {word[: max(_PREFIX, len(word) - _ENDING)]}" in words for word in own) > len(own)
+    starts = [word[: max(_PREFIX, len(word) - _ENDING)] for word in own]
+    return 2 * sum(bool(re.search(rf" {start}\w{{0,{2 * _ENDING}}} ", words)) for start in starts) > len(own)

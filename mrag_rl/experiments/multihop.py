@@ -135,7 +135,8 @@ def run(
             seconds[f"{name}, answers"] = row.generate_seconds
             hypotheses = [answer.hypothesis for answer in answers]
             judged = answer_scores(hypotheses, [reference_answer(query) for query in queries])
-            judged |= checked_scores(answers, [query.relevant for query in queries])
+            known = all(query.relevant for query in queries if query_type(query) != "null")
+            judged |= checked_scores(answers, [query.relevant for query in queries] if known else None)
             systems[name]["answers"] = by_question_type(judged, [query_type(query) for query in queries])
             written[name] = {query.id: text for query, text in zip(queries, hypotheses, strict=True)}
     for fused, plain in UNFUSED.items():

@@ -92,23 +92,31 @@ def differences(scores: Scores, baseline: Scores) -> dict[str, Any]:
     }
 
 
-def checked_scores(answers: Sequence[PassageAnswer], relevant: Sequence[Collection[str]]) -> dict[str, np.ndarray]:
+def checked_scores(
+    answers: Sequence[PassageAnswer], relevant: Sequence[Collection[str]] | None
+) -> dict[str, np.ndarray]:
     """How far N answers can be checked, by name, (N,) float64 in 0..1.
 
     - refused: the answer is `NO_ANSWER`.
     - cited: it cites a passage. cited_evidence: all that it cites are of relevant documents, and it cites one.
     - unsupported: it states a number or a name that neither the question nor a passage has.
 
-    relevant: ids of each question's relevant documents.
+    relevant: ids of each question's relevant documents; None if they are not known.
     """
     refused = answer_scores([answer.hypothesis for answer in answers], [NO_ANSWER] * len(answers))["exact_match"]
     documents = [{answer.passages[i - 1].document for i in answer.cited.passages} for answer in answers]
-    return {
+    scores = (
+        {}
+        if relevant is None
+        else {
+            "cited_evidence": np.array(
+                [bool(own) and own <= set(wanted) for own, wanted in zip(documents, relevant, strict=True)], np.float64
+            )
+        }
+    )
+    return scores | {
         "refused": refused,
         "cited": np.array([bool(own) for own in documents], np.float64),
-        "cited_evidence": np.array(
-            [bool(own) and own <= set(wanted) for own, wanted in zip(documents, relevant, strict=True)], np.float64
-        ),
         "unsupported": np.array([bool(answer.cited.unsupported) for answer in answers], np.float64),
     }
 

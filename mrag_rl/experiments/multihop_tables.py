@@ -85,7 +85,7 @@ def _checked(by_group: Mapping[str, Mapping[str, float]], column: tuple[str, boo
     groups = [
         row
         for group, row in by_group.items()
-        if group != "overall" and (answerable is None or answerable == (group != "null"))
+        if group != "overall" and name in row and (answerable is None or answerable == (group != "null"))
     ]
     count = sum(row["questions"] for row in groups)
     return f"{sum(row[name] * row['questions'] for row in groups) / count:.1f}" if count else ""

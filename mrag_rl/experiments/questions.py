@@ -15,7 +15,7 @@ from mrag_rl.experiments.settings import QuestionSettings
 from mrag_rl.filters.language import EVERYTHING, Filter, to_json
 from mrag_rl.filters.parsing import parse_filter
 from mrag_rl.filters.rules import RuleExtractor
-from mrag_rl.filters.vocabulary import FieldVocabulary, document_metadata, other_forms
+from mrag_rl.filters.vocabulary import FieldVocabulary, other_forms
 from mrag_rl.generation.question_llm import load_question_llm
 from mrag_rl.retrieval.disk.index import Index
 from mrag_rl.retrieval.disk.library import IndexedLibrary
@@ -42,6 +42,7 @@ def answer_question(settings: QuestionSettings) -> dict[str, Any]:
         JSON, {} for none, "filter_is": "read", "given" or "off", "passages": [{"id", "title", "category", "metadata",
         "places": [in each query's ranking, from 1, or None], "text"}], "notes": [lines], "hypothesis", "cited"
         (the answer without and with citations, None without a language model), "citations": [numbers of passages],
+        "citations_removed": [numbers that the model wrote and that do not hold],
         "unsupported": [numbers and names that no passage states]}.
 
     Raises:
@@ -54,10 +55,16 @@ def answer_question(settings: QuestionSettings) -> dict[str, Any]:
     check_fusible(settings.strategy)
     documents = None if settings.documents is None else load_corpus(settings.documents)
     library = None if settings.index is None or documents is not None else _opened(settings)
-    records = library.metadata if library is not None else [document_metadata(row) for row in documents or ()]
     # Fields and values of readable documents only: a filter shows the values that it names.
-    readable = [row for row in records if settings.allowed is None or row.get("category", "") in settings.allowed]
-    vocabulary = FieldVocabulary.from_metadata(readable)
+    if library is None:
+        allowed = settings.allowed
+        vocabulary = FieldVocabulary.from_documents(
+            document for document in documents or () if allowed is None or document.category in allowed
+        )
+    else:
+        readable = library.readable(categories=settings.allowed)
+        own = library if readable is None else library.restricted(readable) if readable.any() else None
+        vocabulary = FieldVocabulary.from_metadata([] if own is None else own.metadata)
     filters, notes = _filters(settings, vocabulary)
     encoder = TransformerEncoder.load(settings.encoder, device=settings.device)
     llm = load_question_llm(settings.llm, settings.device)
@@ -106,6 +113,7 @@ def answer_question(settings: QuestionSettings) -> dict[str, Any]:
         "hypothesis": None if llm is None else answer.hypothesis,
         "cited": None if llm is None else answer.cited.text,
         "citations": list(answer.cited.passages),
+        "citations_removed": list(answer.cited.removed),
         "unsupported": list(answer.cited.unsupported),
     }
 

@@ -114,6 +114,7 @@ class Library(ABC):
         """
         if documents is None and categories is None:
             return None
+        self._check_unchanged()
         mask = np.ones(len(self.chunks), bool)
         rights: tuple[tuple[Literal["document", "category"], Collection[str] | None], ...]
         rights = ("document", documents), ("category", categories)

@@ -167,7 +167,7 @@ class TokenIndex:
         scores = np.empty((len(queries), self.size), np.float64)
         for start in range(0, len(queries), _QUERIES):
             vectors = self.model.token_vectors(queries[start : start + _QUERIES], "query")
-            compared = self.model.model.similarity(vectors, self._vectors).cpu().numpy()
+            compared = self.model.model.similarity(vectors, self._vectors, device=self.model.model.device).cpu().numpy()
             scores[start : start + _QUERIES] = compared[:, self._places]
         return top(scores, fetch, allowed)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mrag_rl.data.facts import facts
@@ -14,8 +14,9 @@ from mrag_rl.retrieval.sentences import split_sentences
 from mrag_rl.systems.evidence import seen
 
 _REFUSAL = NO_ANSWER.rstrip(".")
-_WRITTEN = re.compile(r"\s*\[(\d{1,3}(?:\s*,\s*\d{1,3})*)\]")
-_BEHIND = re.compile(rf"([.!?])((?:{_WRITTEN.pattern})+)")  # Citations after the end of their sentence
+_WRITTEN = re.compile(r"(?:[^\S\n]|(?<!\w))[\[【](\d{1,3}(?: ?[,;–-] ?\d{1,3})*)[\]】]")  # Not the index in "x[0]"
+_BEHIND = re.compile(rf"([.!?…][\"'”’)]*)((?:{_WRITTEN.pattern})+)")  # Citations after the end of their sentence
+_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
@@ -50,15 +51,15 @@ def cite(answer: str, question: str, passages: Sequence[Document], shown: Sequen
     """
     stated = [seen(passage, shown) for passage in passages]
     asked = word_string(question)
-    sentences: list[str] = []
+    lines: list[list[str]] = []
     cited: set[int] = set()
     unsupported: dict[str, None] = {}
     removed: list[int] = []
-    for sentence in split_sentences(_BEHIND.sub(r"\2\1", answer)):
+    for line, sentence in _sentences(answer):
         bare = _WRITTEN.sub("", sentence)
         every = sorted(facts(bare.replace(_REFUSAL, "")))
         held = [{fact for fact in every if f" {fact} " in words} for words in stated]
-        own = [int(number) for group in _WRITTEN.findall(sentence) for number in group.split(",")]
+        own = [int(number) for group in _WRITTEN.findall(sentence) for number in _NUMBER.findall(group)]
         kept = {number for number in own if 1 <= number <= len(held) and held[number - 1]}
         removed += [number for number in own if number not in kept]
         new = {fact for fact in every if f" {fact} " not in asked}
@@ -71,8 +72,15 @@ def cite(answer: str, question: str, passages: Sequence[Document], shown: Sequen
             left -= held[best]
         cited |= kept
         numbers = "".join(f"[{number}]" for number in sorted(kept))
-        sentences.append(f"{bare} {numbers}".rstrip())
-    return CitedAnswer(
-        _WRITTEN.sub("", answer).strip(), " ".join(sentences), tuple(sorted(cited)), tuple(unsupported),
-        tuple(dict.fromkeys(removed)),
-    )  # fmt: skip
+        lines += [[] for _ in range(line + 1 - len(lines))]
+        lines[line].append(f"{bare} {numbers}".strip())
+    text = "\n".join(" ".join(row) for row in lines if row)
+    bare = _WRITTEN.sub("", answer).strip()
+    return CitedAnswer(bare, text, tuple(sorted(cited)), tuple(unsupported), tuple(dict.fromkeys(removed)))
+
+
+def _sentences(answer: str) -> Iterator[tuple[int, str]]:
+    """The sentences of an answer with the line that each is in, and citations before their ends."""
+    for number, line in enumerate(answer.splitlines()):
+        for sentence in split_sentences(_BEHIND.sub(r"\2\1", line)):
+            yield number, sentence

@@ -35,16 +35,27 @@ def missing(question: str, filter_: Filter, passages: Sequence[Document]) -> tup
     for date in reversed(list(find_dates(question))):
         asked = f"{asked[: date.start]},{asked[date.end :]}"
     texts = "".join(seen(passage, passage.metadata) for passage in passages)
-    values = [_letters(str(value)) for condition in conditions(filter_) for value in condition.values]
-    named = [
-        name
-        for name in names(asked)
-        if not any(_letters(name) in value or (value and value in _letters(name)) for value in values)
-    ]
+    values = [value for condition in conditions(filter_) for value in condition.values if isinstance(value, str)]
+    named = [name for name in names(asked) if not any(_is_same(name, value) for value in values)]
     if named:
-        return tuple(name for name in named if not is_mentioned(name, texts))
+        letters = _letters(texts)  # "US Open" is "U.S. Open"
+        return tuple(name for name in named if not is_mentioned(name, texts) and _letters(name) not in letters)
     numbers = [number for number in _NUMBER.findall(asked) if not _OTHER_NUMBERS.fullmatch(number)]
-    return tuple(number for number in dict.fromkeys(numbers) if word_string(number) not in texts)
+    held = {_digits(number) for passage in passages for number in _NUMBER.findall(f"{passage.title}\n{passage.text}")}
+    return tuple(
+        number for number in dict.fromkeys(numbers) if _digits(number) not in held and word_string(number) not in texts
+    )
+
+
+def _is_same(name: str, value: str) -> bool:
+    """Whether a name stands for a value ("Tide Line" for "TideLine.com"), or has it as one or more of its words."""
+    return _letters(name) in _letters(value) or (
+        any(map(str.isalnum, value)) and word_string(value) in word_string(name)
+    )
+
+
+def _digits(number: str) -> str:
+    return re.sub("[.,]", "", number)
 
 
 def _letters(text: str) -> str:

@@ -147,6 +147,8 @@ class PassageRetriever:
         does not fit.
         """
         check_strategies([strategy])
+        if not documents:
+            raise InputError("passages: no documents; give at least one")
         chunks = split_documents(documents, encoder.tokenizer, tokens=tokens, overlap=overlap)
         library: Library
         if index is not None:

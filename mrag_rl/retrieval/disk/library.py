@@ -12,7 +12,7 @@ import numpy as np
 from mrag_rl.data.chunks import Chunk
 from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.errors import InputError
-from mrag_rl.filters.language import Condition, Filter
+from mrag_rl.filters.language import Filter
 from mrag_rl.filters.vocabulary import document_metadata
 from mrag_rl.io import StrPath
 from mrag_rl.retrieval.disk.blocks import blocks_of
@@ -84,7 +84,7 @@ class IndexedLibrary(Library):
         index.update(leaving, arriving, encoder, progress=progress)
         if index.segments > _SEGMENTS or index.rows - len(index) > 0.1 * index.rows:
             index.compact(progress=progress)
-        return cls(index) if leaving or arriving else library
+        return library if index.changes == library._changes else cls(index)
 
     @property
     def metadata(self) -> list[dict[str, Any]]:
@@ -98,6 +98,7 @@ class IndexedLibrary(Library):
 
     def passing(self, filters: Sequence[Filter]) -> np.ndarray:
         """See `Library.passing`; removed chunks match no filter."""
+        self._check_unchanged()
         passing: np.ndarray = self.index.passing(filters) & self._live
         return passing
 
@@ -110,23 +111,17 @@ class IndexedLibrary(Library):
         return self._live
 
     def _rows(self, what: Literal["document", "category"], name: str) -> np.ndarray:
-        if what == "category" and name:
-            return np.flatnonzero(self.passing([Condition("category", "$eq", (name,))])[0])
         return self._by_name[what].get(name, np.empty(0, np.int64))
 
     @cached_property
     def _by_name(self) -> dict[str, dict[str, np.ndarray]]:
-        """The rows of each document, and those of the chunks that have no category."""
-        documents: dict[str, list[int]] = {}
-        without: list[int] = []
+        found: dict[str, dict[str, list[int]]] = {"document": {}, "category": {}}
         row_of = iter(np.flatnonzero(self._live).tolist())
         for block in _blocks(self.index):
             for chunk, row in zip(block, row_of, strict=False):
-                documents.setdefault(chunk.document, []).append(row)
-                if not chunk.category:
-                    without.append(row)
-        named = {name: np.array(rows) for name, rows in documents.items()}
-        return {"document": named, "category": {"": np.array(without, np.int64)}}
+                found["document"].setdefault(chunk.document, []).append(row)
+                found["category"].setdefault(chunk.category, []).append(row)
+        return {what: {name: np.array(rows) for name, rows in names.items()} for what, names in found.items()}
 
     def _subset(self, rows: np.ndarray) -> FilteredRetriever:
         chunks = [self.chunks[row] for row in rows.tolist()]
