@@ -11,7 +11,7 @@ from mrag_rl.filters.scoring import agreement
 from mrag_rl.generation.fusion_prompts import MOST_QUERIES, SEPARATOR, query_prompt
 from mrag_rl.generation.llm import LLM
 from mrag_rl.metrics.answers import answer_scores, by_question_type
-from mrag_rl.systems.passages import PASSAGES, PassageReader
+from mrag_rl.systems.passages import PASSAGES, PassageAnswer, PassageReader
 
 _QUESTIONS = 240
 _QUERY_TOKENS = 256
@@ -31,9 +31,9 @@ def measure_abilities(llm: LLM, world: NewsWorld) -> str:
     complete = np.mean([has_distinct_queries(line, n) for line, n in zip(lines, counts, strict=True)])
 
     rng = np.random.default_rng(0)
-    passages = [world.passages(rng, query, PASSAGES) for query in queries]
-    answers = PassageReader(llm).answer(texts, passages)
-    scores = answer_scores(answers, [query.metadata["answer"] for query in queries])
+    found = [PassageAnswer("", passages=tuple(world.passages(rng, query, PASSAGES))) for query in queries]
+    answers = PassageReader(llm, always=True).answer(texts, found)
+    scores = answer_scores([answer.hypothesis for answer in answers], [query.metadata["answer"] for query in queries])
     by_type = by_question_type(scores, [query.metadata["question_type"] for query in queries])
     rows = "\n".join(f"| {name} | {row['exact_match']:.1f} | {row['questions']} |" for name, row in by_type.items())
     return f"""What it can do, measured on {len(queries)} questions of the split `dev`: write the filter that a question
