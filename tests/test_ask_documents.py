@@ -54,7 +54,7 @@ def test_the_answer_is_the_systems(folder: Path, capsys: pytest.CaptureFixture[s
     llm = TransformersLLM.load(folder / "llm")
     rules = RuleExtractor(FieldVocabulary.from_documents(DOCUMENTS))
     retriever = PassageRetriever.build(DOCUMENTS, encoder(), extractor=rules, strategy="hybrid")
-    system = RAGFusion(retriever, PassageReader(llm), generated=3)
+    system = RAGFusion(retriever, PassageReader(llm), generated=3, kept=4)
     (expected,) = system.answer([QUESTION])
     assert found["queries"] == list(expected.queries.all) and found["queries"][0] == QUESTION
     assert found["queries_are"] == "generated" and len(found["queries"]) > 1

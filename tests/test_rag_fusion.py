@@ -63,6 +63,20 @@ def test_its_passages_are_those_of_the_fusion_strategies(fusion: RAGFusion, stra
         assert answer.queries.generated == tuple(given)
 
 
+def test_the_questions_own_first_places_stay_first(fusion: RAGFusion) -> None:
+    plain = RAGFusion(fusion.retriever, generated=0).answer(QUESTIONS)
+    fused = fusion.answer(QUESTIONS, queries=GIVEN)
+    assert any(a.retrieved[:4] != b.retrieved[:4] for a, b in zip(plain, fused, strict=True))
+    for kept in (1, 4, 100):
+        answers = replace(fusion, kept=kept).answer(QUESTIONS, queries=GIVEN)
+        for answer, own, other in zip(answers, plain, fused, strict=True):
+            first = [chunk for chunk in own.retrieved[:kept] if chunk in other.retrieved]
+            assert list(answer.retrieved) == first + [chunk for chunk in other.retrieved if chunk not in first]
+            assert len(answer.places) == len(answer.passages)
+    with pytest.raises(InputError, match="kept is -1"):
+        replace(fusion, kept=-1)
+
+
 def test_places_are_those_of_each_querys_own_search(fusion: RAGFusion) -> None:
     library = fusion.retriever.library
     assert isinstance(library, FilteredRetriever)

@@ -109,7 +109,7 @@ def run(
         reader = PassageReader(llm, always=settings.answer_always)
     comparison = _Comparison(
         retriever, reader, store, texts, store.encode(texts, prefix=retriever.query_prefix, progress=True), extractions,
-        None if fusion is None else [query.generated for query in fusion.queries],
+        None if fusion is None else [query.generated for query in fusion.queries], settings.fusion_kept,
     )  # fmt: skip
 
     systems: dict[str, dict[str, Any]] = {}
@@ -154,6 +154,7 @@ def run(
         "heading": list(settings.heading),
         "fetch": settings.fetch,
         "passages": settings.passages,
+        "fusion_kept": settings.fusion_kept,
         "encoder": {"name": encoder.name, "fingerprint": encoder.fingerprint},
         "prefix": retriever.query_prefix,
         "document_prefix": store.prefixes.document if settings.document_prefix is None else settings.document_prefix,
@@ -205,6 +206,7 @@ class _Comparison:
     embeddings: Embeddings
     extractions: dict[str, Sequence[Extraction] | None]
     fusion_queries: Sequence[Sequence[str]] | None
+    fusion_kept: int
 
     def rows(self, strategies: Sequence[str], rerankers: Sequence[Reranker | None]) -> Iterator[_Row]:
         """Each strategy with each reranker, without filters first, then with those of each source."""
@@ -215,7 +217,7 @@ class _Comparison:
                 start, encode, generate = time.perf_counter(), self.store.seconds, self._generate_seconds()
                 answers: Sequence[PassageAnswer]
                 if strategy in QUESTIONS:
-                    system = RAGFusion(retriever, self.reader)
+                    system = RAGFusion(retriever, self.reader, kept=self.fusion_kept)
                     answers = system.answer(
                         self.texts, self.embeddings, queries=self.fusion_queries, extractions=extracted
                     )

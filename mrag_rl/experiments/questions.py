@@ -88,6 +88,7 @@ def answer_question(settings: QuestionSettings) -> dict[str, Any]:
         None if llm is None else PassageReader(llm, always=settings.answer_always),
         generated=generated,
         original_weight=settings.original_weight,
+        kept=settings.kept,
     )
     queries = None if settings.query is None else [settings.query]
     (answer,) = system.answer([settings.text], queries=queries, filters=filters, categories=settings.allowed)

@@ -186,6 +186,8 @@ class MultihopSettings(CheckedSettings):
     """Extracts filters, writes queries and answers: bundled, a folder or a hub name; null or none for no LLM."""
     fusion_queries: int = 4
     """Queries that the LLM writes for a question, for fusion and fusion_mrag."""
+    fusion_kept: int = bounded(0, minimum=0)
+    """Places of the question's own ranking that stay first in fusion and fusion_mrag; 0, as published, fuses all."""
     heading: tuple[str, ...] = ()
     """Fields that stand above each chunk's text when it is embedded, searched for words and reranked: title, category
     or metadata. MultiHop-RAG's authors have title, source and published_at there."""
@@ -244,6 +246,8 @@ class QuestionSettings(CheckedSettings):
     """Queries of your own, in place of those that the LLM would write."""
     original_weight: float = 1.0
     """Weight of the original question's ranking (the others have 1)."""
+    kept: int = bounded(4, minimum=0)
+    """Places of the question's own ranking that stay first; the fused ranking has the others. 0 fuses all of them."""
     strategy: str = "hybrid"
     """Retrieval strategy for each query."""
     heading: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.filters.extraction import Extraction
 from mrag_rl.filters.language import Filter
-from mrag_rl.retrieval import EncodedQueries, Parts
+from mrag_rl.retrieval import EncodedQueries, Parts, Ranking
 from mrag_rl.retrieval.filtered import FilteredRanking
 from mrag_rl.retrieval.fusion_queries import (
     QUERIES,
@@ -52,6 +52,7 @@ class RAGFusion:
         generated: queries that the language model writes for a question, 0 for none.
         original_weight: weight of the question's own ranking (others: 1).
         k, first_rank: constants of `reciprocal_rank_fusion`.
+        kept: places of the question's own ranking that stay first; the fused ranking has the others.
         temperature, seed: for generating the queries.
     """
 
@@ -61,13 +62,16 @@ class RAGFusion:
     original_weight: float = 1.0
     k: float = RRF_K
     first_rank: int = 0
+    kept: int = 0
     temperature: float = TEMPERATURE
     seed: int = 0
     name: str = "rag_fusion"
 
     def __post_init__(self) -> None:
         """Raises InputError: a strategy that fuses already, generated not in 0 to `MOST_QUERIES`, a weight, k or first
-        rank that `reciprocal_rank_fusion` refuses."""
+        rank that `reciprocal_rank_fusion` refuses, kept < 0."""
+        if self.kept < 0:
+            raise InputError(f"kept is {self.kept}; give 0 or more")
         check_count(self.generated)
         check_rank_fusion(original_weight=self.original_weight, k=self.k, first_rank=self.first_rank)
         check_fusible(self.retriever.strategy)
@@ -109,6 +113,7 @@ class RAGFusion:
         fused = reciprocal_rank_fusion(
             lists, retriever.fetch, original_weight=self.original_weight, k=self.k, first_rank=self.first_rank
         )
+        fused = _led_by(candidates.ranking.indices[: len(texts), : self.kept], fused)
         # Filter and rights are the question's, so all of its queries share whether the filter was dropped.
         ranking = FilteredRanking(retriever.rerank(texts, fused), candidates.unfiltered[: len(texts)])
         answers = retriever.results(scope, ranking)
@@ -154,6 +159,17 @@ def _joined(first: EncodedQueries, second: EncodedQueries) -> EncodedQueries:
         )
     texts = None if first.texts is None or second.texts is None else (*first.texts, *second.texts)
     return EncodedQueries(Embeddings.concatenate([first.whole, second.whole]), sentences, texts=texts)
+
+
+def _led_by(first: np.ndarray, fused: Ranking) -> Ranking:
+    """The rankings (B, c) with some chunks (B, k), -1 for none, before all others; they keep their scores."""
+    rows = []
+    for own, indices in zip(first.tolist(), fused.indices.tolist(), strict=True):
+        place = {chunk: column for column, chunk in enumerate(indices) if chunk >= 0}
+        leading = [place[chunk] for chunk in own if chunk in place]
+        rows.append([*leading, *(column for column in range(len(indices)) if column not in set(leading))])
+    order = np.array(rows, np.int64).reshape(fused.indices.shape)
+    return Ranking(np.take_along_axis(fused.indices, order, axis=1), np.take_along_axis(fused.scores, order, axis=1))
 
 
 def _places(chunk: int, lists: np.ndarray) -> tuple[int | None, ...]:
