@@ -410,14 +410,19 @@ def test_arrays_are_safetensors(tmp_path: Path) -> None:
     assert map_array(tmp_path / "empty.safetensors").shape == (0, 4)
 
 
-@pytest.mark.parametrize("name", ["ids", "part_standard", "word_texts", "head_003", "documents", "part_starts"])
-@pytest.mark.parametrize("damage", ["cut", "empty", "removed"])
-def test_damaged_files_are_named(folder: Path, name: str, damage: str) -> None:
-    (path,) = folder.glob(f"segment-*/{name}.*")
+def spoil(path: Path, damage: str) -> None:
+    """Replace a file, which other folders may link to."""
     content = path.read_bytes()
     path.unlink()
     if damage != "removed":
         path.write_bytes(content[: len(content) // 2] if damage == "cut" else b"")
+
+
+@pytest.mark.parametrize("name", ["ids", "part_standard", "word_texts", "head_003", "documents", "part_starts"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "removed"])
+def test_damaged_files_are_named(folder: Path, name: str, damage: str) -> None:
+    (path,) = folder.glob(f"segment-*/{name}.*")
+    spoil(path, damage)
     with pytest.raises(InputError, match=f"{path.name}|do not fit"):
         Index.open(folder)
 
@@ -428,10 +433,7 @@ def test_damaged_files_are_named(folder: Path, name: str, damage: str) -> None:
 @pytest.mark.parametrize("damage", ["cut", "empty", "removed"])
 def test_damaged_metadata_is_named(folder: Path, name: str, damage: str) -> None:
     (path,) = folder.glob(f"segment-*/{name if '.' in name else f'{name}.safetensors'}")
-    content = path.read_bytes()
-    path.unlink()
-    if damage != "removed":
-        path.write_bytes(content[: len(content) // 2] if damage == "cut" else b"")
+    spoil(path, damage)
     with pytest.raises(InputError, match=r"field.*(damaged|missing)"):
         Index.open(folder)
 

@@ -105,20 +105,15 @@ def checked_scores(
     """
     refused = answer_scores([answer.hypothesis for answer in answers], [NO_ANSWER] * len(answers))["exact_match"]
     documents = [{answer.passages[i - 1].document for i in answer.cited.passages} for answer in answers]
-    scores = (
-        {}
-        if relevant is None
-        else {
-            "cited_evidence": np.array(
-                [bool(own) and own <= set(wanted) for own, wanted in zip(documents, relevant, strict=True)], np.float64
-            )
-        }
-    )
-    return scores | {
+    scores = {
         "refused": refused,
         "cited": np.array([bool(own) for own in documents], np.float64),
         "unsupported": np.array([bool(answer.cited.unsupported) for answer in answers], np.float64),
     }
+    if relevant is not None:
+        evidence = [bool(own) and own <= set(wanted) for own, wanted in zip(documents, relevant, strict=True)]
+        scores["cited_evidence"] = np.array(evidence, np.float64)
+    return scores
 
 
 def query_type(query: Query) -> str:

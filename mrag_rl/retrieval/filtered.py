@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -68,8 +68,8 @@ class Library(ABC):
         """Which chunks match each of B filters (`matches`), (B, N) bool."""
 
     @abstractmethod
-    def _rows(self, what: Literal["document", "category"], name: str) -> np.ndarray:
-        """The chunks of a document or a category; none if it does not exist."""
+    def _numbered(self) -> Iterable[tuple[int, Chunk]]:
+        """The chunks that have not been removed, with their indices."""
 
     @abstractmethod
     def _ranked(self, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None) -> Ranking:
@@ -87,6 +87,16 @@ class Library(ABC):
     def _existing(self) -> np.ndarray:
         """The chunks that have not been removed, (N,) bool."""
         return np.ones(len(self.chunks), bool)
+
+    @cached_property
+    def _rows(self) -> dict[Literal["document", "category"], dict[str, list[int]]]:
+        """The chunks of each document, and of each category."""
+        documents: dict[str, list[int]] = {}
+        categories: dict[str, list[int]] = {}
+        for row, chunk in self._numbered():
+            documents.setdefault(chunk.document, []).append(row)
+            categories.setdefault(chunk.category, []).append(row)
+        return {"document": documents, "category": categories}
 
     def restricted(self, readable: np.ndarray) -> Library:
         """The library of the chunks that may be read, as if there were no others; (N,) bool, at least one True.
@@ -125,10 +135,9 @@ class Library(ABC):
                 raise InputError(f"allowed: {names!r} is a single {what}; give a list")
             allowed = np.zeros(len(self.chunks), bool)
             for name in sorted(set(names)):
-                rows = self._rows(what, name)
-                if not len(rows):
+                if name not in self._rows[what]:
                     raise InputError(f"allowed {what} {name!r} does not exist; name only those of the corpus")
-                allowed[rows] = True
+                allowed[self._rows[what][name]] = True
             mask &= allowed
         return mask
 
@@ -217,16 +226,8 @@ class FilteredRetriever(Library):
     def _columns(self) -> Columns:
         return Columns.of(self._metadata)
 
-    def _rows(self, what: Literal["document", "category"], name: str) -> np.ndarray:
-        return self._by_name[what].get(name, np.empty(0, np.int64))
-
-    @cached_property
-    def _by_name(self) -> dict[str, dict[str, np.ndarray]]:
-        found: dict[str, dict[str, list[int]]] = {"document": {}, "category": {}}
-        for row, chunk in enumerate(self.chunks):
-            found["document"].setdefault(chunk.document, []).append(row)
-            found["category"].setdefault(chunk.category, []).append(row)
-        return {what: {name: np.array(rows) for name, rows in names.items()} for what, names in found.items()}
+    def _numbered(self) -> Iterable[tuple[int, Chunk]]:
+        return enumerate(self.chunks)
 
     def _ranked(self, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None) -> Ranking:
         return self.retriever.rank(queries, strategy, fetch, allowed)

@@ -34,13 +34,15 @@ def missing(question: str, filter_: Filter, passages: Sequence[Document]) -> tup
     asked = question
     for date in reversed(list(find_dates(question))):
         asked = f"{asked[: date.start]},{asked[date.end :]}"
-    texts = "".join(seen(passage, passage.metadata) for passage in passages)
     values = [value for condition in conditions(filter_) for value in condition.values if isinstance(value, str)]
     named = [name for name in names(asked) if not any(_is_same(name, value) for value in values)]
+    numbers = [number for number in _NUMBER.findall(asked) if not _OTHER_NUMBERS.fullmatch(number)]
+    if not named and not numbers:
+        return ()
+    texts = "".join(seen(passage, passage.metadata) for passage in passages)
     if named:
         letters = _letters(texts)  # "US Open" is "U.S. Open"
         return tuple(name for name in named if not is_mentioned(name, texts) and _letters(name) not in letters)
-    numbers = [number for number in _NUMBER.findall(asked) if not _OTHER_NUMBERS.fullmatch(number)]
     held = {_digits(number) for passage in passages for number in _NUMBER.findall(f"{passage.title}\n{passage.text}")}
     return tuple(
         number for number in dict.fromkeys(numbers) if _digits(number) not in held and word_string(number) not in texts

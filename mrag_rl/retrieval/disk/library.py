@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -110,18 +110,8 @@ class IndexedLibrary(Library):
     def _existing(self) -> np.ndarray:
         return self._live
 
-    def _rows(self, what: Literal["document", "category"], name: str) -> np.ndarray:
-        return self._by_name[what].get(name, np.empty(0, np.int64))
-
-    @cached_property
-    def _by_name(self) -> dict[str, dict[str, np.ndarray]]:
-        found: dict[str, dict[str, list[int]]] = {"document": {}, "category": {}}
-        row_of = iter(np.flatnonzero(self._live).tolist())
-        for block in _blocks(self.index):
-            for chunk, row in zip(block, row_of, strict=False):
-                found["document"].setdefault(chunk.document, []).append(row)
-                found["category"].setdefault(chunk.category, []).append(row)
-        return {what: {name: np.array(rows) for name, rows in names.items()} for what, names in found.items()}
+    def _numbered(self) -> Iterable[tuple[int, Chunk]]:
+        return zip(np.flatnonzero(self._live).tolist(), chain.from_iterable(_blocks(self.index)), strict=True)
 
     def _subset(self, rows: np.ndarray) -> FilteredRetriever:
         chunks = [self.chunks[row] for row in rows.tolist()]
