@@ -53,6 +53,11 @@ def parse_arguments(description: str | None) -> argparse.Namespace:
         help="regular expression on the ids of --pairs whose first group names the event or dialogue, which is held "
         "out as a whole or not at all: data.group of later runs, such as '^([^.]+)'",
     )
+    parser.add_argument(
+        "--start",
+        type=Path,
+        help="folder of a model that this command wrote, with whose weights and vocabulary to begin; its size counts",
+    )
     for name, kind, meaning in (
         ("steps", int, "optimizer steps"),
         ("batch", int, "sequences in a step"),
@@ -97,5 +102,7 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     head_width = HEAD_WIDTHS[arguments.world]
     if arguments.width % head_width:
         raise InputError(f"--width is {arguments.width}; give a multiple of {head_width}, the width of a head")
+    if arguments.start and not (arguments.start / "config.json").is_file():
+        raise InputError(f"--start {arguments.start} has no config.json; give the folder of a model")
     if arguments.output.exists():
         raise InputError(f"{arguments.output} exists; remove it or give another --output")

@@ -21,6 +21,8 @@ class Facts:
     tokens: int
     parameters: int
     vocabulary: int
+    width: int
+    layers: int
     minutes: float
     threads: int
 
@@ -35,17 +37,18 @@ def write_card(
     progress: Progress,
 ) -> None:
     """Write README.md: the command line, the data, what the model can and cannot do, and its losses."""
+    start = f"the weights of `{arguments.start}`" if arguments.start else "scratch"
     atomic_write_text(
         folder / "README.md",
         f"""# Small language model
 
-A Llama-architecture decoder trained from scratch. Apache-2.0. The command that made it:
+A Llama-architecture decoder trained from {start}. Apache-2.0. The command that made it:
 
     {command}
 
 - Data: {data.description}; {facts.tokens:,} tokens in {arguments.steps:,} steps of {arguments.batch} sequences,
   seed {arguments.seed}
-- Size: {facts.parameters:,} parameters ({arguments.width} wide, {arguments.layers} layers),
+- Size: {facts.parameters:,} parameters ({facts.width} wide, {facts.layers} layers),
   {facts.vocabulary:,} tokens, stored as float16
 - Training time: {facts.minutes:.0f} minutes on {facts.threads} threads, {arguments.precision} matrix products,
   {arguments.optimizer}, torch {torch.__version__.split("+")[0]}, transformers {transformers.__version__}

@@ -14,7 +14,7 @@ WORLDS = 8
 
 _TASK_SHARES = (0.15, 0.1, 0.75)
 # (progress from which the stage is in force, most passages, share of their sentences, most questions about them)
-_STAGES = ((0.0, 3, 0.25, 10), (0.85, PASSAGES, 1.0, 6))
+_STAGES = ((0.0, 2, 0.2, 10), (0.25, 3, 0.4, 10), (0.5, 5, 0.7, 8), (0.7, PASSAGES, 1.0, 6))
 _PROMPT_WEIGHT = 0.05
 """Loss weight of all but targets and evidence. It teaches the language of the news, for which targets are too few."""
 

@@ -1,19 +1,15 @@
-"""What the model for questions should write: a question's filter, search queries, and answer from given passages."""
+"""What the model for questions should write: a question's filter and search queries; answers are in `news_answers`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
-from mrag_rl.data.chunks import Chunk
 from mrag_rl.data.records import Query
 from mrag_rl.data.synthetic.news_events import EventType, news_words, source_names
-from mrag_rl.data.synthetic.news_questions import NO_ANSWER
 from mrag_rl.filters.dates import find_dates
 
-_EVENT_TYPES = {event_type.category: event_type for event_type in news_words().event_types}
-_NO_VALUE = "none"
+EVENT_TYPES = {event_type.category: event_type for event_type in news_words().event_types}
 
 
 def evidence_of(query: Query) -> list[dict[str, Any]]:
@@ -25,7 +21,7 @@ def filter_target(query: Query) -> dict[str, Any]:
     """The question's filter, with names and days in the order in which the question mentions them."""
     target: dict[str, Any] = json.loads(json.dumps(query.metadata["filter"]))
     ((operator, sources),) = target["source"].items()
-    mentioned = [source for name in _names_in_order(query) for source in source_names()[name] if source in sources]
+    mentioned = [source for name in names_in_order(query) for source in source_names()[name] if source in sources]
     target["source"][operator] = list(dict.fromkeys(mentioned))
     days = target.get("published_at", {})
     if "$in" in days:
@@ -39,7 +35,7 @@ def search_queries(query: Query, n: int) -> list[str]:
     They leave out sources and days, because the articles' texts do not contain them.
     """
     about = query.metadata["about"]
-    event_type, organisation = _EVENT_TYPES[about["category"]], about["organisation"]
+    event_type, organisation = EVENT_TYPES[about["category"]], about["organisation"]
     stated = [(claim, value) for claim, value in about["claims"] if value is not None]
     if n == 1 and len(stated) == 2:
         predicates = (event_type.claims[claim].predicate.format(v=value) for claim, value in stated)
@@ -61,51 +57,7 @@ def search_queries(query: Query, n: int) -> list[str]:
     return queries
 
 
-def answer_target(query: Query, passages: Sequence[Chunk]) -> str:
-    """The answer that the passages allow.
-
-    If the question names the organisation, the answer first says what is looked up in which source and what was found,
-    one side at a time, because a small model cannot do everything at once.
-    """
-    metadata, about = query.metadata, query.metadata["about"]
-    values = [item["value"] if _is_in(item, passages) else None for item in evidence_of(query)]
-    if not about["organisation"]:
-        return _organisation_target(query, values)
-    answer, names = metadata["answer"], list(about["names"])
-    evidence = evidence_of(query)
-    asks_order = metadata["question_type"] == "temporal" and about["claims"][0][1] is not None
-    # The days distinguish two reports of one source.
-    labels = [item["day"] for item in evidence] if len(names) == 1 and answer in ("Yes", "No") else names
-    sides = [_NO_VALUE] * len(labels)
-    for i, (item, value) in enumerate(zip(evidence[: len(labels)], values, strict=False)):
-        if value is not None:
-            sides[i] = item["day"] if asks_order else value
-    if _NO_VALUE in sides:
-        answer = NO_ANSWER
-    event_type = _EVENT_TYPES[about["category"]]
-    topics = [event_type.claims[claim].topic.format(org=about["organisation"]) for claim, _ in about["claims"]]
-    order: Sequence[int] = range(len(labels))
-    if len(names) == 2:
-        order = [names.index(name) for name in _names_in_order(query)]
-    findings = " ".join(f"{labels[i]}, {topics[min(i, len(topics) - 1)]}: {sides[i]}." for i in order)
-    return f'{findings} The answer to the question is "{answer}"'
-
-
-def _organisation_target(query: Query, values: Sequence[str | None]) -> str:
-    """The organisation that a question asks for, if the passages contain evidence for every claim."""
-    evidence = evidence_of(query)
-    claims = {item["claim"] for item, value in zip(evidence, values, strict=True) if value is not None}
-    if evidence and all(claim in claims for claim, _ in query.metadata["about"]["claims"]):
-        return str(query.metadata["answer"])
-    return NO_ANSWER
-
-
-def _is_in(item: dict[str, Any], passages: Sequence[Chunk]) -> bool:
-    """Whether a passage contains a piece of evidence."""
-    return any(chunk.document == item["document"] and item["fact"] in chunk.text for chunk in passages)
-
-
-def _names_in_order(query: Query) -> list[str]:
+def names_in_order(query: Query) -> list[str]:
     """The sources' names in the order in which the question mentions them."""
     return sorted(query.metadata["about"]["names"], key=lambda name: query.text.find(name.removeprefix("The ")))
 

@@ -12,15 +12,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lm.news_answers import answer_target
 from lm.news_search import PassageSearch
-from lm.news_targets import answer_target, evidence_of, filter_target, search_queries
+from lm.news_targets import evidence_of, filter_target, search_queries
 from lm.sequences import TrainingSequence, with_examples, with_target
 from lm.source_names import draw_new_words, rename_source_of, rename_sources
 from mrag_rl.data.chunks import Chunk
 from mrag_rl.data.records import Document, Query
 from mrag_rl.data.synthetic import make_news
 from mrag_rl.data.synthetic.news_questions import NO_ANSWER
-from mrag_rl.filters import FieldVocabulary
+from mrag_rl.filters import FieldVocabulary, parse_filter
 from mrag_rl.filters.llm import LLMExtractor
 from mrag_rl.generation.fusion_prompts import (
     ANSWER_TASK,
@@ -106,6 +107,11 @@ class NewsWorld:
         indices = self._search.with_evidence(rng, query, self._search.best(rng, query, count), count)
         return [self.chunks[indices[i]] for i in rng.permutation(len(indices))]
 
+    def answer_target(self, query: Query, passages: Sequence[Chunk]) -> str:
+        """The answer to a question that these passages allow."""
+        condition = parse_filter({"source": query.metadata["filter"]["source"]}, self.vocabulary)
+        return answer_target(query, passages, condition)
+
     def _draw_listing(self, rng: np.random.Generator, new_words: dict[str, str]) -> _Listing:
         """A description of a part of the articles: how many of them a source has determines its place in the list."""
         indices = rng.permutation(len(self.documents))[: int(len(self.documents) * rng.uniform(0.4, 1.0))]
@@ -158,7 +164,7 @@ class NewsWorld:
         new_words = draw_new_words(rng) if rng.random() < _RENAMED_SHARE else {}
         related = [] if rng.random() < 0.75 else search_queries(queries[0], int(rng.integers(1, 5)))
         texts = [rename_sources(query.text, new_words) for query in queries]
-        targets = [rename_sources(answer_target(query, passages), new_words) for query in queries]
+        targets = [rename_sources(self.answer_target(query, passages), new_words) for query in queries]
         prompt = answer_prompt(texts[0], [rename_source_of(chunk, new_words) for chunk in passages], related)
         text, spans = with_target(prompt, targets[0], 1.0)
         fact_places = [match.span() for fact in sorted(facts) for match in re.finditer(re.escape(fact), text)]
@@ -185,10 +191,10 @@ class NewsWorld:
         partly_answered: list[int] = []
         unanswered: list[int] = []
         for i in rng.permutation(len(candidates)):
-            target = answer_target(self.queries[candidates[i]], passages)
+            target = self.answer_target(self.queries[candidates[i]], passages)
             if NO_ANSWER not in target:
                 answered.append(candidates[i])
-            elif target == NO_ANSWER:
+            elif ": [" not in target:  # nothing was found
                 unanswered.append(candidates[i])
             else:
                 partly_answered.append(candidates[i])

@@ -84,6 +84,10 @@ def make_tokenizer(arguments: argparse.Namespace, data: TrainingData, folder: Pa
     """The tokenizer in `folder`, trained and saved there the first time."""
     if (folder / "tokenizer.json").exists():
         return cast(PreTrainedTokenizerFast, PreTrainedTokenizerFast.from_pretrained(folder))
+    if arguments.start:
+        tokenizer = cast(PreTrainedTokenizerFast, PreTrainedTokenizerFast.from_pretrained(arguments.start))
+        tokenizer.save_pretrained(folder)
+        return tokenizer
     rng = np.random.default_rng([arguments.seed, 0])
     tokenizer = train_tokenizer(data.tokenizer_texts(rng), arguments.vocabulary, data.token_pattern)
     tokenizer.save_pretrained(folder)
@@ -91,7 +95,12 @@ def make_tokenizer(arguments: argparse.Namespace, data: TrainingData, folder: Pa
 
 
 def make_model(arguments: argparse.Namespace, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
-    """A model with random weights."""
+    """A model with random weights, or with those of `--start`. Raises InputError if that is not of this kind."""
+    if arguments.start:
+        architectures = read_json(arguments.start / "config.json").get("architectures")
+        if architectures != [LlamaForCausalLM.__name__]:
+            raise InputError(f"--start {arguments.start} holds {architectures}; give a model that this command wrote")
+        return LlamaForCausalLM.from_pretrained(arguments.start, dtype=torch.float32)
     torch.manual_seed(arguments.seed)
     return LlamaForCausalLM(
         LlamaConfig(
@@ -206,6 +215,8 @@ def train() -> str:
         tokens=int(progress.spent.tokens),
         parameters=sum(weight.numel() for weight in model.parameters()),
         vocabulary=len(tokenizer),
+        width=model.config.hidden_size,
+        layers=model.config.num_hidden_layers,
         minutes=progress.spent.seconds / 60,
         threads=threads,
     )

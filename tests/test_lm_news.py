@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 
 import numpy as np
 import pytest
 
 from lm.batches import make_batch, train_tokenizer
-from lm.news_targets import answer_target, filter_target, search_queries
+from lm.news_answers import organisation_of
+from lm.news_targets import evidence_of, filter_target, search_queries
 from lm.news_tokens import TOKEN_PATTERN, separate_fillers
 from lm.news_world import TASKS, NewsWorld
 from lm.sequences import Span
 from lm.source_names import draw_new_words, rename_sources
+from mrag_rl.data.chunks import Chunk
 from mrag_rl.data.records import Query
 from mrag_rl.data.synthetic.news_questions import NO_ANSWER
 from mrag_rl.filters import parse_filter
@@ -62,20 +65,48 @@ def test_target_answers_are_the_reference_if_and_only_if_the_passages_contain_th
     rng = np.random.default_rng(0)
     for query in of(kind):
         reference = query.metadata["answer"]
-        answer = answer_target(query, world().passages(rng, query, 6))
-        without = answer_target(query, [])
+        answer = world().answer_target(query, world().passages(rng, query, 6))
+        without = world().answer_target(query, [])
         exact = answer_scores([answer, without], [reference, NO_ANSWER])["exact_match"]
         assert exact.tolist() == [1.0, 1.0], (query.text, answer, without)
 
 
-def test_an_answer_of_yes_or_no_says_first_what_each_side_says() -> None:
+def test_an_answer_says_first_where_it_found_what_each_side_says() -> None:
     rng = np.random.default_rng(0)
-    for query in of("comparison"):
-        answer = answer_target(query, world().passages(rng, query, 6))
-        findings, conclusion = answer.split(" The answer to the question is ")
+    for query in [*of("comparison"), *of("temporal")]:
+        passages = world().passages(rng, query, 6)
+        findings, conclusion = world().answer_target(query, passages).split(" The answer to the question is ")
         assert conclusion.strip('"') == query.metadata["answer"]
-        assert all(name in findings for name in query.metadata["about"]["names"])
-        assert all(f": {item['value']}." in findings for item in query.metadata["evidence"])
+        names = query.metadata["about"]["names"]
+        assert len(names) == 1 or all(name in findings for name in names)  # days in place of one source's name
+        for item in evidence_of(query):
+            told = re.findall(rf"\[(\d)\] (?:{re.escape(item['value'])}|{item['day']})[,.]", findings)
+            assert any(item["fact"] in passages[int(number) - 1].text for number in told), (findings, item)
+
+
+def test_findings_are_compared_with_the_question_and_with_each_other() -> None:
+    rng = np.random.default_rng(0)
+    endings: dict[str, set[str]] = {"Yes": set(), "No": set()}
+    for query in [*of("comparison"), *of("temporal")]:
+        answer = query.metadata["answer"]
+        if answer in endings:
+            findings = world().answer_target(query, world().passages(rng, query, 6)).split(" The answer")[0]
+            endings[answer].add(re.sub("^not .*", "not", findings.rstrip(".").rsplit(", ", 1)[-1]))
+    assert endings["Yes"] >= {"as asked", "later", "the same", "another"}  # "another" where a change was asked for
+    assert endings["No"] >= {"not", "earlier", "another"}
+
+
+def test_an_organisation_is_named_where_the_passages_make_every_claim_of_one() -> None:
+    rng = np.random.default_rng(0)
+    for query in of("inference"):
+        passages = world().passages(rng, query, 6)
+        findings, conclusion = world().answer_target(query, passages).split(" The answer to the question is ")
+        named = [set(re.findall(r"\[\d\] ([^,.]+)", part)) for part in findings.split(". ")]
+        assert set.intersection(*named) == {conclusion.strip('"')} == {query.metadata["answer"]}
+        for number, name in re.findall(r"\[(\d)\] ([^,.]+)", findings):
+            assert organisation_of(passages[int(number) - 1]) == name
+    with pytest.raises(ValueError, match="no organisation of the bundled news"):
+        organisation_of(Chunk("d#0", "Nothing happened.", document="d"))
 
 
 def test_sequences_are_the_librarys_prompts_followed_by_the_target() -> None:

@@ -81,6 +81,21 @@ def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path) -> None:
     assert "pairs.jsonl" in card and "6 steps" in card and "from Welsh to Dutch" in card
 
 
+def test_a_training_starts_from_another_models_weights_and_says_so(tmp_path: Path) -> None:
+    pairs = make_newsroom("dialogue", seed=0, database=40, train=1, dev=1, test=1).database
+    save_pairs(tmp_path / "pairs.jsonl", pairs)
+    own = ["--pairs", str(tmp_path / "pairs.jsonl"), "--task", "dialogue", "--vocabulary", "400"]
+    assert run(*own, "--output", str(tmp_path / "first"))[0] == 0
+    still = [*own, "--start", str(tmp_path / "first"), "--learning-rate", "1e-30", "--width", "64"]
+    assert run(*still, "--output", str(tmp_path / "second"))[0] == 0
+    assert digest(tmp_path / "first") == digest(tmp_path / "second")
+    for name in ("first", "second"):
+        assert "(32 wide, 1 layers), 4" in " ".join((tmp_path / name / "README.md").read_text().split())
+    assert f"trained from the weights of `{tmp_path / 'first'}`" in (tmp_path / "second" / "README.md").read_text()
+    (tmp_path / "first" / "config.json").write_text('{"architectures": ["PhiForCausalLM"]}')
+    assert "PhiForCausalLM" in error_of(*own, "--start", str(tmp_path / "first"), "--output", str(tmp_path / "third"))
+
+
 @pytest.mark.slow
 def test_the_news_is_learned_and_the_card_says_with_what_result(tmp_path: Path) -> None:
     """In a few steps the form of the prompts is learned, and nothing more."""
@@ -110,6 +125,7 @@ def test_mistakes_are_reported_in_one_line(tmp_path: Path) -> None:
         (["--output", str(tmp_path / "new"), "--pairs", str(tmp_path / "no.jsonl"), "--task", "dialogue"], "no.jsonl"),
         (["--output", str(tmp_path / "new"), "--width", "40"], "--width is 40; give a multiple of 32"),
         (["--output", str(tmp_path / "new"), "--steps", "0"], "--steps is 0"),
+        (["--output", str(tmp_path / "new"), "--start", str(tmp_path / "there")], "has no config.json"),
         (["--output", str(tmp_path / "new"), "--world", "news"], "--width is 32; give a multiple of 64"),
         (
             ["--output", str(tmp_path / "new"), "--world", "news", "--pairs", str(good)],

@@ -1,0 +1,138 @@
+"""What the model for questions should answer from given passages: what it looks up and where, then the answer.
+
+A small model cannot do everything at once, so that it first says, for each thing that the question asks for, the number
+of the passage where that is stated, what is stated there, and how it compares with the question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from lm.news_targets import EVENT_TYPES, evidence_of, names_in_order
+from mrag_rl.data.chunks import Chunk
+from mrag_rl.data.records import Query
+from mrag_rl.data.synthetic.names import names
+from mrag_rl.data.synthetic.news_questions import NO_ANSWER
+from mrag_rl.filters import Filter, document_metadata, matches
+
+_NOTHING = "none"
+_MOST_NAMED = 4  # organisations of which a claim is listed
+_PLACEHOLDER = re.compile(r"\\\{(\w+)\\\}")
+
+
+def answer_target(query: Query, passages: Sequence[Chunk], condition: Filter) -> str:
+    """The answer that the passages allow.
+
+    Args:
+        query: A question, with the metadata that `make_news` writes.
+        passages: What the model is shown, numbered from 1.
+        condition: The question's filter.
+    """
+    if query.metadata["about"]["organisation"]:
+        findings, answer = _looked_up(query, passages)
+    else:
+        findings, answer = _named(query, passages, condition)
+    return f'{" ".join(findings)} The answer to the question is "{answer}"'
+
+
+def _looked_up(query: Query, passages: Sequence[Chunk]) -> tuple[list[str], str]:
+    """What each source of the question, or the one source on each day, says of the organisation."""
+    metadata, asked = query.metadata, query.metadata["about"]
+    evidence, sources = evidence_of(query), list(asked["names"])
+    yes_or_no = metadata["answer"] in ("Yes", "No")
+    claims = list(asked["claims"]) * (1 if len(asked["claims"]) == 2 else 2)
+    # The days distinguish two reports of one source.
+    labels = [item["day"] for item in evidence] if len(sources) == 1 and yes_or_no else sources
+    order = [sources.index(name) for name in names_in_order(query)] if len(sources) == 2 else range(len(labels))
+    asks_order = metadata["question_type"] == "temporal" and claims[0][1] is not None
+    claim_types = EVENT_TYPES[asked["category"]].claims
+    findings, found = [], []
+    for i in order:
+        claim, value = claims[i]
+        stated = next(((n, evidence[i]) for n in _passages_with(evidence[i], passages)), None) if evidence else None
+        topic = claim_types[claim].topic.format(org=asked["organisation"])
+        finding = _NOTHING
+        if stated is not None:
+            number, item = stated
+            finding = f"[{number}] {item['day'] if asks_order else item['value']}"
+            found.append(item)
+            if asks_order:
+                finding += _compared(found, "day", "earlier", "later")
+            elif value is not None:
+                finding += ", as asked" if item["value"] == value else f", not {value}"
+            elif yes_or_no:
+                finding += _compared(found, "value", "another", "another")
+        findings.append(f"{labels[i]}, {topic}: {finding}.")
+    return findings, metadata["answer"] if evidence and len(found) == len(labels) else NO_ANSWER
+
+
+def _compared(found: Sequence[Mapping[str, str]], key: str, less: str, more: str) -> str:
+    """How the second of two findings compares with the first; nothing after the first."""
+    if len(found) < 2:
+        return ""
+    first, second = found[0][key], found[1][key]
+    return f", {'the same' if second == first else less if second < first else more}"
+
+
+def _named(query: Query, passages: Sequence[Chunk], condition: Filter) -> tuple[list[str], str]:
+    """The organisations of which the passages make each of the question's claims, and the one of which they make all.
+
+    Which source makes which claim does not matter: `make_news` draws only questions whose answer does not depend on it.
+    """
+    asked = query.metadata["about"]
+    findings: list[str] = []
+    common: set[str] | None = None
+    for claim, value in asked["claims"]:
+        predicate = EVENT_TYPES[asked["category"]].claims[claim].predicate.format(v=value)
+        stated: dict[str, int] = {}
+        for number, passage in enumerate(passages, 1):
+            if _states(passage.text, asked["category"], claim, value) and matches(
+                condition, document_metadata(passage)
+            ):
+                stated.setdefault(organisation_of(passage), number)
+        listed = ", ".join(f"[{number}] {name}" for name, number in list(stated.items())[:_MOST_NAMED])
+        findings.append(f"Who {predicate}: {listed or _NOTHING}.")
+        common = set(stated) if common is None else common & set(stated)
+    return findings, next(iter(common)) if common and len(common) == 1 else NO_ANSWER
+
+
+def _passages_with(item: Mapping[str, str], passages: Sequence[Chunk]) -> list[int]:
+    """The numbers of the passages that contain a piece of evidence."""
+    return [
+        number
+        for number, chunk in enumerate(passages, 1)
+        if chunk.document == item["document"] and item["fact"] in chunk.text
+    ]
+
+
+def _states(text: str, category: str, claim: int, value: str) -> bool:
+    """Whether a text makes a claim with this value."""
+    return _claim_pattern(category, claim, value).search(text) is not None
+
+
+@cache
+def _claim_pattern(category: str, claim: int, value: str) -> re.Pattern[str]:
+    forms = EVENT_TYPES[category].claims[claim].sentences
+    filled = rf"(?<!\w){re.escape(value)}(?!\w)"
+    patterns = [
+        _PLACEHOLDER.sub(lambda match: filled if match[1] == "v" else r"[^.?!]+?", re.escape(form)) for form in forms
+    ]
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+def organisation_of(passage: Chunk) -> str:
+    """The organisation that an article is about. Raises ValueError if it is not of the bundled news."""
+    match = _organisation_pattern().search(f"{passage.title}. {passage.text}")
+    if match is None:
+        raise ValueError(f"{passage.id} names no organisation of the bundled news")
+    return match[0]
+
+
+@cache
+def _organisation_pattern() -> re.Pattern[str]:
+    parts = names().invented_starts, names().invented_ends
+    suffixes = [suffix for event_type in EVENT_TYPES.values() for suffix in event_type.suffixes]
+    starts, ends, last = ("|".join(map(re.escape, part)) for part in (*parts, suffixes))
+    return re.compile(rf"\b(?:{starts})(?:{ends}) (?:{last})\b")
