@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaForCausalLM
 
+from mrag_rl.errors import InputError
 from mrag_rl.io import read_json, write_json
 
 
@@ -35,11 +37,24 @@ class Progress:
     spent: Spent = field(default_factory=Spent)
 
 
+def open_checkpoints(output: Path, settings: Mapping[str, Any]) -> Path:
+    """The folder of the unfinished training of `output`. Raises InputError if that was started with other settings."""
+    named = {key: str(value) for key, value in sorted(settings.items())}
+    folder = output.with_name(output.name + ".partial")
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "settings.json").exists() and read_json(folder / "settings.json") != named:
+        raise InputError(
+            f"{folder} was started with other settings; use the same settings, or remove the folder to start again"
+        )
+    write_json(folder / "settings.json", named)
+    return folder
+
+
 def save_checkpoint(
-    folder: Path, model: LlamaForCausalLM, optimizers: list[torch.optim.Optimizer], progress: Progress
+    folder: Path, module: torch.nn.Module, optimizers: list[torch.optim.Optimizer], progress: Progress
 ) -> None:
     """Write a checkpoint next to the previous one, then delete the previous one."""
-    tensors = {f"model.{name}": value for name, value in model.model.state_dict().items()}
+    tensors = {f"model.{name}": value for name, value in module.state_dict().items()}
     for number, optimizer in enumerate(optimizers):
         for i, state in optimizer.state_dict()["state"].items():
             tensors |= {f"{number}.{i}.{name}": torch.as_tensor(value).clone() for name, value in state.items()}
@@ -50,15 +65,15 @@ def save_checkpoint(
         (folder / f"step-{previous}.safetensors").unlink(missing_ok=True)
 
 
-def load_checkpoint(folder: Path, model: LlamaForCausalLM, optimizers: list[torch.optim.Optimizer]) -> Progress:
-    """Restore the model and the optimizers; without a checkpoint they stay unchanged, and no progress is returned."""
+def load_checkpoint(folder: Path, module: torch.nn.Module, optimizers: list[torch.optim.Optimizer]) -> Progress:
+    """Restore the module and the optimizers; without a checkpoint they stay unchanged, and no progress is returned."""
     if not (folder / "state.json").exists():
         return Progress()
     state = read_json(folder / "state.json")
     tensors = load_file(folder / f"step-{state['step']}.safetensors")
     prefix = "model."
     weights = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-    model.model.load_state_dict(weights)
+    module.load_state_dict(weights)
     moments: list[dict[int, dict[str, torch.Tensor]]] = [{} for _ in optimizers]
     for name, value in tensors.items():
         if not name.startswith(prefix):

@@ -17,6 +17,7 @@ class PassageSearch:
     """Draws chunks for questions, more or less as a retriever would find them; chunks and questions are indices.
 
     Attributes:
+        evidence_chunks: For each question, the chunks with evidence for it.
         questions_by_chunk: For each chunk with evidence, the questions that it is evidence for.
     """
 
@@ -26,22 +27,22 @@ class PassageSearch:
         self._chunks_by_document: dict[str, list[int]] = {}
         for i, chunk in enumerate(chunks):
             self._chunks_by_document.setdefault(chunk.document, []).append(i)
-        self._evidence_chunks = [
+        self.evidence_chunks = [
             sorted({i for item in evidence_of(query) for i in self._containing(item["document"], item["fact"])})
             for query in queries
         ]
         self.questions_by_chunk: dict[int, list[int]] = {}
-        for number, indices in enumerate(self._evidence_chunks):
+        for number, indices in enumerate(self.evidence_chunks):
             for i in indices:
                 self.questions_by_chunk.setdefault(i, []).append(number)
         self._vectorizer = TfidfVectorizer(sublinear_tf=True, stop_words="english")
         self._vectors = self._vectorizer.fit_transform([chunk.text for chunk in chunks])
 
-    def best(self, rng: np.random.Generator, query: Query, count: int) -> list[int]:
-        """The chunks most similar to the question, with noise, in nine of ten cases under its filter."""
+    def best(self, rng: np.random.Generator, query: Query, count: int, filtered: float = 0.9) -> list[int]:
+        """The chunks most similar to the question, with noise, in a share `filtered` of the cases under its filter."""
         scores = (self._vectors @ self._vectorizer.transform([query.text]).T).toarray()[:, 0]
         scores = scores * rng.uniform(0.7, 1.3, len(scores))
-        if rng.random() < 0.9:
+        if rng.random() < filtered:
             condition = parse_filter(query.metadata["filter"], self._vocabulary)
             passing = np.array([matches(condition, metadata) for metadata in self._metadata])
             if passing.any():
@@ -81,13 +82,13 @@ class PassageSearch:
 
     def _sharing_evidence(self, rng: np.random.Generator, number: int, count: int) -> list[int]:
         """Chunks with evidence for a question, then for questions that share some of it, one question at a time."""
-        own = self._evidence_chunks[number]
+        own = self.evidence_chunks[number]
         related = sorted({question for i in own for question in self.questions_by_chunk[i]} - {number})
         indices = [own[i] for i in rng.permutation(len(own))]
         for i in rng.permutation(len(related)):
             if len(set(indices)) >= count:
                 break
-            indices += self._evidence_chunks[related[i]]
+            indices += self.evidence_chunks[related[i]]
         return list(dict.fromkeys(indices))[:count]
 
     def _containing(self, document: str, fact: str) -> list[int]:

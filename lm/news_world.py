@@ -68,6 +68,7 @@ class NewsWorld:
         documents, queries: As `make_news` returns them.
         chunks: The documents' chunks.
         vocabulary: The documents' fields and values.
+        search: Finds chunks for the questions.
         listings: Two descriptions of the corpus with its own source names, then two with made-up ones.
     """
 
@@ -80,7 +81,7 @@ class NewsWorld:
             for chunk in _split_document(document, int(rng.integers(950, 1160)), int(rng.integers(60, 140)))
         ]
         self.vocabulary = FieldVocabulary.from_documents(self.documents)
-        self._search = PassageSearch(self.chunks, self.queries, self.vocabulary)
+        self.search = PassageSearch(self.chunks, self.queries, self.vocabulary)
         self._dated_queries = [query for query in self.queries if "published_at" in query.metadata["filter"]]
         self.listings = [
             self._draw_listing(rng, new_words) for new_words in ({}, {}, draw_new_words(rng), draw_new_words(rng))
@@ -104,7 +105,7 @@ class NewsWorld:
 
     def passages(self, rng: np.random.Generator, query: Query, count: int) -> list[Chunk]:
         """A chunk for each of a question's claims among the best of others, in random order."""
-        indices = self._search.with_evidence(rng, query, self._search.best(rng, query, count), count)
+        indices = self.search.with_evidence(rng, query, self.search.best(rng, query, count), count)
         return [self.chunks[indices[i]] for i in rng.permutation(len(indices))]
 
     def answer_target(self, query: Query, passages: Sequence[Chunk]) -> str:
@@ -155,9 +156,9 @@ class NewsWorld:
         first = int(rng.integers(len(self.queries)))
         count = int(rng.integers(1, most_passages + 1)) if rng.random() < 0.7 else most_passages
         if questions > 1 and rng.random() < _EVENT_SHARE:
-            indices = self._search.about_events(rng, first, count)
+            indices = self.search.about_events(rng, first, count)
         else:
-            indices = self._search.results(rng, self.queries[first], count)
+            indices = self.search.results(rng, self.queries[first], count)
         queries = [self.queries[i] for i in (first, *self._draw_more_questions(rng, first, indices, questions - 1))]
         facts = {item["fact"] for query in queries for item in evidence_of(query)}
         passages = [_drop_sentences(rng, self.chunks[i], sentence_share, facts) for i in indices]
@@ -183,9 +184,7 @@ class NewsWorld:
         """
         if not count:
             return []
-        candidates = sorted(
-            {number for i in indices for number in self._search.questions_by_chunk.get(i, ())} - {first}
-        )
+        candidates = sorted({number for i in indices for number in self.search.questions_by_chunk.get(i, ())} - {first})
         passages = [self.chunks[i] for i in indices]
         answered: list[int] = []
         partly_answered: list[int] = []

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import numpy as np
 import torch
-from transformers import LlamaForCausalLM
+from transformers import LlamaForCausalLM, LlamaForSequenceClassification
 
 from lm.batches import Part, total_weight
 from mrag_rl.errors import InputError
+
+_Part = TypeVar("_Part")
 
 _WEIGHT_DECAY = 0.1
 _MUON_SCALE = 4.0  # Muon's learning rate relative to AdamW's
 
 
-def make_optimizers(model: LlamaForCausalLM, name: str) -> list[torch.optim.Optimizer]:
+def make_optimizers(model: LlamaForCausalLM | LlamaForSequenceClassification, name: str) -> list[torch.optim.Optimizer]:
     """AdamW for all weights, or Muon (Jordan 2024) for matrices and AdamW for embeddings and norms.
 
     The learning rate of a parameter group is the schedule's times the group's `scale`; `set_learning_rate` applies it.
@@ -97,16 +100,18 @@ def one_thread_each() -> ThreadPoolExecutor:
 
 
 def backward(
-    model: LlamaForCausalLM, parts: list[Part], precision: str, total: float | None, pool: ThreadPoolExecutor | None
+    parameters: Sequence[torch.nn.Parameter],
+    parts: Iterable[_Part],
+    loss_of_part: Callable[[_Part], torch.Tensor],
+    pool: ThreadPoolExecutor | None,
 ) -> Iterator[float]:
-    """Add the gradients of all parts to the model's, in the order of the parts; yields the parts' losses.
+    """Add the gradients of all parts to the parameters', in the order of the parts; yields the parts' losses.
 
     Each part is computed by one thread of `pool`, or one after another without a pool.
     """
-    parameters = list(model.parameters())
 
-    def differentiate(part: Part) -> tuple[float, tuple[torch.Tensor, ...]]:
-        loss = loss_of(model, part, precision, total)
+    def differentiate(part: _Part) -> tuple[float, tuple[torch.Tensor, ...]]:
+        loss = loss_of_part(part)
         return loss.item(), torch.autograd.grad(loss, parameters)
 
     for loss, gradients in map(differentiate, parts) if pool is None else pool.map(differentiate, parts):

@@ -18,7 +18,6 @@ import argparse
 import json
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -27,22 +26,21 @@ from typing import cast
 
 import numpy as np
 import torch
-from tqdm import tqdm
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from lm.arguments import HEAD_WIDTHS, check_arguments, parse_arguments
 from lm.batches import Part, make_batch, total_weight, train_tokenizer
 from lm.card import Facts, write_card
-from lm.checkpoints import Progress, load_checkpoint, save_checkpoint
+from lm.checkpoints import Progress, open_checkpoints
 from lm.demonstrations import Demonstrations
+from lm.loop import Schedule, train_steps
 from lm.news import NewsData
 from lm.optimization import (
     backward,
     held_out_loss,
-    learning_rate,
+    loss_of,
     make_optimizers,
     one_thread_each,
-    set_learning_rate,
 )
 from lm.sequences import TrainingData
 from mrag_rl.command_line import run_command
@@ -52,7 +50,7 @@ from mrag_rl.data.splits import group_names
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import translation
 from mrag_rl.generation.transformers_llm import TransformersLLM
-from mrag_rl.io import file_sha256, read_json, write_json
+from mrag_rl.io import file_sha256, read_json
 
 _FEWEST_PAIRS = 20
 _HELD_OUT_BATCH = 64
@@ -63,21 +61,6 @@ def load_data(arguments: argparse.Namespace) -> TrainingData:
     if arguments.pairs:
         return _load_pairs(arguments)
     return NewsData(arguments.seed) if arguments.world == "news" else Demonstrations.of_newsroom()
-
-
-def open_checkpoints(arguments: argparse.Namespace) -> Path:
-    """The folder of the unfinished training; raises InputError if it belongs to a training with other settings."""
-    settings = {key: str(value) for key, value in sorted(vars(arguments).items())}
-    if arguments.pairs:
-        settings["sha256 of --pairs"] = file_sha256(arguments.pairs)
-    folder = Path(arguments.output.with_name(arguments.output.name + ".partial"))
-    folder.mkdir(parents=True, exist_ok=True)
-    if (folder / "settings.json").exists() and read_json(folder / "settings.json") != settings:
-        raise InputError(
-            f"{folder} was started with other settings; use the same settings, or remove the folder to start again"
-        )
-    write_json(folder / "settings.json", settings)
-    return folder
 
 
 def make_tokenizer(arguments: argparse.Namespace, data: TrainingData, folder: Path) -> PreTrainedTokenizerFast:
@@ -149,38 +132,25 @@ def optimize(
     folder: Path,
 ) -> Progress:
     """Train the model in place, from the checkpoint in `folder` if there is one."""
-    optimizers = make_optimizers(model, arguments.optimizer)
-    progress = load_checkpoint(folder, model, optimizers)
     pool = one_thread_each() if data.part_tokens else None
     held_out = make_held_out_batches(arguments, data, tokenizer)
-    started = time.monotonic() - progress.spent.seconds
-    recent_losses: list[float] = []
-    bar = tqdm(range(progress.step, arguments.steps), initial=progress.step, total=arguments.steps, unit="step")
-    for step in bar:
-        # The batch is a function of (seed, step), so a resumed training sees the batches of an uninterrupted one.
+    parameters = list(model.parameters())
+
+    def step_backward(step: int) -> tuple[float, int]:
         rng = np.random.default_rng([arguments.seed, 2, step])
         draw = partial(data.draw, progress=step / arguments.steps)
         parts = make_batch(tokenizer, draw, rng, arguments.batch, arguments.max_tokens, data.part_tokens)
-        set_learning_rate(optimizers, learning_rate(step, arguments.steps, arguments.learning_rate))
         total = total_weight(parts) if data.part_tokens else None
-        recent_losses.append(sum(backward(model, parts, arguments.precision, total, pool)))
-        progress.spent.tokens += sum(part.ids.numel() for part in parts)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
-        if (step + 1) % arguments.checkpoint_every == 0 or step + 1 == arguments.steps:
-            with torch.inference_mode():
-                held_out_losses = {
-                    task: held_out_loss(model, batches, arguments.precision) for task, batches in held_out.items()
-                }
-            progress.step = step + 1
-            progress.losses.append([step + 1, float(np.mean(recent_losses)), *held_out_losses.values()])
-            progress.spent.seconds = time.monotonic() - started
-            recent_losses = []
-            save_checkpoint(folder, model, optimizers, progress)
-            by_task = {task.replace("-", "_"): f"{loss:.4f}" for task, loss in held_out_losses.items()}
-            bar.set_postfix(train=f"{progress.losses[-1][1]:.4f}", **by_task)
+        loss_of_part = partial(loss_of, model, precision=arguments.precision, total=total)
+        loss = sum(backward(parameters, parts, loss_of_part, pool))
+        return loss, sum(part.ids.numel() for part in parts)
+
+    def measure() -> dict[str, float]:
+        return {task: held_out_loss(model, batches, arguments.precision) for task, batches in held_out.items()}
+
+    schedule = Schedule(arguments.steps, arguments.learning_rate, arguments.checkpoint_every)
+    optimizers = make_optimizers(model, arguments.optimizer)
+    progress = train_steps(model.model, optimizers, folder, schedule, step_backward, measure)
     if pool is not None:
         pool.shutdown()
     return progress
@@ -202,7 +172,8 @@ def train() -> str:
     arguments = parse_arguments(__doc__)
     check_arguments(arguments)
     data = load_data(arguments)
-    unfinished = open_checkpoints(arguments)
+    hashes = {"sha256 of --pairs": file_sha256(arguments.pairs)} if arguments.pairs else {}
+    unfinished = open_checkpoints(arguments.output, vars(arguments) | hashes)
     tokenizer = make_tokenizer(arguments, data, unfinished)
     model = make_model(arguments, tokenizer)
     threads = torch.get_num_threads()
