@@ -31,7 +31,7 @@ def run_command(
     stopped: Callable[[], str],
     writes_to: Callable[[], StrPath | None] = lambda: None,
 ) -> int:
-    """Do the work and print the text that it returns; report a mistake in one line, without a traceback.
+    """Do the work and print the text that it returns, if any; report a mistake in one line, without a traceback.
 
     Args:
         work: raises InputError on bad input.
@@ -42,7 +42,9 @@ def run_command(
         The exit status: 0, 2 on bad input and failing files, 130 when interrupted.
     """
     try:
-        print(work())
+        text = work()
+        if text:
+            print(text)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

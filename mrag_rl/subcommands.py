@@ -31,7 +31,7 @@ EVALUATIONS = {
     "systems": Command("compare all systems on a run's test pairs", SystemsSettings, "mrag_rl.runs.evaluate"),
     "gate": Command("ask whether memories help on a corpus, before training", GateSettings, "mrag_rl.runs.gate"),
     "pool": Command("score several runs together", PoolSettings, "mrag_rl.runs.pool"),
-    "ask": Command("answer one text and show the steps", AskSettings, "mrag_rl.runs.ask"),
+    "ask": Command("answer a text, or questions from documents, and show the steps", AskSettings, "mrag_rl.runs.ask"),
     "retrieval": Command(
         "compare retrieval strategies on multi-aspect queries", RetrievalSettings, "mrag_rl.experiments.retrieval"
     ),
@@ -40,7 +40,7 @@ EVALUATIONS = {
         "compare Multi-Meta-RAG and RAG-Fusion on multi-hop questions", MultihopSettings, "mrag_rl.experiments.multihop"
     ),
 }
-QUESTION = Command("answer one question from documents", QuestionSettings, "mrag_rl.experiments.questions")
+QUESTION = Command("answer questions from documents", QuestionSettings, "mrag_rl.experiments.questions")
 
 
 def run_evaluation(arguments: Sequence[str], program: str) -> str:

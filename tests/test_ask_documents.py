@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -66,6 +68,25 @@ def test_the_answer_is_the_systems(folder: Path, capsys: pytest.CaptureFixture[s
     for passage in found["passages"]:
         assert passage["text"] in document_of(passage).text
         assert passage["metadata"] == document_of(passage).metadata
+
+
+def test_questions_of_standard_input_are_answered_as_those_of_the_command_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = [QUESTION, "Who builds the harbour?"]
+    expected = []
+    for text in questions:
+        assert ask(folder, "--json", text=text, llm="tiny") == 0
+        expected.append(answer(capsys))
+    command = ["ask", "--index", str(folder / "index"), "--llm", str(folder / "llm")]
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{questions[0]}\n\n   \n{questions[1]}"))
+    assert evaluate.main([*command, "--json"]) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == expected
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{questions[1]}\n"))
+    assert evaluate.main(command) == 0
+    assert f"  1. {questions[1]}  (the question)" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert evaluate.main(command) == 0 and capsys.readouterr().out == ""
 
 
 def test_queries_of_ones_own_and_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,6 +188,7 @@ def test_bad_input_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str])
         ),
         (["--run", "x", "--text", "Who?", "--no-filter"], "--no-filter goes with --documents or --index"),
         ([*documents, "--queries", "2", "--query", "y"], "--queries and --query do not go together"),
+        ([*documents[:2], "--query", "y"], "--query and questions from standard input do not go together"),
         ([*documents, "--filter", "{}", "--no-filter"], "--filter and --no-filter do not go together"),
         ([*documents, "--llm", "none", "--strategy", "fusion"], "would fuse twice"),
         ([*documents, "--llm", "none", "--strategy", "standrad"], "did you mean standard?"),

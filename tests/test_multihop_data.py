@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from mrag_rl.data.multihop import load_articles, load_questions
+from mrag_rl.data.multihop import QUESTION_TYPES, load_articles, load_questions
 from mrag_rl.data.records import Document, Query
 from mrag_rl.errors import InputError
-from mrag_rl.metrics.answers import QUESTION_TYPES
 
 
 def article(number: int, **other: Any) -> dict[str, Any]:

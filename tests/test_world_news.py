@@ -8,6 +8,7 @@ from functools import cache
 
 import pytest
 
+from mrag_rl.data.multihop import QUESTION_TYPES
 from mrag_rl.data.records import Document, Query
 from mrag_rl.data.synthetic import make_news
 from mrag_rl.data.synthetic.names import invented_names, names
@@ -19,7 +20,6 @@ from mrag_rl.filters import FieldVocabulary, RuleExtractor, document_metadata, m
 from mrag_rl.filters.dates import find_dates
 from mrag_rl.filters.language import Condition, conditions
 from mrag_rl.filters.scoring import agreement, atoms
-from mrag_rl.metrics.answers import QUESTION_TYPES
 
 EVENT_TYPES = {event_type.category: event_type for event_type in news_words().event_types}
 SOURCES = news_words().sources

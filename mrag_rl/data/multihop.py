@@ -18,12 +18,9 @@ from mrag_rl.data.records import Document, Query
 from mrag_rl.errors import InputError
 from mrag_rl.io import StrPath, read_json
 
-_TYPES = {
-    "inference_query": "inference",
-    "comparison_query": "comparison",
-    "temporal_query": "temporal",
-    "null_query": "null",
-}
+QUESTION_TYPES = ("inference", "comparison", "temporal", "null")
+
+_TYPES = {f"{name}_query": name for name in QUESTION_TYPES}
 _ARTICLE = ("title", "body", "category")
 
 
@@ -53,7 +50,7 @@ def load_questions(path: StrPath, articles: Sequence[Document]) -> list[Query]:
     """The questions of a `MultiHopRAG.json`, in file order; `articles` are those of `load_articles`.
 
     Ids are "0", "1", ... in file order. `relevant`: the articles of the evidence, by `url` or else by `title`.
-    metadata: "answer", "question_type" (one of `mrag_rl.metrics.answers.QUESTION_TYPES`) and "facts", the sentences of
+    metadata: "answer", "question_type" (one of `QUESTION_TYPES`) and "facts", the sentences of
     the evidence. A null question has neither relevant articles nor facts, whatever its list says, because the
     benchmark's script does not score its retrieval.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from mrag_rl.data.multihop import load_articles
+from mrag_rl.data.multihop import QUESTION_TYPES, load_articles
 from mrag_rl.data.multihop import load_questions as load_benchmark_questions
 from mrag_rl.data.records import Document, Query, load_documents, load_queries
 from mrag_rl.data.synthetic import make_news
@@ -13,7 +13,6 @@ from mrag_rl.errors import InputError
 from mrag_rl.filters.language import Filter
 from mrag_rl.filters.parsing import parse_filter
 from mrag_rl.filters.vocabulary import FieldVocabulary
-from mrag_rl.metrics.answers import QUESTION_TYPES
 
 BUNDLED = "bundled"
 

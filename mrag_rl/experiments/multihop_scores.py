@@ -117,7 +117,7 @@ def checked_scores(
 
 
 def query_type(query: Query) -> str:
-    """The question's type, one of `mrag_rl.metrics.answers.QUESTION_TYPES`; "" if the file gives none."""
+    """The question's type, one of `mrag_rl.data.multihop.QUESTION_TYPES`; "" if the file gives none."""
     return str(query.metadata.get("question_type", ""))
 
 

@@ -1,11 +1,13 @@
-"""One question answered from documents by RAG-Fusion, with everything that led to the answer: `ask --documents`."""
+"""Questions answered from documents by RAG-Fusion, with everything that led to an answer: `ask --documents`."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+import sys
 import textwrap
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mrag_rl.encoders import TransformerEncoder
@@ -29,98 +31,135 @@ _SHOWN_CHARACTERS = 240
 
 
 def run(settings: QuestionSettings) -> str:
-    """The answer of `answer_question` for people to read, or as JSON. Raises InputError."""
-    answer = answer_question(settings)
-    return json.dumps(answer, indent=2, ensure_ascii=False) if settings.json else explanation(answer)
+    """The answer to the settings' question, for people to read or as JSON.
 
-
-def answer_question(settings: QuestionSettings) -> dict[str, Any]:
-    """Answer one question by `RAGFusion` under the filter that the question names.
-
-    Returns:
-        {"text", "queries": [the question, then the others], "queries_are": "generated", "given" or "off", "filter":
-        JSON, {} for none, "filter_is": "read", "given" or "off", "passages": [{"id", "title", "category", "metadata",
-        "places": [in each query's ranking, from 1, or None], "text"}], "notes": [lines], "hypothesis", "cited"
-        (the answer without and with citations, None without a language model), "citations": [numbers of passages],
-        "citations_removed": [numbers that the model wrote and that do not hold],
-        "unsupported": [numbers and names that no passage states]}.
-
-    Raises:
-        InputError: broken documents, an empty text, an unknown strategy or category, an invalid filter.
+    Without a question, questions are read from standard input, a line each; each answer is printed as it comes, as text
+    or as a line of JSON, and nothing is returned. Raises InputError.
     """
-    if settings.documents is None and settings.index is None:
-        raise InputError("nothing to ask; give --documents FILE, or --index FOLDER")
-    if not settings.text.strip():
+    if settings.text is not None and not settings.text.strip():
         raise InputError('--text is empty; give the question to answer, as in --text "Who reported ...?"')
-    check_fusible(settings.strategy)
-    documents = None if settings.documents is None else load_corpus(settings.documents)
-    library = None if settings.index is None or documents is not None else _opened(settings)
-    # Fields and values of readable documents only: a filter shows the values that it names.
-    if library is None:
-        allowed = settings.allowed
-        vocabulary = FieldVocabulary.from_documents(
-            document for document in documents or () if allowed is None or document.category in allowed
+    session = Session.open(settings)
+    if settings.text is not None:
+        answer = session.answer(settings.text)
+        return json.dumps(answer, indent=2, ensure_ascii=False) if settings.json else explanation(answer)
+    for text in _lines():
+        answer = session.answer(text)
+        print(json.dumps(answer, ensure_ascii=False) if settings.json else f"{explanation(answer)}\n", flush=True)
+    return ""
+
+
+def _lines() -> Iterator[str]:
+    """The lines of standard input that are not blank; a person at a terminal is asked for each."""
+    while True:
+        if sys.stdin.isatty():
+            print("Question (Ctrl-D ends): ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            return
+        if line.strip():
+            yield line.strip()
+
+
+@dataclass(frozen=True)
+class Session:
+    """Documents, models and settings, loaded once, that answer questions one by one."""
+
+    system: RAGFusion
+    settings: QuestionSettings
+    filters: list[Filter] | None
+    notes: list[str]
+
+    @classmethod
+    def open(cls, settings: QuestionSettings) -> Session:
+        """Load what the settings name.
+
+        Raises InputError: broken documents, an unknown strategy or category, an invalid filter.
+        """
+        if settings.documents is None and settings.index is None:
+            raise InputError("nothing to ask; give --documents FILE, or --index FOLDER")
+        check_fusible(settings.strategy)
+        documents = None if settings.documents is None else load_corpus(settings.documents)
+        library = None if settings.index is None or documents is not None else _opened(settings)
+        # Fields and values of readable documents only: a filter shows the values that it names.
+        if library is None:
+            allowed = settings.allowed
+            vocabulary = FieldVocabulary.from_documents(
+                document for document in documents or () if allowed is None or document.category in allowed
+            )
+        else:
+            readable = library.readable(categories=settings.allowed)
+            own = library if readable is None else library.restricted(readable) if readable.any() else None
+            vocabulary = FieldVocabulary.from_metadata([] if own is None else own.metadata)
+        filters, notes = _filters(settings, vocabulary)
+        encoder = TransformerEncoder.load(settings.encoder, device=settings.device)
+        llm = load_question_llm(settings.llm, settings.device)
+        reranker = load_reranker(settings.reranker, device=settings.device) if settings.reranker else None
+        rules = RuleExtractor(vocabulary, today=dt.date.today())
+        if library is not None:
+            retriever = PassageRetriever(
+                encoder, library, rules, settings.strategy, reranker=reranker, prefix=settings.prefix,
+                heading=library.index.layout.heading,
+            )  # fmt: skip
+        else:
+            retriever = PassageRetriever.build(
+                documents or (), encoder, extractor=rules, strategy=settings.strategy, reranker=reranker,
+                prefix=settings.prefix, document_prefix=settings.document_prefix, heading=settings.heading,
+                index=settings.index, progress=True,
+            )  # fmt: skip
+        retriever = replace(retriever, fetch=max(FETCH, settings.passages), passages=settings.passages, progress=False)
+        generated = QUERIES if settings.queries is None else settings.queries
+        system = RAGFusion(
+            retriever,
+            None if llm is None else PassageReader(llm, always=settings.answer_always),
+            generated=generated,
+            original_weight=settings.original_weight,
+            kept=settings.kept,
         )
-    else:
-        readable = library.readable(categories=settings.allowed)
-        own = library if readable is None else library.restricted(readable) if readable.any() else None
-        vocabulary = FieldVocabulary.from_metadata([] if own is None else own.metadata)
-    filters, notes = _filters(settings, vocabulary)
-    encoder = TransformerEncoder.load(settings.encoder, device=settings.device)
-    llm = load_question_llm(settings.llm, settings.device)
-    reranker = load_reranker(settings.reranker, device=settings.device) if settings.reranker else None
-    rules = RuleExtractor(vocabulary, today=dt.date.today())
-    if library is not None:
-        retriever = PassageRetriever(
-            encoder, library, rules, settings.strategy, reranker=reranker, prefix=settings.prefix,
-            heading=library.index.layout.heading,
-        )  # fmt: skip
-    else:
-        retriever = PassageRetriever.build(
-            documents or (), encoder, extractor=rules, strategy=settings.strategy, reranker=reranker,
-            prefix=settings.prefix, document_prefix=settings.document_prefix, heading=settings.heading,
-            index=settings.index, progress=True,
-        )  # fmt: skip
-    retriever = replace(retriever, fetch=max(FETCH, settings.passages), passages=settings.passages, progress=False)
-    generated = QUERIES if settings.queries is None else settings.queries
-    system = RAGFusion(
-        retriever,
-        None if llm is None else PassageReader(llm, always=settings.answer_always),
-        generated=generated,
-        original_weight=settings.original_weight,
-        kept=settings.kept,
-    )
-    queries = None if settings.query is None else [settings.query]
-    (answer,) = system.answer([settings.text], queries=queries, filters=filters, categories=settings.allowed)
-    off = queries is None and (generated == 0 or llm is None)
-    return {
-        "text": settings.text,
-        "queries": list(answer.queries.all),
-        "queries_are": "off" if off else "generated" if queries is None else "given",
-        "filter": to_json(answer.filter),
-        "filter_is": "given" if settings.filter is not None else "off" if settings.no_filter else "read",
-        "passages": [
-            {
-                "id": passage.id,
-                "title": passage.title,
-                "category": passage.category,
-                "metadata": dict(passage.metadata),
-                "places": list(places),
-                "text": passage.text,
-            }
-            for passage, places in zip(answer.passages, answer.places, strict=True)
-        ],
-        "notes": [*notes, *answer.notes],
-        "hypothesis": None if llm is None else answer.hypothesis,
-        "cited": None if llm is None else answer.cited.text,
-        "citations": list(answer.cited.passages),
-        "citations_removed": list(answer.cited.removed),
-        "unsupported": list(answer.cited.unsupported),
-    }
+        return cls(system, settings, filters, notes)
+
+    def answer(self, text: str) -> dict[str, Any]:
+        """Answer one question by `RAGFusion` under the filter that the question names.
+
+        Returns:
+            {"text", "queries": [the question, then the others], "queries_are": "generated", "given" or "off", "filter":
+            JSON, {} for none, "filter_is": "read", "given" or "off", "passages": [{"id", "title", "category",
+            "metadata", "places": [in each query's ranking, from 1, or None], "text"}], "notes": [lines], "hypothesis",
+            "cited" (the answer without and with citations, None without a language model), "citations": [numbers of
+            passages], "citations_removed": [numbers that the model wrote and that do not hold],
+            "unsupported": [numbers and names that no passage states]}.
+        """
+        settings, reader = self.settings, self.system.reader
+        queries = None if settings.query is None else [settings.query]
+        (answer,) = self.system.answer([text], queries=queries, filters=self.filters, categories=settings.allowed)
+        off = queries is None and (self.system.generated == 0 or reader is None)
+        return {
+            "text": text,
+            "queries": list(answer.queries.all),
+            "queries_are": "off" if off else "generated" if queries is None else "given",
+            "filter": to_json(answer.filter),
+            "filter_is": "given" if settings.filter is not None else "off" if settings.no_filter else "read",
+            "passages": [
+                {
+                    "id": passage.id,
+                    "title": passage.title,
+                    "category": passage.category,
+                    "metadata": dict(passage.metadata),
+                    "places": list(places),
+                    "text": passage.text,
+                }
+                for passage, places in zip(answer.passages, answer.places, strict=True)
+            ],
+            "notes": [*self.notes, *answer.notes],
+            "hypothesis": None if reader is None else answer.hypothesis,
+            "cited": None if reader is None else answer.cited.text,
+            "citations": list(answer.cited.passages),
+            "citations_removed": list(answer.cited.removed),
+            "unsupported": list(answer.cited.unsupported),
+        }
 
 
 def explanation(answer: dict[str, Any]) -> str:
-    """An answer of `answer_question` as text: queries, filter, passages, notes and the answer."""
+    """An answer of a `Session` as text: queries, filter, passages, notes and the answer."""
     origins = {"generated": "written by the language model", "given": "yours", "off": ""}
     lines = ["Queries"]
     for number, query in enumerate(answer["queries"], 1):

@@ -213,7 +213,7 @@ class MultihopSettings(CheckedSettings):
 
 @dataclass(frozen=True)
 class QuestionSettings(CheckedSettings):
-    """Answer one question from documents with RAG-Fusion, under the metadata filter that the question names, and show
+    """Answer questions from documents with RAG-Fusion, under the metadata filter that each question names, and show
     how: every query, the filter, the passages with source, date and their rank for each query, and the answer.
 
     examples:
@@ -221,14 +221,16 @@ class QuestionSettings(CheckedSettings):
           the bundled news; shows queries, filter and passages, no answer
       python evaluate.py ask --documents d.jsonl --index d.index --text "..."
           encodes the documents once; later, --index alone will do
+      python evaluate.py ask --index d.index --json < questions.txt > answers.jsonl
       python evaluate.py ask --documents d.jsonl --text "..." --query "one of your own" --query "another"
       python evaluate.py ask --documents d.jsonl --text "..." --filter '{"source": {"$in": ["Wired"]}}'
       python evaluate.py ask --documents d.jsonl --text "..." --queries 0 --no-filter
           searches with the question alone
     """
 
-    text: str
-    """The question."""
+    text: str | None = None
+    """The question. Without it, questions are read from standard input, a line each, and each is answered as it comes;
+    what takes seconds to load is loaded once. With --json, an answer is then one line."""
     documents: str | None = None
     """JSONL file, MultiHop-RAG's corpus.json, or bundled for the bundled news; may be left out if an index has them."""
     index: str | None = None
@@ -276,6 +278,7 @@ class QuestionSettings(CheckedSettings):
         super().__post_init__()
         for first, second, together in (
             ("--queries", "--query", self.queries is not None and self.query is not None),
+            ("--query", "questions from standard input", self.query is not None and self.text is None),
             ("--filter", "--no-filter", self.filter is not None and self.no_filter),
         ):
             if together:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mrag_rl.data.multihop import QUESTION_TYPES
 from mrag_rl.errors import InputError
 
-QUESTION_TYPES = ("inference", "comparison", "temporal", "null")
 ANSWER_METRICS = ("accuracy", "exact_match", "f1")
 
 _STATED = re.compile(r'The answer to the question is "(.*?)"')  # The form that the benchmark's prompt requests

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
 
 from mrag_rl.encoders import Embeddings
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.retrieval.words import words
 from mrag_rl.systems.partitioned import Choice, Chooser
+
+if TYPE_CHECKING:
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
 TextFeatures = Literal["embedding", "words"]
 Features: TypeAlias = "np.ndarray | scipy.sparse.csr_array"
@@ -44,6 +45,8 @@ class PartitionClassifier:
         cls, texts: Sequence[str], standard: np.ndarray, membership: np.ndarray, features: TextFeatures
     ) -> PartitionClassifier:
         """Fit on N memories: sources, their standard embeddings (N, d), and membership (N, M) boolean."""
+        from sklearn.feature_extraction.text import TfidfVectorizer  # here, because answering a question never needs it
+
         vectorizer = TfidfVectorizer(analyzer=_words_and_pairs).fit(texts)  # weights of words: no partition is seen
         return cls(features, vectorizer, _fit(_features(features, vectorizer, texts, standard), membership))
 
@@ -83,6 +86,8 @@ def _features(name: TextFeatures, vectorizer: TfidfVectorizer, texts: Sequence[s
 
 def _fit(features: Features, membership: np.ndarray) -> Callable[[Features], np.ndarray]:
     """A logistic regression for each partition; a partition of all these memories, or of none, needs no model."""
+    from sklearn.linear_model import LogisticRegression
+
     models = [
         float(column[0]) if column.all() or not column.any()
         else LogisticRegression(C=_INVERSE_PENALTY, max_iter=1000).fit(features, column)

@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.linear_model import Ridge
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
@@ -250,6 +247,9 @@ def _candidates(train: PartitionInputs, ledger: Ledger) -> Iterator[tuple[str, f
 
 def _by_query(penalty: float, name: str, train: PartitionInputs, ledger: Ledger) -> Predict:
     """A regression for each partition, on the queries that have a gain there; without any, 0 is expected."""
+    from sklearn.linear_model import Ridge  # here, because answering a question never needs it
+    from sklearn.preprocessing import StandardScaler
+
     scaler = StandardScaler()
     features = scaler.fit_transform(train.of_query(name))
     models = [
@@ -269,6 +269,10 @@ def _by_partition(penalty: float, features: np.ndarray, ledger: Ledger) -> Predi
 
     They are the evidence, or the evidence and then what a ledger reads.
     """
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     rows = ledger.known.reshape(-1)
     model = make_pipeline(StandardScaler(), Ridge(penalty))
     model.fit(_peculiar(features)[rows], ledger.worth.reshape(-1)[rows])
