@@ -71,8 +71,7 @@ def parse_arguments(description: str | None) -> argparse.Namespace:
     parser.add_argument(
         "--optimizer",
         choices=("adamw", "muon"),
-        help="muon needs fewer steps, but torch 2.9 or newer "
-        f"({DEFAULTS['newsroom']['optimizer']}; news: {DEFAULTS['news']['optimizer']})",
+        help=f"muon needs fewer steps ({DEFAULTS['newsroom']['optimizer']}; news: {DEFAULTS['news']['optimizer']})",
     )
     parser.add_argument("--layers", type=int, default=4, help="decoder layers (%(default)s)")
     parser.add_argument(

@@ -12,7 +12,7 @@ import torch
 from transformers import LlamaForCausalLM, LlamaForSequenceClassification
 
 from lm.batches import Part, total_weight
-from mrag_rl.errors import InputError
+from lm.muon import Muon
 
 _Part = TypeVar("_Part")
 
@@ -24,20 +24,15 @@ def make_optimizers(model: LlamaForCausalLM | LlamaForSequenceClassification, na
     """AdamW for all weights, or Muon (Jordan 2024) for matrices and AdamW for embeddings and norms.
 
     The learning rate of a parameter group is the schedule's times the group's `scale`; `set_learning_rate` applies it.
-
-    Raises:
-        InputError: This torch has no Muon.
     """
     if name == "adamw":
         return [_adamw(list(model.parameters()))]
-    if not hasattr(torch.optim, "Muon"):
-        raise InputError(f"torch {torch.__version__} has no Muon; install torch 2.9 or newer, or use --optimizer adamw")
     matrix_ids = {id(weight) for weight in model.model.layers.parameters() if weight.ndim == 2}
     matrices = {
         "params": [weight for weight in model.parameters() if id(weight) in matrix_ids],
         "scale": _MUON_SCALE,
     }
-    muon = torch.optim.Muon([matrices], lr=0.0, weight_decay=_WEIGHT_DECAY, adjust_lr_fn="match_rms_adamw")
+    muon = Muon([matrices], lr=0.0, weight_decay=_WEIGHT_DECAY)
     return [muon, _adamw([weight for weight in model.parameters() if id(weight) not in matrix_ids])]
 
 
