@@ -1,7 +1,7 @@
 """Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon): momentum whose matrices are made orthogonal.
 
-As `torch.optim.Muon`, but in the precision of the weights and for all matrices of a shape at once. PyTorch's computes in
-bfloat16, which a processor without it emulates: 8.3 s a step of the bundled model's size where this takes 0.3 s.
+As `torch.optim.Muon`, but in the precision of the weights and for all matrices of a shape at once. PyTorch's computes
+in bfloat16, which a processor without it emulates: 8 s a step of the bundled model's size where this takes 0.2 s.
 """
 
 from __future__ import annotations
@@ -39,18 +39,16 @@ class Muon(torch.optim.Optimizer):
         loss = None if closure is None else closure()
         for group in self.param_groups:
             momentum = group["momentum"]
-            by_shape: dict[torch.Size, list[torch.Tensor]] = defaultdict(list)
+            by_shape: dict[torch.Size, list[tuple[torch.Tensor, torch.Tensor]]] = defaultdict(list)
             for matrix in group["params"]:
                 if matrix.grad is not None:
-                    by_shape[matrix.shape].append(matrix)
-            for shape, matrices in by_shape.items():
-                updates = []
-                for matrix in matrices:
                     running = self.state[matrix].setdefault("momentum_buffer", torch.zeros_like(matrix))
                     running.lerp_(matrix.grad, 1 - momentum)
-                    updates.append(matrix.grad.lerp(running, momentum))
+                    by_shape[matrix.shape].append((matrix, matrix.grad.lerp(running, momentum)))
+            for shape, pairs in by_shape.items():
+                matrices, updates = zip(*pairs, strict=True)
                 rate = group["lr"] * 0.2 * max(shape) ** 0.5
-                for matrix, update in zip(matrices, orthogonalize(torch.stack(updates)), strict=True):
+                for matrix, update in zip(matrices, orthogonalize(torch.stack(list(updates))), strict=True):
                     matrix.mul_(1 - group["lr"] * group["weight_decay"]).sub_(update, alpha=rate)
         return loss
 
@@ -60,7 +58,7 @@ def orthogonalize(matrices: torch.Tensor) -> torch.Tensor:
     if matrices.shape[-2] > matrices.shape[-1]:
         return orthogonalize(matrices.mT).mT
     a, b, c = _QUINTIC
-    x = matrices / matrices.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
+    x: torch.Tensor = matrices / matrices.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
     for _ in range(_ITERATIONS):
         gram = x @ x.mT
         x = a * x + (b * gram + c * gram @ gram) @ x
