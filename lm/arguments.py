@@ -8,6 +8,7 @@ from pathlib import Path
 from mrag_rl.config import DataConfig
 from mrag_rl.data.synthetic.newsroom import TASKS
 from mrag_rl.errors import InputError
+from mrag_rl.retrieval.exact import quick_type
 
 # Defaults of each bundled world, for settings that the command line does not give.
 DEFAULTS = {
@@ -74,12 +75,7 @@ def parse_arguments(description: str | None) -> argparse.Namespace:
         help=f"muon needs fewer steps ({DEFAULTS['newsroom']['optimizer']}; news: {DEFAULTS['news']['optimizer']})",
     )
     parser.add_argument("--layers", type=int, default=4, help="decoder layers (%(default)s)")
-    parser.add_argument(
-        "--precision",
-        choices=("float32", "bfloat16"),
-        default="bfloat16",
-        help="precision of matrix products; use float32 if the processor has no bfloat16 (%(default)s)",
-    )
+    add_precision(parser)
     parser.add_argument("--checkpoint-every", type=int, default=250, help="steps between checkpoints (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the weights and the sequences (%(default)s)")
     arguments = parser.parse_args()
@@ -87,6 +83,16 @@ def parse_arguments(description: str | None) -> argparse.Namespace:
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
     return arguments
+
+
+def add_precision(parser: argparse.ArgumentParser) -> None:
+    """Add `--precision`."""
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        default=str(quick_type()).removeprefix("torch."),
+        help="precision of matrix products; bfloat16 where the processor multiplies it (here %(default)s)",
+    )
 
 
 def check_arguments(arguments: argparse.Namespace) -> None:

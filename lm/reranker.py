@@ -27,6 +27,7 @@ import torch
 from tokenizers import processors
 from transformers import LlamaForSequenceClassification, PreTrainedTokenizerFast
 
+from lm.arguments import add_precision
 from lm.checkpoints import Progress, open_checkpoints
 from lm.loop import Schedule, train_steps
 from lm.news import WORLDS
@@ -88,7 +89,9 @@ def make_tokenizer(start: Path) -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def loss_of(model: LlamaForSequenceClassification, tokenizer: PreTrainedTokenizerFast, group: Group) -> torch.Tensor:
+def loss_of(
+    model: LlamaForSequenceClassification, tokenizer: PreTrainedTokenizerFast, group: Group, precision: str
+) -> torch.Tensor:
     """The loss of a group in nats; see the module."""
     inputs = tokenizer(
         [group.question] * len(group.passages),
@@ -98,7 +101,7 @@ def loss_of(model: LlamaForSequenceClassification, tokenizer: PreTrainedTokenize
         padding=True,
         return_tensors="pt",
     )
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
         scores = model(**inputs).logits[:, 0].float()
     relevant = torch.tensor(group.relevant, dtype=torch.float32)
     alone = torch.nn.functional.binary_cross_entropy_with_logits(scores, relevant)
@@ -119,7 +122,7 @@ def optimize(
     held_out = [draw_group(np.random.default_rng([arguments.seed, 1, i]), held_out_world) for i in range(_HELD_OUT)]
     parameters = list(model.parameters())
     pool: ThreadPoolExecutor = one_thread_each()
-    loss = partial(loss_of, model, tokenizer)
+    loss = partial(loss_of, model, tokenizer, precision=arguments.precision)
 
     def step_backward(step: int) -> tuple[float, int]:
         rng = np.random.default_rng([arguments.seed, 2, step])
@@ -170,6 +173,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=1200, help="optimizer steps (%(default)s)")
     parser.add_argument("--batch", type=int, default=8, help=f"questions in a step, {_PASSAGES} passages each")
     parser.add_argument("--learning-rate", type=float, default=5e-4, help="peak learning rate (%(default)s)")
+    add_precision(parser)
     parser.add_argument("--checkpoint-every", type=int, default=200, help="steps between checkpoints (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the groups and of the output (%(default)s)")
     arguments = parser.parse_args()
@@ -229,7 +233,7 @@ and scores the passage at its end. Apache-2.0. The command that made it:
   {progress.spent.tokens:,.0f} passages in {arguments.steps:,} steps of {arguments.batch} questions,
   seed {arguments.seed}
 - Size: {sum(weight.numel() for weight in model.parameters()):,} parameters, stored as float16
-- Training time: {progress.spent.seconds / 60:.0f} minutes on {threads} threads, bfloat16 matrix products
+- Training time: {progress.spent.seconds / 60:.0f} minutes on {threads} threads, {arguments.precision} matrix products
 
 Measured on the {_MEASURED_PASSAGES} chunks most similar by TF-IDF, with noise, that pass the question's filter,
 before and after reranking, for {_MEASURED} questions of the split `dev`, in percent; the heading has title, source and
