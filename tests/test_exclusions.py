@@ -41,11 +41,13 @@ CORPORA: dict[str, tuple[str, list[str]]] = {
 BOUNDS = {
     (1, "exclusion"): (585, 0, 97),
     (1, "control"): (170, 0, 82),
-    (2, "exclusion"): (304, 3, 113),
-    (2, "control"): (102, 3, 48),
-    (3, "exclusion"): (225, 11, 67),
+    (2, "exclusion"): (304, 0, 104),
+    (2, "control"): (102, 2, 48),
+    (3, "exclusion"): (225, 3, 72),
     (3, "control"): (70, 2, 32),
     (3, "plain"): (110, 0, 7),
+    (4, "exclusion"): (290, 0, 100),
+    (4, "control"): (90, 0, 50),
 }
 
 

@@ -17,11 +17,10 @@ def pattern(table: str) -> str:
 CUES = r"""
     not | never | neither | nor | no | none | cannot |
     (?:do|does|did|is|are|was|were|has|have|had|would|should|could|wo|ca)n['’]t | without |
-    except(?:ing|ed)?(?:\ for)? | exclud(?:e|es|ing) | excl\. | minus | sans | save\ for | bar(?:ring)? |
-    other\ than | apart\ from | aside\ from | outside(?:\ of)? | rather\ than | instead\ of |
-    with\ the\ exception\ of | different\ from | besides | beyond | (?:leav|sett|putt)ing\ (?:aside|out) | ignoring |
-    disregarding | omitting | skipping | discounting |
-    (?:anyone|anybody|anything|anywhere|everyone|everybody|everything|everywhere)\ but |
+    except(?:ing|ed)?(?:\ for)? | exclud(?:e|es|ing) | excl\. | minus | sans | save\ for | bar(?:ring)? | other\ than |
+    apart\ from | aside\ from | outside(?:\ of)? | rather\ than | instead\ of | with\ the\ exception\ of |
+    different\ from | besides | beyond | (?:leav|sett|putt)ing\ (?:aside|out) | ignoring | disregarding | omitting |
+    skipping | discounting | (?:anyone|anybody|anything|anywhere|everyone|everybody|everything|everywhere)\ but |
     (?:all|any|each|every)(?:\ \w+){0,3}\ but | (?:other|others|else)(?:\ \w+){0,3}\ than | allergic\ to |
     unrelated\ to | burned\ by | exkl\. | verschon\w*(?:\ \w+)?\ mit | ajen[oa]s?\ a | además\ de |
     (?:fais|faites)\ l['’]impasse\ sur | parl\w+\ plus\ (?:de|d['’]) | olvíd(?:ate|ese|ense)\ de |
@@ -34,15 +33,29 @@ CUES = r"""
     (?:me\ niego|nos\ negamos)\ a(?:\ \w+){0,2} | refus\w+\ (?:to|de|d['’])(?:\ \w+){0,2} | weiger\w+ |
     save\ (?:those|that|the\ ones) | (?:gefiltert|bereinigt)\ um | nichts\ mehr | nothing\ (?:from|by|of) |
     rien\ d['’] | jenseits\ von | get(?:ting)?\ rid\ of | (?:had\ )?enough\ of | (?:tired|sick|weary)\ of |
-    opt\ out\ of | steer\ clear\ of | stay\ away\ from | keep\ away\ from | free\ of | nicht |
-    kein(?:e|er|es|em|en)? | niemals | nie | weder | noch | ohne | außer | ausser | ausgenommen |
-    ausschlie(?:ß|ss)en | abgesehen\ vo[nm] | bis\ auf | mit\ ausnahme | unter\ ausschluss | anstatt | statt |
-    anstelle | außerhalb | jenseits | unter\ umgehung | exklusive | pas | jamais | ni | aucun(?:e|es|s)? | sauf |
-    excepté(?:e|s|es)? | hormis | hors | à\ l['’]exception | à\ l['’]exclusion | à\ part | mis(?:e|es)?\ à\ part |
-    en\ dehors | autres?\ que | plutôt\ que | au\ lieu | exclu(?:re|ant|s|ez|t|ons)? | excepto | salvo | menos | sin |
-    nunca | jamás | ningún | ningun[oa]s? | a\ excepción | con\ excepción | con\ la\ excepción | aparte\ de |
-    fuera\ de | en\ lugar | en\ vez | distint[oa]s?\ (?:de|a) | excluy(?:e|endo|a|as|amos|an) | excluir |
-    a?parte\ del?
+    opt\ out\ of | steer\ clear\ of | stay\ away\ from | keep\ away\ from | free\ of | nicht | kein(?:e|er|es|em|en)? |
+    niemals | nie | weder | noch | ohne | außer | ausser | ausgenommen | ausschlie(?:ß|ss)en | abgesehen\ vo[nm] |
+    bis\ auf | mit\ ausnahme | unter\ ausschluss | anstatt | statt | anstelle | außerhalb | jenseits |
+    unter\ umgehung | exklusive | pas | jamais | ni | aucun(?:e|es|s)? | sauf | excepté(?:e|s|es)? | hormis | hors |
+    à\ l['’]exception | à\ l['’]exclusion | à\ part | mis(?:e|es)?\ à\ part | en\ dehors? | autres?\ que |
+    plutôt\ que | au\ lieu | exclu(?:re|ant|s|ez|t|ons)? | excepto | salvo | menos | sin | nunca | jamás | ningún |
+    ningun[oa]s? | a\ excepción | con\ excepción | con\ la\ excepción | aparte\ de | fuera\ de | en\ lugar | en\ vez |
+    distint[oa]s?\ (?:de|a) | excluy(?:e|endo|a|as|amos|an) | excluir | a?parte\ del? | net\ of |
+    (?:skipp|dropp|omitt|avoid|ignor|remov|discard|eliminat|bypass)ing | exclusive\ of | devoid\ of |
+    less\ (?:those|that|the\ ones) | not\ counting | enough\ with | (?:i['’]m|am|are|is)\ over | no\ more |
+    quit\ showing | exc?ept | execpt | ex(?:c|lc?|)lud(?:e|ing) | with(?:uot|ot|out) | ex?s?c?epto |
+    finger\ (?:weg\ )?von | nase\ voll\ von | (?:keine?\ lust|bock)(?:\ mehr)?\ auf | weg\ mit | erspar\w*(?:\ \w+)? |
+    schenk\ (?:dir|euch) | spar\ (?:dir|euch) | ohne\ berücksichtigung | abseits | fern\ von | anders\ als |
+    es\ sei\ denn | außgenommen | ausgeno?men | si\ ce\ n['’]est | [àa]\ l['’]exc?eption |
+    (?:abstraction|déduction|exclusion)\ faite | moins\ ce(?:ux|lles) | outre | fait\ le\ tour | les\ pieds |
+    ras[-\ ]le[-\ ]bol | soupé\ de | plus\ envie | (?:n['’]importe\ (?:qui|quoi|quel\w*)|quoi|qui)\ d['’]autre\ que |
+    ailleurs\ que | d['’]autres\ que | autre\ chose\ que | différent(?:e|s|es)?\ (?:de|du|des) |
+    distinct\w*\ (?:de|du|des) | loin\ (?:de|du|des) | lass[ée]\w*\ de | fatigu[ée]\w*\ de | allergique\ (?:à|aux?) |
+    grâce\ (?:de|du|des) | en\ (?:ôtant|enlevant|retirant|écartant|omettant|évitant|ignorant|supprimant) |
+    en\ (?:éliminant|oubliant|sautant|négligeant|bannissant) | en\ (?:mettant|laissant)\ (?:de\ côté|tomber|à\ part) |
+    passer\ outre | hors\ de\ question | más\ allá\ del? | (?:si\ )?descont(?:ar|amos|ando|ados) |
+    diferentes?\ (?:del?|a) | salvedad | a\ no\ ser | prescindiendo\ de | evitando | sobran? | lejos\ del? |
+    ajen[oa]s?\ al | ni\ se\ te\ ocurra | harta?\ del | ningún\ tipo
 """
 
 # Verbs that a question may also report ("did they ignore Wired?"): they exclude where a request begins
@@ -59,7 +72,16 @@ REQUESTS = r"""
     masqu(?:e|ez|er) | cach(?:e|ez|er) | sort(?:ez)? | ocult(?:a|ar|es) | dejar\ (?:fuera|de\ lado|aparte) |
     tach(?:a|ar|es) | met(?:s|tez)\ de\ côté | ignor(?:a|es|en|ar|ad) | omit(?:e|as|an|ir|iendo) |
     evit(?:a|es|en|ar|ando) | descart(?:a|es|en|ar|ando) | elimin(?:a|es|en|ar) | quit(?:a|es|en|ar) |
-    olvid(?:a|ate\ de|es|ar) | prescind(?:e|a|ir)\ de | ignorando | sált(?:ate|ese) | deja\ (?:fuera|de\ lado)
+    olvid(?:a|ate\ de|es|ar) | prescind(?:e|a|ir)\ de | ignorando | sált(?:ate|ese) | deja\ (?:fuera|de\ lado) |
+    lay\ off | never\ ?mind | delete | erspar(?:e|t)? | schenk(?:e|t)\ (?:dir|mir) | vergiss | lösch(?:e|t|en)? |
+    nimm\ (?:aus|raus) | klammer(?:e|t)?\ aus | verschone?\ mich | passe[zr]?\ (?:sur|outre) |
+    épargn(?:e|ez|er)(?:[-\ ](?:moi|nous))? | évit(?:e|ez|er)[-\ ](?:moi|nous) |
+    laiss(?:e|ez|er|ons)\ (?:tomber|de\ côté) | (?:je\ )?(?:zapp|boycott|saut)(?:e|es|ez|er|erais|ons) |
+    bann(?:is|ir|issez|issons) | proscri(?:s|re|vez) | dispens(?:e|ez)(?:[-\ ](?:moi|nous))? |
+    fai(?:s|tes)[-\ ](?:moi|nous)\ grâce | effac(?:e|ez|er) | vir(?:e|ez|er) | jett?(?:e|ez) |
+    ahórr(?:ame|anos|enme|ate|ese|ar) | obvi(?:a|ar|es|en) | vet(?:a|ar|es|en) | borr(?:a|ar|es|e|en)(?:me|nos)? |
+    bórr(?:ame|anos|alos) | sác(?:ame|anos|alos) | apart(?:a|ar|es|en) | sálta(?:me|te|nos) | salt(?:a|ar|es|en) |
+    pas(?:a|ar|es|en)\ de
 """
 
 # What precedes a verb at the beginning of a request
@@ -72,45 +94,45 @@ REQUESTING = r"""
 # Words that may stand between a cue and a name without changing what is excluded; none is made of others, so that a run
 # of them is read in one way only
 FILLERS = r"""
-    directed | sponsored | distributed | designed | organi[sz]ed | hosted | managed | developed | located | à |
-    the | a | an | any | anything | anyone | all | everything | those | these | this | that | whatever | what |
-    which | who | of | from | by | in | on | at | with | for | to | through | is | are | was | were | be | been |
-    being | has | have | had | do | does | did | it | its | me | us | my | our | you | your | I | we | there | one |
-    ones | please | ever | need | want | wanted | like | use | using | used | include | including | included | show |
-    showing | shown | give | list | listing | return | search | searching | look(?:ing)? | up | read |
-    reading | consider | considering | considered | trust | take | taking | count | counting | quote | quoting |
-    cite | citing | see | hear | fetch | bring | pull | query | rely | relying | interested | care | about | come |
-    comes | came | coming | appear | appearing | articles? | reports? | stor(?:y|ies) | pieces? | posts? | reviews? |
-    coverage | columns? | interviews? | papers? | sources? | outlets? | newspapers? | sites? | websites? |
-    publications? | publishers? | magazines? | news | texts? | pages? | brands? | products? | models? | devices? |
-    appliances? | makers? | manufacturers? | courts? | decisions? | rulings? | judg(?:e)?ments? | opinions? | cases? |
-    airlines? | carriers? | flights? | tickets? | teams? | things? | stuff | results? | items? | content |
-    information | info | entr(?:y|ies) | documents? | records? | offers? | laptops? | phones? | tvs? | say | says |
-    said | saying | reported | published | written | covered | mentioned | posted | decided | made |
-    operated | run | sold | manufactured | built | filed | assigned | handled | owned | raised | opened | offered |
-    produced | released | printed | authored | sent | rendered | delivered | based | handed\ down | belong(?:s|ing)? |
-    branded | as | der | die | das | den | dem | des | ein(?:e|er|es|em|en)? | alle[mnrs]? | von | vom |
-    aus | bei | beim | im | auf | durch | welche[mnrs]? | etwas | irgend\w* | artikel\w* | berichte?\w* | meldung\w* |
-    beitr[aä]g\w* | quellen? | texten? | produkte?\w* | ger[aä]te?\w* | marken? | modelle?\w* | gerichte?\w* |
-    urteile?\w* | entscheidung\w* | fl[uü]ge?\w* | verbindung\w* | stammen | stammt | ist |
-    sind | sein | war | wurden? | mir | uns | bitte | zu | zum | zur | mit | für | ergebnisse?\w* | sachen | denen |
-    deren | dessen | geschrieben | veröffentlicht\w* | erlassen | gefällt | hergestellt | nutze | nutzen | verwende |
-    verwenden | zeige? | zeigen | nimm | nehmen | suche | suchen | sie | ich | will | möchte | brauche |
-    berücksichtige\w* | kommen | gehören | über | le | la | les | un | une | du | de | d | l | par | sur | chez |
-    dans | avec | ce | ceux | celles? | celui | qui | que | sont | est | soit | soient | provien\w* | viennent |
-    vienne | aux? | produits? | marques? | appareils? | décisions? | arrêts? | jugements? | vols? | compagnies? |
-    équipes? | provenant | venant | issu\w* | rendu\w* | publié\w* | fabriqué\w* | tou(?:t|te|tes|s) | moi | nous |
-    utilise\w* | montre\w* | pris(?:e|es)? | veux | voudrais | cherche\w* | tribunal | cour | cours | el | los | las |
-    lo | un[oa]s? | del | por | en | con | quien | sea | sean | son | es | esté\w* | artículos? | fuentes? |
-    noticias? | productos? | marcas? | aparatos? | sentencias? | fallos? | decisiones | resoluciones | vuelos? |
-    aerolíneas? | compañías? | equipos? | teng\w+ | proveng\w+ | proced\w+ | publicad[oa]s? | dictad[oa]s? |
-    fabricad[oa]s? | tod[oa]s? | nada | nos | muestr\w+ | uses | usen | usar | usando | utilic\w+ | incluy\w+ |
-    quiero | quisiera | busc\w+ | busqu\w+ | consult\w+ | al | asignad[oa]s? | operad[oa]s? | cuent\w+
+    directed | sponsored | distributed | designed | organi[sz]ed | hosted | managed | developed | located | à | the |
+    a | an | any | anything | anyone | all | everything | those | these | this | that | whatever | what | which | who |
+    of | from | by | in | on | at | with | for | to | through | is | are | was | were | be | been | being | has |
+    have | had | do | does | did | it | its | me | us | my | our | you | your | I | we | there | one | ones | please |
+    ever | need | want | wanted | like | use | using | used | include | including | included | show | showing | shown |
+    give | list | listing | return | search | searching | look(?:ing)? | up | read | reading | consider | considering |
+    considered | trust | take | taking | count | counting | quote | quoting | cite | citing | see | hear | fetch |
+    bring | pull | query | rely | relying | interested | care | about | come | comes | came | coming | appear |
+    appearing | articles? | reports? | stor(?:y|ies) | pieces? | posts? | reviews? | coverage | columns? |
+    interviews? | papers? | sources? | outlets? | newspapers? | sites? | websites? | publications? | publishers? |
+    magazines? | news | texts? | pages? | brands? | products? | models? | devices? | appliances? | makers? |
+    manufacturers? | courts? | decisions? | rulings? | judg(?:e)?ments? | opinions? | cases? | airlines? | carriers? |
+    flights? | tickets? | teams? | things? | stuff | results? | items? | content | information | info | entr(?:y|ies) |
+    documents? | records? | offers? | laptops? | phones? | tvs? | say | says | said | saying | reported | published |
+    written | covered | mentioned | posted | decided | made | operated | run | sold | manufactured | built | filed |
+    assigned | handled | owned | raised | opened | offered | produced | released | printed | authored | sent |
+    rendered | delivered | based | handed\ down | belong(?:s|ing)? | branded | as | der | die | das | den | dem | des |
+    ein(?:e|er|es|em|en)? | alle[mnrs]? | von | vom | aus | bei | beim | im | auf | durch | welche[mnrs]? | etwas |
+    irgend\w* | artikel\w* | berichte?\w* | meldung\w* | beitr[aä]g\w* | quellen? | texten? | produkte?\w* |
+    ger[aä]te?\w* | marken? | modelle?\w* | gerichte?\w* | urteile?\w* | entscheidung\w* | fl[uü]ge?\w* |
+    verbindung\w* | stammen | stammt | ist | sind | sein | war | wurden? | mir | uns | bitte | zu | zum | zur | mit |
+    für | ergebnisse?\w* | sachen | denen | deren | dessen | geschrieben | veröffentlicht\w* | erlassen | gefällt |
+    hergestellt | nutze | nutzen | verwende | verwenden | zeige? | zeigen | nimm | nehmen | suche | suchen | sie |
+    ich | will | möchte | brauche | berücksichtige\w* | kommen | gehören | über | le | la | les | un | une | du | de |
+    d | l | par | sur | chez | dans | avec | ce | ceux | celles? | celui | qui | que | sont | est | soit | soient |
+    provien\w* | viennent | vienne | aux? | produits? | marques? | appareils? | décisions? | arrêts? | jugements? |
+    vols? | compagnies? | équipes? | provenant | venant | issu\w* | rendu\w* | publié\w* | fabriqué\w* |
+    tou(?:t|te|tes|s) | moi | nous | utilise\w* | montre\w* | pris(?:e|es)? | veux | voudrais | cherche\w* | tribunal |
+    cour | cours | el | los | las | lo | un[oa]s? | del | por | en | con | quien | sea | sean | son | es | esté\w* |
+    artículos? | fuentes? | noticias? | productos? | marcas? | aparatos? | sentencias? | fallos? | decisiones |
+    resoluciones | vuelos? | aerolíneas? | compañías? | equipos? | teng\w+ | proveng\w+ | proced\w+ | publicad[oa]s? |
+    dictad[oa]s? | fabricad[oa]s? | tod[oa]s? | nada | nos | muestr\w+ | uses | usen | usar | usando | utilic\w+ |
+    incluy\w+ | quiero | quisiera | busc\w+ | busqu\w+ | consult\w+ | al | asignad[oa]s? | operad[oa]s? | cuent\w+
 """
 
 # Negations that name what follows
 NAMING = r"""
-    yes\ or\ no | or\ not |
+    yes\ or\ no | who(?:m)?,?\ if\ not | wer,?\ wenn\ nicht | qui,?\ si(?:non|\ ce\ n['’]est) | quién,?\ sino |
+    or\ not |
     (?:exclud\w*|remov\w*|hid\w*|hide|skip\w*|ignor\w*|drop\w*|omit\w*|filter\w*)(?:\ \w+){1,3}
     \ (?:other\ than|except|but|that\ (?:isn['’]t|is\ not|aren['’]t)) |
     (?:blende|schließe?|lass|entferne?|ignoriere?)\ alles(?:\ [\w,]+){0,4}\ nicht |
@@ -127,18 +149,27 @@ NAMING = r"""
     otra\ cosa\ que | nada\ que\ no\ sea | rien\ d['’]autre | (?:is|was|are|were)\ it\ not | ist\ es\ nicht |
     \w+n['’]t(?:\ \w+){1,3}\ without | cannot(?:\ \w+){1,3}\ without | n['’]oubli\w+\ (?:pas|surtout\ pas) |
     no\ olvid\w+ | vergiss\ nicht | nicht\ (?:zu\ )?vergessen |
-    (?:not|n['’]t|never)\ (?:leave\ out|skip|omit|forget|ignore|exclude|drop|miss|overlook) |
-    not\ (?:without|unless) | nicht\ (?:nur|bloß|allein) | nichts\ (?:außer|als) | keine?[nrs]?\ außer |
-    (?:pas|non)\ (?:seulement|uniquement) | rien\ (?:que|d['’]autre\ que) | no\ (?:solo|sólo|solamente|únicamente) |
+    (?:not|n['’]t|never)\ (?:leave\ out|skip|omit|forget|ignore|exclude|drop|miss|overlook) | not\ (?:without|unless) |
+    nicht\ (?:nur|bloß|allein) | nichts\ (?:außer|als) | keine?[nrs]?\ außer | (?:pas|non)\ (?:seulement|uniquement) |
+    rien\ (?:que|d['’]autre\ que) | no\ (?:solo|sólo|solamente|únicamente) |
     nada\ (?:más\ que|menos\ que|excepto|salvo) | ningun[oa]?\ otr[oa] | no\ otherwise | why\ not | ¿?por\ qué\ no |
-    pourquoi\ pas | no\ más\ que
+    pourquoi\ pas | no\ más\ que |
+    n(?:e\ |['’])(?:omet\w*|exclu\w*|écart\w*|saut\w*|néglig\w*|laiss\w*)\ (?:surtout\ |donc\ )?(?:pas|jamais) |
+    n(?:e\ |['’])(?:zapp\w*|évit\w*|ignor\w*|retir\w*|supprim\w*)\ (?:surtout\ |donc\ )?(?:pas|jamais) |
+    no\ (?:omit\w+|ignor\w+|descart\w+|exclu\w+|dej\w+|salt\w+|elimin\w+|quit\w+|pas\w+\ por\ alto) |
+    sans\ (?:oublier|omettre|négliger|exclure) | sin\ (?:olvidar|omitir|descartar|excluir|dejar) |
+    ohne\ (?:zu\ )?vergessen
 """
 
 # Further words that leave in doubt what is said of a name beside them
 NEGATIONS = r"""
     as\ opposed\ to | \w+n['’]t | w/o | hat\w+ | loath\w+ | dislik\w+ | pass\ on | scrap | nothing | nobody | unless |
     lest | refus\w+ | avoid\w* | ignor\w+ | exclu\w+ | omit\w* | skip\w* | reject\w* | nichts | rien | nada |
-    unerwünscht | personne
+    unerwünscht | personne | inutile | pas\ la\ peine |
+    n(?:e\ |['’])(?:[\w'’-]+\ ){1,5}?(?:plus|pas|guère|point|rien|aucun\w*) | fini(?:e|s|es)? | boycott\w* | zapp\w* |
+    bannis\w* | bannir | sieh\w*(?:\ \w+){0,2}\ vo[nm] | erspar\w* | déçu\w* | enttäuscht\w* | disappoint\w* |
+    decepcion\w* | descart\w+ | evit\w+ | évit\w+ | écart(?:e|er|ez|ons|ant) | retir(?:e|er|ez|ant) | verzicht\w* |
+    vermeid\w* | meide\w*
 """
 
 # Verbs and adverbs that exclude the names between them: "leave ... out"
@@ -166,35 +197,40 @@ AFTER = r"""
     ausgenommen | abgesehen | ausgeschlossen | (?:beiseite|weg|aus|außer\ acht)(?:ge)?lassen |
     kommt\ nicht\ in\ ?frage | habe?\ ich\ (?:genug|satt) | exclu(?:e|s|es)? | excepté(?:e|s|es)? |
     mis(?:e|es)?\ à\ part | à\ part | non\ compris(?:e|es)? | excluid[oa]s? | exceptuad[oa]s? | no\ incluid[oa]s? |
-    aparte | ni\ hablar | no\ me\ (?:importa|interesa|gusta)
+    aparte | ni\ hablar | no\ me\ (?:importa|interesa|gusta) | a\ miss | a\ wide\ berth | non\ inclu(?:s|e|se|ses)? |
+    non\ merci | très\ peu\ pour\ (?:moi|nous) | ça\ suffit | suffi(?:t|sent) | n['’]y\ figure(?:nt)?\ (?:plus|pas) |
+    ne\ m['’]intéresse(?:nt)?\ (?:pas|plus) | que\ (?:je|nous|on)\ ne\ veu(?:x|t|lons)\ (?:plus|pas) |
+    no[,]?\ (?:gracias|thank\ you) | nein[,]?\ danke | need\ not\ apply |
+    (?:mal\ |einmal\ )?abs(?:ieht|ehe|ehen|iehst) | lass\w*(?:\ \w+)?\ die\ finger |
+    interessier(?:t|en)\ (?:mich|uns)\ nicht | (?:bitte|lieber)\ nicht | exclus(?:e|es)? | no\ me\ interesan? |
+    me\ sobran? | descartad[oa]s? | fuera
 """
 
 # Words of something else than what is named: "... , so recommend somebody else"
 ALTERNATIVES = r"""
     other | others | else | elsewhere | otherwise | instead | alternatives? | alternatively | rest | remaining |
-    apart | ander(?:[esm]|e[nrsm])? | sonst | sonstige\w* |
-    stattdessen | alternativ\w* | übrig\w* | woanders | autres? | ailleurs |
-    sinon | plutôt | restant\w* | reste | restent | otr[oa]s? | demás | resto | quedan? | alternativas?
+    apart | ander(?:[esm]|e[nrsm])? | sonst | sonstige\w* | stattdessen | alternativ\w* | übrig\w* | woanders |
+    autres? | ailleurs | sinon | plutôt | restant\w* | reste | restent | otr[oa]s? | demás | resto | quedan? |
+    alternativas?
 """
 
 # What a request for something named begins with
 SEARCHES = r"""
-    either | maybe | perhaps | entweder | soit |
-    while | whereas | although | whether | that | but | than | because | so | compared | versus | show | find | list |
-    compare | give | get | search | fetch | bring | want | need | book | suggest | recommend | check | read | see |
-    open | summari[sz]e | tell | name | explain | describe | use | only | just | all | any | some | every | both |
-    which | what | who | whose | how | why | when | where | are | is | was | were | do | does | did | has | have |
-    had | can | could | will | would | should | may | might | must | if | as | since | per | via | the | a | an |
-    new | latest | recent | best | top | cheap | cheapest | good | show\ me | like | love | about | regarding | by |
-    from | in | at | on | of | with | to | for | through | during | after | before | between | and | or | zeig\w* |
-    such\w* | find\w* | list\w* | vergleich\w* | gib | nenn\w* | brauch\w* | möchte | nur | alle | welche\w* | wer |
-    wie | wo | wann | warum | hat | haben | ist | sind | war | kann | gibt | der | die | das | bei | von | vom | aus |
-    für | mit | im | neue\w* | laut | montre\w* | trouv\w* | cherch\w* | compar\w* | donn\w* | veux | voudrais |
-    seulement | uniquement | tous | toutes | quels? | quelles? | que | qui | comment | où | quand | pourquoi | est |
-    sont | ont | le | la | les | un | une | du | des | de | chez | par | dans | selon | sur | avec | muestr\w* |
-    encuentr\w* | encontr\w* | busc\w* | dame | dime | quiero | necesito | solo | sólo | todos | todas | qué | quién |
-    cómo | dónde | cuándo | cuál | cuáles | es | son | ha | han | el | los | las | uno | una | del | en | por |
-    según | con | sobre | hay | lista\w*
+    either | maybe | perhaps | entweder | soit | while | whereas | although | whether | that | but | than | because |
+    so | compared | versus | show | find | list | compare | give | get | search | fetch | bring | want | need | book |
+    suggest | recommend | check | read | see | open | summari[sz]e | tell | name | explain | describe | use | only |
+    just | all | any | some | every | both | which | what | who | whose | how | why | when | where | are | is | was |
+    were | do | does | did | has | have | had | can | could | will | would | should | may | might | must | if | as |
+    since | per | via | the | a | an | new | latest | recent | best | top | cheap | cheapest | good | show\ me | like |
+    love | about | regarding | by | from | in | at | on | of | with | to | for | through | during | after | before |
+    between | and | or | zeig\w* | such\w* | find\w* | list\w* | vergleich\w* | gib | nenn\w* | brauch\w* | möchte |
+    nur | alle | welche\w* | wer | wie | wo | wann | warum | hat | haben | ist | sind | war | kann | gibt | der | die |
+    das | bei | von | vom | aus | für | mit | im | neue\w* | laut | montre\w* | trouv\w* | cherch\w* | compar\w* |
+    donn\w* | veux | voudrais | seulement | uniquement | tous | toutes | quels? | quelles? | que | qui | comment | où |
+    quand | pourquoi | est | sont | ont | le | la | les | un | une | du | des | de | chez | par | dans | selon | sur |
+    avec | muestr\w* | encuentr\w* | encontr\w* | busc\w* | dame | dime | quiero | necesito | solo | sólo | todos |
+    todas | qué | quién | cómo | dónde | cuándo | cuál | cuáles | es | son | ha | han | el | los | las | uno | una |
+    del | en | por | según | con | sobre | hay | lista\w*
 """
 
 # "I have read all of Wired's, so exclude them": what a pronoun stands for is not clear
@@ -204,6 +240,11 @@ PRONOUNS = r"""
     (?:exclude|skip|ignore|omit|drop|avoid|leave|remove|hide)\ (?:them|it|those|that|these|him|her) |
     (?:exclu[st]?|excluez|ignore[zr]?|écarte[zr]?|évite[zr]?|retire[zr]?)[-\ ](?:les?|la|cette|ces|ce|celle|ceux) |
     (?:exclúye|ignóra|omíte|descárta|evíta)l[oa]s? | (?:lass|ignoriere?|schließe?)\ (?:sie|es|ihn|diese[nrs]?|die|das)
+"""
+
+# What a question says of the exception that it has just named: "All have signed except Acme; what is pending there?"
+REFERRING = r"""
+    them | theirs? | dort | dafür | dazu | y\ (?:est|sont) | eux | elles? | leurs? | ahí | allí | ell[oa]s?
 """
 
 # "Rather ... than": the second is excluded
@@ -226,6 +267,6 @@ ARTICLES = r"""
 
 # Words that begin another clause, of which a negation before them says nothing
 CLAUSES = r"""
-    but | while | whereas | although | though | because | when | where | if | then | sondern | aber | während |
-    dass | weil | wenn | mais | tandis | alors | lorsque | quand | sino | pero | mientras | cuando | porque
+    but | while | whereas | although | though | because | when | where | if | then | sondern | aber | während | dass |
+    weil | wenn | mais | tandis | alors | lorsque | quand | sino | pero | mientras | cuando | porque
 """

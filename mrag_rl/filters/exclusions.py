@@ -49,6 +49,7 @@ _ENCLOSED_BEFORE = _anywhere(
     rf"(?:{_REQUEST}(?:{pattern(words.ENCLOSING_BEFORE)})|(?<!\w)(?:\w+ing|ruling|dejando))(?!\w)[^.;:?!\n]{{0,50}}$"
 )
 _REQUESTED = _before(words.REQUESTS, _REQUEST)
+_NOT_SO = _anywhere(rf"{_CLOSING}\s+(?:bitte\s+|bloß\s+|ja\s+)?nicht(?!\w)")  # "Vergiss Wired nicht"
 _TITLED = _anywhere(
     rf"(?:^|[.;!?\n]\s*)(?:exclud(?:e|ing)|except|without|{pattern(words.REQUESTS)}):\s*{_MENTION}"
 )  # "Exclude: Wired"
@@ -57,6 +58,13 @@ _EXCLUDED_AFTER = _anywhere(
     rf"^{_CLOSING}(?:['’]s?)?(?:\s+{REPORT})?,?\s+(?:(?:is|are|being|be|mal|einmal|yet)\s+)?(?:{pattern(words.AFTER)})(?!\w)"
     r"|^-(?:free|frei|less)(?!\w)|^,?\s+(?:no|nein|non)(?=\s*(?:[.,;:!?]|$))"
     r"|^[^.;:?!\n]{0,80}\s(?:weg|aus|raus|heraus|beiseite)(?:zu)?(?:lassen|klammern|filtern|schließen|blenden|nehmen)(?!\w)"
+)
+_LISTED_AFTER = _anywhere(
+    rf"^{_CLOSING}(?:\s*,\s*[^.;:?!,\n]{{1,40}})?\s*,?\s+(?:{pattern(words.CONJUNCTIONS)})(?!\w)"
+    rf"\s*[^.;:?!,\n]{{1,40}}?,?\s+(?:{pattern(words.AFTER)})(?!\w)"
+)
+_ASKED_ABOUT = _anywhere(
+    rf"^[^.;:?!\n]{{0,60}}[.;:–—-]\s+[^.;!\n]{{0,60}}?(?<!\w)(?:{pattern(words.REFERRING)})(?!\w)[^.;!\n]{{0,60}}\?"
 )
 _TAKEN_UP = _anywhere(rf"^[^.?!\n]{{0,80}}?(?<!\w)(?:{pattern(words.PRONOUNS)})(?!\w)")
 _CONTINUED = _anywhere(
@@ -68,12 +76,18 @@ _ASKED = _anywhere(
     rf"(?<!\w)(?:(?:do|does|did|has|have|had|would|could|should|wo|ca)n['’]t|cannot)\s+{_MENTION}"
     rf"|(?:^|[.;:!?]\s*)(?:is|are|was|were)n['’]t\s+{_MENTION}"
     r"|(?:^|[.;:!?,]\s*)\w+n['’]t\s+(?:you|we|they|i|he|she|it|there)\s[^.;:!?\n]*$"
+    rf"|(?:^|[.;:!?]\s*)(?:(?:que|où|quand|comment)\s+|qu['’])n(?:e\s+|['’])[\w-]+\s+pas\s+{_MENTION}"
     r"|(?:^|[.;:!?,¿]\s*)(?:why|warum|wieso|weshalb|pourquoi|por\s+qué)\s[^.;:!?\n]*$"
 )
 # "Did Meridian not ...", "Meridian did not ...": who acts is named
 _AUXILIARY = r"(?:do|does|did|has|have|had|will|would|can|could|should)"
 _ACTING = _anywhere(rf"(?:^|[.;:!?,]\s*|\b(?:and|or|why|when|what|how)\s+){_AUXILIARY}\s+{_MENTION}")
 _ACTS = _anywhere(rf"^{_CLOSING}\s+{_AUXILIARY}(?:\s+not|n['’]t)\s")
+# "a tart that Nigella Lawson didn't write"
+_RELATIVE = _anywhere(rf"\b(?:that|which|whom|die|den|das|que)\s+{_MENTION}")
+_DOES_NOT = _anywhere(
+    rf"{_CLOSING}\s+(?:{_AUXILIARY}(?:\s+not|n['’]t)(?!\w)|nicht(?!\w)|no\s+(?:ha|haya|hizo)(?!\w)|n['’](?:a|ait|ont)\s+pas)"
+)
 # "accused by Fortune", "mentioned in the Tide", "geschrieben von"
 _DONE = _anywhere(
     rf"\b(?:\w+ed|written|made|sold|built|run|said|told|seen|given|shown|\w+t|\w+en|\w+é\w*|\w+[aiu]d[oa]s?)"
@@ -116,14 +130,18 @@ def stance(
     head, tail = text[max(last, start - _FAR) : start], text[end : end + _FAR]
     if _NAMED.search(head) or _ASKED.search(head):
         return "named"
+    if _REQUESTED.search(head) and _NOT_SO.match(tail):
+        return "named"
     if any(rule.search(head) for rule in (_EXCLUDED, _REQUESTED, _TITLED, _PREFIXED)):
-        return "doubtful" if _EXISTS.search(head) and "?" in tail else "excluded"
+        return "doubtful" if (_EXISTS.search(head) and "?" in tail) or _ASKED_ABOUT.search(tail) else "excluded"
     if _EXCLUDED_AFTER.search(tail) or _PREFERRED.search(far):
         return "excluded"
     if _ENCLOSED_BEFORE.search(head) and _ENCLOSED_AFTER.search(tail):
         return "excluded"
     clause = _CLAUSE.split(head)[-1]
-    if _TAKEN_UP.search(tail) or _NEGATION.search(" ".join(clause.split()[-1 - _NEAR :])):
+    if _RELATIVE.search(head) and _DOES_NOT.match(tail):
+        return "doubtful"
+    if _TAKEN_UP.search(tail) or _LISTED_AFTER.search(tail) or _NEGATION.search(" ".join(clause.split()[-1 - _NEAR :])):
         return "doubtful"
     if cued or _ACTING.search(head) or _ACTS.search(tail) or _DONE.search(head):
         return "named"
