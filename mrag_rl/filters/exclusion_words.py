@@ -133,8 +133,7 @@ FILLERS = r"""
 NAMING = r"""
     yes\ or\ no | who(?:m)?,?\ if\ not | wer,?\ wenn\ nicht | qui,?\ si(?:non|\ ce\ n['’]est) | quién,?\ sino |
     or\ not |
-    (?:exclud\w*|remov\w*|hid\w*|hide|skip\w*|ignor\w*|drop\w*|omit\w*|filter\w*)(?:\ \w+){1,3}
-    \ (?:other\ than|except|but|that\ (?:isn['’]t|is\ not|aren['’]t)) |
+    (?:exclud\w*|remov\w*|hid\w*|hide|skip\w*|ignor\w*|drop\w*|omit\w*|filter\w*)(?:\ \w+){1,3}\ (?:other\ than|except|but|that\ (?:isn['’]t|is\ not|aren['’]t)) |
     (?:blende|schließe?|lass|entferne?|ignoriere?)\ alles(?:\ [\w,]+){0,4}\ nicht |
     (?:descarta|quita|elimina|excluye|ignora)\ todo\ lo\ que\ no |
     (?:excluez|exclus|écarte|masque|retire)\ tout\ ce\ qui\ n['’]est\ pas |
@@ -245,6 +244,12 @@ PRONOUNS = r"""
 # What a question says of the exception that it has just named: "All have signed except Acme; what is pending there?"
 REFERRING = r"""
     them | theirs? | dort | dafür | dazu | y\ (?:est|sont) | eux | elles? | leurs? | ahí | allí | ell[oa]s?
+"""
+
+# What makes a record somebody's: "a tart that Nigella Lawson did not write"
+MAKING = r"""
+    write | make | publish | sell | produce | build | decide | run | operate | report | cover | issue | author |
+    handle | own | host | release | file | supply | offer
 """
 
 # "Rather ... than": the second is excluded
