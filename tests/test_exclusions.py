@@ -1,7 +1,7 @@
-"""What questions exclude, in 1,566 phrasings of four languages and fifteen corpora: an exclusion is not inverted.
+"""What questions exclude, in 2,244 phrasings of four languages and fifteen corpora: an exclusion is not inverted.
 
-tests/data/exclusions.jsonl was written by language models that had not seen the rules, in three grids. The rules were
-mended after the first two had been read; of the third only the counts were looked at.
+tests/data/exclusions.jsonl was written by language models that had not seen the rules, in five grids. The rules were
+mended after the first two and the fourth had been read; of the others only the counts were looked at.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ BOUNDS = {
     (3, "plain"): (110, 0, 7),
     (4, "exclusion"): (290, 0, 100),
     (4, "control"): (90, 0, 50),
+    (5, "exclusion"): (240, 9, 74),
+    (5, "control"): (58, 1, 35),
 }
 
 

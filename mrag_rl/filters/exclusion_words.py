@@ -134,7 +134,7 @@ NAMING = r"""
     yes\ or\ no | who(?:m)?,?\ if\ not | wer,?\ wenn\ nicht | qui,?\ si(?:non|\ ce\ n['’]est) | quién,?\ sino |
     or\ not |
     (?:exclud\w*|remov\w*|hid\w*|hide)(?:\ \w+){1,3}\ (?:other\ than|except|but|that\ (?:is\ not|(?:is|are)n['’]t)) |
-    (?:skip\w*|ignor\w*|drop\w*|omit\w*|filter\w*)(?:\ \w+){1,3}\ (?:other\ than|except|but|that\ (?:is\ not|(?:is|are)n['’]t)) |
+    (?:skip\w*|ignor\w*|drop\w*|omit\w*|filter\w*)(?:\ \w+){1,3}\ (?:other\ than|except|but|that\ isn['’]t) |
     (?:blende|schließe?|lass|entferne?|ignoriere?)\ alles(?:\ [\w,]+){0,4}\ nicht |
     (?:descarta|quita|elimina|excluye|ignora)\ todo\ lo\ que\ no |
     (?:excluez|exclus|écarte|masque|retire)\ tout\ ce\ qui\ n['’]est\ pas |
