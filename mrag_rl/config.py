@@ -155,7 +155,7 @@ class PartitioningConfig:
     method: PartitioningMethod = "category"
     """lsh, kmeans, hnsw_spectral, category (by the labels of the memories) or none (one partition)."""
     partitions: int = bounded(4, minimum=1)
-    """Number of partitions M; ignored by category, which makes one for each label."""
+    """Number of partitions M; not to be set for category, which makes one for each label, and none."""
     seed: int | None = bounded(None, minimum=0)
     """Seed of the partitions; null is the run's seed. Set it so that runs of several seeds share their partitions."""
     arms: tuple[ArmName, ...] = ()
@@ -341,6 +341,10 @@ def validate_config(config: Config) -> None:
     check_llm_config(config.llm)
     if config.encoder.name == INSIDE_LLM:
         _validate_encoder_inside_llm(config)
+    method, partitions = config.partitioning.method, config.partitioning.partitions
+    if method in ("category", "none") and partitions != PartitioningConfig.partitions:
+        makes = "one for each label" if method == "category" else "one"
+        raise InputError(f"partitioning.partitions is {partitions}, but the method {method} makes {makes}; remove it")
     if len(set(config.partitioning.arms)) < len(config.partitioning.arms):
         raise InputError(f"partitioning.arms is {list(config.partitioning.arms)}; name each arm once")
     of_agent_r = [name for name in config.compared if ABLATION_OF.get(name, "without_s") != "without_s"]

@@ -193,6 +193,33 @@ def test_bad_input(
     assert case.says in said[0] and case.mends in said[0], said[0]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "warnings"),
+    [
+        (["--data.pairs", "own.jsonl", "--llm.name", "bundled"], 2),
+        (["--data.pairs", "own.jsonl", "--llm.name", "llm"], 1),
+        ([*SIZES[:3], "--data.sizes.test=30", "--llm.name", "bundled"], 0),
+    ],
+)
+def test_what_makes_figures_meaningless_is_said_before_the_work_begins(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    warnings: int,
+) -> None:
+    monkeypatch.chdir(folder)
+    undo = write(folder, {"own.jsonl": rows(*different(40))})
+    try:
+        assert train.main(["--config", "config.yaml", *arguments, *TOO_MANY]) == 2
+    finally:
+        undo()
+    said = [line.partition("warning: ")[2] for line in capsys.readouterr().err.splitlines() if "warning: " in line]
+    own, few = "the bundled language model knows only the bundled world", "4 test pairs say little; give 30 or more"
+    assert len(said) == warnings
+    assert all(line.startswith(start) for line, start in zip(said[::-1], (few, own), strict=False))
+
+
 def test_there_are_thirty_or_more() -> None:
     assert len(CASES) >= 30 and len({case.name for case in CASES}) == len(CASES)
 

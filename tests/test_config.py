@@ -248,6 +248,8 @@ def test_a_bad_file_is_one_line_that_says_how_to_mend_it(tmp_path: Path, text: s
         (["--confg", "FILE"], "did you mean --config"),
         (["--config", "FILE", "--training.slots", "1.5"], r"training\.slots is 1\.5; it must be a whole number"),
         (["--config", "FILE", "--seed"], "--seed"),
+        (["--config", "FILE", "--partitioning.partitions=6"], "6, but the method category makes one for each label"),
+        (["--config", "FILE", "--partitioning.method=none", "--partitioning.partitions=2"], "method none makes one;"),
         (["--config", "FILE", "seed"], "unexpected argument seed"),
         (["--config", "FILE", "--data.pairs", "nope.jsonl"], r"nope\.jsonl: no such file; check data\.pairs"),
         (["--resume", "nope"], "nope: no such run folder"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 
@@ -365,6 +366,24 @@ def test_the_page_says_what_was_tested_what_the_intervals_count_and_what_was_div
     grouped = results_page(found | {"n": found["n"] | {"groups": 30}}, target="rouge1")
     assert "150 test pairs in 30 groups, seed 5" in grouped and "intervals over the groups of test pairs of" in grouped
     assert "Primary contrasts" not in results_page(make_results(contrasts=()), target="rouge1")
+
+
+def test_no_percentage_where_it_would_mislead() -> None:
+    found = make_results()
+    assert "`m_rag` over `naive` in ROUGE-1: +" in results_page(found, target="rouge1")
+    gain = found["comparisons"]["m_rag - naive"]["rouge1"]
+    few = found | {"n": found["n"] | {"pairs": 99}}
+    null, nothing = copy.deepcopy(found), copy.deepcopy(found)
+    null["comparisons"]["m_rag - naive"]["rouge1"]["low"] = -0.01
+    nothing["systems"]["naive"]["rouge1"]["value"] = 1.99
+    for results_of, why in (
+        (few, "99 test pairs are fewer than 100"),
+        (null, f"{gain['difference']:+.2f} [-0.01, {gain['high']:+.2f}], holds zero"),
+        (nothing, "`naive` scores 1.99, which is next to nothing"),
+    ):
+        page = results_page(results_of, target="rouge1")
+        assert "%.\n" not in page and "captured" not in page
+        assert "No percentages are given, because " in page and why in page
 
 
 def test_luck_is_what_a_choice_among_samples_gains_and_leaves_the_gap() -> None:

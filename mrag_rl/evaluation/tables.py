@@ -20,6 +20,10 @@ LABELS = {
 SIGNIFICANT = 0.05
 """The gate says that memories help if a corrected p-value is below this."""
 
+FEWEST_PAIRS = 100
+NEAR_NOTHING = 2.0
+"""A percentage needs so many pairs behind it, and `naive` so good a score (0 to 100) to be relative to."""
+
 _PARTS = {"test": "test", "dev": "development"}
 
 MANY_SYSTEMS = 8
@@ -116,12 +120,8 @@ def results_page(results: Mapping[str, Any], *, target: str) -> str:
     lines += [results_table(results, target=target), "", _reading(n, f"{part} pairs"), ""]
     if "runs" in results:
         lines += [f"Every run's own {_label(target)}:", "", runs_table(results, target=target), ""]
-    systems = results["systems"]
-    if {"m_rag", "naive"} <= systems.keys() and systems["naive"][target]["value"] > 0:
-        relative = systems["m_rag"][target]["value"] / systems["naive"][target]["value"] - 1
-        lines += [f"`m_rag` over `naive` in {_label(target)}: {100 * relative:+.1f}%.", ""]
-    if results["oracle_gap_captured"].get(target) is not None:
-        lines += [_oracle_gap(results, target), ""]
+    if "naive" in results["systems"] and "m_rag - naive" in results["comparisons"]:
+        lines += _percentages(results, target, pairs)
     seconds, usage = results["seconds"], results["llm"]
     lines += [
         f"Took {seconds['total']:.0f} s, of which {seconds['generate']:.0f} s generating and {seconds['pool']:.0f} s "
@@ -146,6 +146,22 @@ def _reading(n: Mapping[str, int], pairs: str) -> str:
         f"Values are 0 to 100 with 95% bootstrap intervals {counts}. Gains are paired, on the same resamples. "
         "Whatever is not a primary contrast is exploratory: not named in advance and not corrected for their number."
     )
+
+
+def _percentages(results: Mapping[str, Any], target: str, pairs: str) -> list[str]:
+    """`m_rag` relative to `naive` and the share of the gap captured, or why neither would mean anything."""
+    systems, difference = results["systems"], results["comparisons"]["m_rag - naive"][target]
+    if results["n"]["pairs"] < FEWEST_PAIRS:
+        why = f"{pairs} are fewer than {FEWEST_PAIRS}"
+    elif systems["naive"][target]["value"] < NEAR_NOTHING:
+        why = f"`naive` scores {systems['naive'][target]['value']:.2f}, which is next to nothing"
+    elif difference["low"] <= 0 <= difference["high"]:
+        why = f"the interval of `m_rag` - `naive`, {_difference(difference)}, holds zero"
+    else:
+        relative = systems["m_rag"][target]["value"] / systems["naive"][target]["value"] - 1
+        lines = [f"`m_rag` over `naive` in {_label(target)}: {100 * relative:+.1f}%.", ""]
+        return [*lines, _oracle_gap(results, target), ""] if results["oracle_gap_captured"].get(target) else lines
+    return [f"No percentages are given, because {why}.", ""]
 
 
 def _oracle_gap(results: Mapping[str, Any], target: str) -> str:
