@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from mrag_rl.agents.training_stage import TrainingStage
 from mrag_rl.choices import ABLATION_OF
 from mrag_rl.config import Config, config_sha256, config_to_yaml
 from mrag_rl.data import load_pairs
+from mrag_rl.data.splits import Splits
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.plots import label_by_partition, learning_curves, reward_by_partition
 from mrag_rl.generation.llm import LLM
@@ -37,6 +38,9 @@ from mrag_rl.runs.evaluate import (
 from mrag_rl.runs.folder import RunFolder, locked
 from mrag_rl.runs.models import load_encoder, load_models, make_writer, with_cache
 from mrag_rl.runs.stages import Stages
+
+FEW_QUERIES = 30
+"""A run with fewer test pairs warns of it."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,8 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
         say("asking whether the server has log-probabilities")
         make_writer(settings, llm).log_probabilities(["A"], [()], [["B"]])  # An error now, not after hours of training
     if splits is not None:
+        for warning in _warnings(settings, splits):
+            say(f"warning: {warning}")
         say("preparing data, embeddings and databases")
         if repeated := splits.known_sources():
             say(f"{repeated} queries have a source that is in the database too")
@@ -184,6 +190,17 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
             stages.finish(training.name, seconds, work)
         say("evaluating on the test set")
         _evaluate(plan, folder, stages, cached)
+
+
+def _warnings(config: Config, splits: Splits) -> Iterator[str]:
+    """What makes a run's figures say less than they seem to."""
+    if config.llm.name == "bundled" and not config.data.world:
+        yield (
+            "the bundled language model knows only the bundled world, so its answers to your pairs are meaningless; "
+            "set llm.name, such as gemma-3-270m, or llm.server"
+        )
+    if len(splits.test) < FEW_QUERIES:
+        yield f"{len(splits.test)} test pairs say little; give {FEW_QUERIES} or more, better some hundreds"
 
 
 def _evaluate(plan: RunPlan, folder: RunFolder, stages: Stages, llm: LLM) -> None:
