@@ -23,7 +23,7 @@ from mrag_rl.systems.passages import PassageAnswer, PassageReader
 
 DIGESTS = {
     NEWSROOM_LLM: "81619497fc7883e62527001306275335aedaabb82c8c9063d97966fcddb9c61e",
-    NEWS_QUESTION_LLM: "849a3e3d8c09065d944a0c7f3b28f1020781293e89ac663e16e9a1e55c2e2ebf",
+    NEWS_QUESTION_LLM: "7bab4cfc7d9e03747bda37bb4441c4288c60c64806771d43cfba6eb45ba9cb74",
 }
 
 
