@@ -11,6 +11,7 @@ questions that have an answer as the rule does; the split `test` is scored. No l
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 from mrag_rl.data.synthetic import make_news
 from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.filters import FieldVocabulary, RuleExtractor
 from mrag_rl.systems.evidence import missing
 from mrag_rl.systems.passages import PassageRetriever
@@ -36,7 +38,7 @@ class Judged(NamedTuple):
     answerable: np.ndarray
 
 
-def judge(encoder: TransformerEncoder, seed: int, split: str) -> Judged:
+def judge(store: EmbeddingStore, seed: int, split: str) -> Judged:
     """The questions of a world, with what each judge of them knows."""
     documents, queries = make_news(seed, split=split)
     texts = [query.text for query in queries]
@@ -44,7 +46,7 @@ def judge(encoder: TransformerEncoder, seed: int, split: str) -> Judged:
     columns: list[np.ndarray] = []
     refused = np.zeros(len(texts), bool)
     for strategy in ("standard", "words", "hybrid"):
-        retriever = PassageRetriever.build(documents, encoder, extractor=rules, strategy=strategy)
+        retriever = PassageRetriever.build(documents, store, extractor=rules, strategy=strategy)
         readable, scope = retriever.scope(texts)
         found = readable.search(readable.encode(texts), scope)
         if strategy == "hybrid":
@@ -69,11 +71,13 @@ def interval(refused: np.ndarray) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reach", type=float, help="share of answerable questions that may be refused (the rule's)")
-    reach = parser.parse_args().reach
-    encoder = TransformerEncoder.load()
-    worlds = [judge(encoder, seed, "dev") for seed in (0, 1)]
+    parser.add_argument("--embeddings", type=Path, default=Path("runs/refusals"), help="folder that keeps embeddings")
+    arguments = parser.parse_args()
+    reach = arguments.reach
+    store = EmbeddingStore(TransformerEncoder.load(), arguments.embeddings)
+    worlds = [judge(store, seed, "dev") for seed in (0, 1)]
     dev = Judged(*(np.concatenate(parts) for parts in zip(*worlds, strict=True)))
-    test = judge(encoder, 0, "test")
+    test = judge(store, 0, "test")
     if reach is None:
         reach = float(dev.refused[dev.answerable].mean())
     regression = make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced"))
