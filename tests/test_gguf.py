@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from gguf import GGUFWriter, TokenType
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from mrag_rl.errors import InputError
 from mrag_rl.extras import MissingExtra
 from mrag_rl.generation.transformers_llm import TransformersLLM
-from mrag_rl.generation.vocabulary import OutputProjection, speed_up_output
 from mrag_rl.models import gguf as conversion
 from mrag_rl.models.weights import find_model
 from tests.test_generation import small_model, small_tokenizer, some_prompts
@@ -162,26 +160,3 @@ def test_a_package_with_another_file_is_refused(file: Path, cache: Path, monkeyp
     with pytest.raises(InputError, match=r"gemma-3-270m: its package has another file \(SHA-256 [0-9a-f]{64}\)"):
         find_model("gemma-3-270m", role="LLM")
     assert not [path for path in cache.rglob("*") if path.is_file()]
-
-
-# -- large vocabularies ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("rows", [1, 7, 64, 65])
-def test_logits_over_a_large_vocabulary_are_the_plain_product(rows: int) -> None:
-    layer = torch.nn.Linear(16, 20_000, bias=False)
-    states = torch.randn(rows, 1, 16)
-    with torch.inference_mode():
-        torch.testing.assert_close(OutputProjection(layer)(states), layer(states))
-
-
-@pytest.mark.parametrize("vocabulary", [400, 2**16])
-def test_only_large_vocabularies_are_projected_so(vocabulary: int) -> None:
-    model = small_model("llama", vocabulary)
-    ids = torch.arange(3, 40)[None]
-    with torch.inference_mode():
-        expected = model(input_ids=ids).logits
-        speed_up_output(model)
-        assert isinstance(model.get_output_embeddings(), OutputProjection) == (vocabulary == 2**16)
-        torch.testing.assert_close(model(input_ids=ids).logits, expected)
-    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight

@@ -73,7 +73,10 @@ class Decoder:
         output_row = torch.arange(completions, device=device)  # Of each completion that is still in the batch
         unfinished = torch.ones(completions, dtype=torch.bool, device=device)
         for step in range(max_new_tokens):
-            token = logits.argmax(dim=-1) if temperature == 0 else sample_tokens(logits, temperature, keys, step)
+            if temperature == 0:
+                token = logits.max(dim=-1).indices  # argmax is four times as slow in bfloat16
+            else:
+                token = sample_tokens(logits.float(), temperature, keys, step)
             output[output_row, step] = token
             ended = self.stop_tokens[token] & unfinished
             if self.stop_strings is not None:
@@ -158,7 +161,7 @@ class Decoder:
         cache: transformers.Cache | None,
         last: int = 1,
     ) -> torch.Tensor:
-        """The logits (B * last, vocabulary) float32 that follow each of the `last` columns of `ids` (B, L).
+        """The logits (B * last, vocabulary) that follow each of the `last` columns of `ids` (B, L).
 
         mask: see `attention_mask`. cache: of earlier columns; these are added to it. None to read whole rows.
         """
@@ -167,7 +170,7 @@ class Decoder:
         supported |= {"past_key_values": cache, "use_cache": cache is not None}
         outputs = self.model(input_ids=ids, attention_mask=mask, **supported)
         logits: torch.Tensor = outputs.logits
-        return logits[:, -last:].flatten(0, 1).float()
+        return logits[:, -last:].flatten(0, 1)
 
 
 def attention_mask(lengths: torch.Tensor, width: int, per_row: int, steps: int) -> torch.Tensor:

@@ -61,7 +61,7 @@ def log_probabilities(decoder: Decoder, batch: list[Completion]) -> list[float]:
     scores = []
     for item, logits in zip(batch, _logits(decoder, batch), strict=True):
         count = len(item.tokens)
-        steps = logits[: count + 1].log_softmax(dim=-1)
+        steps = logits[: count + 1].float().log_softmax(dim=-1)
         tokens = torch.tensor(item.tokens, dtype=torch.long, device=steps.device)
         written = steps[torch.arange(count, device=steps.device), tokens].sum()
         ended = steps[count, stops].logsumexp(dim=0)

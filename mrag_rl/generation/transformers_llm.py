@@ -17,9 +17,9 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation.decoding import Decoder, Request
 from mrag_rl.generation.likelihood import Completion, batches, log_probabilities
 from mrag_rl.generation.llm import Usage, in_order, one_seed_per_prompt
+from mrag_rl.generation.packing import pack_linear_layers
 from mrag_rl.generation.prompts import Prompt, make_room, messages, render
 from mrag_rl.generation.sampling import row_key
-from mrag_rl.generation.vocabulary import speed_up_output
 from mrag_rl.models.devices import free_memory
 from mrag_rl.models.plan import placement
 from mrag_rl.models.pretrained import load_pretrained
@@ -58,7 +58,7 @@ class TransformersLLM:
     ) -> None:
         """Wrap a loaded model; see `load` for the arguments."""
         model.eval()
-        speed_up_output(model)
+        pack_linear_layers(model)
         self.model = model
         self.tokenizer = tokenizer
         self.fingerprint = fingerprint

@@ -18,6 +18,8 @@ from transformers.cache_utils import DynamicSlidingWindowLayer
 from transformers.core_model_loading import ConversionOps
 from transformers.quantizers.base import HfQuantizer
 
+_PACKED_ROWS = 32  # Of the products that weights are packed for; others are right, too
+
 CacheLayer = DynamicLayer
 """The key-value cache of one layer, to subclass: a subclass may keep keys and values elsewhere as long as `update`
 returns all of them, `get_seq_length` counts them, and `lazy_initialization` sets `is_initialized`. transformers
@@ -117,3 +119,28 @@ def quantization_scales(module: nn.Module) -> list[torch.Tensor]:
         scales += [tensor for tensor in (state.absmax, state.code, state.offset) if tensor is not None]
         state = state.state2
     return scales
+
+
+def can_pack(weight: torch.Tensor) -> bool:
+    """Whether `pack_weight` takes a weight: on a CPU, in a type that oneDNN multiplies on this processor."""
+    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
+        return False
+    if weight.dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return weight.dtype == torch.float32
+
+
+def pack_weight(weight: torch.Tensor) -> torch.Tensor:
+    """A copy of a weight (outputs, inputs) for `packed_linear`, in blocks as oneDNN reads them.
+
+    torch's compiler packs weights by this operator, which has no other name; `torch.utils.mkldnn`, which has one,
+    converts inputs and outputs at every call.
+    """
+    packed: torch.Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), _PACKED_ROWS)
+    return packed
+
+
+def packed_linear(inputs: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Outputs (..., outputs) of `inputs` (..., inputs) and a weight from `pack_weight`; not differentiable."""
+    outputs: torch.Tensor = torch.ops.mkldnn._linear_pointwise(inputs, packed, bias, "none", [], "")
+    return outputs
