@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -18,8 +20,7 @@ def test_a_packed_model_has_the_same_logits(name: str, dtype: torch.dtype, monke
     if not can_pack(torch.zeros(1, dtype=dtype)):
         pytest.skip(f"this processor does not multiply {dtype}")
     monkeypatch.setattr(packing, "_LARGE", 0)
-    model = small_model(name, 400)
-    model.to(dtype=dtype)
+    model: Any = small_model(name, 400).to(dtype)  # type: ignore[arg-type]  # transformers' decorator hides `self`
     batches = [torch.arange(3, 3 + rows * length).view(rows, length) for rows, length in ((1, 1), (3, 9), (8, 40))]
     with torch.inference_mode():
         expected = [model(input_ids=ids).logits for ids in batches]
@@ -33,9 +34,8 @@ def test_a_packed_model_has_the_same_logits(name: str, dtype: torch.dtype, monke
 
 
 def test_small_models_and_other_types_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = small_model("llama", 400)
+    model: Any = small_model("llama", 400)
     pack_linear_layers(model)
     monkeypatch.setattr(packing, "_LARGE", 0)
-    model.to(dtype=torch.float16)
-    pack_linear_layers(model)
+    pack_linear_layers(model.to(torch.float16))
     assert not [layer for layer in model.modules() if isinstance(layer, PackedLinear)]

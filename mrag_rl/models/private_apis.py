@@ -123,7 +123,7 @@ def quantization_scales(module: nn.Module) -> list[torch.Tensor]:
 
 def can_pack(weight: torch.Tensor) -> bool:
     """Whether `pack_weight` takes a weight: on a CPU, in a type that oneDNN multiplies on this processor."""
-    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
+    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     if weight.dtype == torch.bfloat16:
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
