@@ -15,6 +15,7 @@ from mrag_rl.evaluation import results, results_page, results_table, score_syste
 from mrag_rl.evaluation.bootstrap import (
     Origin,
     Score,
+    count_systems,
     hierarchical_resamples,
     holm,
     oracle_gap_captured,
@@ -148,9 +149,9 @@ def test_every_pair_twice_has_the_interval_of_the_pairs_if_copies_are_drawn_toge
     size = len(REFERENCES)
     twice = {system: [*texts, *texts] for system, texts in SYSTEMS.items()}
     origins = [Origin(0, 0, index, f"group {index % size}") for index in range(2 * size)]
-    once = score_systems(SYSTEMS, REFERENCES, [name], resamples=400)
-    grouped = score_systems(twice, REFERENCES * 2, [name], origins=origins, resamples=400)
-    ungrouped = score_systems(twice, REFERENCES * 2, [name], resamples=400)
+    once = score_systems(count_systems(SYSTEMS, REFERENCES, [name]), resamples=400)
+    grouped = score_systems(count_systems(twice, REFERENCES * 2, [name]), origins=origins, resamples=400)
+    ungrouped = score_systems(count_systems(twice, REFERENCES * 2, [name]), resamples=400)
     drawn = hierarchical_resamples(origins, resamples=400, seed=0)
     for system in ("naive", "m_rag"):  # BLEU smooths the few matches of "none"
         value, draws = once[system][name].value, once[system][name].draws
@@ -220,7 +221,7 @@ def test_worlds_of_different_sizes_count_by_their_answers() -> None:
 @pytest.mark.parametrize("name", ALL_METRICS)
 def test_pooled_worlds_widen_the_interval_around_the_value(name: str) -> None:
     origins = [Origin(index % 3, 0, index) for index in range(len(REFERENCES))]
-    pooled = score_systems(SYSTEMS, REFERENCES, [name], origins=origins, resamples=400)["naive"][name]
+    pooled = score_systems(count_systems(SYSTEMS, REFERENCES, [name]), origins=origins, resamples=400)["naive"][name]
     interval = pooled.interval()
     assert interval.low < interval.value < interval.high
     for world, value in enumerate(pooled.runs):
@@ -249,7 +250,7 @@ def test_holm_multiplies_the_smallest_p_value_most_and_keeps_the_order() -> None
 def test_a_resample_scores_what_the_metric_says_of_the_resampled_texts(name: str) -> None:
     metric, hypotheses = get_metric(name), SYSTEMS["naive"]
     counts = resample_counts(len(REFERENCES), resamples=5, seed=1)
-    drawn = metric.resampled(hypotheses, REFERENCES, counts)
+    drawn = metric.resampled(metric.statistics(hypotheses, REFERENCES), counts)
     for row, value in zip(counts, drawn, strict=True):
         picks = np.repeat(np.arange(len(row)), row)
         expected = metric.corpus([hypotheses[i] for i in picks], [REFERENCES[i] for i in picks])
@@ -258,7 +259,7 @@ def test_a_resample_scores_what_the_metric_says_of_the_resampled_texts(name: str
 
 @pytest.mark.parametrize("name", ALL_METRICS)
 def test_the_interval_holds_the_value_and_matches_the_resampling_deviation(name: str) -> None:
-    row = score_systems(SYSTEMS, REFERENCES, [name], resamples=500)["naive"][name]
+    row = score_systems(count_systems(SYSTEMS, REFERENCES, [name]), resamples=500)["naive"][name]
     interval = row.interval()
     assert interval.value == pytest.approx(get_metric(name).corpus(SYSTEMS["naive"], REFERENCES))
     assert interval.low < interval.value < interval.high
@@ -267,7 +268,9 @@ def test_the_interval_holds_the_value_and_matches_the_resampling_deviation(name:
 
 def test_intervals_of_a_mean_agree_with_the_normal_approximation() -> None:
     sentence = 100 * get_metric("rouge1").scores(SYSTEMS["naive"], REFERENCES)
-    interval = score_systems(SYSTEMS, REFERENCES, ["rouge1"], resamples=2000)["naive"]["rouge1"].interval()
+    interval = score_systems(count_systems(SYSTEMS, REFERENCES, ["rouge1"]), resamples=2000)["naive"][
+        "rouge1"
+    ].interval()
     error = sentence.std(ddof=1) / np.sqrt(len(sentence))
     assert interval.low == pytest.approx(sentence.mean() - 1.96 * error, abs=0.25 * error)
     assert interval.high == pytest.approx(sentence.mean() + 1.96 * error, abs=0.25 * error)
@@ -275,7 +278,7 @@ def test_intervals_of_a_mean_agree_with_the_normal_approximation() -> None:
 
 def test_pairing_makes_differences_tighter_than_two_separate_intervals() -> None:
     better = [text if index % 7 else REFERENCES[index] for index, text in enumerate(SYSTEMS["naive"])]
-    scores = score_systems({"naive": SYSTEMS["naive"], "m_rag": better}, REFERENCES, ["rouge1"])
+    scores = score_systems(count_systems({"naive": SYSTEMS["naive"], "m_rag": better}, REFERENCES, ["rouge1"]))
     ours, theirs = scores["m_rag"]["rouge1"], scores["naive"]["rouge1"]
     difference = ours.minus(theirs)
     assert difference.low > 0
@@ -283,7 +286,9 @@ def test_pairing_makes_differences_tighter_than_two_separate_intervals() -> None
 
 
 def test_a_system_minus_itself_is_zero() -> None:
-    scores = score_systems({"a": SYSTEMS["naive"], "b": SYSTEMS["naive"]}, REFERENCES, ALL_METRICS, resamples=50)
+    scores = score_systems(
+        count_systems({"a": SYSTEMS["naive"], "b": SYSTEMS["naive"]}, REFERENCES, ALL_METRICS), resamples=50
+    )
     for metric in ALL_METRICS:
         difference = scores["a"][metric].minus(scores["b"][metric])
         assert (difference.value, difference.low, difference.high) == (0, 0, 0)
@@ -299,7 +304,7 @@ def test_oracle_gap_captured(m_rag: float, naive: float, oracle: float, luck: fl
 
 
 def make_results(systems: dict[str, list[str]] = SYSTEMS, contrasts: tuple[str, ...] = CONTRASTS) -> dict:
-    scores = score_systems(systems, REFERENCES, ["rouge1", "rouge2"], resamples=200, seed=5)
+    scores = score_systems(count_systems(systems, REFERENCES, ["rouge1", "rouge2"]), resamples=200, seed=5)
     return results(
         n={"worlds": 1, "runs": 1, "pairs": len(REFERENCES)},
         target="rouge1",
@@ -412,7 +417,7 @@ def test_many_systems_put_m_rag_and_the_primary_rivals_first_in_the_table_of_the
             config_sha256="",
             target="rouge1",
             contrasts=("m_rag - rival_07", "naive - none"),
-            scores=score_systems(more, REFERENCES, ["rouge1"], origins=origins, resamples=50),
+            scores=score_systems(count_systems(more, REFERENCES, ["rouge1"]), origins=origins, resamples=50),
             seconds={},
             llm={},
             runs=[{"name": f"run{world}", "seed": 0, "world_seed": world} for world in range(3)],

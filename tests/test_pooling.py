@@ -16,6 +16,7 @@ import evaluate
 import train
 from mrag_rl.evaluation.bootstrap import Origin, hierarchical_resamples
 from mrag_rl.evaluation.results import SECONDS, USAGE
+from mrag_rl.evaluation.statistics import PairStatistics, join_statistics
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.runs.evaluate import Evaluation, write_results
 from mrag_rl.runs.folder import RunFolder
@@ -121,6 +122,40 @@ def test_pooled_intervals_are_those_of_a_plain_computation(
     assert [row["difference"], row["low"], row["high"]] == pytest.approx(expected, abs=1e-3)
     tested = found["contrasts"]["m_rag - naive"]["rouge1"]
     assert {key: tested[key] for key in row} == row and tested["p"] == tested["p_holm"]
+
+
+def test_a_run_is_pooled_without_its_texts_as_with_them(
+    small: Path, same_pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without = []
+    for run in (small, same_pairs):
+        without.append(tmp_path / run.name)
+        without[-1].mkdir()
+        for name in ("config.yaml", "results.json", "statistics.npz"):
+            shutil.copy(run / name, without[-1])
+    with_texts = [variant(run, tmp_path / f"texts-{run.name}", name=run.name) for run in (small, same_pairs)]
+    assert pool(tmp_path / "a", *without) == 0 and pool(tmp_path / "b", *with_texts) == 0
+    assert read(tmp_path / "a") == read(tmp_path / "b")
+    references = {row["reference"] for row in answers(small)}
+    with np.load(small / "statistics.npz", allow_pickle=False) as arrays:
+        assert not references & {*arrays["pairs"].tolist()} and all(arrays[key].dtype != object for key in arrays)
+    (without[0] / "statistics.npz").write_bytes((without[0] / "statistics.npz").read_bytes()[:-100])
+    assert f"{without[0] / 'statistics.npz'}: not a run's statistics" in refused(capsys, tmp_path / "c", *without)
+
+
+def test_distinct_n_of_joined_runs_counts_what_both_have_once() -> None:
+    first, second = ["a b c d e f", "a b"], ["a b x", ""]
+    origins = [Origin(0, 0, index) for index in range(2)]
+    parts = [
+        PairStatistics.count({"naive": texts}, ["", ""], ["distinct1", "distinct2"], origins)
+        for texts in (first, second)
+    ]
+    for name, values in join_statistics(parts)["naive"].items():
+        metric, joined = get_metric(name), [*first, *second]
+        counts = np.array([[1, 1, 1, 1], [0, 2, 1, 1]])
+        expected = metric.resampled(metric.statistics(joined, joined), counts)
+        assert metric.resampled(values, counts) == pytest.approx(expected)
+        assert metric.resampled(values, counts)[0] == pytest.approx(metric.corpus(joined, joined))
 
 
 def test_pooled_groups_are_drawn_whole(small: Path, same_pairs: Path, other_pairs: Path, tmp_path: Path) -> None:

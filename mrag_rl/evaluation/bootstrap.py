@@ -165,15 +165,15 @@ def hierarchical_resamples(origins: Sequence[Origin], *, resamples: int, seed: i
     return Resamples(counts, _members(run), units, drawn, spread)
 
 
-def score(metric: Metric, hypotheses: Sequence[str], references: Sequence[str], resamples: Resamples) -> Score:
-    """Corpus score and its bootstrap draws.
+def score(metric: Metric, statistics: np.ndarray, resamples: Resamples) -> Score:
+    """Corpus score and its bootstrap draws. statistics: (N, S), `metric.statistics` of the answers.
 
     Distinct-n counts each n-gram once, so a resample, which has some answers twice and lacks others, scores lower than
     the test set: draws of the same make-up (all worlds once, one of them twice, ...) are shifted so that their mean is
     the test set's own score.
     """
-    parts = [np.ones((1, len(hypotheses)), dtype=np.int64), resamples.units, resamples.runs, resamples.counts]
-    scores = metric.resampled(hypotheses, references, np.vstack(parts))
+    parts = [np.ones((1, len(statistics)), dtype=np.int64), resamples.units, resamples.runs, resamples.counts]
+    scores = metric.resampled(statistics, np.vstack(parts))
     value, by_unit, by_run, draws = np.split(scores, np.cumsum([len(part) for part in parts[:-1]]))
     if metric.name.startswith("distinct"):
         _, make_up = np.unique(np.sort(resamples.drawn, axis=1), axis=0, return_inverse=True)
@@ -182,10 +182,24 @@ def score(metric: Metric, hypotheses: Sequence[str], references: Sequence[str], 
     return Score(float(value[0]), resamples.widened(draws, by_unit), tuple(by_run.tolist()))
 
 
+def count_systems(
+    hypotheses: Mapping[str, Sequence[str]], references: Sequence[str], metrics: Sequence[str]
+) -> dict[str, dict[str, np.ndarray]]:
+    """The statistics (N, S) of every system's answers in every metric, by system name and metric name.
+
+    Args:
+        hypotheses: system name to its N answers. references: the N references.
+        metrics: names that `get_metric` knows.
+    """
+    instances = {name: get_metric(name) for name in metrics}
+    return {
+        system: {name: metric.statistics(answers, references) for name, metric in instances.items()}
+        for system, answers in hypotheses.items()
+    }
+
+
 def score_systems(
-    hypotheses: Mapping[str, Sequence[str]],
-    references: Sequence[str],
-    metrics: Sequence[str],
+    statistics: Mapping[str, Mapping[str, np.ndarray]],
     *,
     origins: Sequence[Origin] | None = None,
     resamples: int = 2000,
@@ -194,17 +208,17 @@ def score_systems(
     """Every system's score in every metric, by system name and metric name, on the same resamples.
 
     Args:
-        hypotheses: system name to its N answers. references: the N references.
-        metrics: names that `get_metric` knows.
+        statistics: of at least one system in at least one metric, from `count_systems`.
         origins: the world, run, test pair and group of each answer; None for N different pairs of one run, ungrouped.
         resamples: R, the number of bootstrap resamples. seed: seed of the resamples.
     """
-    origins = origins or [Origin(0, 0, index) for index in range(len(references))]
+    if origins is None:
+        size = len(next(iter(next(iter(statistics.values())).values())))
+        origins = [Origin(0, 0, index) for index in range(size)]
     drawn = hierarchical_resamples(origins, resamples=resamples, seed=seed)
-    instances = {name: get_metric(name) for name in metrics}
     return {
-        system: {name: score(metric, answers, references, drawn) for name, metric in instances.items()}
-        for system, answers in hypotheses.items()
+        system: {name: score(get_metric(name), values, drawn) for name, values in row.items()}
+        for system, row in statistics.items()
     }
 
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from typing import get_args
 
 import numpy as np
@@ -42,12 +43,20 @@ class Metric(ABC):
         """Sentence-level scores (N,) float64 in 0..1."""
 
     @abstractmethod
-    def resampled(self, hypotheses: Sequence[str], references: Sequence[str], counts: np.ndarray) -> np.ndarray:
-        """Corpus scores (R,), 0..100, of R bootstrap resamples; `counts` (R, N): how often each draws each pair."""
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+        """What the corpus score is computed from, for each pair: (N, S) int64 or float64."""
+
+    @abstractmethod
+    def resampled(self, statistics: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Corpus scores (R,), 0..100, of R bootstrap resamples.
+
+        statistics: of N pairs. counts: (R, N), how often each resample draws each pair.
+        """
 
     def corpus(self, hypotheses: Sequence[str], references: Sequence[str]) -> float:
         """The score of all pairs together, 0..100."""
-        return float(self.resampled(hypotheses, references, np.ones((1, len(hypotheses)), dtype=np.int64))[0])
+        statistics = self.statistics(hypotheses, references)
+        return float(self.resampled(statistics, np.ones((1, len(statistics)), dtype=np.int64))[0])
 
 
 class Rouge(Metric):
@@ -64,8 +73,11 @@ class Rouge(Metric):
         pairs = zip(hypotheses, references, strict=True)
         return np.array([self._scorer.score(ref, hyp)[self.name].fmeasure for hyp, ref in pairs], dtype=np.float64)
 
-    def resampled(self, hypotheses: Sequence[str], references: Sequence[str], counts: np.ndarray) -> np.ndarray:
-        return np.asarray(100.0 * (counts @ self.scores(hypotheses, references)) / counts.sum(axis=1))
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+        return self.scores(hypotheses, references)[:, None]
+
+    def resampled(self, statistics: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        return np.asarray(100.0 * (counts @ statistics[:, 0]) / counts.sum(axis=1))
 
 
 class _RougeTokenizer:
@@ -97,16 +109,19 @@ class SacreBleu(Metric):
         pairs = zip(hypotheses, references, strict=True)
         return np.array([self._bleu.sentence_score(hyp, [ref]).score / 100 for hyp, ref in pairs], dtype=np.float64)
 
-    def resampled(self, hypotheses: Sequence[str], references: Sequence[str], counts: np.ndarray) -> np.ndarray:
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+        """(N, 10): matches of each order, n-grams of each order, lengths of hypothesis and reference."""
         rows = []
         for hyp, ref in zip(hypotheses, references, strict=True):
             score = self._bleu.sentence_score(hyp, [ref])
             rows.append([*score.counts, *score.totals, score.sys_len, score.ref_len])
-        sums = counts @ np.array(rows, dtype=np.int64).reshape(-1, 10)
+        return np.array(rows, dtype=np.int64).reshape(-1, 10)
+
+    def resampled(self, statistics: np.ndarray, counts: np.ndarray) -> np.ndarray:
         return np.array(
             [
                 BLEU.compute_bleu(row[:4], row[4:8], row[8], row[9], smooth_method="exp", effective_order=False).score
-                for row in sums.tolist()
+                for row in (counts @ statistics).tolist()
             ]
         )
 
@@ -118,14 +133,13 @@ class ChrF(Metric):
     order, beta = 6, 2.0
 
     def scores(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
-        return self._chrf(self._statistics(hypotheses, references))
+        return self._chrf(self.statistics(hypotheses, references))
 
-    def resampled(self, hypotheses: Sequence[str], references: Sequence[str], counts: np.ndarray) -> np.ndarray:
-        statistics = self._statistics(hypotheses, references)
-        return 100.0 * self._chrf((counts @ statistics.reshape(len(statistics), -1)).reshape(-1, self.order, 3))
+    def resampled(self, statistics: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        return 100.0 * self._chrf(counts @ statistics)
 
-    def _statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
-        """(N, 6, 3): for each order, the n-grams of the hypothesis, those of the reference, and matches."""
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+        """(N, 18): for each order, the n-grams of the hypothesis, those of the reference, and matches."""
         rows = np.zeros((len(hypotheses), self.order, 3), dtype=np.int64)
         for row, texts in zip(rows, zip(hypotheses, references, strict=True), strict=True):
             written, expected = ("".join(text.split()) for text in texts)
@@ -135,10 +149,10 @@ class ChrF(Metric):
                 )
                 # sacrebleu counts no n-grams of an order that the reference is too short for.
                 row[n - 1] = (grams.total() if goal else 0, goal.total(), (grams & goal).total())
-        return rows
+        return rows.reshape(len(rows), -1)
 
     def _chrf(self, statistics: np.ndarray) -> np.ndarray:
-        written, expected, matches = np.moveaxis(statistics.astype(np.float64), 2, 0)
+        written, expected, matches = np.moveaxis(statistics.astype(np.float64).reshape(-1, self.order, 3), 2, 0)
         both = (written > 0) & (expected > 0)
         orders = np.maximum(both.sum(axis=1), 1)
         precision, recall = (
@@ -163,12 +177,12 @@ class DialogueBleu(Metric):
         self.order = order
 
     def scores(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
-        return self._bleu(self._statistics(hypotheses, references))
+        return self._bleu(self.statistics(hypotheses, references))
 
-    def resampled(self, hypotheses: Sequence[str], references: Sequence[str], counts: np.ndarray) -> np.ndarray:
-        return 100.0 * self._bleu(counts @ self._statistics(hypotheses, references))
+    def resampled(self, statistics: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        return 100.0 * self._bleu(counts @ statistics)
 
-    def _statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
         """(N, 2n + 2): matches of each order, n-grams of each order, lengths of hypothesis and reference."""
         rows = []
         for hyp, ref in zip(hypotheses, references, strict=True):
@@ -201,20 +215,29 @@ class Distinct(Metric):
         grams = [_ngrams(hyp.split(), self.order) for hyp in hypotheses]
         return np.array([len(set(row)) / len(row) if row else 0.0 for row in grams], dtype=np.float64)
 
-    def resampled(self, hypotheses: Sequence[str], references: Sequence[str], counts: np.ndarray) -> np.ndarray:
-        vocabulary: dict[tuple[str, ...], int] = {}
-        columns: list[int] = []
-        starts = [0]
-        for hyp in hypotheses:
-            columns += [vocabulary.setdefault(gram, len(vocabulary)) for gram in _ngrams(hyp.split(), self.order)]
-            starts.append(len(columns))
-        totals = counts @ np.diff(starts)
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+        """(N, W): a 63-bit hash of each n-gram of the hypothesis, then -1 up to the longest one's number."""
+        rows = [[_hash(gram) for gram in _ngrams(hyp.split(), self.order)] for hyp in hypotheses]
+        hashes = np.full((len(rows), max(map(len, rows), default=0)), -1, dtype=np.int64)
+        for row, values in zip(hashes, rows, strict=True):
+            row[: len(values)] = values
+        return hashes
+
+    def resampled(self, statistics: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        present = statistics >= 0
+        sizes = present.sum(axis=1)
+        vocabulary, columns = np.unique(statistics[present], return_inverse=True)
         # An n-gram that occurs twice in a text is twice in its row; only whether a sum is zero matters below.
         occurrences = scipy.sparse.csr_array(
-            (np.ones(len(columns), dtype=np.int64), columns, starts), shape=(len(hypotheses), len(vocabulary))
+            (np.ones(len(columns), dtype=np.int64), columns, np.concatenate([[0], np.cumsum(sizes)])),
+            shape=(len(statistics), len(vocabulary)),
         )
         unique = np.array([np.count_nonzero(occurrences.T @ row) for row in counts])
-        return 100.0 * unique / np.maximum(totals, 1)
+        return np.asarray(100.0 * unique / np.maximum(counts @ sizes, 1))
+
+
+def _hash(gram: tuple[str, ...]) -> int:
+    return int.from_bytes(blake2b("\0".join(gram).encode(), digest_size=8).digest(), "little") >> 1
 
 
 def _ngrams(words: list[str], n: int) -> list[tuple[str, ...]]:

@@ -19,6 +19,7 @@ from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import origin_counts, score_systems
 from mrag_rl.evaluation.results import USAGE, results
+from mrag_rl.evaluation.statistics import STATISTICS, PairStatistics
 from mrag_rl.evaluation.tables import results_page
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.llm import LLM
@@ -107,7 +108,7 @@ def write_results(
     seconds: Mapping[str, float],
     usage: Mapping[str, float],
 ) -> dict[str, Any]:
-    """Score the answers; write `answers.jsonl`, `results.md` and, last, `results.json`. Returns the latter's contents.
+    """Score the answers; write statistics and answers, `results.md` and, last, `results.json`. Returns its contents.
 
     Args:
         folder: the run. output: where to write. config_sha256: the hash of `config`.
@@ -118,14 +119,13 @@ def write_results(
     with MemoryDatabase.open(folder.database) as database:
         names = database.names
         ids = [record.id for record in database.records(np.arange(len(database)))]
-    scores = score_systems(
+    statistics = PairStatistics.count(
         {name: [answer.hypothesis for answer in row] for name, row in evaluation.answers.items()},
         [pair.target for pair in pairs],
         reported_metrics(config),
-        origins=origins,
-        resamples=config.evaluation.bootstrap,
-        seed=config.seed,
+        origins,
     )
+    scores = score_systems(statistics.values, origins=origins, resamples=config.evaluation.bootstrap, seed=config.seed)
     report = results(
         task=config.task,
         test_size=len(pairs),
@@ -140,6 +140,7 @@ def write_results(
         part=evaluation.part,
     )
     output.mkdir(parents=True, exist_ok=True)
+    statistics.save(output / STATISTICS)
     write_jsonl(output / "answers.jsonl", _answer_rows(pairs, evaluation.answers, names, ids))
     atomic_write_text(output / "results.md", results_page(report, target=target_metric(config)))
     write_json(output / "results.json", report)

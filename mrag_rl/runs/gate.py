@@ -15,7 +15,7 @@ from tqdm import tqdm
 from mrag_rl.config import config_to_dict, validate_config
 from mrag_rl.data import TextPair
 from mrag_rl.encoders import Embeddings, TransformerEncoder
-from mrag_rl.evaluation.bootstrap import Origin, as_json, holm, origin_counts, score_systems
+from mrag_rl.evaluation.bootstrap import Origin, as_json, count_systems, holm, origin_counts, score_systems
 from mrag_rl.evaluation.tables import gate_table
 from mrag_rl.generation.llm import LLM
 from mrag_rl.io import atomic_write_text, write_json, write_jsonl
@@ -145,14 +145,12 @@ def _report(
 ) -> dict[str, Any]:
     target = target_metric(settings)
     metrics = tuple(dict.fromkeys((*reported_metrics(settings), "rouge1")))
-    scores = score_systems(
+    statistics = count_systems(
         {name: [answer.hypothesis for answer in row] for name, row in answers.items()},
         [pair.target for pair in pairs],
         metrics,
-        origins=origins,
-        resamples=settings.evaluation.bootstrap,
-        seed=settings.seed,
     )
+    scores = score_systems(statistics, origins=origins, resamples=settings.evaluation.bootstrap, seed=settings.seed)
     none = scores["none"]
     counts = origin_counts(origins)
     gains = {

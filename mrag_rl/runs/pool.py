@@ -12,6 +12,7 @@ from mrag_rl.data import load_pairs
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Origin, origin_counts, score_systems
 from mrag_rl.evaluation.results import SECONDS, USAGE, results
+from mrag_rl.evaluation.statistics import STATISTICS, PairStatistics, join_statistics
 from mrag_rl.evaluation.tables import results_page
 from mrag_rl.io import atomic_write_text, read_json, read_jsonl, write_json
 from mrag_rl.runs.evaluate import reported_metrics, target_metric
@@ -24,6 +25,8 @@ _MAY_DIFFER = ("name", "seed", "data.world_seed")
 
 def run(settings: PoolSettings) -> str:
     """Score the answers of several runs together; writes OUTPUT/results.json and results.md, returns the page.
+
+    Of each run it reads `config.yaml`, `results.json` and `statistics.npz`.
 
     The bootstrap resamples worlds (`data.world_seed`), in each world its runs, and its test pairs: all runs of a world
     answer the same pairs, so a drawn pair counts for each of them. With `data.group`, whole groups of pairs are drawn
@@ -40,41 +43,30 @@ def run(settings: PoolSettings) -> str:
         if folder.resolve() in [other.resolve() for other in runs[:index]]:
             raise InputError(f"{folder}: given twice; give each run once")
         _check_settings(folder, config, runs[0], configs[0])
-    rows: list[dict[str, Any]] = []
+    parts: list[PairStatistics] = []
     origins: list[Origin] = []
     cost: dict[str, dict[str, float]] = {"seconds": dict.fromkeys(SECONDS, 0.0), "llm": dict.fromkeys(USAGE, 0)}
     for run, (folder, config) in enumerate(zip(runs, configs, strict=True)):
         if not (folder / "results.json").exists():
             raise InputError(f"{folder}: the run is not complete; resume it with: python train.py --resume {folder}")
-        answers = [row for _, row in read_jsonl(folder / "answers.jsonl")]
-        rows += answers
-        world = None if config.data.files.given() else config.data.world_seed
-        if config.data.group is None:
-            origins += [Origin(world, run, (row["id"], row["reference"])) for row in answers]
-        else:
-            origins += pair_origins(config.data, load_pairs(RunFolder(folder).pairs("test")), world=world, run=run)
+        parts.append(_statistics(folder, config))
+        origins += parts[-1].origins(None if config.data.files.given() else config.data.world_seed, run)
         report = read_json(folder / "results.json")
         for part, totals in cost.items():
             for name in totals:
                 totals[name] += report[part][name]
-    systems = list(rows[0]["answers"])
     first = configs[0]
     scores = score_systems(
-        {system: [row["answers"][system]["hypothesis"] for row in rows] for system in systems},
-        [row["reference"] for row in rows],
-        reported_metrics(first),
-        origins=origins,
-        resamples=first.evaluation.bootstrap,
-        seed=first.seed,
+        join_statistics(parts), origins=origins, resamples=first.evaluation.bootstrap, seed=first.seed
     )
     pooled = results(
         task=first.task,
-        test_size=len(rows),
+        test_size=len(origins),
         n=origin_counts(origins),
         seed=first.seed,
         config_sha256=read_json(runs[0] / "results.json")["config_sha256"],
         target=target_metric(first),
-        contrasts=primary_contrasts(first.evaluation.contrasts, systems),
+        contrasts=primary_contrasts(first.evaluation.contrasts, list(scores)),
         scores=scores,
         seconds=cost["seconds"],
         llm={name: int(value) for name, value in cost["llm"].items()},
@@ -85,6 +77,22 @@ def run(settings: PoolSettings) -> str:
     atomic_write_text(output / "results.md", page)
     write_json(output / "results.json", pooled)
     return page
+
+
+def _statistics(folder: Path, config: Config) -> PairStatistics:
+    """A run's statistics; of a run of an earlier version, which has none, from its answers."""
+    if (folder / STATISTICS).exists():
+        return PairStatistics.load(folder / STATISTICS)
+    rows = [row for _, row in read_jsonl(folder / "answers.jsonl")]
+    origins = [Origin(None, None, (row["id"], row["reference"])) for row in rows]
+    if config.data.group is not None:
+        origins = pair_origins(config.data, load_pairs(RunFolder(folder).pairs("test")))
+    return PairStatistics.count(
+        {name: [row["answers"][name]["hypothesis"] for row in rows] for name in rows[0]["answers"]},
+        [row["reference"] for row in rows],
+        reported_metrics(config),
+        origins,
+    )
 
 
 def _check_settings(run: Path, config: Config, first: Path, expected: Config) -> None:
