@@ -89,6 +89,11 @@ def test_questions_of_standard_input_are_answered_as_those_of_the_command_line(
     assert evaluate.main(command) == 0 and capsys.readouterr().out == ""
 
 
+def test_the_bundled_model_says_how_far_it_can_be_trusted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(folder, "--json", "--queries", "0", llm="bundled") == 0
+    assert any("the bundled language model" in note and "--llm" in note for note in answer(capsys)["notes"])
+
+
 def test_queries_of_ones_own_and_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(folder, "--json", "--query", "a new bridge", "--query", "A new bridge!", "--query", "harbour") == 0
     found = answer(capsys)

@@ -28,6 +28,10 @@ from mrag_rl.systems.passages import SHOWN, PassageReader, PassageRetriever
 from mrag_rl.systems.rag_fusion import RAGFusion, check_fusible
 
 _SHOWN_CHARACTERS = 240
+_BUNDLED = (
+    "the bundled language model was made for a few forms of question about the bundled news, and answers about half of "
+    "those right: rely on the passages, or name a larger model with --llm"
+)
 
 
 def run(settings: QuestionSettings) -> str:
@@ -91,6 +95,8 @@ class Session:
             own = library if readable is None else library.restricted(readable) if readable.any() else None
             vocabulary = FieldVocabulary.from_metadata([] if own is None else own.metadata)
         filters, notes = _filters(settings, vocabulary)
+        if settings.llm == "bundled":
+            notes.append(_BUNDLED)
         encoder = TransformerEncoder.load(settings.encoder, device=settings.device)
         llm = load_question_llm(settings.llm, settings.device)
         reranker = load_reranker(settings.reranker, device=settings.device) if settings.reranker else None
