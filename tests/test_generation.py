@@ -266,6 +266,20 @@ def test_impossible_tokens_are_never_drawn() -> None:
     assert uniforms(keys, 0).max() <= highest
 
 
+@pytest.mark.parametrize(("vocabulary", "temperature"), [(6, 1.0), (512, 0.7), (70_001, 0.3)])
+def test_a_token_is_where_the_cumulative_distribution_passes_its_number(vocabulary: int, temperature: float) -> None:
+    keys = np.arange(300, dtype=np.uint64)
+    logits = 3 * torch.randn(300, vocabulary, generator=torch.Generator().manual_seed(0))
+    logits[:, 1::7] = -torch.inf
+    probabilities = torch.softmax(logits.double() / temperature, dim=-1)
+    ends, numbers = probabilities.cumsum(dim=-1), torch.from_numpy(uniforms(keys, 3)).double()
+    drawn = sample_tokens(logits, temperature, keys, 3)[:, None]
+    end, own = ends.gather(1, drawn)[:, 0], probabilities.gather(1, drawn)[:, 0]
+    assert (own > 0).all() and (numbers < end + 1e-6).all() and (numbers > end - own - 1e-6).all()
+    for rows in (slice(0, 1), slice(7, 90)):
+        assert torch.equal(sample_tokens(logits[rows], temperature, keys[rows], 3), drawn[rows, 0])
+
+
 def test_plain_prompts_have_the_trained_form() -> None:
     prompt = Prompt("dialogue", "how\nare you?", (("hi", "hello"), ("a", "b")))
     assert render(prompt) == "Dialogue: hi\nReply: hello\n\nDialogue: a\nReply: b\n\nDialogue: how\nare you?\nReply:"

@@ -76,7 +76,7 @@ class Decoder:
             if temperature == 0:
                 token = logits.max(dim=-1).indices  # argmax is four times as slow in bfloat16
             else:
-                token = sample_tokens(logits.float(), temperature, keys, step)
+                token = sample_tokens(logits, temperature, keys, step)
             output[output_row, step] = token
             ended = self.stop_tokens[token] & unfinished
             if self.stop_strings is not None:
