@@ -143,6 +143,18 @@ def test_a_run_is_pooled_without_its_texts_as_with_them(
     assert f"{without[0] / 'statistics.npz'}: not a run's statistics" in refused(capsys, tmp_path / "c", *without)
 
 
+PUBLISHED = sorted((Path(__file__).parents[1] / "docs" / "evidence").glob("*/*/pooled"))
+
+
+@pytest.mark.parametrize("pooled", PUBLISHED, ids=lambda path: "-".join(path.parts[-3:-1]))
+def test_published_runs_pool_to_the_published_table(pooled: Path, tmp_path: Path) -> None:
+    found = read(pooled)
+    assert pool(tmp_path / "pooled", *(pooled.parent / row["name"] for row in found["runs"])) == 0
+    again = read(tmp_path / "pooled")
+    for key in ("n", "systems", "comparisons", "contrasts", "runs"):
+        assert again[key] == found[key]
+
+
 def test_distinct_n_of_joined_runs_counts_what_both_have_once() -> None:
     first, second = ["a b c d e f", "a b"], ["a b x", ""]
     origins = [Origin(0, 0, index) for index in range(2)]
