@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 _GOLDEN = 0x9E3779B97F4A7C15
-_LARGE = 2**16  # Tokens of a vocabulary; for fewer, one cumulative sum is as fast
+_LARGE = 2**16  # Tokens of a vocabulary; fewer are looked up in one cumulative sum
 _BLOCK = 512  # Tokens whose weights are added up together
 _AT_ONCE = 2**20  # Weights that stay in a core's cache
 
