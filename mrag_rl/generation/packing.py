@@ -8,7 +8,8 @@ from torch import nn
 
 from mrag_rl.models.private_apis import can_pack, pack_weight, packed_linear
 
-_LARGE = 10**8  # Weights of a model; smaller ones are not bound by their matrices
+_FEWEST = 10**8  # Weights of a model; smaller ones are not bound by their matrices
+_MOST = 2 * 10**9  # The second copy of a larger model's weights may not fit into memory
 
 
 class PackedLinear(nn.Linear):
@@ -26,11 +27,11 @@ class PackedLinear(nn.Linear):
 
 
 def pack_linear_layers(model: transformers.PreTrainedModel) -> None:
-    """Make every plain linear layer that lies on a CPU a `PackedLinear`, if the model has 100 million weights or more.
+    """Make plain linear layers that lie on a CPU `PackedLinear`, in models of 100 million to 2 billion weights.
 
     The model can then be neither trained nor moved to another device or type.
     """
-    if model.num_parameters() < _LARGE:
+    if not _FEWEST <= model.num_parameters() <= _MOST:
         return
     for layer in model.modules():
         if type(layer) is nn.Linear and can_pack(layer.weight):
