@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mrag_rl.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 StrPath = str | os.PathLike[str]
 
@@ -68,6 +72,16 @@ def atomic_write_bytes(path: StrPath, data: bytes) -> None:
 def atomic_write_text(path: StrPath, text: str) -> None:
     """``atomic_write_bytes`` of ``text`` in UTF-8."""
     atomic_write_bytes(path, text.encode("utf-8"))
+
+
+def write_npz(path: StrPath, arrays: Mapping[str, np.ndarray], *, compressed: bool = False) -> None:
+    """Write arrays to one npz file, atomically. Raises OSError, and ValueError for an array that needs a pickle."""
+    import numpy as np  # Commands that only print their help do without
+
+    buffer = io.BytesIO()
+    save = np.savez_compressed if compressed else np.savez
+    save(buffer, allow_pickle=False, **arrays)
+    atomic_write_bytes(path, buffer.getvalue())
 
 
 def write_json(path: StrPath, obj: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ import numpy as np
 
 from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.errors import InputError
-from mrag_rl.io import atomic_write_bytes
+from mrag_rl.io import write_npz
 
 
 @dataclass(frozen=True)
@@ -78,9 +77,8 @@ class Embeddings:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write one npz file (no pickle), atomically. Raises OSError."""
-        buffer = io.BytesIO()
-        np.savez(buffer, standard=self.standard, heads=self.heads, norms=self.norms, encoder=np.array(self.encoder))
-        atomic_write_bytes(path, buffer.getvalue())
+        arrays = {"standard": self.standard, "heads": self.heads, "norms": self.norms}
+        write_npz(path, {**arrays, "encoder": np.array(self.encoder)})
 
     @staticmethod
     def load(path: str | PathLike[str]) -> Embeddings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Origin, count_systems
-from mrag_rl.io import atomic_write_bytes
+from mrag_rl.io import write_npz
 
 STATISTICS = "statistics.npz"
 
@@ -54,13 +53,11 @@ class PairStatistics:
 
     def save(self, path: Path) -> None:
         """Write one npz file (no pickle), atomically. Raises OSError."""
-        buffer = io.BytesIO()
         arrays = {f"{system}/{metric}": _small(v) for system, row in self.values.items() for metric, v in row.items()}
         arrays["pairs"] = np.array(self.pairs)
         if self.groups is not None:
             arrays["groups"] = np.array(self.groups)
-        np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # numpy's stub takes the names for allow_pickle
-        atomic_write_bytes(path, buffer.getvalue())
+        write_npz(path, arrays, compressed=True)
 
     @classmethod
     def load(cls, path: Path) -> PairStatistics:

@@ -8,7 +8,6 @@ dozen scored queries fill one: nothing is trained for that.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -18,7 +17,7 @@ import numpy as np
 
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.errors import InputError
-from mrag_rl.io import atomic_write_bytes
+from mrag_rl.io import write_npz
 from mrag_rl.states.evidence import flat_vectors
 from mrag_rl.states.ridge import Ridge
 
@@ -149,14 +148,13 @@ class Ledger:
         rows = self.known.any(axis=1)
         if self.copied is not None:
             rows |= np.isfinite(self.copied).any(axis=1)
-        kept, buffer = self.queries[np.flatnonzero(rows)], io.BytesIO()
+        kept = self.queries[np.flatnonzero(rows)]
         arrays = {"standard": kept.standard, "heads": kept.heads, "norms": kept.norms, "gains": self.gains[rows]}
         if self.baselines is not None:
             arrays["baselines"] = self.baselines[rows]
         if self.copied is not None:
             arrays["copied"] = self.copied[rows]
-        np.savez(buffer, **arrays)  # type: ignore[arg-type]  # numpy's stub takes the names for allow_pickle
-        atomic_write_bytes(path, buffer.getvalue())
+        write_npz(path, arrays)
 
     @classmethod
     def load(cls, path: Path) -> Ledger:
