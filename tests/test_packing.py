@@ -19,7 +19,7 @@ from tests.test_generation import small_model
 def test_a_packed_model_has_the_same_logits(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     if not can_pack(torch.zeros(1, dtype=dtype)):
         pytest.skip(f"this processor does not multiply {dtype}")
-    monkeypatch.setattr(packing, "_FEWEST", 0)
+    monkeypatch.setattr(packing, "LARGE", 0)
     model: Any = small_model(name, 400).to(dtype)  # type: ignore[arg-type]  # transformers' decorator hides `self`
     batches = [torch.arange(3, 3 + rows * length).view(rows, length) for rows, length in ((1, 1), (3, 9), (8, 40))]
     with torch.inference_mode():
@@ -36,7 +36,7 @@ def test_a_packed_model_has_the_same_logits(name: str, dtype: torch.dtype, monke
 def test_small_and_huge_models_and_other_types_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     model: Any = small_model("llama", 400)
     pack_linear_layers(model)
-    monkeypatch.setattr(packing, "_FEWEST", 0)
+    monkeypatch.setattr(packing, "LARGE", 0)
     with monkeypatch.context() as patch:
         patch.setattr(packing, "_MOST", 10)
         pack_linear_layers(model)

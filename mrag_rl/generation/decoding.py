@@ -12,6 +12,7 @@ import numpy as np
 import torch
 import transformers
 
+from mrag_rl.generation.attention import BLOCKED
 from mrag_rl.generation.kv_cache import attends_to_all, growing_cache, prefill_cache
 from mrag_rl.generation.sampling import sample_tokens
 from mrag_rl.models.private_apis import attention_implementation, select_cache_rows
@@ -119,7 +120,7 @@ class Decoder:
         config = self.model.config.get_text_config(decoder=True)
         return (
             "position_ids" in self._parameters
-            and attention_implementation(config) == "sdpa"
+            and attention_implementation(config) in ("sdpa", BLOCKED)
             and not getattr(config, "alibi", False)
             and attends_to_all(config, tokens)
         )

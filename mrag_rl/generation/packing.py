@@ -8,7 +8,7 @@ from torch import nn
 
 from mrag_rl.models.private_apis import can_pack, pack_weight, packed_linear
 
-_FEWEST = 10**8  # Weights of a model; smaller ones are not bound by their matrices
+LARGE = 10**8  # Weights of a model; smaller ones are not bound by their matrices
 _MOST = 2 * 10**9  # The second copy of a larger model's weights may not fit into memory
 
 
@@ -31,7 +31,7 @@ def pack_linear_layers(model: transformers.PreTrainedModel) -> None:
 
     The model can then be neither trained nor moved to another device or type.
     """
-    if not _FEWEST <= model.num_parameters() <= _MOST:
+    if not LARGE <= model.num_parameters() <= _MOST:
         return
     for layer in model.modules():
         if type(layer) is nn.Linear and can_pack(layer.weight):

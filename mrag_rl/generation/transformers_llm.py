@@ -14,6 +14,7 @@ import transformers
 from transformers import AutoModelForCausalLM, StopStringCriteria
 
 from mrag_rl.errors import InputError
+from mrag_rl.generation.attention import use_blocked_attention
 from mrag_rl.generation.decoding import Decoder, Request
 from mrag_rl.generation.likelihood import Completion, batches, log_probabilities
 from mrag_rl.generation.llm import Usage, in_order, one_seed_per_prompt
@@ -59,6 +60,7 @@ class TransformersLLM:
         """Wrap a loaded model; see `load` for the arguments."""
         model.eval()
         pack_linear_layers(model)
+        use_blocked_attention(model)
         self.model = model
         self.tokenizer = tokenizer
         self.fingerprint = fingerprint
