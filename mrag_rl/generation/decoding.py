@@ -14,8 +14,14 @@ import transformers
 
 from mrag_rl.generation.attention import BLOCKED
 from mrag_rl.generation.kv_cache import attends_to_all, growing_cache, prefill_cache
+from mrag_rl.generation.packing import LARGE
 from mrag_rl.generation.sampling import sample_tokens
-from mrag_rl.models.private_apis import attention_implementation, select_cache_rows
+from mrag_rl.models.private_apis import (
+    attention_implementation,
+    masks_by_window,
+    select_cache_rows,
+    sliding_window,
+)
 
 _PREFILL_TOKENS = 1536  # Prompt tokens in one forward pass on a CPU: its activations then stay in the core's cache
 _SHARED_COLUMNS = 1024  # Most cache columns that completions of a row take: each is compared, in vain, with the others'
@@ -52,6 +58,9 @@ class Decoder:
         self.stop_tokens = stop_tokens
         self.stop_strings = stop_strings
         self._parameters = set(inspect.signature(model.forward).parameters)
+        self._config = model.config.get_text_config(decoder=True)
+        self._window = sliding_window(self._config)
+        self._large = model.num_parameters() >= LARGE
 
     @torch.inference_mode()
     def decode(self, requests: list[Request], temperature: float, max_new_tokens: int) -> list[list[int]]:
@@ -73,11 +82,13 @@ class Decoder:
         counts = torch.full((completions,), max_new_tokens, device=device)
         output_row = torch.arange(completions, device=device)  # Of each completion that is still in the batch
         unfinished = torch.ones(completions, dtype=torch.bool, device=device)
+        scored = output_row  # Of the completions in the batch, those that `logits` are for
         for step in range(max_new_tokens):
+            token = torch.zeros_like(output_row)
             if temperature == 0:
-                token = logits.max(dim=-1).indices  # argmax is four times as slow in bfloat16
+                token[scored] = logits.max(dim=-1).indices  # argmax is four times as slow in bfloat16
             else:
-                token = sample_tokens(logits, temperature, keys, step)
+                token[scored] = sample_tokens(logits, temperature, keys[scored.cpu().numpy()], step)
             output[output_row, step] = token
             ended = self.stop_tokens[token] & unfinished
             if self.stop_strings is not None:
@@ -101,15 +112,19 @@ class Decoder:
                     keys = keys.reshape(-1, per_row)[rows.cpu().numpy()].ravel()
             if step + 1 < max_new_tokens:
                 positions = (lengths + step)[:, None].expand(-1, per_row)
-                visible = mask[..., : width + per_row * (step + 1)]
-                logits = self.forward(token.view(-1, per_row), visible, positions, cache, last=per_row)
+                visible = self._visible(mask, width, step)
+                # Small models have small vocabularies, and rounding depends on how many rows a product has.
+                scored = unfinished.nonzero()[:, 0] if self._large else torch.arange(len(token), device=device)
+                logits = self.forward(token.view(-1, per_row), visible, positions, cache, last=per_row, rows=scored)
         return [row[:count] for row, count in zip(output.tolist(), counts.tolist(), strict=True)]
 
     def _completions_per_row(self, requests: list[Request], max_new_tokens: int) -> int:
         """How many completions of a prompt share a row: a divisor of every prompt's number of them."""
         common = math.gcd(*(len(request.keys) for request in requests))
         longest = max(len(request.tokens) for request in requests) + max_new_tokens
-        most = _SHARED_COLUMNS // max_new_tokens if self.plain_attention(longest) else 1
+        # A completion sees all of its own tokens then, so that its window ends somewhere in the prompt.
+        windowed = self._masked_alone() and self._window is not None and max_new_tokens <= self._window
+        most = _SHARED_COLUMNS // max_new_tokens if windowed or self.plain_attention(longest) else 1
         return max((n for n in range(2, most + 1) if common % n == 0), default=1)
 
     def plain_attention(self, tokens: int) -> bool:
@@ -117,13 +132,28 @@ class Decoder:
 
         tokens: the longest sequence, which may be longer than the model's sliding window.
         """
-        config = self.model.config.get_text_config(decoder=True)
+        return self._masked_alone() and attends_to_all(self._config, tokens)
+
+    def _masked_alone(self) -> bool:
+        """Whether masks and positions alone say what the model's layers attend to, as far as they keep it."""
         return (
             "position_ids" in self._parameters
-            and attention_implementation(config) in ("sdpa", BLOCKED)
-            and not getattr(config, "alibi", False)
-            and attends_to_all(config, tokens)
+            and attention_implementation(self._config) in ("sdpa", BLOCKED)
+            and not getattr(self._config, "alibi", False)
         )
+
+    def _visible(self, mask: torch.Tensor, width: int, step: int) -> torch.Tensor | dict[str, torch.Tensor]:
+        """The model's `attention_mask` for the tokens of a step: `mask` up to their columns, less what a window leaves.
+
+        mask: see `attention_mask`, whose `width` it is. With one completion in a row, the model sees to its own window.
+        """
+        per_row = mask.shape[-2] if mask.ndim == 4 else 1
+        whole = mask[..., : width + per_row * (step + 1)]
+        if per_row == 1 or self._window is None or width + step < self._window:
+            return whole
+        windowed = whole.clone()
+        windowed[..., : width + step - self._window + 1] = False
+        return masks_by_window(self._config, whole, windowed)
 
     def prefill(
         self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], steps: int, per_row: int = 1
@@ -157,21 +187,38 @@ class Decoder:
     def forward(
         self,
         ids: torch.Tensor,
-        mask: torch.Tensor,
+        mask: torch.Tensor | dict[str, torch.Tensor],
         positions: torch.Tensor,
         cache: transformers.Cache | None,
         last: int = 1,
+        rows: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """The logits (B * last, vocabulary) that follow each of the `last` columns of `ids` (B, L).
+        """The logits (B * last, vocabulary) that follow the `last` columns of `ids` (B, L), as the model has them.
 
-        mask: see `attention_mask`. cache: of earlier columns; these are added to it. None to read whole rows.
+        mask: see `attention_mask`, also by the type of layer. cache: of earlier columns; these are added to it. None to
+        read whole rows. rows: those of the logits to compute, (n,) int64; None for all.
         """
         optional: dict[str, Any] = {"position_ids": positions, "logits_to_keep": last}
         supported = {name: value for name, value in optional.items() if name in self._parameters}
         supported |= {"past_key_values": cache, "use_cache": cache is not None}
-        outputs = self.model(input_ids=ids, attention_mask=mask, **supported)
-        logits: torch.Tensor = outputs.logits
-        return logits[:, -last:].flatten(0, 1)
+        if rows is None or len(rows) == len(ids) * last:
+            logits: torch.Tensor = self.model(input_ids=ids, attention_mask=mask, **supported).logits
+            return logits[:, -last:].flatten(0, 1)
+
+        chosen = False
+
+        def choose(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
+            nonlocal chosen
+            chosen = True
+            hidden = inputs[0][:, -last:].flatten(0, 1)
+            return hidden[rows.to(hidden.device)][None]
+
+        hook = self.model.get_output_embeddings().register_forward_pre_hook(choose)
+        try:
+            logits = self.model(input_ids=ids, attention_mask=mask, **supported).logits
+        finally:
+            hook.remove()
+        return logits[0] if chosen else logits[:, -last:].flatten(0, 1)[rows]
 
 
 def attention_mask(lengths: torch.Tensor, width: int, per_row: int, steps: int) -> torch.Tensor:

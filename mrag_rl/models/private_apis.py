@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from torch import nn
-from transformers import Cache, DynamicLayer, PretrainedConfig
+from transformers import Cache, DynamicCache, DynamicLayer, PretrainedConfig
 from transformers.cache_utils import DynamicSlidingWindowLayer
 from transformers.core_model_loading import ConversionOps
 from transformers.quantizers.base import HfQuantizer
 
+_MASKS_BY_LAYER_TYPE = ("gemma3_text",)  # Types of models that mix windows and full attention
 _PACKED_ROWS = 32  # Of the products that weights are packed for; others are right, too
 
 CacheLayer = DynamicLayer
@@ -76,6 +77,32 @@ def keeps_everything(layer: object, tokens: int) -> bool:
     if type(layer) is DynamicSlidingWindowLayer:
         return tokens <= layer.sliding_window
     return type(layer) is DynamicLayer
+
+
+def sliding_window(config: PretrainedConfig) -> int | None:
+    """The width of a model's sliding windows, if `masks_by_window` can make masks for it, else None.
+
+    config: of the model's text part. A layer of transformers' own cache has the width.
+    """
+    layers = DynamicCache(config=config).layers
+    windows = {layer.sliding_window for layer in layers if type(layer) is DynamicSlidingWindowLayer}
+    others = {type(layer) for layer in layers} - {DynamicSlidingWindowLayer}
+    if len(windows) != 1 or (others and (others != {DynamicLayer} or config.model_type not in _MASKS_BY_LAYER_TYPE)):
+        return None
+    return int(windows.pop())
+
+
+def masks_by_window(
+    config: PretrainedConfig, whole: torch.Tensor, windowed: torch.Tensor
+) -> torch.Tensor | dict[str, torch.Tensor]:
+    """What a model with a `sliding_window` takes as its `attention_mask`: masks (B, 1, queries, keys) for its layers.
+
+    Masks by the type of layer are what transformers' own `generate` prepares; no documentation says which models take
+    them.
+    """
+    if all(type(layer) is DynamicSlidingWindowLayer for layer in DynamicCache(config=config).layers):
+        return windowed
+    return {"full_attention": whole, "sliding_attention": windowed}
 
 
 def may_keep_everything(layer: object, config: PretrainedConfig) -> bool:
