@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 USAGE = """\
 usage: mrag-rl train --config FILE [--key value ...]
+       mrag-rl train sweep --grid FILE --config FILE [--key value ...]
        mrag-rl evaluate COMMAND [--key value ...]
 
 The same as train.py and evaluate.py of a checkout; see mrag-rl train --help and mrag-rl evaluate --help."""
@@ -35,13 +36,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> int:
     """Train both agents jointly, or resume a run; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["sweep"]:
+        return sweep(arguments[1:], program=f"{program} sweep")
     request: TrainArguments | None = None
 
     def work() -> str:
         nonlocal request
         from mrag_rl.runs.settings import parse_train_arguments
 
-        request = parse_train_arguments(sys.argv[1:] if argv is None else argv, program=program)
+        request = parse_train_arguments(arguments, program=program)
         from mrag_rl.agents.run import continue_run, start_run
         from mrag_rl.runs.folder import RunFolder
 
@@ -59,6 +63,22 @@ def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> in
         return f"resume with: python train.py --resume {request.run}"
 
     return run_command(work, stopped, lambda: None if request is None else request.run)
+
+
+def sweep(argv: Sequence[str], *, program: str = "train.py sweep") -> int:
+    """Train every combination of a grid; returns the exit status: 0, 2 on bad input or a failed run, 130 when
+    interrupted."""
+
+    def work() -> str:
+        from mrag_rl.runs.sweep import plan_sweep, run_sweep
+
+        planned, settings = plan_sweep(argv, program=program)
+        if settings.plan:
+            return planned.plan()
+        print(planned.plan(), file=sys.stderr)
+        return f"{run_sweep(planned)}\nEverything is in {planned.folder}."
+
+    return run_command(work, lambda: "the runs are kept: the same command again goes on with them")
 
 
 def evaluate(argv: Sequence[str] | None = None, *, program: str = "evaluate.py") -> int:

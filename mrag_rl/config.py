@@ -192,6 +192,8 @@ class Config:
       python train.py --config configs/pairs.yaml --config configs/llm/phi-2.yaml --data.pairs pairs.jsonl
       python train.py --resume runs/first
           after any stop
+      python train.py sweep --help
+          many runs: every combination of a grid of settings
     """
 
     name: str

@@ -15,7 +15,7 @@ from typing import Any
 from mrag_rl.command_line import SettingsReader
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.settings import FiltersSettings, MultihopSettings, QuestionSettings, RetrievalSettings
-from mrag_rl.runs.settings import AskSettings, GateSettings, PoolSettings, SystemsSettings
+from mrag_rl.runs.settings import AskSettings, CompareSettings, GateSettings, PoolSettings, SystemsSettings
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ EVALUATIONS = {
     "systems": Command("compare all systems on a run's test pairs", SystemsSettings, "mrag_rl.runs.evaluate"),
     "gate": Command("ask whether memories help on a corpus, before training", GateSettings, "mrag_rl.runs.gate"),
     "pool": Command("score several runs together", PoolSettings, "mrag_rl.runs.pool"),
+    "compare": Command("compare runs of different settings", CompareSettings, "mrag_rl.runs.compare"),
     "ask": Command("answer a text, or questions from documents, and show the steps", AskSettings, "mrag_rl.runs.ask"),
     "retrieval": Command(
         "compare retrieval strategies on multi-aspect queries", RetrievalSettings, "mrag_rl.experiments.retrieval"

@@ -39,23 +39,23 @@ def results_table(results: Mapping[str, Any], *, target: str) -> str:
     systems = results["systems"]
     metrics = list(next(iter(systems.values())))
     gains = results["comparisons"]
-    rows = [["System", *map(_label, metrics), *([f"m_rag gains ({_label(target)})"] if gains else [])]]
+    rows = [["System", *map(label, metrics), *([f"m_rag gains ({label(target)})"] if gains else [])]]
     for name, row in systems.items():
         cells = [f"{row[m]['value']:.2f} [{row[m]['low']:.2f}, {row[m]['high']:.2f}]" for m in metrics]
         if gains:
             difference = gains.get(f"m_rag - {name}", {}).get(target)
-            cells.append("" if difference is None else _difference(difference))
+            cells.append("" if difference is None else difference_cell(difference))
         rows.append([_bold(name), *cells])
-    return _aligned(rows)
+    return aligned_table(rows)
 
 
 def contrasts_table(results: Mapping[str, Any], *, target: str) -> str:
     """The primary contrasts with 95% intervals and p-values; Markdown."""
-    rows = [["Contrast", _label(target), "p", "p (Holm)"]]
+    rows = [["Contrast", label(target), "p", "p (Holm)"]]
     for name, row in results["contrasts"].items():
         found = row[target]
-        rows.append([name, _difference(found), f"{found['p']:.4f}", f"{found['p_holm']:.4f}"])
-    return _aligned(rows)
+        rows.append([name, difference_cell(found), f"{found['p']:.4f}", f"{found['p_holm']:.4f}"])
+    return aligned_table(rows)
 
 
 def runs_table(results: Mapping[str, Any], *, target: str) -> str:
@@ -68,22 +68,22 @@ def runs_table(results: Mapping[str, Any], *, target: str) -> str:
     for run in results["runs"]:
         scores = [f"{run['systems'][name][target]:.2f}" for name in systems]
         rows.append([run["name"], str(run["world_seed"]), str(run["seed"]), *scores])
-    return _aligned(rows)
+    return aligned_table(rows)
 
 
 def gate_table(report: Mapping[str, Any], *, memories: int, task: str) -> str:
     """Whether memories help: systems by metrics with 95% intervals, and what each gains over no memory; Markdown."""
     target = report["target"]
     metrics = list(report["systems"]["none"])
-    rows = [["System", *map(_label, metrics), f"gains over none ({_label(target)})"]]
+    rows = [["System", *map(label, metrics), f"gains over none ({label(target)})"]]
     for name, row in report["systems"].items():
         cells = [f"{row[m]['value']:.2f} [{row[m]['low']:.2f}, {row[m]['high']:.2f}]" for m in metrics]
-        rows.append([name, *cells, _difference(report["gains"][name][target]) if name != "none" else ""])
+        rows.append([name, *cells, difference_cell(report["gains"][name][target]) if name != "none" else ""])
     queries, drawn = f"{report['queries']} development queries", "queries"
     if "groups" in report:
         queries, drawn = f"{queries} in {_count(report['groups'], 'group')}", "groups"
     about = f"{task}: {queries}, {memories} memories, 95% intervals over the {drawn}."
-    return f"{about}\n\n{_aligned(rows)}\n\n{_verdict(report)}"
+    return f"{about}\n\n{aligned_table(rows)}\n\n{_verdict(report)}"
 
 
 def _verdict(report: Mapping[str, Any]) -> str:
@@ -95,7 +95,7 @@ def _verdict(report: Mapping[str, Any]) -> str:
     best = max(found, key=lambda name: found[name]["difference"])
     says = f"Memories help: {best}" if helping else f"Memories are not seen to help: {best}, the best,"
     return (
-        f"{says} gains {_difference(tested[best])} over no memory, p = {tested[best]['p_holm']:.4f} after Holm's "
+        f"{says} gains {difference_cell(tested[best])} over no memory, p = {tested[best]['p_holm']:.4f} after Holm's "
         f"correction for the {len(tested)} systems that retrieve. (The interval is not corrected.)"
     )
 
@@ -119,7 +119,7 @@ def results_page(results: Mapping[str, Any], *, target: str) -> str:
         ]
     lines += [results_table(results, target=target), "", _reading(n, f"{part} pairs"), ""]
     if "runs" in results:
-        lines += [f"Every run's own {_label(target)}:", "", runs_table(results, target=target), ""]
+        lines += [f"Every run's own {label(target)}:", "", runs_table(results, target=target), ""]
     if "naive" in results["systems"] and "m_rag - naive" in results["comparisons"]:
         lines += _percentages(results, target, pairs)
     seconds, usage = results["seconds"], results["llm"]
@@ -156,10 +156,10 @@ def _percentages(results: Mapping[str, Any], target: str, pairs: str) -> list[st
     elif systems["naive"][target]["value"] < NEAR_NOTHING:
         why = f"`naive` scores {systems['naive'][target]['value']:.2f}, which is next to nothing"
     elif difference["low"] <= 0 <= difference["high"]:
-        why = f"the interval of `m_rag` - `naive`, {_difference(difference)}, holds zero"
+        why = f"the interval of `m_rag` - `naive`, {difference_cell(difference)}, holds zero"
     else:
         relative = systems["m_rag"][target]["value"] / systems["naive"][target]["value"] - 1
-        lines = [f"`m_rag` over `naive` in {_label(target)}: {100 * relative:+.1f}%.", ""]
+        lines = [f"`m_rag` over `naive` in {label(target)}: {100 * relative:+.1f}%.", ""]
         return [*lines, _oracle_gap(results, target), ""] if results["oracle_gap_captured"].get(target) else lines
     return [f"No percentages are given, because {why}.", ""]
 
@@ -182,7 +182,7 @@ def _oracle_gap(results: Mapping[str, Any], target: str) -> str:
     )
 
 
-def _label(metric: str) -> str:
+def label(metric: str) -> str:
     return LABELS.get(metric, metric)
 
 
@@ -190,7 +190,7 @@ def _bold(system: str) -> str:
     return f"**{system}**" if system == "m_rag" else system
 
 
-def _difference(found: Mapping[str, float]) -> str:
+def difference_cell(found: Mapping[str, float]) -> str:
     return f"{found['difference']:+.2f} [{found['low']:+.2f}, {found['high']:+.2f}]"
 
 
@@ -208,7 +208,7 @@ def markdown_row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _aligned(rows: list[list[str]]) -> str:
+def aligned_table(rows: list[list[str]]) -> str:
     """A Markdown table, its header first, whose columns line up as plain text, too; all but the first are numbers."""
     widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.settings import PoolSettings
 from mrag_rl.runs.splits import pair_origins
 
-_MAY_DIFFER = ("name", "seed", "data.world_seed")
+MAY_DIFFER = ("name", "seed", "data.world_seed")
 
 
 def run(settings: PoolSettings) -> str:
@@ -47,9 +47,7 @@ def run(settings: PoolSettings) -> str:
     origins: list[Origin] = []
     cost: dict[str, dict[str, float]] = {"seconds": dict.fromkeys(SECONDS, 0.0), "llm": dict.fromkeys(USAGE, 0)}
     for run, (folder, config) in enumerate(zip(runs, configs, strict=True)):
-        if not (folder / "results.json").exists():
-            raise InputError(f"{folder}: the run is not complete; resume it with: python train.py --resume {folder}")
-        parts.append(_statistics(folder, config))
+        parts.append(run_statistics(folder, config))
         origins += parts[-1].origins(None if config.data.files.given() else config.data.world_seed, run)
         report = read_json(folder / "results.json")
         for part, totals in cost.items():
@@ -79,8 +77,13 @@ def run(settings: PoolSettings) -> str:
     return page
 
 
-def _statistics(folder: Path, config: Config) -> PairStatistics:
-    """A run's statistics; of a run of an earlier version, which has none, from its answers."""
+def run_statistics(folder: Path, config: Config) -> PairStatistics:
+    """A run's statistics; of a run of an earlier version, which has none, from its answers.
+
+    Raises InputError if the run is not complete.
+    """
+    if not (folder / "results.json").exists():
+        raise InputError(f"{folder}: the run is not complete; resume it with: python train.py --resume {folder}")
     if (folder / STATISTICS).exists():
         return PairStatistics.load(folder / STATISTICS)
     rows = [row for _, row in read_jsonl(folder / "answers.jsonl")]
@@ -97,18 +100,27 @@ def _statistics(folder: Path, config: Config) -> PairStatistics:
 
 def _check_settings(run: Path, config: Config, first: Path, expected: Config) -> None:
     """Raises InputError naming the first setting in which two runs differ but must not."""
-    reference = _settings(config_to_dict(expected))
-    for key, value in _settings(config_to_dict(config)).items():
-        if key not in _MAY_DIFFER and value != reference[key]:
+    reference, settings = flat_settings(expected), flat_settings(config)
+    for key in differing([reference, settings]):
+        if key not in MAY_DIFFER:
             raise InputError(
-                f"{run}: its {key} is {value}, but that of {first} is {reference[key]}; "
-                f"pool runs that differ in {', '.join(_MAY_DIFFER)} alone"
+                f"{run}: its {key} is {settings[key]}, but that of {first} is {reference[key]}; "
+                f"pool runs that differ in {', '.join(MAY_DIFFER)} alone"
             )
 
 
-def _settings(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Every setting by its dotted name."""
+def flat_settings(config: Config) -> dict[str, Any]:
+    """Every setting of a configuration by its dotted name."""
+    return _flat(config_to_dict(config))
+
+
+def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names of the settings in which several configurations differ."""
+    return [name for name, value in settings[0].items() if any(other[name] != value for other in settings[1:])]
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        flat |= _settings(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
     return flat

@@ -1,4 +1,4 @@
-"""The command line of training, and the settings of gate and of the commands on finished runs: systems, pool, ask."""
+"""The command line of training, and the settings of sweep, of gate and of the commands on finished runs."""
 
 from __future__ import annotations
 
@@ -140,6 +140,37 @@ class GateSettings(Config):
         return Path(self.output or f"gate/{self.name}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class SweepSettings(Config):
+    """Train a run for every combination of a grid of settings, several at a time, and compare them.
+
+    The grid is a YAML file of lists, such as
+
+      partitioning.partitions: [2, 4, 8]
+      demonstrations: [1, 3]
+      seed: [0, 1, 2]
+
+    and all other settings are those of a run. The runs are in RUNS/NAME, what they print in RUNS/NAME/logs. They share
+    one cache of generated texts, so that a baseline which several need is generated once. The same command again goes
+    on where it was stopped, and a grid with further values trains these alone. In the end, RUNS/NAME/comparison has
+    their table and figure, as `evaluate.py compare` makes them: runs that differ in seed alone are pooled.
+
+    examples:
+      python train.py sweep --grid grid.yaml --config configs/quickstart.yaml --name sizes --plan
+          only says what it would do
+      python train.py sweep --grid grid.yaml --config configs/quickstart.yaml --name sizes --jobs 2
+    """
+
+    grid: str
+    """YAML file with the values of each setting."""
+    jobs: int = bounded(1, minimum=1)
+    """Runs at a time. Processor cores, and the devices in CUDA_VISIBLE_DEVICES, are divided among them."""
+    runs: str = "runs"
+    """Folder that holds the sweep's folder."""
+    plan: bool = False
+    """Print how many runs there are and stop."""
+
+
 @dataclass(frozen=True)
 class PoolSettings:
     """Score the answers of several finished runs together, such as runs of one configuration with several seeds.
@@ -159,6 +190,30 @@ class PoolSettings:
     """Finished runs of one task."""
     output: str
     """Folder to write to."""
+
+
+@dataclass(frozen=True)
+class CompareSettings:
+    """Compare finished runs of different settings: a row for each combination of settings, with its seeds pooled.
+
+    Runs that differ in name, seed and data.world_seed alone are one row. Rows with the seeds and test pairs of the
+    first one are paired with it: their differences have intervals, p-values and Holm's correction. The others are
+    marked. Writes comparison.md, .csv, .tex and .json, and comparison_plot.png, .svg and .csv.
+
+    examples:
+      python evaluate.py compare --runs runs/sizes --output runs/sizes/comparison
+          all runs in a folder, such as that of `train.py sweep`
+      python evaluate.py compare --runs runs/a0 runs/a1 runs/b0 runs/b1 --output ab --systems m_rag classifier
+    """
+
+    runs: tuple[str, ...]
+    """Finished runs, or folders of runs. The first one's settings are the first row."""
+    output: str
+    """Folder to write to."""
+    systems: tuple[str, ...] | None = None
+    """Systems to show; the first one's differences are tested. null is m_rag and naive."""
+    metric: str | None = None
+    """Metric to compare in; null is the target metric of the runs."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,111 @@
+"""Tables of comparison.json: Markdown, LaTeX and rows for CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mrag_rl.evaluation.tables import aligned_table, difference_cell, label
+
+
+def comparison_page(report: Mapping[str, Any]) -> str:
+    """The contents of comparison.md: a row for each condition, and how to read it."""
+    conditions, compared = report["conditions"], report["systems"][0]
+    paired = [row for row in conditions if "difference" in row]
+    header = [*_setting_names(report), "runs", "pairs", *report["systems"]]
+    if paired:
+        header += [f"{compared} - first row", "p", "p (Holm)"]
+    rows = [header]
+    for row in conditions:
+        cells = [*map(setting_text, row["settings"].values()), str(row["runs"]), str(row["pairs"])]
+        cells += [_interval(row["systems"][name]) for name in report["systems"]]
+        if paired:
+            found = row.get("difference")
+            cells += ["", "", ""] if found is None else [difference_cell(found), _p(found["p"]), _p(found["p_holm"])]
+            if "not_paired" in row:
+                cells[-3] = f"({row['not_paired']})"
+        rows.append(cells)
+    lines = [f"# {label(report['metric'])} of {len(conditions)} settings", "", aligned_table(rows), ""]
+    lines.append(
+        "Values are 0 to 100 with 95% bootstrap intervals over the runs (seeds and worlds) of a row and its test "
+        "pairs; a row with one run says nothing about another seed."
+    )
+    if paired:
+        lines.append(
+            f"Differences are those of `{compared}`, paired with the first row by world, seed and test pair; Holm's "
+            f"correction is for the {len(paired)} of them."
+        )
+    if unpaired := {row["not_paired"] for row in conditions if "not_paired" in row}:
+        lines.append(f"A row without a difference has {' or '.join(sorted(unpaired))} and cannot be paired.")
+    return "\n".join(lines) + "\n"
+
+
+def latex_table(report: Mapping[str, Any]) -> str:
+    """A table for LaTeX's booktabs with scores, intervals and differences."""
+    conditions, compared = report["conditions"], report["systems"][0]
+    paired = any("difference" in row for row in conditions)
+    names = [*_setting_names(report), "runs", *report["systems"], *([f"{compared} - first row"] if paired else [])]
+    rows = []
+    for row in conditions:
+        cells = [*map(setting_text, row["settings"].values()), str(row["runs"])]
+        cells += [_interval(row["systems"][name]) for name in report["systems"]]
+        if paired:
+            cells.append(difference_cell(row["difference"]) if "difference" in row else row.get("not_paired", ""))
+        rows.append(cells)
+    settings = len(conditions[0]["settings"])
+    columns = "l" * settings + "r" * (len(names) - settings)
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", _latex_row(names), r"\midrule"]
+    lines += [*map(_latex_row, rows), r"\bottomrule", r"\end{tabular}"]
+    return "\n".join([f"% {label(report['metric'])}, 95% intervals; needs the package booktabs", *lines]) + "\n"
+
+
+def rows_of(report: Mapping[str, Any]) -> list[list[Any]]:
+    """comparison.csv: its header, then a row for each condition."""
+    header = [*report["conditions"][0]["settings"], "runs", "pairs"]
+    header += [f"{name}{end}" for name in report["systems"] for end in ("", "_low", "_high")]
+    header += ["difference", "difference_low", "difference_high", "p", "p_holm", "not_paired"]
+    rows: list[list[Any]] = [header]
+    for row in report["conditions"]:
+        cells = [*map(setting_text, row["settings"].values()), row["runs"], row["pairs"]]
+        cells += [row["systems"][name][end] for name in report["systems"] for end in ("value", "low", "high")]
+        found = row.get("difference", {})
+        cells += [found.get(end, "") for end in ("difference", "low", "high", "p", "p_holm")]
+        rows.append([*cells, row.get("not_paired", "")])
+    return rows
+
+
+def setting_text(value: Any) -> str:
+    """A setting's value as a cell: lists by commas, null as YAML writes it."""
+    if isinstance(value, list):
+        return ", ".join(map(setting_text, value)) or "none"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Dotted names by their last part where that tells them apart."""
+    last = [name.rsplit(".", 1)[-1] for name in names]
+    return [short if last.count(short) == 1 else name for name, short in zip(names, last, strict=True)]
+
+
+def _setting_names(report: Mapping[str, Any]) -> list[str]:
+    return short_names([*report["conditions"][0]["settings"]])
+
+
+def _interval(found: Mapping[str, float]) -> str:
+    return f"{found['value']:.2f} [{found['low']:.2f}, {found['high']:.2f}]"
+
+
+def _p(value: float) -> str:
+    return f"{value:.4f}"
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(map(_latex, cells)) + r" \\"
+
+
+def _latex(text: str) -> str:
+    for character in "&%$#_{}":
+        text = text.replace(character, "\\" + character)
+    return text

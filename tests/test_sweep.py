@@ -1,0 +1,210 @@
+"""train.py sweep and evaluate.py compare: a grid of runs in one command, and runs of different settings compared."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+import evaluate
+import train
+from mrag_rl.evaluation.bootstrap import score_systems
+from mrag_rl.evaluation.statistics import PairStatistics, join_statistics
+from mrag_rl.runs.sweep import plan_sweep
+from tests.test_pooling import same_pairs, trained, variant
+
+__all__ = ["same_pairs"]  # A fixture
+
+
+def write_grid(folder: Path, **values: object) -> Path:
+    path = folder / "grid.yaml"
+    path.write_text(yaml.safe_dump({name.replace("__", "."): value for name, value in values.items()}, sort_keys=False))
+    return path
+
+
+def command(workplace: Path, grid: Path, folder: Path, *more: str) -> list[str]:
+    return ["--grid", str(grid), "--config", str(workplace / "small.yaml"), "--runs", str(folder), *more]
+
+
+def compare(output: Path, *runs: Path, more: tuple[str, ...] = ()) -> dict:
+    assert evaluate.main(["compare", "--runs", *map(str, runs), "--output", str(output), *more]) == 0
+    return json.loads((output / "comparison.json").read_text())
+
+
+# -- comparisons ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def deeper(workplace: Path) -> list[Path]:
+    """Two runs with two demonstrations and the seeds and test pairs of `small` and `same_pairs`."""
+    return [trained(workplace, f"deeper{seed}", "--seed", str(seed), "--demonstrations", "2") for seed in (0, 1)]
+
+
+def test_rows_are_settings_whose_seeds_are_pooled(
+    small: Path, same_pairs: Path, deeper: list[Path], tmp_path: Path
+) -> None:
+    report = compare(tmp_path / "out", small, deeper[1], same_pairs, deeper[0])
+    assert report["metric"] == "rouge1" and report["systems"] == ["m_rag", "naive"]
+    one, two = report["conditions"]
+    assert (one["settings"], two["settings"]) == ({"demonstrations": 1}, {"demonstrations": 2})
+    assert one["runs"] == two["runs"] == 2 and one["pairs"] == 12
+    # The same scores and paired differences as those of systems of one pooled run
+    parts = [[PairStatistics.load(run / "statistics.npz") for run in runs] for runs in ((small, same_pairs), deeper)]
+    joined = [join_statistics(part) for part in parts]
+    origins = [origin for run, part in enumerate(parts[0]) for origin in part.origins(0, run)]
+    scores = score_systems({"one": joined[0]["m_rag"], "two": joined[1]["m_rag"]}, origins=origins, resamples=200)
+    expected = scores["two"]["rouge1"].minus(scores["one"]["rouge1"])
+    found = two["difference"]
+    assert [found["difference"], found["low"], found["high"]] == pytest.approx(
+        [expected.value, expected.low, expected.high], abs=1e-4
+    )
+    assert found["p"] == found["p_holm"] == pytest.approx(scores["two"]["rouge1"].p_value(scores["one"]["rouge1"]))
+    assert one["systems"]["m_rag"]["value"] == pytest.approx(scores["one"]["rouge1"].value, abs=1e-4)
+    rows = list(csv.DictReader((tmp_path / "out" / "comparison.csv").open()))
+    assert [row["demonstrations"] for row in rows] == ["1", "2"]
+    assert float(rows[1]["difference"]) == found["difference"]
+    page = (tmp_path / "out" / "comparison.md").read_text()
+    assert "m_rag - first row" in page and f"{found['difference']:+.2f}" in page
+    latex = (tmp_path / "out" / "comparison.tex").read_text()
+    assert r"m\_rag" in latex and latex.count(r"\\") == 3
+    assert all((tmp_path / "out" / f"comparison_plot.{end}").stat().st_size > 0 for end in ("png", "svg", "csv"))
+
+
+def test_what_cannot_be_paired_is_marked(small: Path, same_pairs: Path, deeper: list[Path], tmp_path: Path) -> None:
+    report = compare(tmp_path / "seeds", small, same_pairs, deeper[0])
+    assert report["conditions"][1]["not_paired"] == "other seeds" and "difference" not in report["conditions"][1]
+    assert (
+        "(other seeds)" in (tmp_path / "seeds" / "comparison.md").read_text()
+        or "other seeds" in (tmp_path / "seeds" / "comparison.md").read_text()
+    )
+    other = variant(deeper[0], tmp_path / "other", demonstrations=3)
+    rows = [json.loads(line) for line in (other / "answers.jsonl").read_text().splitlines()]
+    (other / "answers.jsonl").write_text("".join(json.dumps({**row, "id": f"x{row['id']}"}) + "\n" for row in rows))
+    report = compare(tmp_path / "pairs", small, other, deeper[0])
+    assert [row.get("not_paired") for row in report["conditions"]] == [None, "other test pairs", None]
+    assert "difference" in report["conditions"][2]
+
+
+def test_mistakes_are_one_line(
+    small: Path, deeper: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = variant(small, tmp_path / "other", metric="rougeL", demonstrations=2)
+    twin = variant(small, tmp_path / "twin", name="twin")
+    unfinished = variant(small, tmp_path / "unfinished", seed=3)
+    (unfinished / "results.json").unlink()
+    for runs, more, message in (
+        ([small, other], (), "different target metrics (rouge1, rougeL); choose one with --metric"),
+        ([small, twin], (), "the same settings and seeds as"),
+        ([small, small], (), "given twice"),
+        ([small, unfinished], (), "not complete"),
+        ([tmp_path / "nothing"], (), "neither a run folder nor a folder of runs"),
+        ([small], ("--systems", "oracle_refined"), "system 'oracle_refined' is not in every run; choose from"),
+        ([small], ("--metric", "chrf"), "metric 'chrf' is not in every run; choose from"),
+    ):
+        assert evaluate.main(["compare", "--runs", *map(str, runs), "--output", str(tmp_path / "o"), *more]) == 2
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1
+    assert not (tmp_path / "o").exists()
+    assert compare(tmp_path / "o", small, other, more=("--metric", "rougeL"))["metric"] == "rougeL"
+
+
+# -- sweeps -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_trains_every_combination_and_goes_on_after_a_stop(
+    workplace: Path, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = command(
+        workplace, write_grid(tmp_path, seed=[0, 1]), tmp_path / "runs", "--name", "seeds", "--jobs", "2"
+    )
+    assert train.main(["sweep", *arguments, "--plan"]) == 0
+    assert "2 runs, 0 complete; 2 at a time" in capsys.readouterr().out
+    assert not (tmp_path / "runs").exists()
+
+    started = subprocess.Popen([sys.executable, "train.py", "sweep", *arguments], stderr=subprocess.DEVNULL)
+    folder = tmp_path / "runs" / "seeds"
+    deadline = time.monotonic() + 120
+    while not (folder / "seed-0" / "run.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    started.send_signal(signal.SIGTERM)
+    assert started.wait(60) == 128 + signal.SIGTERM
+    assert not (folder / "comparison").exists()
+    assert not [line for line in os.popen("ps -eo args").read().splitlines() if str(folder) in line]
+
+    assert train.main(["sweep", *arguments]) == 0
+    out = capsys.readouterr().out
+    assert "ROUGE-1 of 1 settings" in out and (folder / "comparison" / "comparison.md").exists()
+    results = json.loads((folder / "seed-0" / "results.json").read_text())
+    alone = json.loads((small / "results.json").read_text())
+    assert results["systems"] == alone["systems"]  # As the same run by train.py itself
+    assert (folder / "texts.sqlite").exists() and not (folder / "seed-0" / "cache").exists()
+    before = (folder / "seed-0" / "results.json").stat().st_mtime_ns
+    assert train.main(["sweep", *arguments]) == 0  # Nothing is left to do
+    assert (folder / "seed-0" / "results.json").stat().st_mtime_ns == before
+    write_grid(tmp_path, seed=[0, 1, 2])
+    assert train.main(["sweep", *arguments, "--plan"]) == 0
+    assert "3 runs, 2 complete; 1 at a time" in (out := capsys.readouterr().out) and "may take" in out
+    assert train.main(["sweep", *arguments, "--training.rounds", "2"]) == 2
+    assert "exists with other settings" in capsys.readouterr().err
+
+
+def test_a_failed_run_is_named_and_the_others_are_kept(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = write_grid(tmp_path, llm__name=[str(tmp_path / "no-model")])
+    arguments = command(workplace, grid, tmp_path / "runs", "--name", "broken")
+    assert train.main(["sweep", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert "1 of 1 runs failed; name-0: " in error and "no-model" in error and "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not a grid"),
+        ("seed: 1", "seed has no list of values"),
+        ("seeds: [1]", "seeds is not a setting of a run"),
+        ("name: [a, b]", "name is not a setting of a run"),
+        ("jobs: [1, 2]", "jobs is not a setting of a run"),
+        ("seed: [1, 1]", "has a value twice"),
+        ("demonstrations: [1]", "--demonstrations is in"),
+        ("seed: [-1]", "seed"),
+        ("partitioning.method: [category]\npartitioning.partitions: [6]", "method category makes one for each label"),
+        ("seed: [", "not valid YAML"),
+    ],
+)
+def test_a_bad_grid_is_refused_before_anything_is_written(
+    text: str, message: str, workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = tmp_path / "grid.yaml"
+    grid.write_text(text)
+    arguments = command(workplace, grid, tmp_path / "runs", "--name", "bad", "--demonstrations", "1")
+    assert train.main(["sweep", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_runs_are_named_by_their_settings(workplace: Path, tmp_path: Path) -> None:
+    grid = write_grid(
+        tmp_path,
+        agent_s__learning_rate=[0.001, 0.01],
+        agent_r__learning_rate=[0.001],
+        evaluation__systems=[["none", "m_rag"], ["naive", "m_rag"]],
+        data__pairs=[None],
+    )
+    sweep, _ = plan_sweep(command(workplace, grid, tmp_path, "--name", "named"))
+    assert [run.name for run in sweep.runs] == [
+        f"agent_s.learning_rate-{rate}_agent_r.learning_rate-0.001_systems-{systems}_pairs-null"
+        for rate in ("0.001", "0.01")
+        for systems in ("0", "1")
+    ]
+    assert [config.evaluation.systems for config in sweep.runs.values()][1] == ("naive", "m_rag")
