@@ -205,6 +205,6 @@ def test_runs_are_named_by_their_settings(workplace: Path, tmp_path: Path) -> No
     assert [run.name for run in sweep.runs] == [
         f"agent_s.learning_rate-{rate}_agent_r.learning_rate-0.001_systems-{systems}_pairs-null"
         for rate in ("0.001", "0.01")
-        for systems in ("0", "1")
+        for systems in ("none-m_rag", "naive-m_rag")
     ]
     assert [config.evaluation.systems for config in sweep.runs.values()][1] == ("naive", "m_rag")
