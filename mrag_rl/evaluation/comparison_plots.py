@@ -36,7 +36,7 @@ def plot_comparison(folder: Path, name: str, report: Mapping[str, Any]) -> None:
             axis.errorbar(values, heights, xerr=errors, fmt="o", markersize=4, capsize=2, label=system)
             rows += [(text, system, p["value"], p["low"], p["high"]) for text, p in zip(texts, found, strict=True)]
         axis.set_yticks(range(len(conditions)), map(literal, texts))
-        axis.invert_yaxis()
+        axis.set_ylim(len(conditions) - 0.5, -0.5)
         axis.set_xlabel(metric)
     else:
         figure = new_figure(6.4, 4.0)
@@ -62,7 +62,7 @@ def plot_comparison(folder: Path, name: str, report: Mapping[str, Any]) -> None:
         axis.set_ylabel(metric)
     axis.grid(alpha=0.3)
     axis.set_title(f"{metric} with 95% intervals", fontsize=10)
-    axis.legend(fontsize=8)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=8)
     save_figure(figure, folder, name, ("settings", "system", "value", "low", "high"), rows)
 
 
