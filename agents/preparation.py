@@ -12,7 +12,7 @@ from mrag_rl.choices import ArmName, StateName, Task
 from mrag_rl.config import DataConfig, PartitioningConfig
 from mrag_rl.data import Splits, TextPair, save_pairs
 from mrag_rl.data.spoiling import spoil
-from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.encoders import EmbeddingStore, TransformerEncoder
 from mrag_rl.envs.states import PAIR_STATES, embed_pairs
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.partitioning import Partitioning, fit_partitioning
@@ -42,7 +42,7 @@ class Preparation:
         return read_splits(self.data, self.task)
 
     def carry_out(
-        self, folder: RunFolder, splits: Splits, encoder: TransformerEncoder, *, progress: bool
+        self, folder: RunFolder, splits: Splits, encoder: TransformerEncoder | EmbeddingStore, *, progress: bool
     ) -> dict[str, float]:
         """Write queries, embeddings and databases. Returns the seconds it took to "encode", to "index", in "total"."""
         start, seconds = time.perf_counter(), {"encode": 0.0, "index": 0.0}

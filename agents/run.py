@@ -21,6 +21,7 @@ from mrag_rl.choices import ABLATION_OF
 from mrag_rl.config import Config, config_sha256, config_to_yaml
 from mrag_rl.data import load_pairs
 from mrag_rl.data.splits import Splits
+from mrag_rl.encoders import EmbeddingStore
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.plots import label_by_partition, learning_curves, reward_by_partition
 from mrag_rl.generation.llm import LLM
@@ -177,7 +178,9 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
             say(f"{repeated} queries have a source that is in the database too")
         if repeated := splits.trained_sources():
             say(f"{repeated} test queries have a source that is a training query's too")
-        stages.finish("prepare", plan.preparation.carry_out(folder, splits, encoder, progress=progress))
+        kept = settings.encoder.cache_folder
+        shared = encoder if kept is None else EmbeddingStore(encoder, Path(kept))
+        stages.finish("prepare", plan.preparation.carry_out(folder, splits, shared, progress=progress))
     trainings = [training for training in plan.trainings if not stages.done(training.name)]
     if trainings and settings.refinement.dtype != "float32":
         candidate_encoder = load_encoder(settings.encoder, settings.refinement.dtype)

@@ -146,6 +146,9 @@ class EncoderConfig:
     """Tokens in one batch, padding included; null is 1024 in float32 and 2048 in bfloat16, which suits a CPU."""
     device: str = "cpu"
     """Torch device, such as cpu or cuda."""
+    cache_folder: str | None = None
+    """Folder in which several runs keep the embeddings of their queries and memories, so that the same texts are
+    encoded once; null keeps them in the run alone."""
 
 
 @dataclass(frozen=True)
@@ -284,7 +287,8 @@ def config_to_yaml(config: Config) -> str:
     return str(yaml.safe_dump(config_to_dict(config), sort_keys=False, allow_unicode=True))
 
 
-_NO_RESULT = (("name",), ("llm", "concurrency"), ("llm", "timeout"), ("llm", "cache_file"))
+NO_RESULT = ("name", "encoder.cache_folder", "llm.concurrency", "llm.timeout", "llm.cache_file")
+"""Settings that change no result."""
 _NEWER = (
     ("demonstrations",),
     ("data", "spoilt"),
@@ -297,18 +301,19 @@ _NEWER = (
 
 
 def config_sha256(config: Config) -> str:
-    """Hex SHA-256 of the configuration as canonical JSON, without what changes no result (`_NO_RESULT`).
+    """Hex SHA-256 of the configuration as canonical JSON, without what changes no result (`NO_RESULT`).
 
     Of a server it has no address: one that has moved, or another one with the same model, may finish a run. Settings
     that are newer than stored runs (`_NEWER`, and those of a server) are left out at their defaults, so that these runs
     keep their hash and can be resumed: a new setting belongs there.
     """
     settings, defaults = config_to_dict(config), config_to_dict(Config(config.name))
-    for *parents, key in (*_NO_RESULT, *_NEWER):
+    no_result = [tuple(name.split(".")) for name in NO_RESULT]
+    for *parents, key in (*no_result, *_NEWER):
         section, default = settings, defaults
         for parent in parents:
             section, default = section[parent], default[parent]
-        if (*parents, key) in _NO_RESULT or section[key] == default[key]:
+        if (*parents, key) in no_result or section[key] == default[key]:
             del section[key]
     if config.llm.server is not None:
         settings["llm"]["server"] = True

@@ -146,6 +146,8 @@ def test_a_sweep_trains_every_combination_and_goes_on_after_a_stop(
     alone = json.loads((small / "results.json").read_text())
     assert results["systems"] == alone["systems"]  # As the same run by train.py itself
     assert (folder / "texts.sqlite").exists() and not (folder / "seed-0" / "cache").exists()
+    kept = len(list((folder / "embeddings").iterdir()))
+    assert kept == 4  # Memories, training, development and test queries, which both runs have
     before = (folder / "seed-0" / "results.json").stat().st_mtime_ns
     assert train.main(["sweep", *arguments]) == 0  # Nothing is left to do
     assert (folder / "seed-0" / "results.json").stat().st_mtime_ns == before

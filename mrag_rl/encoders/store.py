@@ -33,6 +33,11 @@ class EmbeddingStore:
         self.seconds = 0.0
 
     @property
+    def fingerprint(self) -> str:
+        """The encoder's fingerprint."""
+        return self.encoder.fingerprint
+
+    @property
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The encoder's tokenizer."""
         return self.encoder.tokenizer

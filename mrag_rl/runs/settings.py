@@ -151,9 +151,9 @@ class SweepSettings(Config):
       seed: [0, 1, 2]
 
     and all other settings are those of a run. The runs are in RUNS/NAME, what they print in RUNS/NAME/logs. They share
-    one cache of generated texts, so that a baseline which several need is generated once. The same command again goes
-    on where it was stopped, and a grid with further values trains these alone. In the end, RUNS/NAME/comparison has
-    their table and figure, as `evaluate.py compare` makes them: runs that differ in seed alone are pooled.
+    their embeddings and one cache of generated texts, so that what several need is made once. The same command again
+    goes on where it was stopped, and a grid with further values trains these alone. In the end, RUNS/NAME/comparison
+    has their table and figure, as `evaluate.py compare` makes them: runs that differ in seed alone are pooled.
 
     examples:
       python train.py sweep --grid grid.yaml --config configs/quickstart.yaml --name sizes --plan

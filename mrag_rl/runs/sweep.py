@@ -52,9 +52,9 @@ class Sweep:
 
     def plan(self) -> str:
         """What the sweep is, in words."""
-        shared = next(iter(self.runs.values())).llm
+        llm = next(iter(self.runs.values())).llm
         settings = [f"  {name}: {', '.join(map(setting_text, values))}" for name, values in self.grid.items()]
-        texts = f"generated texts are shared in {shared.cache_file}" if shared.cache else "no generated texts are kept"
+        texts = f"generated texts are shared in {llm.cache_file}" if llm.cache else "generated texts are not shared"
         unfinished = self.unfinished()
         left, jobs = len(unfinished), min(self.jobs, max(1, len(unfinished)))
         lines = [f"{self.folder}: {len(self.runs)} runs, {len(self.runs) - left} complete; {jobs} at a time; {texts}"]
@@ -83,6 +83,8 @@ def plan_sweep(arguments: Sequence[str], *, program: str = "train.py sweep") -> 
         overrides = [f"--{key}={_argument(value)}" for key, (_, value) in zip(grid, combination, strict=True)]
         name = "_".join(f"{short}-{_slug(value, at)}" for short, (at, value) in zip(names, combination, strict=True))
         config = replace(_config(reader.read([*arguments, *overrides])[0]), name=name)
+        if config.encoder.cache_folder is None:
+            config = replace(config, encoder=replace(config.encoder, cache_folder=str(folder / "embeddings")))
         if config.llm.cache and config.llm.cache_file is None:
             config = replace(config, llm=replace(config.llm, cache_file=str(folder / "texts.sqlite")))
         try:
