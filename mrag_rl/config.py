@@ -147,8 +147,7 @@ class EncoderConfig:
     device: str = "cpu"
     """Torch device, such as cpu or cuda."""
     cache_folder: str | None = None
-    """Folder in which several runs keep the embeddings of their queries and memories, so that the same texts are
-    encoded once; null keeps them in the run alone."""
+    """Folder in which several runs share embeddings, so that the same texts are encoded once; null is the run alone."""
 
 
 @dataclass(frozen=True)
@@ -290,14 +289,9 @@ def config_to_yaml(config: Config) -> str:
 NO_RESULT = ("name", "encoder.cache_folder", "llm.concurrency", "llm.timeout", "llm.cache_file")
 """Settings that change no result."""
 _NEWER = (
-    ("demonstrations",),
-    ("data", "spoilt"),
-    ("encoder", "standard"),
-    ("partitioning", "arms"),
-    ("partitioning", "seed"),
-    ("refinement", "demonstrated"),
-    ("refinement", "held_out"),
-)
+    "demonstrations", "data.spoilt", "encoder.standard", "partitioning.arms", "partitioning.seed",
+    "refinement.demonstrated", "refinement.held_out",
+)  # fmt: skip
 
 
 def config_sha256(config: Config) -> str:
@@ -308,12 +302,12 @@ def config_sha256(config: Config) -> str:
     keep their hash and can be resumed: a new setting belongs there.
     """
     settings, defaults = config_to_dict(config), config_to_dict(Config(config.name))
-    no_result = [tuple(name.split(".")) for name in NO_RESULT]
-    for *parents, key in (*no_result, *_NEWER):
+    for name in (*NO_RESULT, *_NEWER):
         section, default = settings, defaults
+        *parents, key = name.split(".")
         for parent in parents:
             section, default = section[parent], default[parent]
-        if (*parents, key) in no_result or section[key] == default[key]:
+        if name in NO_RESULT or section[key] == default[key]:
             del section[key]
     if config.llm.server is not None:
         settings["llm"]["server"] = True
