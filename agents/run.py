@@ -26,7 +26,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.evaluation.plots import label_by_partition, learning_curves, reward_by_partition
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.transformers_llm import TransformersLLM
-from mrag_rl.io import atomic_directory, remove_leftovers
+from mrag_rl.io import remove_leftovers
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.models.quantization import weight_bytes
 from mrag_rl.runs.evaluate import (
@@ -147,9 +147,7 @@ def _make_folder(folder: RunFolder, config_yaml: str) -> Path:
     topmost = folder.root
     while not topmost.parent.exists():
         topmost = topmost.parent
-    folder.root.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_directory(folder.root) as temporary:
-        (temporary / folder.config.name).write_text(config_yaml, encoding="utf-8")
+    folder.create(config_yaml)
     return topmost
 
 

@@ -177,15 +177,7 @@ class SettingsReader(Generic[T]):
 
     def _check_yaml(self, path: str) -> None:
         """Check that a file is YAML and that its keys exist; their values are the parser's to check."""
-        import yaml
-
-        try:
-            values = yaml.safe_load(read_text(path))
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            line = f":{mark.line + 1}" if mark is not None else ""
-            problem = getattr(error, "problem", None) or "cannot be parsed"
-            raise InputError(f"{path}{line}: not valid YAML ({problem}); fix that line") from error
+        values = read_yaml(path)
         if values is None:
             values = {}
         if not isinstance(values, dict):
@@ -253,6 +245,19 @@ class SettingsReader(Generic[T]):
 
     def _members(self, group: str) -> list[str]:
         return [key.removeprefix(f"{group}.") for key in self.keys if key.startswith(f"{group}.")]
+
+
+def read_yaml(path: StrPath) -> Any:
+    """What a YAML file holds. Raises InputError with the line that is not valid."""
+    import yaml
+
+    try:
+        return yaml.safe_load(read_text(path))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or "cannot be parsed"
+        raise InputError(f"{path}{line}: not valid YAML ({problem}); fix that line") from error
 
 
 def option_values(arguments: Sequence[str], option: str) -> Iterator[str]:

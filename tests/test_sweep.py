@@ -81,10 +81,7 @@ def test_rows_are_settings_whose_seeds_are_pooled(
 def test_what_cannot_be_paired_is_marked(small: Path, same_pairs: Path, deeper: list[Path], tmp_path: Path) -> None:
     report = compare(tmp_path / "seeds", small, same_pairs, deeper[0])
     assert report["conditions"][1]["not_paired"] == "other seeds" and "difference" not in report["conditions"][1]
-    assert (
-        "(other seeds)" in (tmp_path / "seeds" / "comparison.md").read_text()
-        or "other seeds" in (tmp_path / "seeds" / "comparison.md").read_text()
-    )
+    assert "A row without a difference has other seeds" in (tmp_path / "seeds" / "comparison.md").read_text()
     other = variant(deeper[0], tmp_path / "other", demonstrations=3)
     rows = [json.loads(line) for line in (other / "answers.jsonl").read_text().splitlines()]
     (other / "answers.jsonl").write_text("".join(json.dumps({**row, "id": f"x{row['id']}"}) + "\n" for row in rows))
@@ -161,11 +158,14 @@ def test_a_sweep_trains_every_combination_and_goes_on_after_a_stop(
 def test_a_failed_run_is_named_and_the_others_are_kept(
     workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    grid = write_grid(tmp_path, llm__name=[str(tmp_path / "no-model")])
+    name = yaml.safe_load((workplace / "small.yaml").read_text())["llm"]["name"]
+    grid = write_grid(tmp_path, llm__name=[str(tmp_path / "no-model"), name])
     arguments = command(workplace, grid, tmp_path / "runs", "--name", "broken")
     assert train.main(["sweep", *arguments]) == 2
     error = capsys.readouterr().err
-    assert "1 of 1 runs failed; name-0: " in error and "no-model" in error and "Traceback" not in error
+    assert "1 of 2 runs failed; name-0: " in error and "no-model" in error and "Traceback" not in error
+    assert (tmp_path / "runs" / "broken" / "name-1" / "results.json").exists()
+    assert not (tmp_path / "runs" / "broken" / "comparison").exists()
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_failed_run_is_named_and_the_others_are_kept(
         ("jobs: [1, 2]", "jobs is not a setting of a run"),
         ("seed: [1, 1]", "has a value twice"),
         ("demonstrations: [1]", "--demonstrations is in"),
-        ("seed: [-1]", "seed"),
+        ("seed: [-1]", "seed is -1"),
         ("partitioning.method: [category]\npartitioning.partitions: [6]", "method category makes one for each label"),
         ("seed: [", "not valid YAML"),
     ],
@@ -210,3 +210,5 @@ def test_runs_are_named_by_their_settings(workplace: Path, tmp_path: Path) -> No
         for systems in ("none-m_rag", "naive-m_rag")
     ]
     assert [config.evaluation.systems for config in sweep.runs.values()][1] == ("naive", "m_rag")
+    named_alike, _ = plan_sweep(command(workplace, write_grid(tmp_path, seed=[3]), tmp_path, "--name", "seed"))
+    assert [*named_alike.runs] == [tmp_path / "seed" / "seed-3"]

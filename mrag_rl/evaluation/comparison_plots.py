@@ -16,8 +16,8 @@ _STYLES = ("-", "--", ":", "-.")
 def plot_comparison(folder: Path, name: str, report: Mapping[str, Any]) -> None:
     """Scores with their 95% intervals as PNG, SVG and CSV.
 
-    Over the setting with the most different numbers if there is one, with a line for each system and each combination
-    of the other settings; else a row for each condition.
+    Over the setting with the most different numbers if one has three or more, with a line for each system and each
+    combination of the other settings; else a row for each condition.
     """
     conditions, systems, metric = report["conditions"], report["systems"], label(report["metric"])
     names = [*conditions[0]["settings"]]

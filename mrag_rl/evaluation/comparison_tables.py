@@ -5,27 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mrag_rl.evaluation.tables import aligned_table, difference_cell, label
+from mrag_rl.evaluation.tables import aligned_table, difference_cell, label, score_cell
 
 
 def comparison_page(report: Mapping[str, Any]) -> str:
     """The contents of comparison.md: a row for each condition, and how to read it."""
     conditions, compared = report["conditions"], report["systems"][0]
     paired = [row for row in conditions if "difference" in row]
-    header = [*_setting_names(report), "runs", "pairs", *report["systems"]]
-    if paired:
-        header += [f"{compared} - first row", "p", "p (Holm)"]
-    rows = [header]
-    for row in conditions:
-        cells = [*map(setting_text, row["settings"].values()), str(row["runs"]), str(row["pairs"])]
-        cells += [_interval(row["systems"][name]) for name in report["systems"]]
-        if paired:
-            found = row.get("difference")
-            cells += ["", "", ""] if found is None else [difference_cell(found), _p(found["p"]), _p(found["p_holm"])]
-            if "not_paired" in row:
-                cells[-3] = f"({row['not_paired']})"
-        rows.append(cells)
-    lines = [f"# {label(report['metric'])} of {len(conditions)} settings", "", aligned_table(rows), ""]
+    lines = [f"# {label(report['metric'])} of {len(conditions)} settings", "", aligned_table(_cells(report)), ""]
     lines.append(
         "Values are 0 to 100 with 95% bootstrap intervals over the runs (seeds and worlds) of a row and its test "
         "pairs; a row with one run says nothing about another seed."
@@ -41,20 +28,11 @@ def comparison_page(report: Mapping[str, Any]) -> str:
 
 
 def latex_table(report: Mapping[str, Any]) -> str:
-    """A table for LaTeX's booktabs with scores, intervals and differences."""
-    conditions, compared = report["conditions"], report["systems"][0]
-    paired = any("difference" in row for row in conditions)
-    names = [*_setting_names(report), "runs", *report["systems"], *([f"{compared} - first row"] if paired else [])]
-    rows = []
-    for row in conditions:
-        cells = [*map(setting_text, row["settings"].values()), str(row["runs"])]
-        cells += [_interval(row["systems"][name]) for name in report["systems"]]
-        if paired:
-            cells.append(difference_cell(row["difference"]) if "difference" in row else row.get("not_paired", ""))
-        rows.append(cells)
-    settings = len(conditions[0]["settings"])
-    columns = "l" * settings + "r" * (len(names) - settings)
-    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", _latex_row(names), r"\midrule"]
+    """The same table for LaTeX's booktabs."""
+    header, *rows = _cells(report)
+    settings = len(report["conditions"][0]["settings"])
+    columns = "l" * settings + "r" * (len(header) - settings)
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", _latex_row(header), r"\midrule"]
     lines += [*map(_latex_row, rows), r"\bottomrule", r"\end{tabular}"]
     return "\n".join([f"% {label(report['metric'])}, 95% intervals; needs the package booktabs", *lines]) + "\n"
 
@@ -89,16 +67,22 @@ def short_names(names: Sequence[str]) -> list[str]:
     return [short if last.count(short) == 1 else name for name, short in zip(names, last, strict=True)]
 
 
-def _setting_names(report: Mapping[str, Any]) -> list[str]:
-    return short_names([*report["conditions"][0]["settings"]])
-
-
-def _interval(found: Mapping[str, float]) -> str:
-    return f"{found['value']:.2f} [{found['low']:.2f}, {found['high']:.2f}]"
-
-
-def _p(value: float) -> str:
-    return f"{value:.4f}"
+def _cells(report: Mapping[str, Any]) -> list[list[str]]:
+    """The header, then a row for each condition; differences and p-values if any condition has them."""
+    conditions, systems = report["conditions"], report["systems"]
+    paired = any("difference" in row for row in conditions)
+    header = [*short_names([*conditions[0]["settings"]]), "runs", "pairs", *systems]
+    rows = [header + ([f"{systems[0]} - first row", "p", "p (Holm)"] if paired else [])]
+    for row in conditions:
+        cells = [*map(setting_text, row["settings"].values()), str(row["runs"]), str(row["pairs"])]
+        cells += [score_cell(row["systems"][name]) for name in systems]
+        if "difference" in row:
+            found = row["difference"]
+            cells += [difference_cell(found), f"{found['p']:.4f}", f"{found['p_holm']:.4f}"]
+        elif paired:
+            cells += [f"({row['not_paired']})" if "not_paired" in row else "", "", ""]
+        rows.append(cells)
+    return rows
 
 
 def _latex_row(cells: Sequence[str]) -> str:

@@ -41,7 +41,7 @@ def results_table(results: Mapping[str, Any], *, target: str) -> str:
     gains = results["comparisons"]
     rows = [["System", *map(label, metrics), *([f"m_rag gains ({label(target)})"] if gains else [])]]
     for name, row in systems.items():
-        cells = [f"{row[m]['value']:.2f} [{row[m]['low']:.2f}, {row[m]['high']:.2f}]" for m in metrics]
+        cells = [score_cell(row[m]) for m in metrics]
         if gains:
             difference = gains.get(f"m_rag - {name}", {}).get(target)
             cells.append("" if difference is None else difference_cell(difference))
@@ -77,7 +77,7 @@ def gate_table(report: Mapping[str, Any], *, memories: int, task: str) -> str:
     metrics = list(report["systems"]["none"])
     rows = [["System", *map(label, metrics), f"gains over none ({label(target)})"]]
     for name, row in report["systems"].items():
-        cells = [f"{row[m]['value']:.2f} [{row[m]['low']:.2f}, {row[m]['high']:.2f}]" for m in metrics]
+        cells = [score_cell(row[m]) for m in metrics]
         rows.append([name, *cells, difference_cell(report["gains"][name][target]) if name != "none" else ""])
     queries, drawn = f"{report['queries']} development queries", "queries"
     if "groups" in report:
@@ -188,6 +188,11 @@ def label(metric: str) -> str:
 
 def _bold(system: str) -> str:
     return f"**{system}**" if system == "m_rag" else system
+
+
+def score_cell(found: Mapping[str, float]) -> str:
+    """A score with its interval."""
+    return f"{found['value']:.2f} [{found['low']:.2f}, {found['high']:.2f}]"
 
 
 def difference_cell(found: Mapping[str, float]) -> str:

@@ -100,9 +100,9 @@ def masks_by_window(
     Masks by the type of layer are what transformers' own `generate` prepares; no documentation says which models take
     them.
     """
-    if all(type(layer) is DynamicSlidingWindowLayer for layer in DynamicCache(config=config).layers):
-        return windowed
-    return {"full_attention": whole, "sliding_attention": windowed}
+    if config.model_type in _MASKS_BY_LAYER_TYPE:
+        return {"full_attention": whole, "sliding_attention": windowed}
+    return windowed
 
 
 def may_keep_everything(layer: object, config: PretrainedConfig) -> bool:

@@ -18,8 +18,7 @@ from mrag_rl.evaluation.comparison_tables import comparison_page, latex_table, r
 from mrag_rl.evaluation.statistics import PairStatistics, join_statistics
 from mrag_rl.io import atomic_write_text, write_json
 from mrag_rl.runs.evaluate import target_metric
-from mrag_rl.runs.folder import RunFolder
-from mrag_rl.runs.pool import MAY_DIFFER, differing, flat_settings, run_statistics
+from mrag_rl.runs.pool import MAY_DIFFER, differing, flat_settings, load_runs, run_statistics, world_of
 from mrag_rl.runs.settings import CompareSettings
 
 NAME = "comparison"
@@ -47,10 +46,6 @@ class Condition:
         if any(self.statistics[key].pairs != other.statistics[key].pairs for key in self.runs):
             return "other test pairs"
         return None
-
-    def of_files(self) -> bool:
-        """Whether the test pairs are the same whatever the world's seed."""
-        return all(config.data.files.given() for config in self.runs.values())
 
 
 def run(settings: CompareSettings) -> str:
@@ -95,11 +90,7 @@ def _run_folders(path: Path) -> list[Path]:
 
 def _conditions(folders: Sequence[Path]) -> list[Condition]:
     """The runs by their settings, in the order given."""
-    configs: dict[Path, Config] = {}
-    for folder in folders:
-        if folder.resolve() in [other.resolve() for other in configs]:
-            raise InputError(f"{folder}: given twice; give each run once")
-        configs[folder] = RunFolder(folder).load_config()
+    configs = load_runs(folders)
     settings = {
         folder: {
             name: value
@@ -172,11 +163,10 @@ def _scores(
     batches += [[index] for index, reason in enumerate(reasons) if reason is not None]
     for batch in batches:
         first = conditions[batch[0]]
-        config = next(iter(first.runs.values()))
         origins = [
             origin
-            for run, (world, seed) in enumerate(first.runs)
-            for origin in first.statistics[world, seed].origins(None if first.of_files() else world, run)
+            for run, (key, config) in enumerate(first.runs.items())
+            for origin in first.statistics[key].origins(world_of(config), run)
         ]
         joined = {
             f"{index}/{name}": {metric: values[metric]}
@@ -184,7 +174,8 @@ def _scores(
             for name, values in join_statistics([*conditions[index].statistics.values()]).items()
             if name in systems
         }
-        found = score_systems(joined, origins=origins, resamples=config.evaluation.bootstrap, seed=config.seed)
+        settings = next(iter(first.runs.values()))
+        found = score_systems(joined, origins=origins, resamples=settings.evaluation.bootstrap, seed=settings.seed)
         for index in batch:
             scores[index] = {name: found[f"{index}/{name}"][metric] for name in systems}
     return scores

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mrag_rl.config import Config, load_config
 from mrag_rl.errors import InputError
+from mrag_rl.io import atomic_directory
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,12 @@ class RunFolder:
     def ablation(self, name: str) -> RunFolder:
         """The folder of an ablation, a value of `mrag_rl.choices.ABLATION_OF`."""
         return RunFolder(self.root / "ablations" / name)
+
+    def create(self, config_yaml: str) -> None:
+        """Make the folder, and those that it lies in, with its configuration, whole. Raises OSError."""
+        self.root.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_directory(self.root) as temporary:
+            (temporary / self.config.name).write_text(config_yaml, encoding="utf-8")
 
     def load_config(self) -> Config:
         """The run's configuration. Raises InputError if this is not a run folder."""

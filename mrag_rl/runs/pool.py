@@ -37,18 +37,17 @@ def run(settings: PoolSettings) -> str:
         InputError: a run is not complete, is given twice, or its settings differ in more than name, seed and
             data.world_seed.
     """
-    runs, output = [Path(folder) for folder in settings.runs], Path(settings.output)
-    configs = [RunFolder(folder).load_config() for folder in runs]
-    for index, (folder, config) in enumerate(zip(runs, configs, strict=True)):
-        if folder.resolve() in [other.resolve() for other in runs[:index]]:
-            raise InputError(f"{folder}: given twice; give each run once")
+    output = Path(settings.output)
+    loaded = load_runs([Path(folder) for folder in settings.runs])
+    runs, configs = [*loaded], [*loaded.values()]
+    for folder, config in loaded.items():
         _check_settings(folder, config, runs[0], configs[0])
     parts: list[PairStatistics] = []
     origins: list[Origin] = []
     cost: dict[str, dict[str, float]] = {"seconds": dict.fromkeys(SECONDS, 0.0), "llm": dict.fromkeys(USAGE, 0)}
-    for run, (folder, config) in enumerate(zip(runs, configs, strict=True)):
+    for run, (folder, config) in enumerate(loaded.items()):
         parts.append(run_statistics(folder, config))
-        origins += parts[-1].origins(None if config.data.files.given() else config.data.world_seed, run)
+        origins += parts[-1].origins(world_of(config), run)
         report = read_json(folder / "results.json")
         for part, totals in cost.items():
             for name in totals:
@@ -75,6 +74,21 @@ def run(settings: PoolSettings) -> str:
     atomic_write_text(output / "results.md", page)
     write_json(output / "results.json", pooled)
     return page
+
+
+def load_runs(folders: Sequence[Path]) -> dict[Path, Config]:
+    """The configurations of runs, in order. Raises InputError for a folder that is no run, or is given twice."""
+    configs: dict[Path, Config] = {}
+    for folder in folders:
+        if folder.resolve() in [other.resolve() for other in configs]:
+            raise InputError(f"{folder}: given twice; give each run once")
+        configs[folder] = RunFolder(folder).load_config()
+    return configs
+
+
+def world_of(config: Config) -> int | None:
+    """The world of a run's test pairs, by its seed; None for those of `data.files`, which no seed changes."""
+    return None if config.data.files.given() else config.data.world_seed
 
 
 def run_statistics(folder: Path, config: Config) -> PairStatistics:

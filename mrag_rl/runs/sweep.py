@@ -18,11 +18,11 @@ from typing import IO, Any
 
 from tqdm import tqdm
 
-from mrag_rl.command_line import SettingsReader
-from mrag_rl.config import Config, config_sha256, config_to_yaml, validate_config
+from mrag_rl.command_line import SettingsReader, read_yaml
+from mrag_rl.config import Config, config_reader, config_sha256, config_to_yaml, validate_config
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.comparison_tables import setting_text, short_names
-from mrag_rl.io import atomic_directory, read_json, read_text
+from mrag_rl.io import read_json, read_text
 from mrag_rl.runs import compare
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.settings import CompareSettings, SweepSettings, check_data_files
@@ -72,7 +72,7 @@ def plan_sweep(arguments: Sequence[str], *, program: str = "train.py sweep") -> 
     """
     reader = SettingsReader(SweepSettings, program, example="configs/quickstart.yaml")
     settings, _ = reader.read(arguments)
-    grid = _read_grid(Path(settings.grid), reader, arguments)
+    grid = _read_grid(Path(settings.grid), arguments)
     folder = Path(settings.runs) / settings.name
     base = _config(settings)
     validate_config(base)
@@ -145,36 +145,26 @@ def _config(settings: SweepSettings) -> Config:
     return Config(**{field.name: getattr(settings, field.name) for field in fields(Config)})
 
 
-def _read_grid(path: Path, reader: SettingsReader[SweepSettings], arguments: Sequence[str]) -> dict[str, list[Any]]:
+def _read_grid(path: Path, arguments: Sequence[str]) -> dict[str, list[Any]]:
     """The grid's settings and values. Raises InputError if it is no mapping of settings to lists of values."""
-    import yaml
-
-    try:
-        found = yaml.safe_load(read_text(path))
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
+    found = read_yaml(path)
     if not isinstance(found, Mapping) or not found:
         raise InputError(f"{path}: not a grid; write a line 'setting: [value, value]' for each setting")
-    given = {argument.partition("=")[0].removeprefix("--").replace("-", "_") for argument in arguments}
+    known = config_reader("train.py").keys
     grid: dict[str, list[Any]] = {}
     for name, values in found.items():
-        if name not in reader.keys or name not in _settings_of_runs(reader):
+        if name not in known or name == "name":
             raise InputError(
                 f"{path}: {name} is not a setting of a run; write its dotted name, such as training.rounds"
             )
         if not isinstance(values, list) or not values:
             raise InputError(f"{path}: {name} has no list of values; write {name}: [value, value]")
-        if name in given:
+        if any(argument.partition("=")[0].replace("-", "_") == f"__{name}" for argument in arguments):
             raise InputError(f"--{name} is in {path}, too; leave out one of the two")
         if len({json.dumps(value, sort_keys=True, default=str) for value in values}) < len(values):
             raise InputError(f"{path}: {name} has a value twice; remove one")
         grid[name] = values
     return grid
-
-
-def _settings_of_runs(reader: SettingsReader[SweepSettings]) -> set[str]:
-    own = {field.name for field in fields(SweepSettings)} - {field.name for field in fields(Config)}
-    return {key for key in reader.keys if key not in {*own, "name"}}
 
 
 def _argument(value: Any) -> str:
@@ -190,9 +180,8 @@ def _slug(value: Any, position: int) -> str:
 
 def _start(run: Path, config: Config, slot: int, jobs: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start a run, or go on with it."""
-    if not (run / "config.yaml").is_file():
-        with atomic_directory(run) as temporary:
-            (temporary / "config.yaml").write_text(config_to_yaml(config), encoding="utf-8")
+    if not RunFolder(run).config.is_file():
+        RunFolder(run).create(config_to_yaml(config))
     environment = dict(os.environ)
     if jobs > 1:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
