@@ -107,6 +107,9 @@ SystemName = Literal[
     "classifier_words_refined",
     "consensus",
     "consensus_refined",
+    "consensus_ranks",
+    "consensus_random",
+    "consensus_samples",
     "supervised_copies",
     "supervised_trials",
     "supervised",
@@ -117,6 +120,7 @@ SystemName = Literal[
     "m_rag",
     "m_rag_fallback",
     "m_rag_revised",
+    "m_rag_consensus",
     "m_rag_without_s",
     "m_rag_without_r",
     "m_rag_random_r",
@@ -141,6 +145,10 @@ SystemName = Literal[
   words, fitted on the memories alone, assigns the query to.
 - ``consensus``: of the answers with the nearest memory of each partition, the one that agrees best with the others; M
   generations for a text.
+- ``consensus_ranks``, ``consensus_random``, ``consensus_samples``: its placebos, M answers each. One is written with
+  the nearest memory of the whole database, one with the second nearest, and so on; with the nearest of each of M random
+  groups as large as the partitions; or with the nearest of the whole database each time, the first greedily, the others
+  sampled at temperature 0.3.
 - ``supervised_copies``: that of the partition whose nearest memory's target is expected to score best as the answer. A
   regression expects it that is told such scores of the training queries, without the language model: by the metric of
   the run or by ROUGE-1, whichever the answers to the development queries speak for; on the refined database.
@@ -158,6 +166,8 @@ SystemName = Literal[
   calibrated on the development queries.
 - ``m_rag_revised``: the nearest, in the partition that Agent-S selects, of the memories whose target refinement
   changed, or of all if it changed none there.
+- ``m_rag_consensus``: of the answers with the nearest memory of the whole refined database and of the M - 1 partitions
+  that Agent-S values most, the one that agrees best with the others; M generations for a text.
 - ``m_rag_without_s``: a single partition; Agent-R trained alone, with a refined database of its own.
 - ``m_rag_without_r``: Agent-S trained with the greedy candidate in Agent-R's place, with a refined database of its own.
 - ``m_rag_random_r``, ``m_rag_consensus_r``, ``m_rag_neighbours_r``, ``m_rag_likely_r``: the same with another rule in

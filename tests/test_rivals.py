@@ -37,9 +37,11 @@ from mrag_rl.systems import (
     PartitionClassifier,
     PartitionSystem,
     by_heads,
+    by_ranks,
     by_standard,
     by_words,
     by_words_and_standard,
+    learned_partition,
     random_groups,
     revised_memories,
 )
@@ -194,6 +196,7 @@ REFINED = (
     "m_rag",
     "m_rag_fallback",
     "m_rag_revised",
+    "m_rag_consensus",
 )
 UNTRAINED = [name for name in get_args(SystemName) if name not in ABLATION_OF]
 
@@ -320,7 +323,7 @@ def test_every_system_shows_the_nearest_k_the_nearest_last_or_as_many_as_there_a
             assert len(answer.memories) == 1 and answer.hypothesis == f"{word} {answer.memory}"
         elif kind == "naive_words":
             assert len(answer.memories) == min(k, np.count_nonzero(WordIndex(database.sources()).scores([TEXTS[row]])))
-        elif name == "oracle_random":
+        elif name in ("oracle_random", "consensus_random"):
             assert len(answer.memories) in np.minimum(k, groups.sum(axis=0))
         elif answer.partition >= 0:
             assert len(answer.memories) == min(k, members[answer.partition])
@@ -330,7 +333,7 @@ def test_every_system_shows_the_nearest_k_the_nearest_last_or_as_many_as_there_a
             there = MEMORIES * (kind != "train_pairs") + len(load_pairs(run[0].pairs("train"))) * ("train" in kind)
             assert len(answer.memories) == min(k, there)
     if (
-        name not in (*ORACLES, "supervised", "supervised_trials") and kind != "consensus"
+        name not in (*ORACLES, "supervised", "supervised_trials") and "consensus" not in name
     ):  # these choose by what was answered
         assert [answer.memory for answer in answers] == [
             answer.memory for answer in systems_of(run, Copier()).make(name).answer(TEXTS, QUERIES)
@@ -345,25 +348,67 @@ class Grouped(Copier):
         return [["a b c d" if n % 2 == 0 else "a b c e" if n % 3 == 0 else "x y z"] for n in numbers]
 
 
-def test_consensus_is_the_answer_that_agrees_best_with_those_of_the_other_partitions(
-    run: tuple[RunFolder, TrainedSystem],
+@pytest.mark.parametrize("name", ["consensus", "consensus_ranks", "consensus_random", "m_rag_consensus"])
+def test_consensus_is_the_answer_that_agrees_best_with_those_of_the_other_memories(
+    run: tuple[RunFolder, TrainedSystem], name: str
 ) -> None:
     database, llm = run[1].database, Grouped()
-    each = [database.retrieve(QUERIES, np.full(len(TEXTS), m)).indices[:, 0] for m in range(database.partitions)]
+    systems, count = systems_of(run, llm), run[1].database.partitions
+    if name == "consensus":
+        shown = [(m, database.retrieve(QUERIES, np.full(len(TEXTS), m)).indices[:, 0]) for m in range(count)]
+    elif name == "consensus_ranks":
+        shown = [(-1, column) for column in database.retrieve(QUERIES, None, k=count).indices.T]
+    elif name == "consensus_random":
+        groups = random_groups(database.membership(), 0)
+        shown = [(-1, database.retrieve(QUERIES, None, allowed_memories=group).indices[:, 0]) for group in groups.T]
+    else:  # the whole database and, query by query, the partitions of the highest values
+        assert run[1].selector is not None
+        values = learned_partition(database, run[1].selector)(TEXTS, QUERIES).values
+        assert values is not None
+        order = np.argsort(-values, axis=1)[:, : count - 1]
+        shown = [(-1, database.retrieve(QUERIES, None).indices[:, 0])]
+        shown += [(column, database.retrieve(QUERIES, column).indices[:, 0]) for column in order.T]
     seen = set()
-    for row, answer in enumerate(systems_of(run, llm).make("consensus").answer(TEXTS, QUERIES)):
-        texts = [
-            "a b c d" if memory % 2 == 0 else "a b c e" if memory % 3 == 0 else "x y z"
-            for memory in (int(nearest[row]) for nearest in each)
-        ]
+    for row, answer in enumerate(systems.make(name).answer(TEXTS, QUERIES)):
+        memories = [int(nearest[row]) for _, nearest in shown]
+        texts = ["a b c d" if m % 2 == 0 else "a b c e" if m % 3 == 0 else "x y z" for m in memories]
         agreement = [
             sum(float(ROUGE.scores([text], [other])[0]) for i, other in enumerate(texts) if i != own)
             for own, text in enumerate(texts)
         ]
         best = int(np.argmax(agreement))
-        assert (answer.partition, answer.hypothesis) == (best, texts[best])
+        partition = np.broadcast_to(shown[best][0], len(TEXTS))[row]
+        assert (answer.partition, answer.memory, answer.hypothesis) == (partition, memories[best], texts[best])
         seen.add(best)
     assert len(seen) > 1
+
+
+def test_consensus_among_samples_counts_the_greedy_answer_and_takes_the_most_agreed(
+    run: tuple[RunFolder, TrainedSystem],
+) -> None:
+    class Sampler(Copier):
+        """Of its answers, the second sample agrees best with the others, the greedy one among them."""
+
+        def generate(self, prompts: Sequence[Prompt], *, samples: int = 1, **settings: Any) -> list[list[str]]:
+            if settings.get("temperature", 0.0) == 0.0:
+                return [["a b x y"] for _ in prompts]
+            assert (samples, settings["temperature"]) == (run[1].database.partitions - 1, 0.3)
+            return [["a b c d", "a b c x"] for _ in prompts]
+
+    answers = systems_of(run, Sampler()).make("consensus_samples").answer(TEXTS, QUERIES)
+    naive = systems_of(run, Sampler()).make("naive").answer(TEXTS, QUERIES)
+    assert {answer.hypothesis for answer in answers} == {"a b c x"}
+    assert [answer.memory for answer in answers] == [answer.memory for answer in naive]
+
+
+def test_ranks_end_with_the_database(run: tuple[RunFolder, TrainedSystem]) -> None:
+    """A set without any memory would have an answer like those of the other empty sets, and so a vote for itself."""
+    database = run[1].database
+    for k, sets in ((1, 4), (MEMORIES // 2, 2), (MEMORIES - 1, 2), (MEMORIES, 1), (MEMORIES + 1, 1)):
+        found = by_ranks(database, 4)(TEXTS, QUERIES, k)
+        assert [hits.indices.shape for hits in found.hits] == [(len(TEXTS), k)] * sets
+        ranked = np.concatenate([hits.indices for hits in found.hits], axis=1)
+        np.testing.assert_array_equal(ranked, database.retrieve(QUERIES, None, k=k * sets).indices)
 
 
 def test_an_ablation_without_a_training_and_an_unknown_system_are_refused(

@@ -62,6 +62,9 @@ class SystemsSettings:
       classifier          logistic regression from embedding to partition, fitted on the memories alone
       classifier_words    the same from words
       consensus           of all partitions' answers, the one that agrees best with the others
+      consensus_ranks, consensus_random, consensus_samples
+                          placebos: the same with the nearest memory, the next and so on, with random groups, and with
+                          sampled answers; as many of them
       supervised_copies   the best of many regressions, told what every partition's nearest target, copied, would score
                           on the training and development queries, by the run's metric or by ROUGE-1, whichever does
                           better on the development queries
@@ -77,6 +80,8 @@ class SystemsSettings:
       m_rag_fallback      the same, but the whole database where the selector is in doubt
       m_rag_revised       the nearest of the memories that refinement changed in the selected partition; of all its
                           memories if there are none
+      m_rag_consensus     of the answers with the whole refined database and with the selector's best partitions, as
+                          many as there are partitions, the one that agrees best with the others
       m_rag_without_s     one partition, refined by Agent-R (the paper's Table 4)
       m_rag_without_r     the trained selector, refined by the greedy rule (the paper's Table 4)
       m_rag_random_r, m_rag_consensus_r, m_rag_neighbours_r, m_rag_likely_r

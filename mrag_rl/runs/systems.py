@@ -22,9 +22,11 @@ from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.trained import TrainedSystem
 from mrag_rl.states import Ledger, StateReader
 from mrag_rl.systems import (
-    ConsensusPartition,
+    Consensus,
+    ConsensusSamples,
     CopiedTarget,
     MemoryAnswer,
+    MemorySets,
     NearestMemory,
     NearestPairs,
     NearestWithPairs,
@@ -35,7 +37,9 @@ from mrag_rl.systems import (
     PartitionSystem,
     System,
     WholeDatabase,
+    by_groups,
     by_heads,
+    by_ranks,
     by_standard,
     by_words,
     by_words_and_standard,
@@ -49,13 +53,14 @@ from mrag_rl.systems import (
     supervised_by_copies,
     supervised_by_trials,
     supervised_partition,
+    whole_and_best,
 )
 from mrag_rl.systems.classifier import TextFeatures
 from mrag_rl.systems.partitioned import Chooser
 from mrag_rl.systems.searches import Search
 
 _REFINED = "_refined"
-_READ_REFINED = ("naive_revised", "supervised", "supervised_copies", "supervised_trials")
+_READ_REFINED = ("m_rag_consensus", "naive_revised", "supervised", "supervised_copies", "supervised_trials")
 """Baselines that exist on the refined database alone."""
 
 
@@ -111,8 +116,12 @@ class RunSystems:
             return OraclePartition(
                 name, self.writer, self.database, self.metric, self._references, originals, groups=groups
             )
-        if kind == "consensus":
-            return ConsensusPartition(name, self.writer, self.database, self.metric, originals)
+        if name == "consensus_samples":
+            return ConsensusSamples(
+                name, self.writer, self.database, self.metric, self._divided.shape[1], self.seed, originals=True
+            )
+        if (sets := self._sets(kind)) is not None:
+            return Consensus(name, self.writer, self.database, self.metric, sets, originals)
         if name == "oracle_samples":
             samples = self.database.partitions
             return OracleSamples(
@@ -127,6 +136,24 @@ class RunSystems:
         if name in ABLATION_OF:
             raise InputError(f"{name} is an ablation that this run has not trained; leave it out")
         raise AssertionError(f"no way to make {name}")
+
+    def _sets(self, kind: str) -> MemorySets | None:
+        """The sets of memories, one per partition, of a system that chooses among answers; None if it does not."""
+        membership = self.database.membership()
+        partitions = np.flatnonzero(~self.database.is_arm & membership.any(axis=0))
+        match kind:
+            case "consensus":
+                return by_groups(self.database, membership[:, partitions], partitions)
+            case "consensus_ranks":
+                return by_ranks(self.database, len(partitions))
+            case "consensus_random":
+                return by_groups(self.database, random_groups(membership[:, partitions], self.seed))
+            case "m_rag_consensus":
+                database, selector = self.trained["m_rag"].database, self.trained["m_rag"].selector
+                if selector is None:
+                    return by_ranks(database, 1)
+                return whole_and_best(database, learned_partition(database, selector), len(partitions))
+        return None
 
     def _search(self, kind: str) -> Search | None:
         """What the nearest memory of the whole database is for a system; None if it does not search all of it."""

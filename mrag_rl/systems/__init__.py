@@ -9,7 +9,6 @@ from mrag_rl.systems.classifier import PartitionClassifier, classified_partition
 from mrag_rl.systems.multi_meta_rag import MultiMetaRAG
 from mrag_rl.systems.partitioned import (
     Choice,
-    ConsensusPartition,
     OraclePartition,
     PartitionAnswer,
     PartitionSystem,
@@ -17,6 +16,7 @@ from mrag_rl.systems.partitioned import (
     most_similar,
     nearest_partition,
     random_partition,
+    whole_and_best,
 )
 from mrag_rl.systems.passages import PassageAnswer, PassageReader, PassageRetriever
 from mrag_rl.systems.placebos import OracleSamples, random_groups
@@ -30,6 +30,7 @@ from mrag_rl.systems.searches import (
     by_words_and_standard,
     revised_memories,
 )
+from mrag_rl.systems.several import Consensus, ConsensusSamples, MemorySets, by_groups, by_ranks
 from mrag_rl.systems.supervised import (
     PartitionInputs,
     PartitionRegression,
@@ -49,10 +50,12 @@ from mrag_rl.systems.unpartitioned import (
 __all__ = [
     "Answer",
     "Choice",
-    "ConsensusPartition",
+    "Consensus",
+    "ConsensusSamples",
     "CopiedTarget",
     "FusionAnswer",
     "MemoryAnswer",
+    "MemorySets",
     "MultiMetaRAG",
     "NearestMemory",
     "NearestPairs",
@@ -73,7 +76,9 @@ __all__ = [
     "System",
     "WholeDatabase",
     "by_chance",
+    "by_groups",
     "by_heads",
+    "by_ranks",
     "by_standard",
     "by_words",
     "by_words_and_standard",
@@ -88,4 +93,5 @@ __all__ = [
     "supervised_by_copies",
     "supervised_by_trials",
     "supervised_partition",
+    "whole_and_best",
 ]

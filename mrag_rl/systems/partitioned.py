@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,11 +12,12 @@ import numpy as np
 from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.generation.writer import Writer
-from mrag_rl.memory import Hits, MemoryDatabase
+from mrag_rl.memory import MemoryDatabase
 from mrag_rl.memory.access import memory_mask, partition_mask
 from mrag_rl.selector import Selector
 from mrag_rl.states import StateReader
 from mrag_rl.systems.base import MemoryAnswer, embedded, rows_found
+from mrag_rl.systems.several import Found, MemorySets, answers_with, by_groups
 
 if TYPE_CHECKING:
     from mrag_rl.metrics.text import Metric
@@ -172,6 +172,23 @@ def most_similar(states: np.ndarray, allowed: np.ndarray | None = None) -> np.nd
     return choice
 
 
+def whole_and_best(database: MemoryDatabase, choose: Chooser, count: int) -> MemorySets:
+    """The nearest memories of the whole database, and those of the partitions that `choose` values most.
+
+    choose: such as `learned_partition`; its choice has `values`.
+    count: of the sets, the whole database's among them; at most 1 + the partitions. No arm takes part.
+    """
+
+    def find(texts: Sequence[str], queries: Embeddings, k: int) -> Found:
+        values = choose(texts, queries).values
+        assert values is not None
+        order = np.argsort(-np.where(database.is_arm, -np.inf, values), axis=1, kind="stable")[:, : count - 1]
+        hits = [database.retrieve(queries, None, k=k), *(database.retrieve(queries, m, k=k) for m in order.T)]
+        return Found(hits, np.column_stack([np.full(len(texts), -1), order]))
+
+    return find
+
+
 def random_partition(partitions: int, seed: int) -> Chooser:
     """A uniformly random partition, drawn per (seed, text), so that it does not depend on the batch.
 
@@ -213,74 +230,15 @@ class OraclePartition:
         self, texts: Sequence[str], embeddings: Embeddings | None = None
     ) -> tuple[list[list[MemoryAnswer]], np.ndarray]:
         """Every partition's answer to every text, N lists of M, and their scores (N, M)."""
-        groups = self.database.membership() if self.groups is None else self.groups
-        partitions = range(groups.shape[1]) if self.groups is None else [-1] * groups.shape[1]
-        queries = embedded(texts, embeddings, self.encoder)
-        answers = _answers_of_each(self.writer, self.database, groups, partitions, texts, queries, self.originals)
-        references = [reference for reference in self.references[: len(texts)] for _ in groups.T]
+        if self.groups is None:
+            sets = by_groups(self.database, self.database.membership(), np.arange(self.database.partitions))
+        else:
+            sets = by_groups(self.database, self.groups)
+        found = sets(texts, embedded(texts, embeddings, self.encoder), self.writer.demonstrations)
+        answers = answers_with(self.writer, self.database, found, texts, self.originals)
+        references = [reference for reference in self.references[: len(texts)] for _ in found.hits]
         scores = self.metric.scores([answer.hypothesis for row in answers for answer in row], references)
-        return answers, scores.reshape(len(texts), groups.shape[1])
-
-
-@dataclass(frozen=True)
-class ConsensusPartition:
-    """The answer that agrees best with those of the other partitions: minimum Bayes risk (Kumar and Byrne, 2004).
-
-    It takes M calls of the language model per text, and no training. No arm and no empty partition takes part.
-
-    Attributes:
-        metric: agreement is an answer's mean score with each of the others as the reference; ties go to the first.
-        originals, encoder: as for `PartitionSystem`.
-    """
-
-    name: str
-    writer: Writer
-    database: MemoryDatabase
-    metric: Metric
-    originals: bool = False
-    encoder: TextEncoder | None = None
-
-    def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
-        """Answer N texts; every partition is tried. See `System.answer`."""
-        membership = self.database.membership()
-        partitions = np.flatnonzero(~self.database.is_arm & membership.any(axis=0)).tolist()
-        queries, groups, count = embedded(texts, embeddings, self.encoder), membership[:, partitions], len(partitions)
-        answers = _answers_of_each(self.writer, self.database, groups, partitions, texts, queries, self.originals)
-        pairs = list(permutations(range(count), 2))
-        agreements = self.metric.scores(
-            [row[one].hypothesis for row in answers for one, _ in pairs],
-            [row[other].hypothesis for row in answers for _, other in pairs],
-        )
-        totals = agreements.reshape(len(texts), count, count - 1).sum(axis=2)
-        return [row[best] for row, best in zip(answers, totals.argmax(axis=1).tolist(), strict=True)]
-
-
-def _answers_of_each(
-    writer: Writer,
-    database: MemoryDatabase,
-    groups: np.ndarray,
-    partitions: Sequence[int],
-    texts: Sequence[str],
-    queries: Embeddings,
-    originals: bool,
-) -> list[list[MemoryAnswer]]:
-    """The answers to N texts with the nearest memories of each of G groups (memories, G): N lists of G.
-
-    partitions: what the answers of each group say of it.
-    """
-    count, k = groups.shape[1], writer.demonstrations
-    each = [database.retrieve(queries, None, k=k, allowed_memories=group) for group in groups.T]
-    hits = Hits(
-        np.stack([hit.indices for hit in each], axis=1).reshape(-1, k),
-        np.stack([hit.scores for hit in each], axis=1).reshape(-1, k),
-    )
-    hypotheses = writer.answer(
-        [text for text in texts for _ in range(count)],
-        database.demonstrations(hits.indices, originals=originals),
-    )
-    rows = zip(hypotheses, rows_found(hits), strict=True)
-    answers = [MemoryAnswer(text, partitions[row % count], *found) for row, (text, found) in enumerate(rows)]
-    return [answers[start : start + count] for start in range(0, len(answers), count)]
+        return answers, scores.reshape(len(texts), len(found.hits))
 
 
 def _draw(text: str, seed: int) -> int:
