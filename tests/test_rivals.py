@@ -44,6 +44,7 @@ from mrag_rl.systems import (
     learned_partition,
     random_groups,
     revised_memories,
+    whole_and_best,
 )
 from mrag_rl.systems.classifier import TextFeatures
 from tests.test_systems import make_selector
@@ -409,6 +410,21 @@ def test_ranks_end_with_the_database(run: tuple[RunFolder, TrainedSystem]) -> No
         assert [hits.indices.shape for hits in found.hits] == [(len(TEXTS), k)] * sets
         ranked = np.concatenate([hits.indices for hits in found.hits], axis=1)
         np.testing.assert_array_equal(ranked, database.retrieve(QUERIES, None, k=k * sets).indices)
+
+
+def test_only_partitions_that_may_take_part_stand_beside_the_whole_database(
+    run: tuple[RunFolder, TrainedSystem],
+) -> None:
+    database = run[1].database
+    values = np.random.default_rng(0).random((len(TEXTS), database.partitions))
+    values[:, 1] = 2.0  # the best of all, which may not take part
+    found = whole_and_best(
+        database, lambda texts, queries: Choice(values.argmax(axis=1), values=values), np.array([0, 2])
+    )(TEXTS, QUERIES, 2)
+    better = np.where(values[:, 0] >= values[:, 2], 0, 2)
+    np.testing.assert_array_equal(found.partitions, np.column_stack([np.full(len(TEXTS), -1), better]))
+    for hits, partitions in zip(found.hits, (None, better), strict=True):
+        np.testing.assert_array_equal(hits.indices, database.retrieve(QUERIES, partitions, k=2).indices)
 
 
 def test_an_ablation_without_a_training_and_an_unknown_system_are_refused(

@@ -61,7 +61,7 @@ from mrag_rl.systems.searches import Search
 
 _REFINED = "_refined"
 _READ_REFINED = ("m_rag_consensus", "naive_revised", "supervised", "supervised_copies", "supervised_trials")
-"""Baselines that exist on the refined database alone."""
+"""Systems that read the refined database, which neither their name says nor a training of theirs."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class RunSystems:
             )
         if name == "consensus_samples":
             return ConsensusSamples(
-                name, self.writer, self.database, self.metric, self._divided.shape[1], self.seed, originals=True
+                name, self.writer, self.database, self.metric, len(self._filled), self.seed, originals=True
             )
         if (sets := self._sets(kind)) is not None:
             return Consensus(name, self.writer, self.database, self.metric, sets, originals)
@@ -139,20 +139,19 @@ class RunSystems:
 
     def _sets(self, kind: str) -> MemorySets | None:
         """The sets of memories, one per partition, of a system that chooses among answers; None if it does not."""
-        membership = self.database.membership()
-        partitions = np.flatnonzero(~self.database.is_arm & membership.any(axis=0))
         match kind:
             case "consensus":
-                return by_groups(self.database, membership[:, partitions], partitions)
+                return by_groups(self.database, self.database.membership()[:, self._filled], self._filled)
             case "consensus_ranks":
-                return by_ranks(self.database, len(partitions))
+                return by_ranks(self.database, len(self._filled))
             case "consensus_random":
-                return by_groups(self.database, random_groups(membership[:, partitions], self.seed))
+                groups = random_groups(self.database.membership()[:, self._filled], self.seed)
+                return by_groups(self.database, groups)
             case "m_rag_consensus":
-                database, selector = self.trained["m_rag"].database, self.trained["m_rag"].selector
+                selector = self.trained["m_rag"].selector
                 if selector is None:
-                    return by_ranks(database, 1)
-                return whole_and_best(database, learned_partition(database, selector), len(partitions))
+                    return by_ranks(self.database, 1)
+                return whole_and_best(self.database, learned_partition(self.database, selector), self._filled)
         return None
 
     def _search(self, kind: str) -> Search | None:
@@ -209,6 +208,12 @@ class RunSystems:
     def _divided(self) -> np.ndarray:
         """(N, M) bool: the membership without the arms, which simple rivals never choose."""
         return self.database.membership()[:, ~self.database.is_arm]
+
+    @cached_property
+    def _filled(self) -> np.ndarray:
+        """The partitions that have a memory, without the arms: so many answers `consensus` and its placebos write."""
+        filled: np.ndarray = np.flatnonzero(~self.database.is_arm & self.database.membership().any(axis=0))
+        return filled
 
     @cached_property
     def _revised(self) -> np.ndarray:

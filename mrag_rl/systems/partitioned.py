@@ -172,19 +172,19 @@ def most_similar(states: np.ndarray, allowed: np.ndarray | None = None) -> np.nd
     return choice
 
 
-def whole_and_best(database: MemoryDatabase, choose: Chooser, count: int) -> MemorySets:
+def whole_and_best(database: MemoryDatabase, choose: Chooser, partitions: np.ndarray) -> MemorySets:
     """The nearest memories of the whole database, and those of the partitions that `choose` values most.
 
     choose: such as `learned_partition`; its choice has `values`.
-    count: of the sets, the whole database's among them; at most 1 + the partitions. No arm takes part.
+    partitions: (P,), those that may take part. All but the least valued do, so that there are P sets.
     """
 
     def find(texts: Sequence[str], queries: Embeddings, k: int) -> Found:
         values = choose(texts, queries).values
         assert values is not None
-        order = np.argsort(-np.where(database.is_arm, -np.inf, values), axis=1, kind="stable")[:, : count - 1]
-        hits = [database.retrieve(queries, None, k=k), *(database.retrieve(queries, m, k=k) for m in order.T)]
-        return Found(hits, np.column_stack([np.full(len(texts), -1), order]))
+        best = partitions[np.argsort(-values[:, partitions], axis=1, kind="stable")[:, :-1]]
+        hits = [database.retrieve(queries, None, k=k), *(database.retrieve(queries, column, k=k) for column in best.T)]
+        return Found(hits, np.column_stack([np.full(len(texts), -1), best]))
 
     return find
 
