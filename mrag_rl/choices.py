@@ -20,9 +20,10 @@ NewsroomName = Literal["desks", "sources", "scrambled"]
 MetricName = Literal["rouge1", "rouge2", "rougeL", "bleu", "chrf", "bleu1", "bleu2", "distinct1", "distinct2"]
 """Text metrics (``mrag_rl.metrics.text``): ROUGE F1, corpus BLEU, chrF, dialogue BLEU-n, Distinct-n."""
 
-PartitioningMethod = Literal["lsh", "kmeans", "hnsw_spectral", "category", "none"]
+PartitioningMethod = Literal["lsh", "kmeans", "hnsw_spectral", "category", "random", "none"]
 """How memories are partitioned (M-RAG, Section 3.1; ``mrag_rl.partitioning``): random hyperplanes, k-means, spectral
-clustering of an HNSW graph, one partition per label, or one partition for everything."""
+clustering of an HNSW graph, one partition per label, random groups of equal size (a placebo), or one partition for
+everything."""
 
 StandardEmbedding = Literal["model", "trigrams"]
 """What the standard embedding of a text is, by which memories are found and clustered: the encoder model's, or how

@@ -155,7 +155,7 @@ class PartitioningConfig:
     """How the database is divided into partitions."""
 
     method: PartitioningMethod = "category"
-    """lsh, kmeans, hnsw_spectral, category (by the labels of the memories) or none (one partition)."""
+    """lsh, kmeans, hnsw_spectral, category (by the memories' labels), random (a placebo) or none (one partition)."""
     partitions: int = bounded(4, minimum=1)
     """Number of partitions M; not to be set for category, which makes one for each label, and none."""
     seed: int | None = bounded(None, minimum=0)

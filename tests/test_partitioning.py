@@ -14,7 +14,7 @@ from mrag_rl.choices import PartitioningMethod
 from mrag_rl.errors import InputError
 from mrag_rl.partitioning import METHODS, Partitioning, fit_partitioning
 
-FITTED: tuple[PartitioningMethod, ...] = ("lsh", "kmeans", "hnsw_spectral")
+FITTED: tuple[PartitioningMethod, ...] = ("lsh", "kmeans", "hnsw_spectral", "random")
 LABELS = [("news", "sport") if i % 3 == 0 else (("sport",) if i % 3 == 1 else ("arts",)) for i in range(2000)]
 
 
@@ -98,6 +98,13 @@ def test_lsh_keeps_near_vectors_together_more_often_than_chance() -> None:
     assert np.mean(partitioning.assign(near).indices == partitioning.membership.indices) > 0.8
 
 
+def test_random_partitions_are_equal_in_size_and_know_nothing_of_the_vectors() -> None:
+    first, second = (fit_partitioning("random", VECTORS, partitions=7, seed=seed) for seed in (0, 1))
+    assert set(first.sizes.tolist()) == {285, 286}
+    assert abs(adjusted_rand_score(TRUTH, first.membership.indices)) < 0.01
+    assert abs(adjusted_rand_score(second.membership.indices, first.membership.indices)) < 0.01
+
+
 def test_a_memory_is_in_the_partition_of_each_of_its_labels() -> None:
     partitioning = fit_partitioning("category", VECTORS, labels=LABELS, partitions=99, seed=0)
     assert partitioning.names == ["arts", "news", "sport"]
@@ -119,7 +126,7 @@ def test_as_many_partitions_as_memories(method: PartitioningMethod, count: int) 
     [
         *[(m, {"vectors": VECTORS[:3], "partitions": 4}, "4, more than the 3 memories") for m in FITTED],
         *[(m, {"partitions": 0}, "partitions is 0; give 1 or more") for m in FITTED],
-        *[(m, {"vectors": VECTORS[[0] * 9], "partitions": 3}, "fills only 1") for m in ("lsh", "kmeans")],
+        *[(m, {"vectors": VECTORS[[0] * 9], "partitions": 3}, "fills only 1") for m in ("lsh", "kmeans", "random")],
         ("kmeans", {"vectors": VECTORS[:0]}, "no memories"),
         ("category", {}, "needs labels and got none"),
         ("category", {"labels": [("a",), (), *LABELS[2:]]}, "memory 1 has no labels"),

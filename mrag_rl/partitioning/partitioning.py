@@ -15,6 +15,7 @@ import scipy.sparse as sparse
 from mrag_rl.choices import PartitioningMethod
 from mrag_rl.errors import InputError
 from mrag_rl.io import atomic_directory, read_json, write_json
+from mrag_rl.partitioning.chance import fit_cuts, parts_between, random_numbers
 from mrag_rl.partitioning.kmeans import fit_centroids, nearest_centroid
 from mrag_rl.partitioning.lsh import HyperplaneTree, fit_hyperplanes, hash_buckets
 from mrag_rl.partitioning.spectral import hnsw_base_layer, spectral_clusters, vote
@@ -29,7 +30,7 @@ class Partitioning:
 
     names: M partition names. membership: (N, M) boolean, sparse, every row with at least one True. arrays: the fitted
     arrays for ``assign``, by method: lsh "normals", "offsets", "children"; kmeans "centroids" (M, d); hnsw_spectral
-    "vectors" (N, d) and "clusters" (N,).
+    "vectors" (N, d) and "clusters" (N,); random "cuts" (M - 1,) and "seed".
     """
 
     method: PartitioningMethod
@@ -65,6 +66,9 @@ class Partitioning:
             case "hnsw_spectral":
                 clusters = vote(vectors, self.arrays["vectors"], self.arrays["clusters"], partitions)
                 return _one_hot(clusters, partitions)
+            case "random":
+                numbers = random_numbers(vectors, int(self.arrays["seed"]))
+                return _one_hot(parts_between(numbers, self.arrays["cuts"]), partitions)
             case "none":
                 return _one_hot(np.zeros(len(vectors), np.int64), partitions)
 
@@ -108,7 +112,8 @@ def fit_partitioning(
 
     "lsh": random hyperplanes, M buckets of equal size. "kmeans": k-means clustering. "hnsw_spectral": spectral
     clustering of the base layer of an HNSW graph. "category": one partition per distinct label, sorted; a memory is in
-    the partition of each of its labels, and ``partitions`` is ignored. "none": a single partition.
+    the partition of each of its labels, and ``partitions`` is ignored. "random": M groups of equal size, by chance.
+    "none": a single partition.
 
     Raises InputError: unknown method, no memories, fewer than one partition or more than memories, memories too similar
     to fill the partitions, a memory without labels ("category").
@@ -144,6 +149,10 @@ def fit_partitioning(
         case "hnsw_spectral":
             partition = spectral_clusters(hnsw_base_layer(vectors), partitions, seed=seed)
             arrays = {"vectors": vectors, "clusters": partition}
+        case "random":
+            numbers = random_numbers(vectors, seed)
+            arrays = {"cuts": fit_cuts(numbers, partitions), "seed": np.array(seed)}
+            partition = parts_between(numbers, arrays["cuts"])
     filled = len(np.unique(partition))
     if filled < partitions:
         raise InputError(
