@@ -11,6 +11,7 @@ from lm.sequences import TrainingSequence
 from mrag_rl.generation.llm import LLM
 
 WORLDS = 8
+_TOKENIZER_TEXTS = 3_000
 
 _TASK_SHARES = (0.15, 0.1, 0.75)
 # (progress from which the stage is in force, most passages, share of their sentences, most questions about them)
@@ -53,8 +54,8 @@ class NewsData:
         return text, [(start, end, 1.0) for start, end, weight in spans if weight != FACT_WEIGHT]
 
     def tokenizer_texts(self, rng: np.random.Generator) -> list[str]:
-        """3,000 training sequences from the middle of the training."""
-        return [separate_fillers(self.draw(rng, 0.5)[0]) for _ in range(3_000)]
+        """Training sequences from the middle of the training."""
+        return [separate_fillers(self.draw(rng, 0.5)[0]) for _ in range(_TOKENIZER_TEXTS)]
 
     def describe_abilities(self, llm: LLM) -> str:
         """For the card: measured on articles and questions of the split `dev`."""

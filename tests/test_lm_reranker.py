@@ -14,6 +14,7 @@ import pytest
 import torch
 from transformers import LlamaForSequenceClassification
 
+from lm import reranker
 from lm.news_targets import evidence_of
 from lm.news_world import NewsWorld
 from lm.reranker import HEADING, Group, draw_group, loss_of, make_tokenizer, measure_ranking, train
@@ -55,21 +56,23 @@ def test_the_files_score_pairs_as_the_training_did(tmp_path: Path) -> None:
     model = LlamaForSequenceClassification.from_pretrained(NEWS_QUESTION_LLM, num_labels=1, dtype=torch.float32)
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    reranker = CrossEncoder.load(str(tmp_path))
+    trained = CrossEncoder.load(str(tmp_path))
     group = Group("Who won?", ("The club won the cup.", "It rained in Birkau all week."), (True, False))
-    scores = torch.from_numpy(reranker.scores([(group.question, passage) for passage in group.passages]))
+    scores = torch.from_numpy(trained.scores([(group.question, passage) for passage in group.passages]))
     relevant = torch.tensor([1.0, 0.0])
     wanted = torch.nn.functional.binary_cross_entropy_with_logits(scores, relevant) - scores.log_softmax(0)[0]
     assert loss_of(model, tokenizer, group, "float32").item() == pytest.approx(wanted.item(), abs=1e-4)
     first, second = (tokenizer(group.question, passage)["input_ids"] for passage in group.passages)
     assert first.count(tokenizer.eos_token_id) == 2 and first[-1] == second[-1] == tokenizer.eos_token_id
     for heading in (HEADING, ()):
-        scores_of = measure_ranking(reranker, NewsWorld(0, "dev", 24), heading)
+        scores_of = measure_ranking(trained, NewsWorld(0, "dev", 24), heading)
         assert all(0 <= value <= 100 for value in scores_of.values()) and len(scores_of) == 4
 
 
 @pytest.mark.slow
-def test_a_training_writes_a_reranker_and_its_card(tmp_path: Path) -> None:
+def test_a_training_writes_a_reranker_and_its_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, less in (("WORLDS", 2), ("_HELD_OUT", 8), ("_MEASURED", 16)):
+        monkeypatch.setattr(reranker, name, less)
     output = tmp_path / "made"
     arguments = ["--steps", "2", "--batch", "2", "--checkpoint-every", "1", "--output", str(output)]
     errors = io.StringIO()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from lm import news, news_abilities
 from lm.train import train
 from mrag_rl.command_line import run_command
 from mrag_rl.data import save_pairs
@@ -97,10 +98,15 @@ def test_a_training_starts_from_another_models_weights_and_says_so(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_the_news_is_learned_and_the_card_says_with_what_result(tmp_path: Path) -> None:
+def test_the_news_is_learned_and_the_card_says_with_what_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In a few steps the form of the prompts is learned, and nothing more."""
-    news = ["--world", "news", "--width", "64", "--steps", "30", "--checkpoint-every", "10", "--vocabulary", "2000"]
-    status, errors = run(*news, "--output", str(tmp_path / "made"))
+    monkeypatch.setattr(news, "WORLDS", 2)
+    monkeypatch.setattr(news, "_TOKENIZER_TEXTS", 300)
+    monkeypatch.setattr(news_abilities, "_QUESTIONS", 24)
+    options = ["--world", "news", "--width", "64", "--steps", "30", "--checkpoint-every", "10", "--vocabulary", "2000"]
+    status, errors = run(*options, "--output", str(tmp_path / "made"))
     assert status == 0, errors
     card = (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
     losses = [
