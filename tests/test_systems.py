@@ -14,6 +14,7 @@ from mrag_rl.data.records import Document, TextPair
 from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.errors import InputError
+from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
@@ -23,11 +24,11 @@ from mrag_rl.selector import Selector
 from mrag_rl.selector_info import SelectorInfo
 from mrag_rl.systems import (
     Answer,
+    BestOfSeveral,
     Choice,
     MemoryAnswer,
     MultiMetaRAG,
     NoRetrieval,
-    OraclePartition,
     PartitionAnswer,
     PartitionSystem,
     PassageReader,
@@ -35,9 +36,12 @@ from mrag_rl.systems import (
     RAGFusion,
     System,
     WholeDatabase,
+    by_groups,
+    by_references,
     learned_partition,
     nearest_partition,
     random_partition,
+    with_sets,
 )
 from tests.tiny import Copier
 
@@ -84,8 +88,16 @@ def make_selector(database: MemoryDatabase, state: StateName = "per_head", seed:
     )
 
 
-def make_systems(database: MemoryDatabase) -> dict[str, System[MemoryAnswer]]:
-    writer = Writer(Copier(), "summarization")
+def oracle(
+    database: MemoryDatabase, writer: Writer, references: list[str], encoder: TransformerEncoder | None = None
+) -> BestOfSeveral:
+    sets = by_groups(database, database.membership(), np.arange(database.partitions))
+    choose = by_references(get_metric("rouge1"), references)
+    return BestOfSeveral("oracle_partition", with_sets(writer, database, sets), choose, encoder)
+
+
+def make_systems(database: MemoryDatabase, llm: LLM | None = None) -> dict[str, System[MemoryAnswer]]:
+    writer = Writer(llm or Copier(), "summarization")
     references = [pair.target for pair in WORLD.test]
     choosers = {
         "m_rag": learned_partition(database, make_selector(database)),
@@ -95,7 +107,7 @@ def make_systems(database: MemoryDatabase) -> dict[str, System[MemoryAnswer]]:
     systems: list[System[MemoryAnswer]] = [
         NoRetrieval(writer),
         WholeDatabase(writer, database),
-        OraclePartition("oracle_partition", writer, database, get_metric("rouge1"), references),
+        oracle(database, writer, references),
         *(PartitionSystem(name, writer, database, chooser) for name, chooser in choosers.items()),
     ]
     return {system.name: system for system in systems}
@@ -116,8 +128,8 @@ def test_every_system_answers_the_same_alone_as_in_a_batch(database: MemoryDatab
 
 
 def test_every_system_sends_its_prompts_in_one_call(database: MemoryDatabase, queries: Embeddings) -> None:
-    for system in make_systems(database).values():
-        llm = system.writer.llm  # type: ignore[attr-defined]
+    llm = Copier()
+    for system in make_systems(database, llm).values():
         before = llm.calls
         system.answer(TEXTS, queries)
         assert llm.calls == before + 1, system.name
@@ -134,10 +146,7 @@ def test_every_system_is_driven_alike_and_encodes_its_texts_itself_or_is_given_t
         NoRetrieval(writer),
         WholeDatabase(writer, database, encoder=encoder),
         PartitionSystem("nearest_partition", writer, database, nearest, encoder=encoder),
-        OraclePartition(
-            "oracle_partition", writer, database, get_metric("rouge1"), [pair.target for pair in WORLD.test],
-            encoder=encoder,
-        ),
+        oracle(database, writer, [pair.target for pair in WORLD.test], encoder),
         MultiMetaRAG(retriever, reader),
         RAGFusion(retriever, reader, generated=2),
     ]  # fmt: skip
@@ -265,9 +274,8 @@ def test_two_texts_that_are_equal_get_equal_answers(database: MemoryDatabase, qu
 def test_the_oracle_tells_apart_texts_that_are_equal_but_for_their_references(
     database: MemoryDatabase, queries: Embeddings
 ) -> None:
-    writer, metric = Writer(Copier(), "summarization"), get_metric("rouge1")
-    any_references = OraclePartition("oracle_partition", writer, database, metric, ["x", "x"])
-    candidates, _ = any_references.try_all([TEXTS[0]] * 2, queries[[0, 0]])
+    writer = Writer(Copier(), "summarization")
+    candidates = oracle(database, writer, ["x", "x"]).write([TEXTS[0]] * 2, queries[[0, 0]])
     references = [candidates[0][1].hypothesis, candidates[0][2].hypothesis]
-    oracle = OraclePartition("oracle_partition", writer, database, metric, references)
-    assert [answer.hypothesis for answer in oracle.answer([TEXTS[0]] * 2, queries[[0, 0]])] == references
+    answers = oracle(database, writer, references).answer([TEXTS[0]] * 2, queries[[0, 0]])
+    assert [answer.hypothesis for answer in answers] == references

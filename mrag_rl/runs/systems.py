@@ -22,8 +22,7 @@ from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.trained import TrainedSystem
 from mrag_rl.states import Ledger, StateReader
 from mrag_rl.systems import (
-    Consensus,
-    ConsensusSamples,
+    BestOfSeveral,
     CopiedTarget,
     MemoryAnswer,
     MemorySets,
@@ -31,15 +30,15 @@ from mrag_rl.systems import (
     NearestPairs,
     NearestWithPairs,
     NoRetrieval,
-    OraclePartition,
-    OracleSamples,
     PartitionClassifier,
     PartitionSystem,
     System,
     WholeDatabase,
+    by_agreement,
     by_groups,
     by_heads,
     by_ranks,
+    by_references,
     by_standard,
     by_words,
     by_words_and_standard,
@@ -54,10 +53,13 @@ from mrag_rl.systems import (
     supervised_by_trials,
     supervised_partition,
     whole_and_best,
+    with_samples,
+    with_sets,
 )
 from mrag_rl.systems.classifier import TextFeatures
 from mrag_rl.systems.partitioned import Chooser
 from mrag_rl.systems.searches import Search
+from mrag_rl.systems.several import LOW_TEMPERATURE, Candidates, Choose
 
 _REFINED = "_refined"
 _READ_REFINED = ("m_rag_consensus", "naive_revised", "supervised", "supervised_copies", "supervised_trials")
@@ -111,22 +113,8 @@ class RunSystems:
             return NearestPairs(name, self.writer, *self._queries("train"))
         if kind == "copy":
             return CopiedTarget(self.database, name, originals)
-        if name in ("oracle_partition", "oracle_refined", "oracle_random"):
-            groups = random_groups(self._divided, self.seed) if name == "oracle_random" else None
-            return OraclePartition(
-                name, self.writer, self.database, self.metric, self._references, originals, groups=groups
-            )
-        if name == "consensus_samples":
-            return ConsensusSamples(
-                name, self.writer, self.database, self.metric, len(self._filled), self.seed, originals=True
-            )
-        if (sets := self._sets(kind)) is not None:
-            return Consensus(name, self.writer, self.database, self.metric, sets, originals)
-        if name == "oracle_samples":
-            samples = self.database.partitions
-            return OracleSamples(
-                self.writer, self.database, self.metric, self._references, samples, self.seed, originals=True
-            )
+        if (write := self._candidates(kind, originals)) is not None:
+            return BestOfSeveral(name, write, self._choose(kind))
         if kind == "naive_train":
             return NearestWithPairs(name, self.writer, self.database, *self._queries("train"), originals)
         if (search := self._search(kind)) is not None:
@@ -137,9 +125,31 @@ class RunSystems:
             raise InputError(f"{name} is an ablation that this run has not trained; leave it out")
         raise AssertionError(f"no way to make {name}")
 
+    def _candidates(self, kind: str, originals: bool) -> Candidates | None:
+        """The answers of a system that chooses among several to each text; None if it does not."""
+        if kind == "oracle_samples":
+            count, seed = self.database.partitions, self.seed
+            return with_samples(self.writer, self.database, count, seed=seed, temperature=1.0, originals=originals)
+        if kind == "consensus_samples":
+            return with_samples(
+                self.writer,
+                self.database,
+                len(self._filled),
+                seed=self.seed,
+                temperature=LOW_TEMPERATURE,
+                greedy_first=True,
+                originals=originals,
+            )
+        sets = self._sets(kind)
+        return None if sets is None else with_sets(self.writer, self.database, sets, originals)
+
     def _sets(self, kind: str) -> MemorySets | None:
-        """The sets of memories, one per partition, of a system that chooses among answers; None if it does not."""
+        """The sets of memories with which such a system writes an answer each; None if there are none."""
         match kind:
+            case "oracle_partition" | "oracle":
+                return by_groups(self.database, self.database.membership(), np.arange(self.database.partitions))
+            case "oracle_random":
+                return by_groups(self.database, random_groups(self._divided, self.seed))
             case "consensus":
                 return by_groups(self.database, self.database.membership()[:, self._filled], self._filled)
             case "consensus_ranks":
@@ -153,6 +163,10 @@ class RunSystems:
                     return by_ranks(self.database, 1)
                 return whole_and_best(self.database, learned_partition(self.database, selector), self._filled)
         return None
+
+    def _choose(self, kind: str) -> Choose:
+        """How it chooses among them."""
+        return by_references(self.metric, self._references) if kind.startswith("oracle") else by_agreement(self.metric)
 
     def _search(self, kind: str) -> Search | None:
         """What the nearest memory of the whole database is for a system; None if it does not search all of it."""

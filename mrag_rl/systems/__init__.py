@@ -9,7 +9,6 @@ from mrag_rl.systems.classifier import PartitionClassifier, classified_partition
 from mrag_rl.systems.multi_meta_rag import MultiMetaRAG
 from mrag_rl.systems.partitioned import (
     Choice,
-    OraclePartition,
     PartitionAnswer,
     PartitionSystem,
     learned_partition,
@@ -19,7 +18,6 @@ from mrag_rl.systems.partitioned import (
     whole_and_best,
 )
 from mrag_rl.systems.passages import PassageAnswer, PassageReader, PassageRetriever
-from mrag_rl.systems.placebos import OracleSamples, random_groups
 from mrag_rl.systems.rag_fusion import FusionAnswer, RAGFusion
 from mrag_rl.systems.searches import (
     Search,
@@ -30,7 +28,17 @@ from mrag_rl.systems.searches import (
     by_words_and_standard,
     revised_memories,
 )
-from mrag_rl.systems.several import Consensus, ConsensusSamples, MemorySets, by_groups, by_ranks
+from mrag_rl.systems.several import (
+    BestOfSeveral,
+    MemorySets,
+    by_agreement,
+    by_groups,
+    by_ranks,
+    by_references,
+    random_groups,
+    with_samples,
+    with_sets,
+)
 from mrag_rl.systems.supervised import (
     PartitionInputs,
     PartitionRegression,
@@ -49,9 +57,8 @@ from mrag_rl.systems.unpartitioned import (
 
 __all__ = [
     "Answer",
+    "BestOfSeveral",
     "Choice",
-    "Consensus",
-    "ConsensusSamples",
     "CopiedTarget",
     "FusionAnswer",
     "MemoryAnswer",
@@ -61,8 +68,6 @@ __all__ = [
     "NearestPairs",
     "NearestWithPairs",
     "NoRetrieval",
-    "OraclePartition",
-    "OracleSamples",
     "PartitionAnswer",
     "PartitionClassifier",
     "PartitionInputs",
@@ -75,10 +80,12 @@ __all__ = [
     "Search",
     "System",
     "WholeDatabase",
+    "by_agreement",
     "by_chance",
     "by_groups",
     "by_heads",
     "by_ranks",
+    "by_references",
     "by_standard",
     "by_words",
     "by_words_and_standard",
@@ -94,4 +101,6 @@ __all__ = [
     "supervised_by_trials",
     "supervised_partition",
     "whole_and_best",
+    "with_samples",
+    "with_sets",
 ]

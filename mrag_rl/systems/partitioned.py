@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,10 +16,7 @@ from mrag_rl.memory.access import memory_mask, partition_mask
 from mrag_rl.selector import Selector
 from mrag_rl.states import StateReader
 from mrag_rl.systems.base import MemoryAnswer, embedded, rows_found
-from mrag_rl.systems.several import Found, MemorySets, answers_with, by_groups
-
-if TYPE_CHECKING:
-    from mrag_rl.metrics.text import Metric
+from mrag_rl.systems.several import Found, MemorySets
 
 
 @dataclass(frozen=True)
@@ -199,46 +195,6 @@ def random_partition(partitions: int, seed: int) -> Chooser:
         return Choice(np.array([_draw(text, seed) % partitions for text in texts], dtype=np.int64))
 
     return choose
-
-
-@dataclass(frozen=True)
-class OraclePartition:
-    """The partition whose answer scores best against the reference: in hindsight, the ceiling for any selector.
-
-    Attributes:
-        metric: its scores of single answers decide; ties go to the first partition.
-        references: those of the texts to answer, row by row, which no real system has.
-        originals, encoder: as for `PartitionSystem`.
-        groups: (N, M) boolean, groups of the memories to try in place of the partitions; None for the partitions.
-    """
-
-    name: str
-    writer: Writer
-    database: MemoryDatabase
-    metric: Metric
-    references: Sequence[str]
-    originals: bool = False
-    encoder: TextEncoder | None = None
-    groups: np.ndarray | None = None
-
-    def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
-        """Answer N texts; every partition is tried. See `System.answer`."""
-        candidates, scores = self.try_all(texts, embeddings)
-        return [row[best] for row, best in zip(candidates, scores.argmax(axis=1).tolist(), strict=True)]
-
-    def try_all(
-        self, texts: Sequence[str], embeddings: Embeddings | None = None
-    ) -> tuple[list[list[MemoryAnswer]], np.ndarray]:
-        """Every partition's answer to every text, N lists of M, and their scores (N, M)."""
-        if self.groups is None:
-            sets = by_groups(self.database, self.database.membership(), np.arange(self.database.partitions))
-        else:
-            sets = by_groups(self.database, self.groups)
-        found = sets(texts, embedded(texts, embeddings, self.encoder), self.writer.demonstrations)
-        answers = answers_with(self.writer, self.database, found, texts, self.originals)
-        references = [reference for reference in self.references[: len(texts)] for _ in found.hits]
-        scores = self.metric.scores([answer.hypothesis for row in answers for answer in row], references)
-        return answers, scores.reshape(len(texts), len(found.hits))
 
 
 def _draw(text: str, seed: int) -> int:

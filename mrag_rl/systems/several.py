@@ -1,8 +1,8 @@
-"""Several answers to each text, written with different memories, and the one of them that agrees best with the others.
+"""Several answers to each text, and the choice of one of them after they are written.
 
-Which memories, a `MemorySets` says: those of each partition, of other groups, of each rank, or of Agent-S's best
-partitions. An oracle chooses among such answers in hindsight (`OraclePartition`); `Consensus` chooses without a
-reference, `ConsensusSamples` among samples written with the same memories.
+`Candidates` write them: with the memories of each partition, of other groups, of each rank or of Agent-S's best
+partitions (`MemorySets`), or as samples with the same memories. A `Choose` picks: the one that agrees best with the
+others, or in hindsight, as the oracles do. `mrag_rl.systems.answer_choice` learns to choose.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from mrag_rl.metrics.text import Metric
 
 
+LOW_TEMPERATURE = 0.3
+"""Of samples that are to differ and still be good; chosen on development queries (docs/real_text.md)."""
+
+
 @dataclass(frozen=True)
 class Found:
     """S sets of memories for each of N texts.
@@ -39,6 +43,12 @@ class Found:
 
 MemorySets = Callable[[Sequence[str], Embeddings, int], Found]
 """Texts, their embeddings (N rows) and k to several sets of k memories for each."""
+
+Candidates = Callable[[Sequence[str], Embeddings], list[list[MemoryAnswer]]]
+"""N texts and their embeddings to several answers to each, as many for all."""
+
+Choose = Callable[[Sequence[str], Embeddings, Sequence[Sequence[str]]], list[int]]
+"""N texts, their embeddings and the hypotheses of each to the places of those to take."""
 
 
 def by_groups(database: MemoryDatabase, groups: np.ndarray, partitions: np.ndarray | None = None) -> MemorySets:
@@ -71,99 +81,135 @@ def by_ranks(database: MemoryDatabase, count: int) -> MemorySets:
     return find
 
 
-def answers_with(
-    writer: Writer, database: MemoryDatabase, found: Found, texts: Sequence[str], originals: bool
-) -> list[list[MemoryAnswer]]:
-    """The answers to N texts with each of S sets of memories: N lists of S."""
-    count, k = len(found.hits), writer.demonstrations
-    hits = Hits(
-        np.stack([hit.indices for hit in found.hits], axis=1).reshape(-1, k),
-        np.stack([hit.scores for hit in found.hits], axis=1).reshape(-1, k),
-    )
-    hypotheses = writer.answer(
-        [text for text in texts for _ in range(count)], database.demonstrations(hits.indices, originals=originals)
-    )
-    rows = zip(hypotheses, found.partitions.reshape(-1).tolist(), rows_found(hits), strict=True)
-    answers = [MemoryAnswer(text, partition, *memories) for text, partition, memories in rows]
-    return [answers[start : start + count] for start in range(0, len(answers), count)]
+def random_groups(membership: np.ndarray, seed: int) -> np.ndarray:
+    """(N, M) boolean: groups of memories as large as the partitions, and overlapping as they do, but drawn at random.
+
+    A placebo of partitions. membership: (N, M) boolean, of the partitions. seed: of the draw.
+    """
+    groups: np.ndarray = np.random.default_rng(seed).permutation(membership)
+    return groups
 
 
-def most_agreed(hypotheses: Sequence[Sequence[str]], metric: Metric) -> list[int]:
-    """Of each text's S hypotheses, the one with the highest mean score against the others as references.
+def with_sets(writer: Writer, database: MemoryDatabase, sets: MemorySets, originals: bool = False) -> Candidates:
+    """One greedy answer with each of S sets of memories.
+
+    originals: show targets as they were first stored, not as refinement left them.
+    """
+
+    def write(texts: Sequence[str], queries: Embeddings) -> list[list[MemoryAnswer]]:
+        k = writer.demonstrations
+        found = sets(texts, queries, k)
+        count = len(found.hits)
+        hits = Hits(
+            np.stack([hit.indices for hit in found.hits], axis=1).reshape(-1, k),
+            np.stack([hit.scores for hit in found.hits], axis=1).reshape(-1, k),
+        )
+        shown = database.demonstrations(hits.indices, originals=originals)
+        hypotheses = writer.answer([text for text in texts for _ in range(count)], shown)
+        rows = zip(hypotheses, found.partitions.reshape(-1).tolist(), rows_found(hits), strict=True)
+        answers = [MemoryAnswer(text, partition, *memories) for text, partition, memories in rows]
+        return [answers[start : start + count] for start in range(0, len(answers), count)]
+
+    return write
+
+
+def with_samples(
+    writer: Writer,
+    database: MemoryDatabase,
+    count: int,
+    *,
+    seed: int,
+    temperature: float,
+    greedy_first: bool = False,
+    originals: bool = False,
+) -> Candidates:
+    """`count` samples with the nearest memories of the whole database; greedy_first: the first is the greedy answer.
+
+    originals: as for `with_sets`.
+    """
+
+    def write(texts: Sequence[str], queries: Embeddings) -> list[list[MemoryAnswer]]:
+        hits = database.retrieve(queries, None, k=writer.demonstrations)
+        shown = database.demonstrations(hits.indices, originals=originals)
+        first = [[answer] for answer in writer.answer(texts, shown)] if greedy_first else [[] for _ in texts]
+        sampled: list[list[str]] = [[] for _ in texts]
+        if count > greedy_first:
+            sampled = writer.samples(texts, shown, count - greedy_first, temperature=temperature, seeds=seed)
+        rows = zip(first, sampled, rows_found(hits), strict=True)
+        return [[MemoryAnswer(text, -1, *memories) for text in [*one, *more]] for one, more, memories in rows]
+
+    return write
+
+
+def agreements(hypotheses: Sequence[Sequence[str]], metric: Metric) -> np.ndarray:
+    """(N, S, S - 1): for each of a text's S hypotheses, its scores against each of the others as the reference."""
+    count = len(hypotheses[0]) if hypotheses else 1
+    pairs = list(permutations(range(count), 2))
+    scores = metric.scores(
+        [row[one] for row in hypotheses for one, _ in pairs], [row[other] for row in hypotheses for _, other in pairs]
+    )
+    return scores.reshape(len(hypotheses), count, count - 1)
+
+
+def by_agreement(metric: Metric) -> Choose:
+    """The hypothesis with the highest mean score against the others as references.
 
     Minimum Bayes risk (Kumar and Byrne, 2004); all count alike, and ties go to the first.
     """
-    count = len(hypotheses[0]) if hypotheses else 0
-    if count < 2:
-        return [0] * len(hypotheses)
-    pairs = list(permutations(range(count), 2))
-    agreements = metric.scores(
-        [row[one] for row in hypotheses for one, _ in pairs], [row[other] for row in hypotheses for _, other in pairs]
+
+    def choose(texts: Sequence[str], queries: Embeddings, hypotheses: Sequence[Sequence[str]]) -> list[int]:
+        best: list[int] = agreements(hypotheses, metric).sum(axis=2).argmax(axis=1).tolist()
+        return best
+
+    return choose
+
+
+def by_references(metric: Metric, references: Sequence[str]) -> Choose:
+    """The hypothesis with the highest score, in hindsight: the ceiling for any choice, luck included.
+
+    references: those of the texts to answer, row by row, which no real system has. Ties go to the first.
+    """
+
+    def choose(texts: Sequence[str], queries: Embeddings, hypotheses: Sequence[Sequence[str]]) -> list[int]:
+        best: list[int] = scores_of(hypotheses, metric, references[: len(texts)]).argmax(axis=1).tolist()
+        return best
+
+    return choose
+
+
+def scores_of(hypotheses: Sequence[Sequence[str]], metric: Metric, references: Sequence[str]) -> np.ndarray:
+    """(N, S): the scores of S hypotheses of each of N texts."""
+    count = len(hypotheses[0]) if hypotheses else 1
+    scores = metric.scores(
+        [hypothesis for row in hypotheses for hypothesis in row],
+        [reference for reference in references for _ in range(count)],
     )
-    best: list[int] = agreements.reshape(len(hypotheses), count, count - 1).sum(axis=2).argmax(axis=1).tolist()
-    return best
+    return scores.reshape(len(hypotheses), count)
+
+
+def texts_of(answers: Sequence[Sequence[MemoryAnswer]]) -> list[list[str]]:
+    """The hypotheses of several answers to each text."""
+    return [[answer.hypothesis for answer in row] for row in answers]
 
 
 @dataclass(frozen=True)
-class Consensus:
-    """Answers with several sets of memories, and of these the one that agrees best with the others (`most_agreed`).
-
-    It takes a call of the language model per set, and no training.
+class BestOfSeveral:
+    """Writes several answers to each text and takes one of them. It costs a call of the language model for each.
 
     Attributes:
-        sets: which memories.
-        metric: by which answers agree.
-        originals: show targets as they were first stored, not as refinement left them.
+        write: writes the answers (`with_sets`, `with_samples`).
+        choose: takes one (`by_agreement`; `by_references` makes an oracle; `mrag_rl.systems.answer_choice`).
         encoder: encodes texts that come without embeddings.
     """
 
     name: str
-    writer: Writer
-    database: MemoryDatabase
-    metric: Metric
-    sets: MemorySets
-    originals: bool = False
-    encoder: TextEncoder | None = None
-
-    def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
-        """Answer N texts; see `System.answer`."""
-        found = self.sets(texts, embedded(texts, embeddings, self.encoder), self.writer.demonstrations)
-        answers = answers_with(self.writer, self.database, found, texts, self.originals)
-        best = most_agreed([[answer.hypothesis for answer in row] for row in answers], self.metric)
-        return [row[choice] for row, choice in zip(answers, best, strict=True)]
-
-
-@dataclass(frozen=True)
-class ConsensusSamples:
-    """As `Consensus`, but all answers are written with the nearest memories of the whole database.
-
-    The first is the greedy one, the others are sampled.
-
-    Attributes:
-        count: of all answers to a text.
-        temperature, seed: of the sampling. The default was chosen on development queries (docs/real_text.md).
-        metric, originals, encoder: as for `Consensus`.
-    """
-
-    name: str
-    writer: Writer
-    database: MemoryDatabase
-    metric: Metric
-    count: int
-    seed: int
-    temperature: float = 0.3
-    originals: bool = False
+    write: Candidates
+    choose: Choose
     encoder: TextEncoder | None = None
 
     def answer(self, texts: Sequence[str], embeddings: Embeddings | None = None) -> list[MemoryAnswer]:
         """Answer N texts; see `System.answer`."""
         queries = embedded(texts, embeddings, self.encoder)
-        hits = self.database.retrieve(queries, None, k=self.writer.demonstrations)
-        shown = self.database.demonstrations(hits.indices, originals=self.originals)
-        hypotheses = [[greedy] for greedy in self.writer.answer(texts, shown)]
-        if self.count > 1:
-            count, temperature = self.count - 1, self.temperature
-            samples = self.writer.samples(texts, shown, count, temperature=temperature, seeds=self.seed)
-            hypotheses = [[*row, *others] for row, others in zip(hypotheses, samples, strict=True)]
-        rows = zip(hypotheses, most_agreed(hypotheses, self.metric), rows_found(hits), strict=True)
-        return [MemoryAnswer(row[choice], -1, *memories) for row, choice, memories in rows]
+        answers = self.write(texts, queries)
+        best = self.choose(texts, queries, texts_of(answers))
+        return [row[choice] for row, choice in zip(answers, best, strict=True)]

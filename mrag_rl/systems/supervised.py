@@ -18,7 +18,8 @@ from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.states import Ledger, StateReader, copied_scores
 from mrag_rl.states.ledger import COPIED, LEDGER_NAMES, LINEAR
-from mrag_rl.systems.partitioned import Choice, Chooser, OraclePartition, PartitionSystem
+from mrag_rl.systems.partitioned import Choice, Chooser, PartitionSystem
+from mrag_rl.systems.several import by_groups, scores_of, texts_of, with_sets
 
 if TYPE_CHECKING:
     from mrag_rl.metrics.text import Metric
@@ -194,8 +195,9 @@ def _scores_of_all(
     database: MemoryDatabase, writer: Writer, metric: Metric, pairs: Sequence[TextPair], queries: Embeddings
 ) -> np.ndarray:
     """(P, M): the scores of P pairs, answered with each partition's nearest memories."""
-    texts, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    return OraclePartition("supervised", writer, database, metric, references).try_all(texts, queries)[1]
+    answers = with_sets(writer, database, by_groups(database, database.membership()))
+    hypotheses = texts_of(answers([pair.source for pair in pairs], queries))
+    return scores_of(hypotheses, metric, [pair.target for pair in pairs])
 
 
 def _regressed_partition(
