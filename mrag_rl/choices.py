@@ -114,6 +114,10 @@ SystemName = Literal[
     "supervised_copies",
     "supervised_trials",
     "supervised",
+    "supervised_answers",
+    "supervised_answers_ranks",
+    "supervised_answers_random",
+    "supervised_answers_samples",
     "oracle_partition",
     "oracle_refined",
     "oracle_samples",
@@ -158,6 +162,10 @@ SystemName = Literal[
 - ``supervised``: that of the partition with the highest expected score, by a regression that is told the score of
   every partition on the training and development queries, a generation for each, and may read all that Agent-S can
   read at inference; on the refined database.
+- ``supervised_answers``: as ``consensus``, but a regression chooses, which is told the scores of all answers to the
+  training and development queries: on how an answer agrees with the others, how probable the language model finds it
+  and how long it is; on the refined database. ``supervised_answers_ranks``, ``supervised_answers_random``,
+  ``supervised_answers_samples``: the same, with the answers of the placebos of ``consensus``.
 - ``oracle_partition``: the partition whose answer scores best in hindsight; ``oracle_refined`` does so on the refined
   database.
 - ``oracle_samples``, ``oracle_random``: placebos of ``oracle_partition``, which show how much of it is luck: the best

@@ -85,7 +85,16 @@ def test_the_hash_follows_every_setting_but_the_name() -> None:
     assert config_sha256(config) != config_sha256(Config("a", demonstrations=2))
 
 
-NEWER_SYSTEMS = ("consensus_ranks", "consensus_random", "consensus_samples", "m_rag_consensus")
+NEWER_SYSTEMS = (
+    "consensus_ranks",
+    "consensus_random",
+    "consensus_samples",
+    "m_rag_consensus",
+    "supervised_answers",
+    "supervised_answers_ranks",
+    "supervised_answers_random",
+    "supervised_answers_samples",
+)
 # A run's config.yaml names its systems, so those that came later do not change its hash
 STORED = EvaluationConfig(systems=tuple(name for name in get_args(SystemName) if name not in NEWER_SYSTEMS))
 

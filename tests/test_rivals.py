@@ -193,6 +193,10 @@ REFINED = (
     "supervised",
     "supervised_copies",
     "supervised_trials",
+    "supervised_answers",
+    "supervised_answers_ranks",
+    "supervised_answers_random",
+    "supervised_answers_samples",
     "naive_revised",
     "m_rag",
     "m_rag_fallback",
@@ -324,7 +328,7 @@ def test_every_system_shows_the_nearest_k_the_nearest_last_or_as_many_as_there_a
             assert len(answer.memories) == 1 and answer.hypothesis == f"{word} {answer.memory}"
         elif kind == "naive_words":
             assert len(answer.memories) == min(k, np.count_nonzero(WordIndex(database.sources()).scores([TEXTS[row]])))
-        elif name in ("oracle_random", "consensus_random"):
+        elif name in ("oracle_random", "consensus_random", "supervised_answers_random"):
             assert len(answer.memories) in np.minimum(k, groups.sum(axis=0))
         elif answer.partition >= 0:
             assert len(answer.memories) == min(k, members[answer.partition])
@@ -334,7 +338,9 @@ def test_every_system_shows_the_nearest_k_the_nearest_last_or_as_many_as_there_a
             there = MEMORIES * (kind != "train_pairs") + len(load_pairs(run[0].pairs("train"))) * ("train" in kind)
             assert len(answer.memories) == min(k, there)
     if (
-        name not in (*ORACLES, "supervised", "supervised_trials") and "consensus" not in name
+        name not in (*ORACLES, "supervised", "supervised_trials")
+        and "consensus" not in name
+        and not name.startswith("supervised_answers")
     ):  # these choose by what was answered
         assert [answer.memory for answer in answers] == [
             answer.memory for answer in systems_of(run, Copier()).make(name).answer(TEXTS, QUERIES)

@@ -72,6 +72,10 @@ class SystemsSettings:
                           score on the development queries
       supervised          the best of many regressions, told every partition's score on the training and development
                           queries (one generation per such query and partition)
+      supervised_answers  of all partitions' answers, the one that a regression prefers, told the scores of all answers
+                          to the training and development queries (one generation per such query and partition)
+      supervised_answers_ranks, supervised_answers_random, supervised_answers_samples
+                          placebos: the same with the answers of the placebos of consensus
       oracle_partition    the best partition in hindsight: the ceiling for any selector
       oracle_refined      the same on the refined database
       oracle_samples      placebo: the best of as many sampled answers with the nearest memory

@@ -22,6 +22,7 @@ from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.trained import TrainedSystem
 from mrag_rl.states import Ledger, StateReader
 from mrag_rl.systems import (
+    AnswerReader,
     BestOfSeveral,
     CopiedTarget,
     MemoryAnswer,
@@ -37,6 +38,7 @@ from mrag_rl.systems import (
     by_agreement,
     by_groups,
     by_heads,
+    by_learned_features,
     by_ranks,
     by_references,
     by_standard,
@@ -62,8 +64,9 @@ from mrag_rl.systems.searches import Search
 from mrag_rl.systems.several import LOW_TEMPERATURE, Candidates, Choose
 
 _REFINED = "_refined"
-_READ_REFINED = ("m_rag_consensus", "naive_revised", "supervised", "supervised_copies", "supervised_trials")
-"""Systems that read the refined database, which neither their name says nor a training of theirs."""
+_READ_REFINED = ("m_rag_consensus", "naive_revised", "supervised")
+"""Systems that read the refined database, which neither their name says nor a training of theirs; or how their names
+begin."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ class RunSystems:
         """The system of that name; docs/formats.md says what each one is. Raises InputError for an unknown one."""
         if name not in get_args(SystemName):
             raise InputError(f"unknown system {name!r}; choose from {', '.join(get_args(SystemName))}")
-        originals = not name.endswith(_REFINED) and name not in _READ_REFINED
+        originals = not name.endswith(_REFINED) and not name.startswith(_READ_REFINED)
         kind = name.removesuffix(_REFINED)
         if name == "m_rag_revised":
             return trained_system(name, self.trained["m_rag"], self.writer, allowed_memories=self._revised)
@@ -114,7 +117,7 @@ class RunSystems:
         if kind == "copy":
             return CopiedTarget(self.database, name, originals)
         if (write := self._candidates(kind, originals)) is not None:
-            return BestOfSeveral(name, write, self._choose(kind))
+            return BestOfSeveral(name, write, self._choose(kind, write, originals))
         if kind == "naive_train":
             return NearestWithPairs(name, self.writer, self.database, *self._queries("train"), originals)
         if (search := self._search(kind)) is not None:
@@ -130,7 +133,7 @@ class RunSystems:
         if kind == "oracle_samples":
             count, seed = self.database.partitions, self.seed
             return with_samples(self.writer, self.database, count, seed=seed, temperature=1.0, originals=originals)
-        if kind == "consensus_samples":
+        if kind in ("consensus_samples", "supervised_answers_samples"):
             return with_samples(
                 self.writer,
                 self.database,
@@ -150,11 +153,11 @@ class RunSystems:
                 return by_groups(self.database, self.database.membership(), np.arange(self.database.partitions))
             case "oracle_random":
                 return by_groups(self.database, random_groups(self._divided, self.seed))
-            case "consensus":
+            case "consensus" | "supervised_answers":
                 return by_groups(self.database, self.database.membership()[:, self._filled], self._filled)
-            case "consensus_ranks":
+            case "consensus_ranks" | "supervised_answers_ranks":
                 return by_ranks(self.database, len(self._filled))
-            case "consensus_random":
+            case "consensus_random" | "supervised_answers_random":
                 groups = random_groups(self.database.membership()[:, self._filled], self.seed)
                 return by_groups(self.database, groups)
             case "m_rag_consensus":
@@ -164,9 +167,14 @@ class RunSystems:
                 return whole_and_best(self.database, learned_partition(self.database, selector), self._filled)
         return None
 
-    def _choose(self, kind: str) -> Choose:
-        """How it chooses among them."""
-        return by_references(self.metric, self._references) if kind.startswith("oracle") else by_agreement(self.metric)
+    def _choose(self, kind: str, write: Candidates, originals: bool) -> Choose:
+        """How it chooses among the answers that `write` gives it."""
+        if kind.startswith("oracle"):
+            return by_references(self.metric, self._references)
+        if kind.startswith("supervised"):
+            read = AnswerReader(self.writer, self.database, self.metric, originals)
+            return by_learned_features(read, write, self._queries("train"), self._queries("dev"))
+        return by_agreement(self.metric)
 
     def _search(self, kind: str) -> Search | None:
         """What the nearest memory of the whole database is for a system; None if it does not search all of it."""

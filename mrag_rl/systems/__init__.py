@@ -4,6 +4,7 @@ from mrag_rl.extras import require
 
 require("retrieve", "bm25s", "faiss", "scipy", "sklearn", "torch", "transformers", by=__name__)
 
+from mrag_rl.systems.answer_choice import AnswerReader, AnswerRegression, by_learned_features
 from mrag_rl.systems.base import Answer, MemoryAnswer, System
 from mrag_rl.systems.classifier import PartitionClassifier, classified_partition, classify_memories
 from mrag_rl.systems.multi_meta_rag import MultiMetaRAG
@@ -57,6 +58,8 @@ from mrag_rl.systems.unpartitioned import (
 
 __all__ = [
     "Answer",
+    "AnswerReader",
+    "AnswerRegression",
     "BestOfSeveral",
     "Choice",
     "CopiedTarget",
@@ -84,6 +87,7 @@ __all__ = [
     "by_chance",
     "by_groups",
     "by_heads",
+    "by_learned_features",
     "by_ranks",
     "by_references",
     "by_standard",

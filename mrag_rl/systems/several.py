@@ -142,13 +142,15 @@ def with_samples(
 
 
 def agreements(hypotheses: Sequence[Sequence[str]], metric: Metric) -> np.ndarray:
-    """(N, S, S - 1): for each of a text's S hypotheses, its scores against each of the others as the reference."""
+    """(N, S, S): each of a text's S hypotheses scored against each of the others as the reference; 0 against itself."""
     count = len(hypotheses[0]) if hypotheses else 1
     pairs = list(permutations(range(count), 2))
     scores = metric.scores(
         [row[one] for row in hypotheses for one, _ in pairs], [row[other] for row in hypotheses for _, other in pairs]
     )
-    return scores.reshape(len(hypotheses), count, count - 1)
+    against = np.zeros((len(hypotheses), count, count))
+    against[:, ~np.eye(count, dtype=bool)] = scores.reshape(len(hypotheses), len(pairs))
+    return against
 
 
 def by_agreement(metric: Metric) -> Choose:
