@@ -126,6 +126,7 @@ SystemName = Literal[
     "m_rag_fallback",
     "m_rag_revised",
     "m_rag_consensus",
+    "m_rag_answers",
     "m_rag_without_s",
     "m_rag_without_r",
     "m_rag_random_r",
@@ -177,6 +178,8 @@ SystemName = Literal[
   changed, or of all if it changed none there.
 - ``m_rag_consensus``: of the answers with the nearest memory of the whole refined database and of the M - 1 partitions
   that Agent-S values most, the one that agrees best with the others; M generations for a text.
+- ``m_rag_answers``: the same answers, but a regression chooses, as in ``supervised_answers``, which is also told what
+  values Agent-S gave the partitions.
 - ``m_rag_without_s``: a single partition; Agent-R trained alone, with a refined database of its own.
 - ``m_rag_without_r``: Agent-S trained with the greedy candidate in Agent-R's place, with a refined database of its own.
 - ``m_rag_random_r``, ``m_rag_consensus_r``, ``m_rag_neighbours_r``, ``m_rag_likely_r``: the same with another rule in

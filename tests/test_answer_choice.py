@@ -10,7 +10,8 @@ import pytest
 
 from mrag_rl.generation.prompts import Prompt
 from mrag_rl.metrics.text import get_metric
-from mrag_rl.systems.answer_choice import ANSWER_FEATURES, AnswerRegression, answer_features
+from mrag_rl.systems import MemoryAnswer
+from mrag_rl.systems.answer_choice import ANSWER_FEATURES, AnswerRegression, answer_features, value_features
 from tests.test_rivals import QUERIES, TEXTS, run, systems_of  # noqa: F401
 from tests.tiny import Copier
 
@@ -21,8 +22,12 @@ def test_features_are_those_of_a_plain_computation() -> None:
     rng = np.random.default_rng(0)
     words = ["a", "b", "c", "d", "e", "f", "g"]
     hypotheses = [[" ".join(rng.choice(words, rng.integers(0, 6))) for _ in range(4)] for _ in range(30)]
-    likely = (-rng.random((30, 4))).tolist()
-    features = answer_features(hypotheses, likely, get_metric("bleu"))
+    likely, near = -rng.random((30, 4)), rng.random((30, 4, 2))
+    answers = [
+        [MemoryAnswer(text, -1, (0, 1), tuple(scores)) for text, scores in zip(texts, row.tolist(), strict=True)]
+        for texts, row in zip(hypotheses, near, strict=True)
+    ]
+    features = answer_features(answers, likely.tolist(), get_metric("bleu"))
     for row, texts in enumerate(hypotheses):
         plain = []
         for own, text in enumerate(texts):
@@ -30,19 +35,34 @@ def test_features_are_those_of_a_plain_computation() -> None:
             against = get_metric("bleu").scores([text] * 3, others)
             approval = get_metric("bleu").scores(others, [text] * 3)
             longer = np.log((len(text) + 1) / np.exp(np.median([np.log(len(other) + 1) for other in texts])))
-            p = likely[row][own]
+            p, agreement, similarity = likely[row, own], against.mean(), near[row, own].mean()
             plain.append(
-                [against.mean(), against.max(), approval.mean(), p, np.exp(p), against.mean() * p, longer, abs(longer)]
+                [
+                    agreement,
+                    against.max(),
+                    approval.mean(),
+                    p,
+                    np.exp(p),
+                    agreement * p,
+                    longer,
+                    abs(longer),
+                    similarity,
+                ]
             )
-        np.testing.assert_allclose(features[row], np.array(plain) - np.mean(plain, axis=0), atol=1e-12)
+        np.testing.assert_allclose(features[row], plain, atol=1e-12)
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_or_two_answers_have_features_too(count: int) -> None:
-    features = answer_features([["a b", "c"][:count]] * 3, [[-1.0, -2.0][:count]] * 3, ROUGE)
+    answers = [MemoryAnswer("a b"), MemoryAnswer("")][:count]
+    features = answer_features([answers] * 3, [[-1.0, -2.0][:count]] * 3, ROUGE)
     assert features.shape == (3, count, len(ANSWER_FEATURES)) and np.isfinite(features).all()
-    if count == 1:
-        assert not features.any()
+
+
+def test_the_value_of_a_partition_is_beside_that_of_the_others_and_the_whole_database_has_none() -> None:
+    answers = [[MemoryAnswer("a", partition) for partition in row] for row in ((-1, 2, 0), (-1, 1, 2))]
+    features = value_features(answers, np.array([[1.0, 5.0, 3.0], [0.0, 9.0, 3.0]]))
+    assert features.tolist() == [[[0, 1], [0, 0], [-2, 0]], [[0, 1], [5, 0], [-1, 0]]]
 
 
 AGREEMENT, LIKELY = (ANSWER_FEATURES.index(name) for name in ("agreement", "log-probability"))

@@ -90,6 +90,7 @@ NEWER_SYSTEMS = (
     "consensus_random",
     "consensus_samples",
     "m_rag_consensus",
+    "m_rag_answers",
     "supervised_answers",
     "supervised_answers_ranks",
     "supervised_answers_random",

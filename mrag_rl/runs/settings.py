@@ -86,6 +86,8 @@ class SystemsSettings:
                           memories if there are none
       m_rag_consensus     of the answers with the whole refined database and with the selector's best partitions, as
                           many as there are partitions, the one that agrees best with the others
+      m_rag_answers       of the same answers, the one that a regression prefers, told the scores of all answers to the
+                          training and development queries, and the selector's values
       m_rag_without_s     one partition, refined by Agent-R (the paper's Table 4)
       m_rag_without_r     the trained selector, refined by the greedy rule (the paper's Table 4)
       m_rag_random_r, m_rag_consensus_r, m_rag_neighbours_r, m_rag_likely_r

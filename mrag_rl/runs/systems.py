@@ -54,6 +54,7 @@ from mrag_rl.systems import (
     supervised_by_copies,
     supervised_by_trials,
     supervised_partition,
+    trained_values,
     whole_and_best,
     with_samples,
     with_sets,
@@ -64,7 +65,7 @@ from mrag_rl.systems.searches import Search
 from mrag_rl.systems.several import LOW_TEMPERATURE, Candidates, Choose
 
 _REFINED = "_refined"
-_READ_REFINED = ("m_rag_consensus", "naive_revised", "supervised")
+_READ_REFINED = ("m_rag_answers", "m_rag_consensus", "naive_revised", "supervised")
 """Systems that read the refined database, which neither their name says nor a training of theirs; or how their names
 begin."""
 
@@ -160,7 +161,7 @@ class RunSystems:
             case "consensus_random" | "supervised_answers_random":
                 groups = random_groups(self.database.membership()[:, self._filled], self.seed)
                 return by_groups(self.database, groups)
-            case "m_rag_consensus":
+            case "m_rag_consensus" | "m_rag_answers":
                 selector = self.trained["m_rag"].selector
                 if selector is None:
                     return by_ranks(self.database, 1)
@@ -171,8 +172,11 @@ class RunSystems:
         """How it chooses among the answers that `write` gives it."""
         if kind.startswith("oracle"):
             return by_references(self.metric, self._references)
-        if kind.startswith("supervised"):
-            read = AnswerReader(self.writer, self.database, self.metric, originals)
+        if kind == "m_rag_answers" or kind.startswith("supervised"):
+            agent_s: tuple[Chooser, ...] = ()
+            if kind == "m_rag_answers" and (selector := self.trained["m_rag"].selector) is not None:
+                agent_s = learned_partition(self.database, selector), trained_values(self.database, selector)
+            read = AnswerReader(self.writer, self.database, self.metric, originals, *agent_s)
             return by_learned_features(read, write, self._queries("train"), self._queries("dev"))
         return by_agreement(self.metric)
 

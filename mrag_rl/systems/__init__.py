@@ -16,6 +16,7 @@ from mrag_rl.systems.partitioned import (
     most_similar,
     nearest_partition,
     random_partition,
+    trained_values,
     whole_and_best,
 )
 from mrag_rl.systems.passages import PassageAnswer, PassageReader, PassageRetriever
@@ -104,6 +105,7 @@ __all__ = [
     "supervised_by_copies",
     "supervised_by_trials",
     "supervised_partition",
+    "trained_values",
     "whole_and_best",
     "with_samples",
     "with_sets",

@@ -135,6 +135,24 @@ def learned_partition(
     return choose
 
 
+def trained_values(database: MemoryDatabase, selector: Selector) -> Chooser:
+    """As `learned_partition`, for the training queries themselves, in their order.
+
+    No query reads its own gains in the database's ledger, which Agent-S did not read in training either.
+    """
+    reader = StateReader(database, selector.info.state)
+    ledger = reader.ledger if selector.info.state == "evidence" else None
+    if ledger is None:
+        return learned_partition(database, selector)
+
+    def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
+        states = np.concatenate([reader.evidence(texts, queries), ledger.earned_left_out()], axis=2)
+        values = selector.q_values(states)
+        return Choice(selector.select_by(values), states, values)
+
+    return choose
+
+
 def _readable(
     database: MemoryDatabase, allowed_partitions: np.ndarray | None, allowed_memories: np.ndarray | None
 ) -> np.ndarray | None:

@@ -47,8 +47,8 @@ MemorySets = Callable[[Sequence[str], Embeddings, int], Found]
 Candidates = Callable[[Sequence[str], Embeddings], list[list[MemoryAnswer]]]
 """N texts and their embeddings to several answers to each, as many for all."""
 
-Choose = Callable[[Sequence[str], Embeddings, Sequence[Sequence[str]]], list[int]]
-"""N texts, their embeddings and the hypotheses of each to the places of those to take."""
+Choose = Callable[[Sequence[str], Embeddings, Sequence[Sequence[MemoryAnswer]]], list[int]]
+"""N texts, their embeddings and several answers to each to the places of those to take."""
 
 
 def by_groups(database: MemoryDatabase, groups: np.ndarray, partitions: np.ndarray | None = None) -> MemorySets:
@@ -159,8 +159,8 @@ def by_agreement(metric: Metric) -> Choose:
     Minimum Bayes risk (Kumar and Byrne, 2004); all count alike, and ties go to the first.
     """
 
-    def choose(texts: Sequence[str], queries: Embeddings, hypotheses: Sequence[Sequence[str]]) -> list[int]:
-        best: list[int] = agreements(hypotheses, metric).sum(axis=2).argmax(axis=1).tolist()
+    def choose(texts: Sequence[str], queries: Embeddings, answers: Sequence[Sequence[MemoryAnswer]]) -> list[int]:
+        best: list[int] = agreements(texts_of(answers), metric).sum(axis=2).argmax(axis=1).tolist()
         return best
 
     return choose
@@ -172,8 +172,8 @@ def by_references(metric: Metric, references: Sequence[str]) -> Choose:
     references: those of the texts to answer, row by row, which no real system has. Ties go to the first.
     """
 
-    def choose(texts: Sequence[str], queries: Embeddings, hypotheses: Sequence[Sequence[str]]) -> list[int]:
-        best: list[int] = scores_of(hypotheses, metric, references[: len(texts)]).argmax(axis=1).tolist()
+    def choose(texts: Sequence[str], queries: Embeddings, answers: Sequence[Sequence[MemoryAnswer]]) -> list[int]:
+        best: list[int] = scores_of(texts_of(answers), metric, references[: len(texts)]).argmax(axis=1).tolist()
         return best
 
     return choose
@@ -213,5 +213,5 @@ class BestOfSeveral:
         """Answer N texts; see `System.answer`."""
         queries = embedded(texts, embeddings, self.encoder)
         answers = self.write(texts, queries)
-        best = self.choose(texts, queries, texts_of(answers))
+        best = self.choose(texts, queries, answers)
         return [row[choice] for row, choice in zip(answers, best, strict=True)]
