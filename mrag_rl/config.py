@@ -171,8 +171,8 @@ class EvaluationConfig:
     bootstrap: int = bounded(2000, minimum=1)
     """Bootstrap resamples behind each 95% interval and p-value."""
     systems: tuple[SystemName, ...] = typing.get_args(SystemName)
-    """Systems to compare. Extra generations, one per partition: of supervised, supervised_answers... and m_rag_answers for
-    each training and development query; of supervised_trials for each development query; of those that choose among
+    """Systems to compare. Extra generations, one per partition: of supervised, supervised_answers... and m_rag_answers
+    for each training and development query; of supervised_trials for each development query; of those that choose among
     answers for each test query. A state other than evidence leaves supervised_trials out."""
     ablations: bool = True
     """Also train m_rag_without_s and m_rag_without_r (the paper's Table 4) and the other systems with a rule in place
