@@ -90,6 +90,8 @@ def test_where_a_regression_does_no_better_the_agreement_alone_decides() -> None
     fitted = AnswerRegression.fit(features, -scores, *rows_of(1))
     assert fitted.penalty is None
     assert fitted(features) == features[:, :, AGREEMENT].argmax(axis=1).tolist()
+    fitted = AnswerRegression.fit(features, -scores, *rows_of(1), alone=(AGREEMENT, LIKELY))
+    assert fitted(features) == features[:, :, LIKELY].argmax(axis=1).tolist()
 
 
 def test_the_first_of_equal_answers_is_taken() -> None:

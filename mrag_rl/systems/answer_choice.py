@@ -86,7 +86,7 @@ class AnswerRegression:
     The same weights serve every answer, so that it does not matter how many there are.
 
     Attributes:
-        weights: (F,). penalty: of the ridge regression; None for the agreement alone, which is not fitted.
+        weights: (F,). penalty: of the ridge regression; None for a single feature, which is not fitted.
         dev_score: the mean score of the development answers that it takes. The candidate with the highest was chosen,
             the first of equals.
     """
@@ -97,11 +97,17 @@ class AnswerRegression:
 
     @classmethod
     def fit(
-        cls, train: np.ndarray, train_scores: np.ndarray, dev: np.ndarray, dev_scores: np.ndarray
+        cls,
+        train: np.ndarray,
+        train_scores: np.ndarray,
+        dev: np.ndarray,
+        dev_scores: np.ndarray,
+        alone: Sequence[int] = (0,),
     ) -> AnswerRegression:
-        """The best on development answers, of a regression with each of `PENALTIES` and the agreement alone.
+        """The best on development answers, of a regression with each of `PENALTIES` and some single features.
 
-        train: (N, S, F) features, the agreement first. train_scores: (N, S). dev, dev_scores: likewise.
+        train: (N, S, F) features. train_scores: (N, S). dev, dev_scores: likewise. alone: the places of single features
+        to choose by; the first is that of the agreement.
         """
         from sklearn.linear_model import Ridge  # here, because answering a text never needs it
 
@@ -110,7 +116,7 @@ class AnswerRegression:
         scale = np.maximum(peculiar.std(axis=0), 1e-9)
         features = peculiar / scale
         gains = (train_scores - train_scores.mean(axis=1, keepdims=True)).reshape(-1)
-        weights: list[tuple[np.ndarray, float | None]] = [(np.eye(width)[0], None)]
+        weights: list[tuple[np.ndarray, float | None]] = [(np.eye(width)[place], None) for place in alone]
         for penalty in PENALTIES:
             weights.append((Ridge(penalty, fit_intercept=False).fit(features, gains).coef_ / scale, penalty))
         rows = np.arange(len(dev))
@@ -192,7 +198,8 @@ def by_learned_features(
         scores = scores_of(texts_of(answers), read.metric, [pair.target for pair in pairs])
         return read(texts, queries, answers, in_training=in_training), scores
 
-    regression = AnswerRegression.fit(*told(*train, True), *told(*dev, False))
+    alone = [read.names.index(name) for name in ("agreement", "value") if name in read.names]
+    regression = AnswerRegression.fit(*told(*train, True), *told(*dev, False), alone)
     named = zip(read.names, regression.weights.tolist(), strict=True)
     _LOG.info(
         "penalty %s, %.4f on dev: %s",
