@@ -194,3 +194,22 @@ def test_what_a_model_writes_greedily_is_likelier_than_what_it_does_not(models: 
     others = [text for row in some_completions(12, seed=1) for text in row[:1]]
     scores = np.array(llm.log_probabilities(prompts, list(zip(greedy, others, strict=True))))
     assert (scores[:, 0] > scores[:, 1]).mean() > 0.8
+
+
+def test_scores_come_in_parts_each_prompt_when_its_last_completion_is_scored(
+    models: dict[str, TransformersLLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm = models["llama"]
+    prompts, completions = [*some_prompts(9), *some_prompts(2)], [*some_completions(10), []]
+    whole = llm.log_probabilities(prompts, completions)
+    monkeypatch.setattr(llm, "batch_tokens", 1)  # one completion in a batch
+    before, batches_before = llm.usage.prompts, llm.usage.batches
+    seen: dict[int, list[float]] = {}
+    for part in llm.log_probabilities_in_parts(prompts, completions):
+        assert part and not part.keys() & seen.keys()
+        seen |= part
+        assert llm.usage.prompts == before + len(seen)
+    assert llm.usage.batches - batches_before == len({(i % 9, text) for i, row in enumerate(completions) for text in row})
+    assert list(seen) != sorted(seen) and next(iter(seen)) == 10
+    for row, expected in enumerate(whole):
+        np.testing.assert_allclose(seen[row], expected, atol=1e-12)

@@ -208,22 +208,35 @@ class TransformersLLM:
         Raises:
             InputError: A prompt with a completion does not fit the model's context, or by itself the device's memory.
         """
-        started = time.perf_counter()
-        pairs = [[(prompt, text.strip()) for text in texts] for prompt, texts in zip(prompts, completions, strict=True)]
-        distinct = list(dict.fromkeys(pair for row in pairs for pair in row))
-        items = dict(zip(distinct, self._tokenize_pairs(distinct, max_new_tokens), strict=True))
-        scores: dict[Completion, float] = {}
-        for batch in batches(items.values(), self.batch_tokens, len(self.decoder.stop_tokens)):
-            scores |= zip(batch, self._score(batch), strict=True)
-        self.usage.prompts += len(prompts)
-        self.usage.seconds += time.perf_counter() - started
-        return [[scores[items[pair]] for pair in row] for row in pairs]
+        return in_order(self.log_probabilities_in_parts(prompts, completions, max_new_tokens=max_new_tokens))
 
     def log_probabilities_in_parts(
         self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
     ) -> Iterator[dict[int, list[float]]]:
-        """The scores of `log_probabilities`, all in one part: a batch may end between a prompt's completions."""
-        yield dict(enumerate(self.log_probabilities(prompts, completions, max_new_tokens=max_new_tokens)))
+        """The scores of `log_probabilities`, a part whenever a batch completes those of a prompt."""
+        started = time.perf_counter()
+        pairs = [[(prompt, text.strip()) for text in texts] for prompt, texts in zip(prompts, completions, strict=True)]
+        distinct = list(dict.fromkeys(pair for row in pairs for pair in row))
+        items = dict(zip(distinct, self._tokenize_pairs(distinct, max_new_tokens), strict=True))
+        missing = [{items[pair] for pair in row} for row in pairs]
+        rows: dict[Completion, list[int]] = {item: [] for item in items.values()}
+        for row, its_items in enumerate(missing):
+            for item in its_items:
+                rows[item].append(row)
+        scores: dict[Completion, float] = {}
+        complete = {row for row, its_items in enumerate(missing) if not its_items}
+        for batch in [[], *batches(rows, self.batch_tokens, len(self.decoder.stop_tokens))]:
+            scores |= zip(batch, self._score(batch) if batch else [], strict=True)
+            for item in batch:
+                for row in rows[item]:
+                    missing[row].discard(item)
+                    if not missing[row]:
+                        complete.add(row)
+            if complete:
+                self.usage.prompts += len(complete)
+                self.usage.seconds += time.perf_counter() - started
+                yield {row: [scores[items[pair]] for pair in pairs[row]] for row in sorted(complete)}
+                started, complete = time.perf_counter(), set()
 
     def render(self, prompt: Prompt) -> str:
         """The prompt as this model reads it: in its chat template if it has one, else plain."""
