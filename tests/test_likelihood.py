@@ -209,7 +209,8 @@ def test_scores_come_in_parts_each_prompt_when_its_last_completion_is_scored(
         assert part and not part.keys() & seen.keys()
         seen |= part
         assert llm.usage.prompts == before + len(seen)
-    assert llm.usage.batches - batches_before == len({(i % 9, text) for i, row in enumerate(completions) for text in row})
+    distinct = {(i % 9, text) for i, row in enumerate(completions) for text in row}
+    assert llm.usage.batches - batches_before == len(distinct)
     assert list(seen) != sorted(seen) and next(iter(seen)) == 10
     for row, expected in enumerate(whole):
         np.testing.assert_allclose(seen[row], expected, atol=1e-12)
