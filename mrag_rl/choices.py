@@ -118,6 +118,9 @@ SystemName = Literal[
     "supervised_answers_ranks",
     "supervised_answers_random",
     "supervised_answers_samples",
+    "selfmem",
+    "selfmem_without_selector",
+    "selfmem_one_iteration",
     "oracle_partition",
     "oracle_refined",
     "oracle_samples",
@@ -167,6 +170,9 @@ SystemName = Literal[
   training and development queries: on how an answer agrees with the others, how probable the language model finds it
   and how long it is; on the refined database. ``supervised_answers_ranks``, ``supervised_answers_random``,
   ``supervised_answers_samples``: the same, with the answers of the placebos of ``consensus``.
+- ``selfmem``: Selfmem around the frozen language model (``mrag_rl.systems.selfmem``). Of the answers of
+  ``consensus_samples``, a regression as in ``supervised_answers`` takes one, which becomes the nearest memory, twice;
+  the answer is written with it. ``selfmem_without_selector``: the greedy one is taken; ``selfmem_one_iteration``: once.
 - ``oracle_partition``: the partition whose answer scores best in hindsight; ``oracle_refined`` does so on the refined
   database.
 - ``oracle_samples``, ``oracle_random``: placebos of ``oracle_partition``, which show how much of it is luck: the best

@@ -95,6 +95,9 @@ NEWER_SYSTEMS = (
     "supervised_answers_ranks",
     "supervised_answers_random",
     "supervised_answers_samples",
+    "selfmem",
+    "selfmem_without_selector",
+    "selfmem_one_iteration",
 )
 # A run's config.yaml names its systems, so those that came later do not change its hash
 STORED = EvaluationConfig(systems=tuple(name for name in get_args(SystemName) if name not in NEWER_SYSTEMS))

@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
@@ -108,9 +109,14 @@ def test_words_rank_by_bm25_ties_by_index_and_only_texts_that_share_a_word(
     ranking = WordIndex(texts).rank(queries, fetch)
     for query, indices, scores in zip(queries, ranking.indices, ranking.scores, strict=True):
         expected = np.array(bm25(texts, query))
-        order = sorted(np.flatnonzero(expected), key=lambda i: (-round(float(expected[i]), 5), i))[:fetch]
-        assert indices.tolist() == [*order, *[-1] * (fetch - len(order))]
-        np.testing.assert_allclose(scores[: len(order)], expected[order], rtol=1e-5)
+        found = indices[indices >= 0]
+        assert len(set(found.tolist())) == len(found) == min(fetch, np.count_nonzero(expected))
+        np.testing.assert_allclose(expected[found], np.sort(expected)[::-1][: len(found)], atol=1e-6)
+        # Scores that are equal by the formula may differ in their last digit, but not those of equal words.
+        counts = [sorted(re.findall(r"\w+", texts[i].lower())) for i in found]
+        assert all(one != other or i < j for (one, i), (other, j) in pairwise(zip(counts, found, strict=True)))
+        np.testing.assert_allclose(scores[: len(found)], expected[found], rtol=1e-5)
+        assert (indices[: len(found)] >= 0).all()
 
 
 def test_each_search_finds_what_it_calls_the_nearest(tmp_path: Path) -> None:
@@ -205,6 +211,7 @@ REFINED = (
     "m_rag_answers",
 )
 UNTRAINED = [name for name in get_args(SystemName) if name not in ABLATION_OF]
+STORED_MEMORIES = [name for name in UNTRAINED if not name.startswith("selfmem")]
 
 
 @pytest.fixture(scope="module")
@@ -244,7 +251,7 @@ def test_an_answer_depends_on_its_text_and_the_seed_alone(run: tuple[RunFolder, 
     assert list(system.answer([], QUERIES[:0])) == []
 
 
-@pytest.mark.parametrize("name", UNTRAINED)
+@pytest.mark.parametrize("name", STORED_MEMORIES)
 def test_refined_systems_read_refined_targets_and_the_others_the_originals(
     run: tuple[RunFolder, TrainedSystem], name: str
 ) -> None:
@@ -304,7 +311,7 @@ class Reciter(Copier):
 
 
 @pytest.mark.parametrize("k", [2, MEMORIES + 1])
-@pytest.mark.parametrize("name", UNTRAINED)
+@pytest.mark.parametrize("name", STORED_MEMORIES)
 def test_every_system_shows_the_nearest_k_the_nearest_last_or_as_many_as_there_are(
     run: tuple[RunFolder, TrainedSystem], name: str, k: int
 ) -> None:

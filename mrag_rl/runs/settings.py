@@ -76,6 +76,9 @@ class SystemsSettings:
                           to the training and development queries (one generation per such query and partition)
       supervised_answers_ranks, supervised_answers_random, supervised_answers_samples
                           placebos: the same with the answers of the placebos of consensus
+      selfmem             the model's own best answer, by a regression, becomes its nearest memory, twice
+      selfmem_without_selector, selfmem_one_iteration
+                          its ablations: the greedy answer becomes the memory; only once
       oracle_partition    the best partition in hindsight: the ceiling for any selector
       oracle_refined      the same on the refined database
       oracle_samples      placebo: the best of as many sampled answers with the nearest memory

@@ -33,9 +33,11 @@ from mrag_rl.systems import (
     NoRetrieval,
     PartitionClassifier,
     PartitionSystem,
+    Selfmem,
     System,
     WholeDatabase,
     by_agreement,
+    by_first,
     by_groups,
     by_heads,
     by_learned_features,
@@ -117,6 +119,8 @@ class RunSystems:
             return NearestPairs(name, self.writer, *self._queries("train"))
         if kind == "copy":
             return CopiedTarget(self.database, name, originals)
+        if name.startswith("selfmem"):
+            return self._selfmem(name)
         if (write := self._candidates(kind, originals)) is not None:
             return BestOfSeveral(name, write, self._choose(kind, write, originals))
         if kind == "naive_train":
@@ -135,17 +139,31 @@ class RunSystems:
             count, seed = self.database.partitions, self.seed
             return with_samples(self.writer, self.database, count, seed=seed, temperature=1.0, originals=originals)
         if kind in ("consensus_samples", "supervised_answers_samples"):
-            return with_samples(
-                self.writer,
-                self.database,
-                len(self._filled),
-                seed=self.seed,
-                temperature=LOW_TEMPERATURE,
-                greedy_first=True,
-                originals=originals,
-            )
+            return self._samples(originals)
         sets = self._sets(kind)
         return None if sets is None else with_sets(self.writer, self.database, sets, originals)
+
+    def _samples(self, originals: bool) -> Candidates:
+        """As many answers with the nearest memories as there are partitions with any."""
+        return with_samples(
+            self.writer,
+            self.database,
+            len(self._filled),
+            seed=self.seed,
+            temperature=LOW_TEMPERATURE,
+            greedy_first=True,
+            originals=originals,
+        )
+
+    def _selfmem(self, name: str) -> Selfmem:
+        choose: Choose = by_first
+        if name != "selfmem_without_selector":
+            read = AnswerReader(self.writer, self.database, self.metric, originals=True)
+            choose = by_learned_features(read, self._samples(True), self._queries("train"), self._queries("dev"))
+        iterations = 1 if name == "selfmem_one_iteration" else 2
+        return Selfmem(
+            name, self.writer, self.database, choose, len(self._filled), self.seed, iterations, originals=True
+        )
 
     def _sets(self, kind: str) -> MemorySets | None:
         """The sets of memories with which such a system writes an answer each; None if there are none."""

@@ -30,10 +30,12 @@ from mrag_rl.systems.searches import (
     by_words_and_standard,
     revised_memories,
 )
+from mrag_rl.systems.selfmem import Selfmem
 from mrag_rl.systems.several import (
     BestOfSeveral,
     MemorySets,
     by_agreement,
+    by_first,
     by_groups,
     by_ranks,
     by_references,
@@ -82,10 +84,12 @@ __all__ = [
     "PassageRetriever",
     "RAGFusion",
     "Search",
+    "Selfmem",
     "System",
     "WholeDatabase",
     "by_agreement",
     "by_chance",
+    "by_first",
     "by_groups",
     "by_heads",
     "by_learned_features",

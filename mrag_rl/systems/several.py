@@ -16,7 +16,7 @@ import numpy as np
 
 from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.embeddings import TextEncoder
-from mrag_rl.generation.writer import Writer
+from mrag_rl.generation.writer import Demonstration, Writer
 from mrag_rl.memory import Hits, MemoryDatabase
 from mrag_rl.systems.base import MemoryAnswer, embedded, rows_found
 
@@ -131,14 +131,37 @@ def with_samples(
     def write(texts: Sequence[str], queries: Embeddings) -> list[list[MemoryAnswer]]:
         hits = database.retrieve(queries, None, k=writer.demonstrations)
         shown = database.demonstrations(hits.indices, originals=originals)
-        first = [[answer] for answer in writer.answer(texts, shown)] if greedy_first else [[] for _ in texts]
-        sampled: list[list[str]] = [[] for _ in texts]
-        if count > greedy_first:
-            sampled = writer.samples(texts, shown, count - greedy_first, temperature=temperature, seeds=seed)
-        rows = zip(first, sampled, rows_found(hits), strict=True)
-        return [[MemoryAnswer(text, -1, *memories) for text in [*one, *more]] for one, more, memories in rows]
+        return sampled_answers(
+            writer, texts, shown, rows_found(hits),
+            count, seed=seed, temperature=temperature, greedy_first=greedy_first,
+        )  # fmt: skip
 
     return write
+
+
+def sampled_answers(
+    writer: Writer,
+    texts: Sequence[str],
+    shown: Sequence[Sequence[Demonstration]],
+    found: Sequence[tuple[tuple[int, ...], tuple[float, ...]]],
+    count: int,
+    *,
+    seed: int,
+    temperature: float,
+    greedy_first: bool,
+) -> list[list[MemoryAnswer]]:
+    """`count` answers to each of N texts with the same demonstrations, sampled but for a first greedy one.
+
+    shown: the demonstrations. found: the memories and similarities to name with them, see `rows_found`.
+    """
+    first: list[list[str]] = [[] for _ in texts]
+    if greedy_first:
+        first = [[answer] for answer in writer.answer(texts, shown)]
+    sampled: list[list[str]] = [[] for _ in texts]
+    if count > greedy_first:
+        sampled = writer.samples(texts, shown, count - greedy_first, temperature=temperature, seeds=seed)
+    rows = zip(first, sampled, found, strict=True)
+    return [[MemoryAnswer(text, -1, *memories) for text in [*one, *more]] for one, more, memories in rows]
 
 
 def agreements(hypotheses: Sequence[Sequence[str]], metric: Metric) -> np.ndarray:
@@ -164,6 +187,11 @@ def by_agreement(metric: Metric) -> Choose:
         return best
 
     return choose
+
+
+def by_first(texts: Sequence[str], queries: Embeddings, answers: Sequence[Sequence[MemoryAnswer]]) -> list[int]:
+    """A `Choose` that does not: the first answer of each text."""
+    return [0] * len(texts)
 
 
 def by_references(metric: Metric, references: Sequence[str]) -> Choose:
