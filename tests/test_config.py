@@ -31,7 +31,9 @@ from mrag_rl.runs.settings import parse_train_arguments
 from mrag_rl.training_config import AgentConfig, RefinementConfig
 
 FOLDER = Path(__file__).parents[1] / "configs"
-CONFIGS = sorted(path for path in FOLDER.rglob("*.yaml") if path.name != "multihop.yaml")
+CONFIGS = sorted(
+    path for path in FOLDER.rglob("*.yaml") if path.name != "multihop.yaml" and path.parent.name != "grids"
+)
 
 
 @pytest.fixture
