@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 Task = Literal["summarization", "translation", "dialogue"]
 """What the language model writes: a summary of the source, its translation, or a reply to it."""
@@ -197,6 +197,24 @@ SystemName = Literal[
 the memories as they were before refinement. ``NAME_refined`` is the same baseline on the database that ``m_rag``
 refined.
 """
+
+LEARN_FROM_ANSWERS: tuple[SystemName, ...] = (
+    "supervised_answers",
+    "supervised_answers_ranks",
+    "supervised_answers_random",
+    "supervised_answers_samples",
+    "selfmem",
+    "selfmem_one_iteration",
+    "m_rag_answers",
+)
+"""Systems that are compared only if they are named. They learn from many answers to every training query, and need the
+language model's log-probabilities, which not every server gives."""
+
+DEFAULT_SYSTEMS: tuple[SystemName, ...] = tuple(name for name in get_args(SystemName) if name not in LEARN_FROM_ANSWERS)
+"""Systems that are compared unless others are named."""
+
+NEED_LEDGER: tuple[SystemName, ...] = ("supervised_trials",)
+"""Systems that only a run with the state evidence has."""
 
 ABLATION_OF: dict[str, str] = {
     "m_rag_without_s": "without_s",

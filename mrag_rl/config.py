@@ -11,7 +11,6 @@ import functools
 import hashlib
 import json
 import re
-import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -24,7 +23,9 @@ import yaml
 
 from mrag_rl.choices import (
     ABLATION_OF,
+    DEFAULT_SYSTEMS,
     INSIDE_LLM,
+    NEED_LEDGER,
     ArmName,
     MetricName,
     NewsroomName,
@@ -43,9 +44,6 @@ from mrag_rl.io import StrPath
 from mrag_rl.llm_config import LLMConfig, check_llm_config
 from mrag_rl.settings import bounded, check_bounds
 from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig, check_refinement
-
-_NEED_LEDGER: tuple[SystemName, ...] = ("supervised_trials",)
-"""Systems that only a run with the state evidence has."""
 
 
 @dataclass(frozen=True)
@@ -170,10 +168,11 @@ class EvaluationConfig:
 
     bootstrap: int = bounded(2000, minimum=1)
     """Bootstrap resamples behind each 95% interval and p-value."""
-    systems: tuple[SystemName, ...] = typing.get_args(SystemName)
-    """Systems to compare. Extra generations, one per partition: of supervised, supervised_answers... and m_rag_answers
-    for each training and development query; of supervised_trials for each development query; of those that choose among
-    answers for each test query. A state other than evidence leaves supervised_trials out."""
+    systems: tuple[SystemName, ...] = DEFAULT_SYSTEMS
+    """Systems to compare; not by default: supervised_answers..., m_rag_answers, selfmem and selfmem_one_iteration.
+    Extra generations, one per partition: of these and supervised for each training and development query; of
+    supervised_trials for each development query; of those that choose among answers for each test query. A state other
+    than evidence leaves supervised_trials out."""
     ablations: bool = True
     """Also train m_rag_without_s and m_rag_without_r (the paper's Table 4) and the other systems with a rule in place
     of Agent-R, as far as they are compared; false leaves all of them out."""
@@ -242,7 +241,7 @@ class Config:
         """The systems that are compared: without ablations that are not trained, and rivals that need another state."""
         absent = {
             *(() if self.evaluation.ablations else ABLATION_OF),
-            *(() if self.state == "evidence" else _NEED_LEDGER),
+            *(() if self.state == "evidence" else NEED_LEDGER),
         }
         return tuple(name for name in self.evaluation.systems if name not in absent)
 
@@ -355,7 +354,7 @@ def validate_config(config: Config) -> None:
             "refines in its own way; remove that system, or set evaluation.ablations to false"
         )
     check_refinement(config.refinement, config.demonstrations)
-    need_ledger = (name for name in _NEED_LEDGER if name in config.evaluation.systems)
+    need_ledger = (name for name in NEED_LEDGER if name in config.evaluation.systems)
     check_contrasts(config.evaluation.contrasts or (), (*config.compared, *need_ledger))
     _validate_data(config.data)
     _validate_languages(config)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from mrag_rl.choices import ABLATION_OF, SystemName
+from mrag_rl.choices import ABLATION_OF, DEFAULT_SYSTEMS
 from mrag_rl.command_line import SettingsReader
 from mrag_rl.config import (
     Config,
@@ -92,17 +91,10 @@ NEWER_SYSTEMS = (
     "consensus_random",
     "consensus_samples",
     "m_rag_consensus",
-    "m_rag_answers",
-    "supervised_answers",
-    "supervised_answers_ranks",
-    "supervised_answers_random",
-    "supervised_answers_samples",
-    "selfmem",
     "selfmem_without_selector",
-    "selfmem_one_iteration",
 )
 # A run's config.yaml names its systems, so those that came later do not change its hash
-STORED = EvaluationConfig(systems=tuple(name for name in get_args(SystemName) if name not in NEWER_SYSTEMS))
+STORED = EvaluationConfig(systems=tuple(name for name in DEFAULT_SYSTEMS if name not in NEWER_SYSTEMS))
 
 
 @pytest.mark.parametrize(
