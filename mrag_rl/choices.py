@@ -121,6 +121,9 @@ SystemName = Literal[
     "selfmem",
     "selfmem_without_selector",
     "selfmem_one_iteration",
+    "self_rag",
+    "self_rag_always",
+    "self_rag_without_critique",
     "oracle_partition",
     "oracle_refined",
     "oracle_samples",
@@ -173,6 +176,10 @@ SystemName = Literal[
 - ``selfmem``: Selfmem around the frozen language model (``mrag_rl.systems.selfmem``). Of the answers of
   ``consensus_samples``, a regression as in ``supervised_answers`` takes one, which becomes the nearest memory, twice;
   the answer is written with it. ``selfmem_without_selector``: the greedy one is taken; ``selfmem_one_iteration``: once.
+- ``self_rag``: Self-RAG around the frozen language model (``mrag_rl.systems.self_rag``). Of the answers of
+  ``consensus_ranks``, the one with the highest sum of its own probability and of judgements by the language model; or
+  an answer without a memory, where it judges that none would help. ``self_rag_always``: never the latter;
+  ``self_rag_without_critique``: the probability alone decides among the others.
 - ``oracle_partition``: the partition whose answer scores best in hindsight; ``oracle_refined`` does so on the refined
   database.
 - ``oracle_samples``, ``oracle_random``: placebos of ``oracle_partition``, which show how much of it is luck: the best
@@ -198,19 +205,22 @@ the memories as they were before refinement. ``NAME_refined`` is the same baseli
 refined.
 """
 
-LEARN_FROM_ANSWERS: tuple[SystemName, ...] = (
+READ_LIKELIHOODS: tuple[SystemName, ...] = (
     "supervised_answers",
     "supervised_answers_ranks",
     "supervised_answers_random",
     "supervised_answers_samples",
     "selfmem",
     "selfmem_one_iteration",
+    "self_rag",
+    "self_rag_always",
+    "self_rag_without_critique",
     "m_rag_answers",
 )
-"""Systems that are compared only if they are named. They learn from many answers to every training query, and need the
-language model's log-probabilities, which not every server gives."""
+"""Systems that are compared only if they are named. They need the language model's log-probabilities, which not every
+server gives, of many answers: to all training queries, or, in Self-RAG, several judgements of each answer."""
 
-DEFAULT_SYSTEMS: tuple[SystemName, ...] = tuple(name for name in get_args(SystemName) if name not in LEARN_FROM_ANSWERS)
+DEFAULT_SYSTEMS: tuple[SystemName, ...] = tuple(name for name in get_args(SystemName) if name not in READ_LIKELIHOODS)
 """Systems that are compared unless others are named."""
 
 NEED_LEDGER: tuple[SystemName, ...] = ("supervised_trials",)

@@ -56,6 +56,9 @@ ANSWER_TASK = "answer from passages"
 NO_ANSWER = "Insufficient information."
 """The answer to a question that the passages do not answer, in MultiHop-RAG (Tang and Yang 2024), too."""
 FILTER_TASK = "filter"
+RETRIEVE_TASK, RELEVANCE_TASK = "retrieve or not", "relevance"
+SUPPORT_TASK, USEFULNESS_TASK = "support", "usefulness"
+"""Yes-or-no judgements in the place of Self-RAG's reflection tokens; see `mrag_rl.generation.critic`."""
 READER_TASK = "reader"
 STORY_TASK = "story"
 
@@ -116,6 +119,18 @@ TEMPLATES: Mapping[str, Template] = MappingProxyType(
             "only the fields and values of the first answer, and the operators $in, $nin, $eq, $ne, $gt, $gte, $lt, "
             "$lte, $and, $or. Write {} for a question that names none.",
             keep="tail",
+        ),
+        RETRIEVE_TASK: Template(
+            "Text", "Examples help", "Say whether seeing examples would help to answer the text. Write yes or no only."
+        ),
+        RELEVANCE_TASK: Template(
+            "Text and example", "Relevant", "Say whether the example is relevant to the text. Write yes or no only."
+        ),
+        SUPPORT_TASK: Template(
+            "Example and answer", "Supported", "Say whether the example supports the answer. Write yes or no only."
+        ),
+        USEFULNESS_TASK: Template(
+            "Text and answer", "Useful", "Say whether the answer is a good one to the text. Write yes or no only."
         ),
         **{query_task(n): _query_template(n) for n in range(1, MOST_QUERIES + 1)},
         ANSWER_TASK: Template(

@@ -230,9 +230,9 @@ class ServerLLM:
     def _no_scores(self, why: str) -> InputError:
         return InputError(
             f"llm.server {self.server.url} gives no log-probabilities of given texts ({why}). The state "
-            "candidates_and_likelihood and the systems m_rag_likely_r, m_rag_answers, supervised_answers... and "
-            "selfmem... need them: choose refinement.state candidates and leave these out of evaluation.systems, or "
-            "use vLLM or SGLang with llm.chat false"
+            "candidates_and_likelihood and the systems m_rag_likely_r, m_rag_answers, supervised_answers..., selfmem "
+            "and self_rag... need them: choose refinement.state candidates and leave them out of evaluation.systems, "
+            "or use vLLM or SGLang with llm.chat false"
         )
 
     def _shortened(self, prompts: dict[str, Prompt], room: int) -> dict[str, Prompt]:

@@ -79,6 +79,10 @@ class SystemsSettings:
       selfmem             the model's own best answer, by a regression, becomes its nearest memory, twice
       selfmem_without_selector, selfmem_one_iteration
                           its ablations: the greedy answer becomes the memory; only once
+      self_rag            of the answers with the nearest memory, the next and so on, the one that the model finds most
+                          probable and judges best; without a memory where it judges that none helps
+      self_rag_always, self_rag_without_critique
+                          its ablations: always with a memory; without judgements of the answers
       oracle_partition    the best partition in hindsight: the ceiling for any selector
       oracle_refined      the same on the refined database
       oracle_samples      placebo: the best of as many sampled answers with the nearest memory

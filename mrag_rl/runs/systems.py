@@ -24,6 +24,7 @@ from mrag_rl.states import Ledger, StateReader
 from mrag_rl.systems import (
     AnswerReader,
     BestOfSeveral,
+    ByCritique,
     CopiedTarget,
     MemoryAnswer,
     MemorySets,
@@ -49,6 +50,7 @@ from mrag_rl.systems import (
     classified_partition,
     classify_memories,
     learned_partition,
+    make_critic,
     nearest_partition,
     random_groups,
     random_partition,
@@ -58,6 +60,7 @@ from mrag_rl.systems import (
     supervised_partition,
     trained_values,
     whole_and_best,
+    with_none_first,
     with_samples,
     with_sets,
 )
@@ -121,6 +124,8 @@ class RunSystems:
             return CopiedTarget(self.database, name, originals)
         if name.startswith("selfmem"):
             return self._selfmem(name)
+        if name.startswith("self_rag"):
+            return self._self_rag(name)
         if (write := self._candidates(kind, originals)) is not None:
             return BestOfSeveral(name, write, self._choose(kind, write, originals))
         if kind == "naive_train":
@@ -164,6 +169,13 @@ class RunSystems:
         return Selfmem(
             name, self.writer, self.database, choose, len(self._filled), self.seed, iterations, originals=True
         )
+
+    def _self_rag(self, name: str) -> BestOfSeveral:
+        critic = make_critic(self.writer, self.database, self.metric, self._queries("train"), self.seed)
+        sets = by_ranks(self.database, len(self._filled))
+        write = with_none_first(self.writer, with_sets(self.writer, self.database, sets, originals=True))
+        always, critique = name == "self_rag_always", name != "self_rag_without_critique"
+        return BestOfSeveral(name, write, ByCritique(critic, self.writer, self.database, always, critique))
 
     def _sets(self, kind: str) -> MemorySets | None:
         """The sets of memories with which such a system writes an answer each; None if there are none."""

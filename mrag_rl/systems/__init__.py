@@ -30,6 +30,7 @@ from mrag_rl.systems.searches import (
     by_words_and_standard,
     revised_memories,
 )
+from mrag_rl.systems.self_rag import ByCritique, make_critic, with_none_first
 from mrag_rl.systems.selfmem import Selfmem
 from mrag_rl.systems.several import (
     BestOfSeveral,
@@ -64,6 +65,7 @@ __all__ = [
     "AnswerReader",
     "AnswerRegression",
     "BestOfSeveral",
+    "ByCritique",
     "Choice",
     "CopiedTarget",
     "FusionAnswer",
@@ -101,6 +103,7 @@ __all__ = [
     "classified_partition",
     "classify_memories",
     "learned_partition",
+    "make_critic",
     "most_similar",
     "nearest_partition",
     "random_groups",
@@ -111,6 +114,7 @@ __all__ = [
     "supervised_partition",
     "trained_values",
     "whole_and_best",
+    "with_none_first",
     "with_samples",
     "with_sets",
 ]

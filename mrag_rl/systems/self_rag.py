@@ -1,0 +1,126 @@
+"""Self-RAG (Asai et al., 2023, arXiv:2310.11511) around a frozen language model that has no reflection tokens.
+
+Kept: it retrieves if the judgement whether to do so is above a threshold, writes one answer with each retrieved memory,
+and takes the one with the highest sum of its own probability and the weighted judgements of relevance, support and
+usefulness (the paper's Section 3.3 and its weights). Adapted: Self-RAG trains its model to write the judgements as
+tokens; here they are yes-or-no questions with examples from training pairs, read off the probabilities of both words
+(`mrag_rl.generation.critic`). Support and usefulness have two grades in place of three and five. A memory stands for as
+many as `Writer.demonstrations` says, and relevance and support are judged by the nearest of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mrag_rl.data.records import TextPair
+from mrag_rl.encoders import Embeddings
+from mrag_rl.generation.critic import Critic, judged_examples
+from mrag_rl.generation.prompts import RELEVANCE_TASK, RETRIEVE_TASK, SUPPORT_TASK, USEFULNESS_TASK
+from mrag_rl.generation.writer import Writer
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.systems.base import MemoryAnswer
+from mrag_rl.systems.several import Candidates
+
+if TYPE_CHECKING:
+    from mrag_rl.metrics.text import Metric
+
+THRESHOLD = 0.2
+"""It retrieves if the probability that this helps is above it."""
+RELEVANCE, SUPPORT, USEFULNESS = 1.0, 1.0, 0.5
+"""The weights of the judgements, beside 1 for the probability of the answer."""
+_EXAMPLES = 2  # of each right answer, in a judgement's prompt
+_TRIED = 32  # training pairs, to find examples of retrieval that helped and that did not
+
+
+def make_critic(
+    writer: Writer,
+    database: MemoryDatabase,
+    metric: Metric,
+    train: tuple[Sequence[TextPair], Embeddings],
+    seed: int,
+) -> Critic:
+    """A critic whose examples are from the first training pairs and their nearest memories, as first stored.
+
+    seed: draws memories that are not near. Whether a memory helped, `metric` says of answers with and without one.
+    """
+    pairs, queries = train[0][:_TRIED], train[1][: min(_TRIED, len(train[0]))]
+    texts, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    hits = database.retrieve(queries, None, k=writer.demonstrations).indices
+    shown = database.demonstrations(hits, originals=True)
+    gains = metric.scores(writer.answer(texts, shown), references)
+    gains = gains - metric.scores(writer.answer(texts, [()] * len(texts)), references)
+    both = zip(np.flatnonzero(gains > 0)[:_EXAMPLES], np.flatnonzero(gains <= 0)[:_EXAMPLES], strict=False)
+    helped = [(texts[row], bool(gains[row] > 0)) for rows in both for row in rows]
+    nearest = hits[:_EXAMPLES, :1]
+    # Any but the nearest, if there are others.
+    steps = np.random.default_rng(seed).integers(1, max(2, len(database)), size=nearest.shape)
+    near, others = (
+        [row[0] for row in database.demonstrations(memories, originals=True)]
+        for memories in (nearest, (nearest + steps) % len(database))
+    )
+    count = len(near)
+    return Critic(writer.llm, judged_examples(texts[:count], references[:count], near, others, helped))
+
+
+def with_none_first(writer: Writer, write: Candidates) -> Candidates:
+    """An answer without a memory, and then those of `write`."""
+
+    def written(texts: Sequence[str], queries: Embeddings) -> list[list[MemoryAnswer]]:
+        alone = writer.answer(texts, [()] * len(texts))
+        return [[MemoryAnswer(text), *others] for text, others in zip(alone, write(texts, queries), strict=True)]
+
+    return written
+
+
+@dataclass(frozen=True)
+class ByCritique:
+    """Chooses among an answer without a memory, which comes first, and others with one, as Self-RAG does.
+
+    Attributes:
+        writer, database: as for the answers, whose memories' targets are shown as they were first stored.
+        always: retrieve for every text, whatever the critic says.
+        critique: judge the answers; if not, their own probability decides.
+    """
+
+    critic: Critic
+    writer: Writer
+    database: MemoryDatabase
+    always: bool = False
+    critique: bool = True
+
+    def __call__(
+        self, texts: Sequence[str], queries: Embeddings, answers: Sequence[Sequence[MemoryAnswer]]
+    ) -> list[int]:
+        """The places of the answers to take; see `Choose`."""
+        if not texts:
+            return []
+        best = 1 + self._scores(texts, [row[1:] for row in answers]).argmax(axis=1)
+        if not self.always:
+            retrieve = self.critic.yes(RETRIEVE_TASK, [(text,) for text in texts]) > THRESHOLD
+            best = np.where(retrieve, best, 0)
+        places: list[int] = best.tolist()
+        return places
+
+    def _scores(self, texts: Sequence[str], answers: Sequence[Sequence[MemoryAnswer]]) -> np.ndarray:
+        """(N, S), of S answers with a memory to each of N texts."""
+        flat = [(text, answer) for text, row in zip(texts, answers, strict=True) for answer in row]
+        k = self.writer.demonstrations
+        places = [[*answer.memories, *[-1] * (k - len(answer.memories))] for _, answer in flat]
+        shown = self.database.demonstrations(np.array(places, np.int64).reshape(-1, k), originals=True)
+        likely = self.writer.log_probabilities(
+            [text for text, _ in flat], shown, [[answer.hypothesis] for _, answer in flat]
+        )
+        scores = np.exp(np.array(likely)[:, 0])
+        if self.critique:
+            nearest = [row[0] if row else ("", "") for row in shown]
+            judged = [(text, memory, answer.hypothesis) for (text, answer), memory in zip(flat, nearest, strict=True)]
+            yes = self.critic.yes
+            scores += RELEVANCE * yes(RELEVANCE_TASK, [(text, memory[0]) for text, memory, _ in judged])
+            scores += SUPPORT * yes(SUPPORT_TASK, [(*memory, answer) for _, memory, answer in judged])
+            scores += USEFULNESS * yes(USEFULNESS_TASK, [(text, answer) for text, _, answer in judged])
+        by_text: np.ndarray = scores.reshape(len(texts), -1)
+        return by_text
