@@ -192,10 +192,9 @@ class RunSystems:
                 groups = random_groups(self.database.membership()[:, self._filled], self.seed)
                 return by_groups(self.database, groups)
             case "m_rag_consensus" | "m_rag_answers":
-                selector = self.trained["m_rag"].selector
-                if selector is None:
+                if self._agent_s is None:
                     return by_ranks(self.database, 1)
-                return whole_and_best(self.database, learned_partition(self.database, selector), self._filled)
+                return whole_and_best(self.database, self._agent_s, self._filled)
         return None
 
     def _choose(self, kind: str, write: Candidates, originals: bool) -> Choose:
@@ -204,8 +203,11 @@ class RunSystems:
             return by_references(self.metric, self._references)
         if kind == "m_rag_answers" or kind.startswith("supervised"):
             agent_s: tuple[Chooser, ...] = ()
-            if kind == "m_rag_answers" and (selector := self.trained["m_rag"].selector) is not None:
-                agent_s = learned_partition(self.database, selector), trained_values(self.database, selector)
+            selector = self.trained["m_rag"].selector
+            if kind == "m_rag_answers" and selector is not None and self._agent_s is not None:
+                if selector.info.state == "evidence":
+                    self._trials(kind)
+                agent_s = self._agent_s, trained_values(self.database, selector)
             read = AnswerReader(self.writer, self.database, self.metric, originals, *agent_s)
             return by_learned_features(read, write, self._queries("train"), self._queries("dev"))
         return by_agreement(self.metric)
@@ -248,7 +250,7 @@ class RunSystems:
                 )
             case "supervised_trials":
                 return supervised_by_trials(
-                    self.database, self.writer, self.metric, *self._trials(), self._queries("dev")
+                    self.database, self.writer, self.metric, *self._trials(kind), self._queries("dev")
                 )
             case "supervised":
                 return supervised_partition(
@@ -272,6 +274,12 @@ class RunSystems:
         return filled
 
     @cached_property
+    def _agent_s(self) -> Chooser | None:
+        """Agent-S's choice for a text; None if there is one partition and nothing to select."""
+        selector = self.trained["m_rag"].selector
+        return None if selector is None else learned_partition(self.database, selector)
+
+    @cached_property
     def _revised(self) -> np.ndarray:
         return revised_memories(self.database)
 
@@ -282,11 +290,11 @@ class RunSystems:
     def _queries(self, part: str) -> tuple[list[TextPair], Embeddings]:
         return load_pairs(self.folder.pairs(part)), Embeddings.load(self.folder.embeddings(part))
 
-    def _trials(self) -> tuple[list[TextPair], Ledger]:
+    def _trials(self, name: str) -> tuple[list[TextPair], Ledger]:
         ledger, pairs = StateReader(self.database, "evidence").ledger, load_pairs(self.folder.pairs("train"))
         if ledger is None or len(ledger.queries) != len(pairs):
             raise InputError(
-                f"{self.folder.root}: supervised_trials learns from a ledger of all training queries, which a run has "
+                f"{self.folder.root}: {name} learns from a ledger of all training queries, which a run has "
                 "whose state is evidence; leave it out"
             )
         return pairs, ledger

@@ -98,11 +98,14 @@ class ByCritique:
         """The places of the answers to take; see `Choose`."""
         if not texts:
             return []
-        best = 1 + self._scores(texts, [row[1:] for row in answers]).argmax(axis=1)
+        places, rows = [0] * len(texts), list(range(len(texts)))
         if not self.always:
             retrieve = self.critic.yes(RETRIEVE_TASK, [(text,) for text in texts]) > THRESHOLD
-            best = np.where(retrieve, best, 0)
-        places: list[int] = best.tolist()
+            rows = [row for row in rows if retrieve[row]]
+        if rows:
+            scores = self._scores([texts[row] for row in rows], [answers[row][1:] for row in rows])
+            for row, best in zip(rows, scores.argmax(axis=1).tolist(), strict=True):
+                places[row] = 1 + best
         return places
 
     def _scores(self, texts: Sequence[str], answers: Sequence[Sequence[MemoryAnswer]]) -> np.ndarray:
