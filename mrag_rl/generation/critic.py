@@ -40,6 +40,9 @@ class Critic:
     def yes(self, task: str, texts: Sequence[tuple[str, ...]]) -> np.ndarray:
         """(N,): p(yes) / (p(yes) + p(no)) for N judgements of a task. texts: those of its form, for each.
 
+        So it is if each word is one token. For other models it is an estimate, because `LLM.log_probabilities` tells
+        the mean per token: in the bundled ones, yes has two.
+
         Raises InputError if the language model gives no log-probabilities.
         """
         shown = tuple((_FORMS[task].format(*given), _WORDS[not right]) for given, right in self.examples[task])
@@ -47,7 +50,7 @@ class Critic:
         # As much room as for the words themselves: longer prompts are shortened.
         likely = self.llm.log_probabilities(prompts, [_WORDS] * len(prompts), max_new_tokens=4)
         yes, no = np.array(likely, np.float64).reshape(len(texts), 2).T
-        probabilities: np.ndarray = 1.0 / (1.0 + np.exp(2.0 * (no - yes)))  # means of the word and its end
+        probabilities: np.ndarray = 1.0 / (1.0 + np.exp(2.0 * (no - yes)))  # means over a word and its end
         return probabilities
 
 
