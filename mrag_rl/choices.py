@@ -100,6 +100,7 @@ SystemName = Literal[
     "naive_heads_refined",
     "naive_revised",
     "random_partition",
+    "best_partition",
     "nearest_partition",
     "nearest_partition_refined",
     "classifier",
@@ -153,6 +154,8 @@ SystemName = Literal[
   the training references themselves, which the agents know only through scores.
 - ``random_partition``, ``nearest_partition``: the nearest memory of a random partition, and of the partition whose
   nearest memories are most similar to the query on average over the heads.
+- ``best_partition``: that of one partition for all texts, whose answers to the development queries score best, M
+  generations for each of these (M-RAG, Figure 2).
 - ``classifier``, ``classifier_words``: that of the partition that a logistic regression on the standard embedding or on
   words, fitted on the memories alone, assigns the query to.
 - ``consensus``: of the answers with the nearest memory of each partition, the one that agrees best with the others; M

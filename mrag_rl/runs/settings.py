@@ -58,6 +58,7 @@ class SystemsSettings:
       naive_revised       the nearest of the memories that refinement changed, and of all memories of the partitions
                           where it changed none
       random_partition    the nearest memory of a random partition
+      best_partition      the nearest memory of one partition for all texts, the best on the development queries
       nearest_partition   the nearest memory of the partition that is most similar to the query
       classifier          logistic regression from embedding to partition, fitted on the memories alone
       classifier_words    the same from words

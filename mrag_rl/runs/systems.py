@@ -37,6 +37,7 @@ from mrag_rl.systems import (
     Selfmem,
     System,
     WholeDatabase,
+    best_partition,
     by_agreement,
     by_first,
     by_groups,
@@ -232,6 +233,8 @@ class RunSystems:
         match kind:
             case "random_partition":
                 return random_partition(self._divided.shape[1], self.seed)
+            case "best_partition":
+                return best_partition(self.database, self.writer, self.metric, self._filled, self._queries("dev"))
             case "nearest_partition":
                 return nearest_partition(self.database)
             case "classifier":

@@ -47,6 +47,7 @@ from mrag_rl.systems.several import (
 from mrag_rl.systems.supervised import (
     PartitionInputs,
     PartitionRegression,
+    best_partition,
     supervised_by_copies,
     supervised_by_trials,
     supervised_partition,
@@ -89,6 +90,7 @@ __all__ = [
     "Selfmem",
     "System",
     "WholeDatabase",
+    "best_partition",
     "by_agreement",
     "by_chance",
     "by_first",

@@ -191,11 +191,34 @@ def supervised_by_copies(
     return choosers[best]
 
 
+def best_partition(
+    database: MemoryDatabase,
+    writer: Writer,
+    metric: Metric,
+    partitions: np.ndarray,
+    dev: tuple[Sequence[TextPair], Embeddings],
+) -> Chooser:
+    """One partition for all texts: that whose answers to the development queries score best (M-RAG, Figure 2).
+
+    partitions: (n,), those to choose from; the first of equals is chosen. dev: the pairs and their embeddings. The
+    memories are read as they were before refinement.
+    """
+    scores = _scores_of_all(database, writer, metric, *dev, originals=True).mean(axis=0)
+    best = partitions[scores[partitions].argmax()]
+    _LOG.info("partition %d for all texts: %.4f on dev", best, scores[best])
+    return lambda texts, queries: Choice(np.full(len(texts), best))
+
+
 def _scores_of_all(
-    database: MemoryDatabase, writer: Writer, metric: Metric, pairs: Sequence[TextPair], queries: Embeddings
+    database: MemoryDatabase,
+    writer: Writer,
+    metric: Metric,
+    pairs: Sequence[TextPair],
+    queries: Embeddings,
+    originals: bool = False,
 ) -> np.ndarray:
     """(P, M): the scores of P pairs, answered with each partition's nearest memories."""
-    answers = with_sets(writer, database, by_groups(database, database.membership()))
+    answers = with_sets(writer, database, by_groups(database, database.membership()), originals)
     hypotheses = texts_of(answers([pair.source for pair in pairs], queries))
     return scores_of(hypotheses, metric, [pair.target for pair in pairs])
 
