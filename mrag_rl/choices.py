@@ -30,6 +30,10 @@ StandardEmbedding = Literal["model", "trigrams"]
 often it has which character trigrams (``mrag_rl.encoders.trigrams``), for languages that the model does not read.
 """
 
+PaperScale = Literal["small", "real", "full"]
+"""Where a table of M-RAG's paper is made: in the bundled worlds with the bundled language model, on text that people
+wrote with a small real one (Gemma 3 270M), or with the paper's own models and data, for which GPUs are needed."""
+
 EvaluatedPart = Literal["test", "dev"]
 """The pairs of a run that its systems can be compared on."""
 

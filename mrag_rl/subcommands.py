@@ -15,7 +15,14 @@ from typing import Any
 from mrag_rl.command_line import SettingsReader
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.settings import FiltersSettings, MultihopSettings, QuestionSettings, RetrievalSettings
-from mrag_rl.runs.settings import AskSettings, CompareSettings, GateSettings, PoolSettings, SystemsSettings
+from mrag_rl.runs.settings import (
+    AskSettings,
+    CompareSettings,
+    GateSettings,
+    PaperSettings,
+    PoolSettings,
+    SystemsSettings,
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,7 @@ EVALUATIONS = {
     "gate": Command("ask whether memories help on a corpus, before training", GateSettings, "mrag_rl.runs.gate"),
     "pool": Command("score several runs together", PoolSettings, "mrag_rl.runs.pool"),
     "compare": Command("compare runs of different settings", CompareSettings, "mrag_rl.runs.compare"),
+    "paper": Command("make the tables of M-RAG's evaluation", PaperSettings, "mrag_rl.runs.paper"),
     "ask": Command("answer a text, or questions from documents, and show the steps", AskSettings, "mrag_rl.runs.ask"),
     "retrieval": Command(
         "compare retrieval strategies on multi-aspect queries", RetrievalSettings, "mrag_rl.experiments.retrieval"
@@ -64,6 +72,8 @@ def _read(name: str, arguments: Sequence[str], program: str) -> tuple[Command, A
     """The command and its settings. `ask` is two commands: of a run, and of documents."""
     command = EVALUATIONS[name]
     reader: SettingsReader[Any] = SettingsReader(command.settings, program)
+    if name == "paper" and arguments and not arguments[0].startswith("-"):
+        arguments = ["--tables", *arguments]
     if name != "ask":
         return command, reader.read(arguments)[0]
     options = {argument.partition("=")[0] for argument in arguments}

@@ -287,7 +287,15 @@ def test_simple_rivals_choose_as_without_arms(systems: RunSystems, plain: Memory
         systems.folder, {"m_rag": TrainedSystem(plain, evidence_selector(plain))}, systems.writer, ROUGE,
         WORLD.splits.train, 0,
     )  # fmt: skip
-    simple = ("random_partition", "nearest_partition", "classifier", "classifier_words", "consensus", "naive", "best_partition")
+    simple = (
+        "random_partition",
+        "nearest_partition",
+        "classifier",
+        "classifier_words",
+        "consensus",
+        "naive",
+        "best_partition",
+    )
     for name in (*simple, "supervised_copies", "oracle_random"):
         assert list(systems.make(name).answer(TEXTS, WORLD.train)) == list(before.make(name).answer(TEXTS, WORLD.train))
 
@@ -299,8 +307,8 @@ def test_best_partition_is_the_one_that_does_best_on_dev_for_all_texts(systems: 
     for partition in range(PARTITIONS):
         chosen = np.full(len(dev), partition)
         hits = database.retrieve(WORLD.dev, chosen, k=systems.writer.demonstrations)
-        answers = systems.writer.answer(texts, database.demonstrations(hits.indices, originals=True))
-        scores.append(ROUGE.scores(answers, references).mean())
+        written = systems.writer.answer(texts, database.demonstrations(hits.indices, originals=True))
+        scores.append(ROUGE.scores(written, references).mean())
     assert len(set(scores)) > 1
     answers = systems.make("best_partition").answer(TEXTS, WORLD.train)
     assert {answer.partition for answer in answers} == {int(np.argmax(scores))}

@@ -59,12 +59,11 @@ def run(settings: CompareSettings) -> str:
         InputError: a run is not complete or given twice, two runs of one condition have the same seeds, the target
             metrics differ, or a system or the metric is missing in a run.
     """
-    conditions = _conditions([folder for path in settings.runs for folder in _run_folders(Path(path))])
+    conditions = conditions_of([folder for path in settings.runs for folder in _run_folders(Path(path))])
     metric = _metric(conditions, settings.metric)
     systems = _systems(conditions, settings.systems)
-    reasons = [condition.paired_with(conditions[0]) for condition in conditions]
-    scores = _scores(conditions, reasons, systems, metric)
-    report = _report(conditions, reasons, scores, systems, metric)
+    scores = paired_scores(conditions, systems, metric)
+    report = _report(conditions, scores, systems, metric)
     output = Path(settings.output)
     output.mkdir(parents=True, exist_ok=True)
     page = comparison_page(report)
@@ -88,7 +87,7 @@ def _run_folders(path: Path) -> list[Path]:
     return found
 
 
-def _conditions(folders: Sequence[Path]) -> list[Condition]:
+def conditions_of(folders: Sequence[Path]) -> list[Condition]:
     """The runs by their settings, in the order given."""
     configs = load_runs(folders)
     settings = {
@@ -154,10 +153,9 @@ def _all_statistics(conditions: Sequence[Condition]) -> Iterator[PairStatistics]
         yield from condition.statistics.values()
 
 
-def _scores(
-    conditions: Sequence[Condition], reasons: Sequence[str | None], systems: Sequence[str], metric: str
-) -> list[dict[str, Score]]:
+def paired_scores(conditions: Sequence[Condition], systems: Sequence[str], metric: str) -> list[dict[str, Score]]:
     """Each condition's scores by system; those that can be paired with the first are on the same resamples."""
+    reasons = [condition.paired_with(conditions[0]) for condition in conditions]
     scores: list[dict[str, Score]] = [{} for _ in conditions]
     batches = [[index for index, reason in enumerate(reasons) if reason is None]]
     batches += [[index] for index, reason in enumerate(reasons) if reason is not None]
@@ -182,14 +180,11 @@ def _scores(
 
 
 def _report(
-    conditions: Sequence[Condition],
-    reasons: Sequence[str | None],
-    scores: Sequence[Mapping[str, Score]],
-    systems: Sequence[str],
-    metric: str,
+    conditions: Sequence[Condition], scores: Sequence[Mapping[str, Score]], systems: Sequence[str], metric: str
 ) -> dict[str, Any]:
     """The contents of comparison.json."""
     compared = systems[0]
+    reasons = [condition.paired_with(conditions[0]) for condition in conditions]
     paired = [index for index, reason in enumerate(reasons) if reason is None and index > 0]
     p_values = [scores[index][compared].p_value(scores[0][compared]) for index in paired]
     corrected = dict(zip(paired, zip(p_values, holm(p_values), strict=True), strict=True)) if paired else {}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mrag_rl.choices import EvaluatedPart
+from mrag_rl.choices import EvaluatedPart, PaperScale
 from mrag_rl.command_line import option_values
 from mrag_rl.config import Config, DataConfig, config_reader, load_config, validate_config
 from mrag_rl.errors import InputError
@@ -233,6 +233,35 @@ class CompareSettings:
     """Systems to show; the first one's differences are tested. null is m_rag and naive."""
     metric: str | None = None
     """Metric to compare in; null is the target metric of the runs."""
+
+
+@dataclass(frozen=True)
+class PaperSettings:
+    """Make tables of M-RAG's evaluation (Section 4): train all their runs, and print our figures beside the paper's.
+
+    table1 to table6 and figure2 are files of configs/paper/tables, and all of them are made unless some are named. The
+    runs are those of `train.py sweep`, in RUNS/paper-SCALE, and the same command again goes on where it was stopped.
+    Writes table.md and table.json for each, and each part's comparison with its figure.
+
+    examples:
+      python evaluate.py paper table4 --jobs 2
+      python evaluate.py paper --plan
+          all tables, and how many runs they have; trains nothing
+      python evaluate.py paper table2 table4 figure2 --scale real
+          needs the extra llm, and es-en.jsonl and de-en.jsonl in the working directory
+    """
+
+    tables: tuple[str, ...] | None = None
+    """Names of tables, or paths of files like them; null is all in configs/paper/tables."""
+    scale: PaperScale = "small"
+    """small is the bundled worlds; real is text that people wrote, with Gemma 3 270M; full is the paper's models and
+    data."""
+    jobs: int = bounded(1, minimum=1)
+    """Runs at a time."""
+    runs: str = "runs"
+    """Folder that holds the folder paper-SCALE."""
+    plan: bool = False
+    """Print what would be run and stop."""
 
 
 @dataclass(frozen=True)

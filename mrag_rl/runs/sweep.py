@@ -65,14 +65,19 @@ class Sweep:
         return "\n".join([*lines, *settings])
 
 
-def plan_sweep(arguments: Sequence[str], *, program: str = "train.py sweep") -> tuple[Sweep, SweepSettings]:
+def plan_sweep(
+    arguments: Sequence[str], *, program: str = "train.py sweep", grid: Any = None
+) -> tuple[Sweep, SweepSettings]:
     """The sweep that a command line asks for; nothing is written.
+
+    grid: the values of each setting; None reads them from the file that the arguments name.
 
     Raises InputError if a combination is not a valid configuration, or has a run folder with other settings already.
     """
     reader = SettingsReader(SweepSettings, program, example="configs/quickstart.yaml")
     settings, _ = reader.read(arguments)
-    grid = _read_grid(Path(settings.grid), arguments)
+    path = Path(settings.grid)
+    grid = _checked_grid(read_yaml(path) if grid is None else grid, path, arguments)
     folder = Path(settings.runs) / settings.name
     base = _config(settings)
     validate_config(base)
@@ -80,7 +85,7 @@ def plan_sweep(arguments: Sequence[str], *, program: str = "train.py sweep") -> 
     names = short_names([*grid])
     runs: dict[Path, Config] = {}
     for combination in itertools.product(*(enumerate(values) for values in grid.values())):
-        overrides = [f"--{key}={_argument(value)}" for key, (_, value) in zip(grid, combination, strict=True)]
+        overrides = [f"--{key}={argument_of(value)}" for key, (_, value) in zip(grid, combination, strict=True)]
         name = "_".join(f"{short}-{_slug(value, at)}" for short, (at, value) in zip(names, combination, strict=True))
         config = replace(_config(reader.read([*arguments, *overrides])[0]), name=name)
         if config.encoder.cache_folder is None:
@@ -145,9 +150,8 @@ def _config(settings: SweepSettings) -> Config:
     return Config(**{field.name: getattr(settings, field.name) for field in fields(Config)})
 
 
-def _read_grid(path: Path, arguments: Sequence[str]) -> dict[str, list[Any]]:
-    """The grid's settings and values. Raises InputError if it is no mapping of settings to lists of values."""
-    found = read_yaml(path)
+def _checked_grid(found: Any, path: Path, arguments: Sequence[str]) -> dict[str, list[Any]]:
+    """The settings and values of the grid in a file. Raises InputError if it is no mapping of settings to lists."""
     if not isinstance(found, Mapping) or not found:
         raise InputError(f"{path}: not a grid; write a line 'setting: [value, value]' for each setting")
     known = config_reader("train.py").keys
@@ -167,7 +171,7 @@ def _read_grid(path: Path, arguments: Sequence[str]) -> dict[str, list[Any]]:
     return grid
 
 
-def _argument(value: Any) -> str:
+def argument_of(value: Any) -> str:
     """A value as the command line has it."""
     return value if isinstance(value, str) else json.dumps(value)
 

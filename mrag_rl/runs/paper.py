@@ -1,0 +1,234 @@
+"""`evaluate.py paper`: the tables and the figure of M-RAG's evaluation, ours beside the paper's."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, get_args
+
+from mrag_rl.choices import PaperScale
+from mrag_rl.command_line import read_yaml
+from mrag_rl.errors import InputError
+from mrag_rl.evaluation.bootstrap import Score, as_json
+from mrag_rl.evaluation.comparison_tables import setting_text, short_names
+from mrag_rl.evaluation.paper_tables import paper_page
+from mrag_rl.evaluation.results import SECONDS
+from mrag_rl.io import atomic_write_text, read_json, write_json
+from mrag_rl.runs import compare
+from mrag_rl.runs.compare import Condition, conditions_of, paired_scores
+from mrag_rl.runs.settings import CompareSettings, PaperSettings
+from mrag_rl.runs.sweep import Sweep, argument_of, plan_sweep, run_sweep
+
+FOLDER = Path("configs/paper/tables")
+_TABLE_KEYS = {"title", "metrics", "seconds", "systems", "published", "scales"}
+_PART_KEYS = {"name", "beside", "config", "grid", "settings", "systems"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One sweep of a table at one scale.
+
+    Attributes:
+        name: of its folder. beside: whose figures of the paper stand beside it, None for none.
+        config: configuration files. grid, settings: as of a sweep, and further settings of all its runs.
+        systems: the table's rows, for each combination of the grid's settings.
+    """
+
+    name: str
+    beside: str | None
+    config: tuple[str, ...]
+    grid: dict[str, list[Any]]
+    settings: dict[str, Any]
+    systems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the paper.
+
+    Attributes:
+        path: of its file. metrics: its columns, the first of which is compared. seconds: further columns, by the names
+            in `mrag_rl.evaluation.results.SECONDS`, on average over a row's runs.
+        published: {whose: {row: {column: figure}}}, as the paper prints them.
+        scales: the parts of each scale.
+    """
+
+    path: Path
+    title: str
+    metrics: tuple[str, ...]
+    seconds: tuple[str, ...]
+    published: dict[str, dict[str, dict[str, float]]]
+    scales: dict[str, tuple[Part, ...]]
+
+    @property
+    def name(self) -> str:
+        """That of its file, without the ending."""
+        return self.path.stem
+
+
+def run(settings: PaperSettings) -> str:
+    """Make tables of the paper at one scale: all their runs, then RUNS/paper-SCALE/TABLE/table.md and table.json.
+
+    Runs are trained as by `train.py sweep`, which shares generated texts and embeddings, here among all tables of a
+    scale, and goes on where it was stopped. Returns the pages, or with `plan` what would be run.
+
+    Raises InputError: an unknown table, a table without this scale, a broken file, a run that fails.
+    """
+    root = Path(settings.runs) / f"paper-{settings.scale}"
+    tables = [read_table(name) for name in settings.tables or sorted(path.stem for path in FOLDER.glob("*.yaml"))]
+    if not tables:
+        raise InputError(f"no tables in {FOLDER}; run this in a checkout, or name files of your own with --tables")
+    planned = [(table, _sweeps(table, settings, root)) for table in tables]
+    if settings.plan:
+        return "\n".join(sweep.plan() for _, sweeps in planned for _, sweep in sweeps)
+    return "\n".join(_made(table, sweeps, settings, root / table.name) for table, sweeps in planned)
+
+
+def read_table(name: str) -> Table:
+    """A table of `configs/paper/tables` by its name, or of a file by its path. Raises InputError for a broken one."""
+    path = Path(name) if name.endswith(".yaml") else FOLDER / f"{name}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(path.stem for path in FOLDER.glob("*.yaml"))) or f"none in {FOLDER}"
+        raise InputError(f"{path}: no such table; choose from {known}, or give a file ending in .yaml")
+    found = _mapping(read_yaml(path), _TABLE_KEYS, str(path))
+    try:
+        systems = tuple(found["systems"])
+        scales = {
+            scale: tuple(
+                Part(
+                    str(part["name"]),
+                    part.get("beside"),
+                    tuple(part["config"]),
+                    dict(part["grid"]),
+                    dict(part.get("settings") or {}),
+                    tuple(part.get("systems") or systems),
+                )
+                for part in (_mapping(part, _PART_KEYS, f"{path}: {scale}") for part in parts)
+            )
+            for scale, parts in found["scales"].items()
+        }
+        table = Table(
+            path, found["title"], tuple(found["metrics"]), tuple(found.get("seconds") or ()),
+            found.get("published") or {}, scales,
+        )  # fmt: skip
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: not a table ({error}); see {FOLDER}/table5.yaml for one") from error
+    for scale, parts in table.scales.items():
+        if scale not in get_args(PaperScale):
+            raise InputError(f"{path}: unknown scale {scale!r}; choose from {', '.join(get_args(PaperScale))}")
+        for part in parts:
+            if part.beside is not None and part.beside not in table.published:
+                raise InputError(f"{path}: {part.name} stands beside {part.beside!r}, which is not in published")
+    if unknown := set(table.seconds) - set(SECONDS):
+        raise InputError(f"{path}: unknown seconds {', '.join(sorted(unknown))}; choose from {', '.join(SECONDS)}")
+    return table
+
+
+def _mapping(found: Any, keys: set[str], where: str) -> Mapping[str, Any]:
+    if not isinstance(found, Mapping):
+        raise InputError(f"{where}: not a mapping; see {FOLDER}/table5.yaml for a table")
+    if unknown := set(found) - keys:
+        raise InputError(f"{where}: unknown key {sorted(map(str, unknown))[0]}; choose from {', '.join(sorted(keys))}")
+    return found
+
+
+def _sweeps(table: Table, settings: PaperSettings, root: Path) -> list[tuple[Part, Sweep]]:
+    """The sweep of each part."""
+    if settings.scale not in table.scales:
+        raise InputError(f"{table.name} has no scale {settings.scale}; choose from {', '.join(table.scales)}")
+    sweeps = []
+    for part in table.scales[settings.scale]:
+        fixed = part.settings | {
+            "evaluation.systems": list(part.systems),
+            "encoder.cache_folder": str(root / "embeddings"),
+        }
+        if part.settings.get("llm.cache", True):
+            fixed["llm.cache_file"] = str(root / "texts.sqlite")
+        runs = root / table.name
+        arguments = [f"--grid={table.path}", f"--name={part.name}", f"--runs={runs}", f"--jobs={settings.jobs}"]
+        arguments += [f"--config={path}" for path in part.config]
+        arguments += [f"--{name}={argument_of(value)}" for name, value in fixed.items()]
+        sweeps.append((part, plan_sweep(arguments, program="evaluate.py paper", grid=part.grid)[0]))
+    return sweeps
+
+
+def _made(table: Table, sweeps: Sequence[tuple[Part, Sweep]], settings: PaperSettings, folder: Path) -> str:
+    """Carry out a table's sweeps, write its page, and return it."""
+    parts = []
+    for part, sweep in sweeps:
+        run_sweep(sweep)
+        comparison = CompareSettings(
+            tuple(map(str, sweep.runs)), str(sweep.folder / "comparison"), part.systems, table.metrics[0]
+        )
+        compare.run(comparison)
+        conditions = conditions_of([*sweep.runs])
+        scores = {metric: paired_scores(conditions, part.systems, metric) for metric in table.metrics}
+        parts.append(_report(table, part, conditions, scores, sweep))
+    report: dict[str, Any] = {
+        "table": table.name,
+        "title": table.title,
+        "scale": settings.scale,
+        "metrics": list(table.metrics),
+    }
+    report |= {"seconds": list(table.seconds), "parts": parts}
+    page = paper_page(report)
+    atomic_write_text(folder / "table.md", page)
+    write_json(folder / "table.json", report)
+    return page
+
+
+def _report(
+    table: Table,
+    part: Part,
+    conditions: Sequence[Condition],
+    scores: Mapping[str, Sequence[Mapping[str, Score]]],
+    sweep: Sweep,
+) -> dict[str, Any]:
+    """A part's entry in table.json."""
+    published = table.published.get(part.beside or "", {})
+    rows: list[dict[str, Any]] = []
+    for at, condition in enumerate(conditions):
+        spent = [read_json(sweep.folder / run.name / "results.json")["seconds"] for run in condition.runs.values()]
+        for system in part.systems:
+            name = _row_name(condition, system, part)
+            rows.append(
+                {
+                    "row": name,
+                    "runs": len(condition.runs),
+                    "scores": {metric: as_json(found[at][system].interval()) for metric, found in scores.items()},
+                    "seconds": {column: round(fmean(run[column] for run in spent), 3) for column in table.seconds},
+                    "published": published.get(name, {}),
+                }
+            )
+    paired = all(condition.paired_with(conditions[0]) is None for condition in conditions)
+    compared = [found[system] for found in scores[table.metrics[0]] for system in part.systems]
+    return {
+        "name": part.name,
+        "beside": part.beside,
+        "rows": rows,
+        "order": _order(rows, compared, table.metrics[0]) if paired else [],
+        "figure": str(sweep.folder / "comparison" / "comparison_plot.png"),
+    }
+
+
+def _row_name(condition: Condition, system: str, part: Part) -> str:
+    """The settings of the grid, without the seeds, and the system if the part has several."""
+    names = short_names([name for name in condition.settings if name in part.grid])
+    values = [condition.settings[name] for name in condition.settings if name in part.grid]
+    words = [f"{name} {setting_text(value)}" for name, value in zip(names, values, strict=True)]
+    return ", ".join([*words, system] if len(part.systems) > 1 or not words else words)
+
+
+def _order(rows: Sequence[Mapping[str, Any]], scores: Sequence[Score], metric: str) -> list[dict[str, Any]]:
+    """Each pair of rows that the paper has figures of: the better one there, and what it gains here."""
+    figures = [row["published"].get(metric) for row in rows]
+    found = []
+    for one, other in itertools.combinations([at for at, figure in enumerate(figures) if figure is not None], 2):
+        if figures[one] != figures[other]:
+            better, worse = (one, other) if figures[one] > figures[other] else (other, one)
+            gain = as_json(scores[better].minus(scores[worse]), value_name="difference")
+            found.append({"better": rows[better]["row"], "worse": rows[worse]["row"], **gain})
+    return found

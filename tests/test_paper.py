@@ -1,0 +1,155 @@
+"""evaluate.py paper: the tables of M-RAG's evaluation, from their files to a page with ours beside the paper's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+import evaluate
+from mrag_rl.errors import InputError
+from mrag_rl.evaluation.paper_tables import paper_page
+from mrag_rl.runs.paper import FOLDER, read_table
+
+TABLES = ["figure2", "table1", "table2", "table3", "table4", "table5", "table6"]
+ROOT = Path(__file__).parents[1]
+
+
+def small_table(workplace: Path, folder: Path, **changes: object) -> Path:
+    """A table of two tiny runs."""
+    part = {
+        "name": "tiny",
+        "beside": "Elsewhere",
+        "config": [str(workplace / "small.yaml")],
+        "grid": {"demonstrations": [1, 2], "seed": [0]},
+        "settings": {"evaluation.contrasts": [], "evaluation.ablations": False},
+    }
+    table = {
+        "title": "Table 0: demonstrations",
+        "metrics": ["rouge1", "rougeL"],
+        "seconds": ["index"],
+        "systems": ["m_rag", "none"],
+        "published": {
+            "Elsewhere": {
+                "demonstrations 1, m_rag": {"rouge1": 0.5, "index": 2},
+                "demonstrations 1, none": {"rouge1": 99.5},
+            }
+        },
+        "scales": {"small": [part]},
+    }
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump(table | changes, sort_keys=False))
+    return path
+
+
+def test_a_table_is_made_resumed_and_shown_beside_the_papers(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = small_table(workplace, tmp_path)
+    command = ["paper", str(table), "--runs", str(tmp_path / "runs"), "--jobs", "2"]
+    assert evaluate.main([*command, "--plan"]) == 0
+    assert "2 runs, 0 complete" in capsys.readouterr().out and not (tmp_path / "runs").exists()
+    assert evaluate.main(command) == 0
+    page = capsys.readouterr().out
+    folder = tmp_path / "runs" / "paper-small" / "mine"
+    report = json.loads((folder / "table.json").read_text())
+    (part,) = report["parts"]
+    assert [row["row"] for row in part["rows"]] == [
+        f"demonstrations {count}, {system}" for count in (1, 2) for system in ("m_rag", "none")
+    ]
+    assert all(row["runs"] == 1 and row["seconds"]["index"] > 0 for row in part["rows"])
+    # As evaluate.py compare finds it, which reads the same runs
+    compared = json.loads((folder / "tiny" / "comparison" / "comparison.json").read_text())
+    for at, condition in enumerate(compared["conditions"]):
+        for place, system in enumerate(("m_rag", "none")):
+            assert part["rows"][2 * at + place]["scores"]["rouge1"] == condition["systems"][system]
+    (pair,) = part["order"]
+    assert (pair["better"], pair["worse"]) == ("demonstrations 1, none", "demonstrations 1, m_rag")
+    scores = [row["scores"]["rouge1"]["value"] for row in part["rows"]]
+    assert pair["difference"] == pytest.approx(scores[1] - scores[0], abs=1e-3)
+    assert "of 1 pairs of rows" in page and page.strip() == (folder / "table.md").read_text().strip()
+    assert (ROOT / part["figure"]).is_file()
+    # Nothing is trained again
+    results = {path: path.stat().st_mtime_ns for path in folder.rglob("results.json")}
+    assert len(results) == 2 and evaluate.main(command) == 0
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("results.json")} == results
+
+
+def test_the_page_says_in_which_pairs_of_rows_the_order_is_the_papers() -> None:
+    def pair(low: float, high: float) -> dict[str, object]:
+        return {"better": "a", "worse": "b", "difference": (low + high) / 2, "low": low, "high": high}
+
+    score = {"rouge1": {"value": 50.0, "low": 49.0, "high": 51.0}}
+    row = {"row": "a", "runs": 3, "scores": score, "seconds": {"pool": 1.5}, "published": {"rouge1": 48.13}}
+    part = {
+        "name": "desks", "beside": "XSum", "rows": [row, {**row, "row": "b", "published": {}}], "figure": "f.png",
+        "order": [pair(0.1, 2.0), pair(-3.0, -1.0), pair(-1.0, 1.0), pair(-0.5, 2.0)],
+    }  # fmt: skip
+    page = paper_page({"title": "Table 0", "metrics": ["rouge1"], "seconds": ["pool"], "parts": [part]})
+    assert "of 4 pairs of rows: 1 as in the paper, 1 the other way round, 2 not shown" in page
+    assert "- The other way round: a less b, -2.00 [-3.00, -1.00]" in page
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if "|" in line]
+    assert cells[0] == ["", "ROUGE-1", "paper", "pool (s)"]
+    assert cells[2:] == [["a", "50.00 [49.00, 51.00]", "48.13", "1.50"], ["b", "50.00 [49.00, 51.00]", "", "1.50"]]
+
+
+def test_every_table_of_the_paper_can_be_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the data's files at hand, all settings of every scale are valid together."""
+    assert sorted(path.stem for path in (ROOT / FOLDER).glob("*.yaml")) == TABLES
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    for name in ("xsum", "bigpatent", "dailydialog", "es-en", "en-es", "de-en", "en-de"):
+        (tmp_path / f"{name}.jsonl").write_text("{}\n")
+    monkeypatch.chdir(tmp_path)
+    assert evaluate.main(["paper", "--plan"]) == 0
+    assert capsys.readouterr().out.count(" complete; ") == 10
+    for name in TABLES:
+        for scale, parts in read_table(name).scales.items():
+            assert evaluate.main(["paper", name, "--scale", scale, "--plan"]) == 0
+            assert capsys.readouterr().out.count(" complete; ") == len(parts)
+
+
+def test_published_rows_are_rows_that_are_made() -> None:
+    """A misspelt row would silently have no figure beside it."""
+    for name in TABLES:
+        table = read_table(str(ROOT / FOLDER / f"{name}.yaml"))
+        for whose, rows in table.published.items():
+            parts = [part for parts in table.scales.values() for part in parts if part.beside == whose]
+            assert parts, (name, whose)
+            for part in parts:
+                varied = {key: values for key, values in part.grid.items() if len(values) > 1 and key != "seed"}
+                settings = {f"{key.rsplit('.', 1)[-1]} {value}" for key, values in varied.items() for value in values}
+                made = settings or set(part.systems)
+                assert set(rows) <= made, (name, whose, set(rows) - made)
+            for figures in rows.values():
+                assert set(figures) <= {*table.metrics, *table.seconds}, (name, whose)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scales": {"tiny": []}}, "unknown scale 'tiny'; choose from small, real, full"),
+        ({"colour": "red"}, "unknown key colour"),
+        ({"seconds": ["sleep"]}, "unknown seconds sleep"),
+        ({"published": {}}, "tiny stands beside 'Elsewhere', which is not in published"),
+        ({"scales": {"small": [{"name": "tiny"}]}}, "not a table ('config')"),
+        ({"scales": []}, "not a table"),
+    ],
+)
+def test_a_broken_table_is_named(workplace: Path, tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        read_table(str(small_table(workplace, tmp_path, **changes)))
+    assert message in str(error.value) and "mine.yaml" in str(error.value)
+
+
+def test_an_unknown_table_or_scale_names_those_there_are(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluate.main(["paper", "table7"]) == 2
+    assert "choose from figure2, table1" in capsys.readouterr().err
+    table = small_table(workplace, tmp_path)
+    assert evaluate.main(["paper", str(table), "--scale", "real", "--runs", str(tmp_path)]) == 2
+    assert "mine has no scale real; choose from small" in capsys.readouterr().err
