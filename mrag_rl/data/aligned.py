@@ -38,7 +38,7 @@ def read_aligned(path: StrPath) -> Table:
         raise InputError(
             f"{name}:{error.position[0]}: not valid XML ({error.msg}); unpack or download it again"
         ) from error
-    except (UnicodeError, ValueError) as error:
+    except (LookupError, ValueError) as error:
         raise InputError(f"{name}: not XML in its declared encoding ({error}); save it as UTF-8") from error
     if not rows:
         raise InputError(f"{name}: no <tu> of TMX and no <link> with <s1> and <s2>; give an aligned corpus with texts")
