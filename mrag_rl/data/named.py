@@ -276,13 +276,13 @@ def _below(folder: StrPath, name: str) -> Path:
 
 
 def _by_split(folder: Path, endings: list[str]) -> dict[str, list[Path]]:
-    """The files with one of some endings, by the split that their name or that of a folder says."""
+    """The files with one of some endings, by the split that their name says, else the nearest folder that says one."""
     found: dict[str, list[Path]] = {}
     names = "|".join(name for names in PARTS.values() for name in names)
     for path in sorted(folder.rglob("*")):
         said = re.findall(rf"(?<![a-z])(?:{names})(?![a-z])", str(path.relative_to(folder)).lower())
         if path.suffix in endings and said:
-            found.setdefault(said[0], []).append(path)
+            found.setdefault(said[-1], []).append(path)
     return found
 
 
