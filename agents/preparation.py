@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mrag_rl.choices import ArmName, StateName, Task
-from mrag_rl.config import DataConfig, PartitioningConfig
+from mrag_rl.config import PartitioningConfig
 from mrag_rl.data import Splits, TextPair, save_pairs
 from mrag_rl.data.spoiling import spoil
+from mrag_rl.data_config import DataConfig
 from mrag_rl.encoders import EmbeddingStore, TransformerEncoder
 from mrag_rl.envs.states import PAIR_STATES, embed_pairs
 from mrag_rl.memory import MemoryDatabase

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mrag_rl.config import DataConfig
 from mrag_rl.data.synthetic.newsroom import TASKS
+from mrag_rl.data_config import DataConfig
 from mrag_rl.errors import InputError
 from mrag_rl.retrieval.exact import quick_type
 

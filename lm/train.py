@@ -44,9 +44,9 @@ from lm.optimization import (
 )
 from lm.sequences import TrainingData
 from mrag_rl.command_line import run_command
-from mrag_rl.config import DataConfig
 from mrag_rl.data.records import load_pairs
 from mrag_rl.data.splits import group_names
+from mrag_rl.data_config import DataConfig
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import translation
 from mrag_rl.generation.transformers_llm import TransformersLLM

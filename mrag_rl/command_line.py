@@ -236,6 +236,10 @@ class SettingsReader(Generic[T]):
             if self.example and not any(option_values(arguments, "--config")):
                 return f"no configuration; give --config FILE, such as --config {self.example}"
             return f"{key} is missing; add --{key} to the command line, or '{key}: ...' to the file given to --config"
+        unknown = re.search(r"Group '(\S+)' does not accept option '(\S+)'", message)
+        if unknown:
+            key = f"{unknown[1]}.{unknown[2]}"
+            return f"unknown option --{key}{self._suggestion(key, '--')}"
         mistake = re.search(r"Parser key \"(?P<key>[^\"]+)\": (?P<problem>.*)", message)
         if mistake and mistake["key"] in self.keys:
             value = re.search(r"Got value: (.*?)(?: Subtypes:|$)", message)

@@ -28,7 +28,6 @@ from mrag_rl.choices import (
     NEED_LEDGER,
     ArmName,
     MetricName,
-    NewsroomName,
     PartitioningMethod,
     RewardName,
     StandardEmbedding,
@@ -38,90 +37,14 @@ from mrag_rl.choices import (
 )
 from mrag_rl.command_line import SettingsReader
 from mrag_rl.contrasts import check_contrasts
+from mrag_rl.data.named import NAMED
+from mrag_rl.data_config import DataConfig, check_data_config
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import translation
 from mrag_rl.io import StrPath
 from mrag_rl.llm_config import LLMConfig, check_llm_config
 from mrag_rl.settings import bounded, check_bounds
 from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig, check_refinement
-
-
-@dataclass(frozen=True)
-class WorldSizes:
-    """Sizes of the splits of the bundled world, in pairs."""
-
-    database: int = bounded(400, minimum=1)
-    """Memories in the database."""
-    train: int = bounded(800, minimum=1)
-    """Queries that the agents train on."""
-    dev: int = bounded(200, minimum=1)
-    """Development queries: they select the best round and decide when to stop."""
-    test: int = bounded(400, minimum=1)
-    """Queries of the final evaluation."""
-
-
-@dataclass(frozen=True)
-class SplitFiles:
-    """Files of pairs that are already split. Give all four or none."""
-
-    database: str | None = None
-    """JSONL file of the memories."""
-    train: str | None = None
-    """JSONL file of the queries that the agents train on."""
-    dev: str | None = None
-    """JSONL file of the development queries."""
-    test: str | None = None
-    """JSONL file of the queries of the final evaluation."""
-
-    def given(self) -> bool:
-        """Whether any of the four is set."""
-        return any((self.database, self.train, self.dev, self.test))
-
-
-@dataclass(frozen=True)
-class SplitFractions:
-    """Shares of ``data.pairs`` kept for queries; the rest is the database."""
-
-    train: float = bounded(0.1, minimum=0, maximum=1, exclusive=True)
-    """Share that the agents train on (the paper: 10%)."""
-    dev: float = bounded(0.1, minimum=0, maximum=1, exclusive=True)
-    """Share used as development queries."""
-    test: float = bounded(0.1, minimum=0, maximum=1, exclusive=True)
-    """Share used for the final evaluation."""
-
-
-@dataclass(frozen=True)
-class DataConfig:
-    """Where the pairs come from: the bundled world, unless ``pairs`` or ``files`` is given."""
-
-    pairs: str | None = None
-    """JSONL file of your own pairs, split at random; relative to the working directory."""
-    group: str | None = None
-    """Regular expression on the ids of your own pairs. Its first group names the event or dialogue that must stay in
-    one split: '^([^.]+)' keeps ids 7.1 and 7.2 together. Such pairs depend on each other, so intervals resample whole
-    groups."""
-    fractions: SplitFractions = field(default_factory=SplitFractions)
-    """Shares of ``pairs``."""
-    files: SplitFiles = field(default_factory=SplitFiles)
-    """Your own pairs, if they are already split."""
-    newsroom: NewsroomName = "desks"
-    """The bundled world: desks (the text hints at the desk whose style the answer needs), sources (the answer needs its
-    subject's style, which each source uses on two of the four topics only), or scrambled (sources in which the words of
-    reliable memories' targets are in random order)."""
-    sizes: WorldSizes = field(default_factory=WorldSizes)
-    """Sizes of the bundled world."""
-    languages: tuple[str, str] = ("English", "German")
-    """Source and target languages of the translation task, by their English names."""
-    spoilt: float = bounded(0.0, minimum=0, maximum=1)
-    """Share of the memories that are spoilt on purpose in half of the partitions: their targets are exchanged or cut
-    short, as happens in real data. The queries' references are not changed."""
-    world_seed: int = bounded(0, minimum=0)
-    """Seed of the bundled world and of the random split. Runs that differ in ``seed`` alone use the same data."""
-
-    @property
-    def world(self) -> bool:
-        """Whether the bundled world is used."""
-        return self.pairs is None and not self.files.given()
 
 
 @dataclass(frozen=True)
@@ -248,9 +171,9 @@ class Config:
     @property
     def prompt_task(self) -> str:
         """The name of the task in prompts; a translation names its languages unless they are the bundled world's."""
-        if self.data.languages == DataConfig.languages:
+        if self.data.translated == DataConfig.languages or self.task != "translation":
             return self.task
-        return translation(*self.data.languages)
+        return translation(*self.data.translated)
 
 
 @functools.cache
@@ -288,7 +211,9 @@ def config_to_yaml(config: Config) -> str:
 NO_RESULT = ("name", "encoder.cache_folder", "llm.concurrency", "llm.timeout", "llm.cache_file")
 """Settings that change no result."""
 _NEWER = (
-    "demonstrations", "data.spoilt", "encoder.standard", "partitioning.arms", "partitioning.seed",
+    "demonstrations", "data.spoilt", "data.columns", "data.name", "data.folder", "data.revision",
+    "data.max_source_words", "data.max_target_words", "data.deduplicate",
+    "encoder.standard", "partitioning.arms", "partitioning.seed",
     "refinement.demonstrated", "refinement.held_out",
 )  # fmt: skip
 
@@ -356,8 +281,12 @@ def validate_config(config: Config) -> None:
     check_refinement(config.refinement, config.demonstrations)
     need_ledger = (name for name in NEED_LEDGER if name in config.evaluation.systems)
     check_contrasts(config.evaluation.contrasts or (), (*config.compared, *need_ledger))
-    _validate_data(config.data)
+    check_data_config(config.data)
     _validate_languages(config)
+    if config.data.name is not None and NAMED[config.data.name].task != config.task:
+        raise InputError(
+            f"data.name is {config.data.name}, but task is {config.task}; set task: {NAMED[config.data.name].task}"
+        )
 
 
 def _validate_encoder_inside_llm(config: Config) -> None:
@@ -370,23 +299,6 @@ def _validate_encoder_inside_llm(config: Config) -> None:
             )
     if config.refinement.dtype != RefinementConfig.dtype:
         raise InputError("refinement.dtype is set, but the encoder is the language model; set llm.dtype instead")
-
-
-def _validate_data(data: DataConfig) -> None:
-    files = dataclasses.asdict(data.files)
-    if data.pairs is not None and data.files.given():
-        raise InputError("data.pairs and data.files are both set; give one file to split, or the four files")
-    missing = [part for part, path in files.items() if not path]
-    if data.files.given() and missing:
-        raise InputError(f"data.files.{missing[0]} is missing; give database, train, dev and test")
-    if data.group is not None and data.world:
-        raise InputError("data.group is set, but the pairs are the bundled world's; set data.pairs or data.files, too")
-    if data.newsroom != DataConfig.newsroom and not data.world:
-        raise InputError(
-            "data.newsroom is set, but the pairs are your own; set data.newsroom, or data.pairs or data.files"
-        )
-    if sum(dataclasses.asdict(data.fractions).values()) >= 1:
-        raise InputError("data.fractions leaves no pairs for the database; make train, dev and test sum to less than 1")
 
 
 def _validate_languages(config: Config) -> None:

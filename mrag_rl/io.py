@@ -6,6 +6,7 @@ run resumed after ``kill -9``) finds the old content or the new, never a mixture
 
 from __future__ import annotations
 
+import codecs
 import errno
 import hashlib
 import io
@@ -36,6 +37,7 @@ _MENDS = {
     errno.EACCES: "permission denied; make the folder writable or choose another one",
     errno.EPERM: "operation not permitted; make the folder writable or choose another one",
 }
+_ICONV = "iconv -f {} -t UTF-8 OLD > NEW"
 _TOO_MUCH = "JSON nested too deeply, or a number with thousands of digits"
 
 
@@ -127,19 +129,31 @@ def read_jsonl(path: StrPath) -> list[tuple[int, Any]]:
 
 def read_text(path: StrPath) -> str:
     """The UTF-8 text in ``path``, without a byte order mark. Raises InputError if missing, a folder, or not UTF-8."""
+    name = os.fspath(path)
     try:
-        return Path(path).read_bytes().decode("utf-8-sig")
+        data = Path(path).read_bytes()
     except FileNotFoundError as error:
-        raise InputError(f"{os.fspath(path)}: no such file; check the path") from error
+        raise InputError(f"{name}: no such file; check the path") from error
     except IsADirectoryError as error:
-        raise InputError(f"{os.fspath(path)}: is a folder; give the path of a file") from error
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise InputError(f"{os.fspath(path)}:{line}: not UTF-8 text; save the file as UTF-8") from error
+        raise InputError(f"{name}: is a folder; give the path of a file") from error
     except OSError as error:
+        raise InputError(f"{name}: cannot be read ({error.strerror}); check the path and its permissions") from error
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError(f"{name}: UTF-16, not UTF-8 text; save the file as UTF-8 ({_ICONV.format('UTF-16')})")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
         raise InputError(
-            f"{os.fspath(path)}: cannot be read ({error.strerror}); check the path and its permissions"
+            f"{name}:{line}: not UTF-8 text; save the file as UTF-8 (if it is Latin-1: {_ICONV.format('LATIN1')})"
         ) from error
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise InputError(
+            f"{name}:{line}: a zero byte, which text has none of; if it is UTF-16, save the file as UTF-8 "
+            f"({_ICONV.format('UTF-16LE')})"
+        )
+    return text
 
 
 def file_sha256(path: StrPath) -> str:

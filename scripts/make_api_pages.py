@@ -37,6 +37,7 @@ PAGES = {
         "config",
         "training_config",
         "llm_config",
+        "data_config",
         "settings",
         "command_line",
         "contrasts",

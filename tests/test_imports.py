@@ -34,6 +34,7 @@ ROOMS = (
     "metrics",
     "training_config",
     "llm_config",
+    "data_config",
     "config",
     "filters",
     "memory",

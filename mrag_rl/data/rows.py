@@ -44,7 +44,7 @@ class Row:
             raise self.error(f'no "{key}"; every line needs "{key}" (a string)')
         value = self.values[key]
         if not isinstance(value, str):
-            raise self.error(f'"{key}" is {_kind(value)}; give a string')
+            raise self.error(f'"{key}" is {kind(value)}; give a string')
         if not value.strip():
             raise self.error(f'"{key}" is empty; give some text or remove the line')
         return value
@@ -55,7 +55,7 @@ class Row:
         if value is None:
             return ""
         if not isinstance(value, str):
-            raise self.error(f'"{key}" is {_kind(value)}; give a string or remove the key')
+            raise self.error(f'"{key}" is {kind(value)}; give a string or remove the key')
         return value
 
     def strings(self, key: str) -> tuple[str, ...]:
@@ -64,10 +64,10 @@ class Row:
         if value is None:
             return ()
         if not isinstance(value, list):
-            raise self.error(f'"{key}" is {_kind(value)}; give a list of strings')
+            raise self.error(f'"{key}" is {kind(value)}; give a list of strings')
         for item in value:
             if not isinstance(item, str):
-                raise self.error(f'"{key}" contains {_kind(item)}; give a list of strings')
+                raise self.error(f'"{key}" contains {kind(item)}; give a list of strings')
         return tuple(value)
 
     def names(self, key: str) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ class Row:
         """An object, empty if it is missing or null. Raises InputError."""
         value = self.values.get(key)
         if value is not None and not isinstance(value, dict):
-            raise self.error(f'"{key}" is {_kind(value)}; give an object like {{"key": "value"}}')
+            raise self.error(f'"{key}" is {kind(value)}; give an object like {{"key": "value"}}')
         return value or {}
 
 
@@ -106,7 +106,7 @@ def read_rows(path: StrPath, noun: str) -> Iterator[Row]:
     rows = read_jsonl(path)
     for line, value in rows:
         if not isinstance(value, dict):
-            raise InputError(f'{name}:{line}: {_kind(value)}, not an object; write {{"id": ..., ...}} on each line')
+            raise InputError(f'{name}:{line}: {kind(value)}, not an object; write {{"id": ..., ...}} on each line')
         yield Row(name, line, value)
     if not rows:
         raise InputError(f"{name}: no {noun} in the file; write one JSON object on each line")
@@ -125,7 +125,7 @@ def unique_rows(rows: Iterable[Row], noun: str, key: str = "id") -> Iterator[tup
         yield identifier, row
 
 
-def _kind(value: Any) -> str:
+def kind(value: Any) -> str:
     """The type of a JSON value, in words."""
     if value is None:
         return "null"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,32 +79,63 @@ def split_pairs(
     return Splits(**parts)
 
 
-def load_splits(*, database: StrPath, train: StrPath, dev: StrPath, test: StrPath, group: str | None = None) -> Splits:
-    """Four files of pairs that are already split.
+def split_published(
+    parts: Mapping[str, list[TextPair]], *, train: float, group: str | None = None, seed: int
+) -> Splits:
+    """Published splits: a share of the training split is what the agents train on, the rest of it the database.
 
-    Raises InputError for a bad line, an id in two files, a pair in two files, source and target, under two ids, and an
-    event or dialogue in two files, as ``group`` names it; see `split_pairs`.
+    Args:
+        parts: "train", "dev" and "test". train: the share, in (0, 1). group, seed: as in `split_pairs`.
+
+    Raises:
+        InputError: as `split_pairs`, and `check_parts` for what two splits have in common.
     """
+    check_parts(parts, {part: f"the published split {part}" for part in parts}, group)
+    pairs = parts["train"]
+    groups = _groups(pairs, group_names(pairs, group))
+    if len(groups) < 2:
+        raise InputError("the published split train has fewer than 2 pairs or groups; give more pairs")
+    order = np.random.default_rng(seed).permutation(len(groups))
+    count = min(max(1, round(train * len(groups))), len(groups) - 1)
+    return Splits(
+        database=_take(pairs, groups, order[count:]),
+        train=_take(pairs, groups, order[:count]),
+        dev=parts["dev"],
+        test=parts["test"],
+    )
+
+
+def load_splits(*, database: StrPath, train: StrPath, dev: StrPath, test: StrPath, group: str | None = None) -> Splits:
+    """Four files of pairs that are already split. Raises InputError for a bad line, and as `check_parts` does."""
     paths = {"database": database, "train": train, "dev": dev, "test": test}
     parts = {part: load_pairs(path) for part, path in paths.items()}
+    check_parts(parts, {part: os.fspath(path) for part, path in paths.items()}, group)
+    return Splits(**parts)
+
+
+def check_parts(parts: Mapping[str, list[TextPair]], names: Mapping[str, str], group: str | None) -> None:
+    """Check that splits have nothing in common. names: of the splits, by part, as errors give them.
+
+    Raises InputError for an id in two splits, a pair in two splits, source and target, under two ids, and an event or
+    dialogue in two splits, as ``group`` names it; see `split_pairs`.
+    """
     owner: dict[str | tuple[str, str], tuple[str, TextPair]] = {}  # Of an id, and of a source with its target
     for part, pairs in parts.items():
         for pair in pairs:
             for key in (pair.id, (pair.source, pair.target)):
                 if key in owner:
                     other, twin = owner[key]
-                    problem = f'id "{pair.id}" is also'
+                    problem, mend = f'id "{pair.id}" is also', ""
                     if twin.id != pair.id:
                         problem = f'pair "{pair.id}" has the source and target of "{twin.id}"'
+                        mend = " (--data.deduplicate does)"
                     raise InputError(
-                        f"{os.fspath(paths[part])}: {problem} in {os.fspath(paths[other])}; keep each pair in one "
-                        "split only"
+                        f"{names[part]}: {problem} in {names[other]}; keep each pair in one split only{mend}"
                     )
         for pair in pairs:
             owner |= dict.fromkeys((pair.id, (pair.source, pair.target)), (part, pair))
     if group is not None:
-        _check_groups({os.fspath(paths[part]): pairs for part, pairs in parts.items()}, group)
-    return Splits(**parts)
+        _check_groups({names[part]: pairs for part, pairs in parts.items()}, group)
 
 
 def _check_groups(files: dict[str, list[TextPair]], group: str) -> None:

@@ -30,8 +30,8 @@ def run(settings: PoolSettings) -> str:
 
     The bootstrap resamples worlds (`data.world_seed`), in each world its runs, and its test pairs: all runs of a world
     answer the same pairs, so a drawn pair counts for each of them. With `data.group`, whole groups of pairs are drawn
-    in their place. Test sets in `data.files` are the same whatever the world's seed, and count as one world. Splits of
-    one `data.pairs` count as separate worlds, although their test sets overlap a little.
+    in their place. Test sets in `data.files` and published ones are the same whatever the world's seed, and count as one
+    world. Splits of one `data.pairs` count as separate worlds, although their test sets overlap a little.
 
     Raises:
         InputError: a run is not complete, is given twice, or its settings differ in more than name, seed and
@@ -87,8 +87,9 @@ def load_runs(folders: Sequence[Path]) -> dict[Path, Config]:
 
 
 def world_of(config: Config) -> int | None:
-    """The world of a run's test pairs, by its seed; None for those of `data.files`, which no seed changes."""
-    return None if config.data.files.given() else config.data.world_seed
+    """The world of a run's test pairs, by its seed; None for those of `data.files` and of published splits, which no
+    seed changes."""
+    return None if config.data.files.given() or config.data.published else config.data.world_seed
 
 
 def run_statistics(folder: Path, config: Config) -> PairStatistics:
@@ -102,7 +103,7 @@ def run_statistics(folder: Path, config: Config) -> PairStatistics:
         return PairStatistics.load(folder / STATISTICS)
     rows = [row for _, row in read_jsonl(folder / "answers.jsonl")]
     origins = [Origin(None, None, (row["id"], row["reference"])) for row in rows]
-    if config.data.group is not None:
+    if config.data.grouped_by is not None:
         origins = pair_origins(config.data, load_pairs(RunFolder(folder).pairs("test")))
     return PairStatistics.count(
         {name: [row["answers"][name]["hypothesis"] for row in rows] for name in rows[0]["answers"]},

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from mrag_rl.choices import EvaluatedPart, PaperScale
 from mrag_rl.command_line import option_values
-from mrag_rl.config import Config, DataConfig, config_reader, load_config, validate_config
+from mrag_rl.config import Config, config_reader, load_config, validate_config
+from mrag_rl.data_config import DataConfig
 from mrag_rl.errors import InputError
 from mrag_rl.settings import bounded
 
@@ -301,10 +302,12 @@ class AskSettings:
 def check_data_files(data: DataConfig) -> None:
     """Refuse a new run whose files do not exist, before anything is written."""
     for path in (data.pairs, *dataclasses.asdict(data.files).values()):
-        if path and not Path(path).is_file():
+        if path and not Path(path).exists():
             raise InputError(
                 f"{path}: no such file; check data.pairs or data.files (relative to the working directory)"
             )
+    if data.folder is not None and not Path(data.folder).exists():
+        raise InputError(f"{data.folder}: no such folder; check data.folder (relative to the working directory)")
 
 
 def _resume_folder(arguments: Sequence[str]) -> Path | None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
 
 from mrag_rl.choices import Task
-from mrag_rl.config import DataConfig
-from mrag_rl.data import Splits, TextPair, load_pairs, load_splits, split_pairs
-from mrag_rl.data.splits import pair_groups
+from mrag_rl.data import Splits, TextPair, split_pairs
+from mrag_rl.data.cleaning import without_copies, without_long
+from mrag_rl.data.named import load_published
+from mrag_rl.data.splits import check_parts, pair_groups, split_published
 from mrag_rl.data.synthetic import make_newsroom
+from mrag_rl.data.tables import read_pairs
+from mrag_rl.data_config import DataConfig
+from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Origin
 
 
@@ -18,8 +22,34 @@ def read_splits(data: DataConfig, task: Task) -> Splits:
     if data.world:
         return make_newsroom(task, seed=data.world_seed, newsroom=data.newsroom, **asdict(data.sizes))
     if data.pairs is not None:
-        return split_pairs(load_pairs(data.pairs), **asdict(data.fractions), group=data.group, seed=data.world_seed)
-    return load_splits(**asdict(data.files), group=data.group)
+        (pairs,) = _cleaned({"database": read_pairs(data.pairs, data.columns)}, data).values()
+        return split_pairs(pairs, **asdict(data.fractions), group=data.group, seed=data.world_seed)
+    if data.published:
+        parts = load_published(data.name, data.folder, data.columns, revision=data.revision)
+        return split_published(
+            _cleaned(parts, data), train=data.fractions.train, group=data.grouped_by, seed=data.world_seed
+        )
+    paths = asdict(data.files)
+    parts = {part: read_pairs(path, data.columns, prefix=f"{part}-") for part, path in paths.items()}
+    parts = _cleaned(parts, data)
+    check_parts(parts, paths, data.group)
+    return Splits(**parts)
+
+
+def _cleaned(parts: Mapping[str, list[TextPair]], data: DataConfig) -> dict[str, list[TextPair]]:
+    """The pairs that the settings leave. Raises InputError if that is none."""
+    kept = without_long(parts, source=data.max_source_words, target=data.max_target_words)
+    for part, pairs in kept.items():
+        if not pairs:
+            raise InputError(
+                f"data.max_source_words and data.max_target_words leave no pair of {len(parts[part])}; raise them"
+            )
+    if data.deduplicate:
+        kept = without_copies(kept)
+        for part, pairs in kept.items():
+            if not pairs:
+                raise InputError(f"data.deduplicate leaves no pair of the split {part}; all are copies: give others")
+    return kept
 
 
 def pair_origins(
@@ -30,5 +60,5 @@ def pair_origins(
     pairs: queries of one split. Groups that are joined by a pair in common are in one split, so no others are needed.
     Raises InputError if `data.group` does not match an id.
     """
-    groups = [None] * len(pairs) if data.group is None else pair_groups(pairs, data.group)
+    groups = [None] * len(pairs) if data.grouped_by is None else pair_groups(pairs, data.grouped_by)
     return [Origin(world, run, (pair.id, pair.target), group) for pair, group in zip(pairs, groups, strict=True)]
