@@ -30,8 +30,8 @@ def run(settings: PoolSettings) -> str:
 
     The bootstrap resamples worlds (`data.world_seed`), in each world its runs, and its test pairs: all runs of a world
     answer the same pairs, so a drawn pair counts for each of them. With `data.group`, whole groups of pairs are drawn
-    in their place. Test sets in `data.files` and published ones are the same whatever the world's seed, and count as one
-    world. Splits of one `data.pairs` count as separate worlds, although their test sets overlap a little.
+    in their place. Test sets in `data.files` and published ones are the same whatever the world's seed, and count as
+    one world. Splits of one `data.pairs` count as separate worlds, although their test sets overlap a little.
 
     Raises:
         InputError: a run is not complete, is given twice, or its settings differ in more than name, seed and
