@@ -137,7 +137,7 @@ CASES = [
     Case("nothing to resume", ["--resume", "runs/none"], "runs/none: no such run folder", "give the folder"),
     Case("no run in the folder", ["--resume", "llm"], "llm: no config.yaml", "give a folder"),
     Case("settings with --resume", ["--resume", "llm", "--seed", "1"], "--resume", "leave out --seed"),
-    Case("no command", [], "choose from systems, gate, pool, compare, ask, retrieval", "--help", program="evaluate"),
+    Case("no command", [], "choose from systems, gate, pool, compare, paper, ask", "--help", program="evaluate"),
     Case("pool without output", ["pool", "--runs", "a"], "output is missing", "add --output", program="evaluate"),
     Case("pool of no run", ["pool", "--runs", "a", "--output", "b"], "a: no config.yaml", "give", program="evaluate"),
     Case("unknown command", ["train"], "unknown command train", "choose from systems", program="evaluate"),

@@ -44,7 +44,8 @@ ALIGNED = """<?xml version="1.0" encoding="UTF-8"?>
 </body></text></TEI.2>
 """
 
-some_text = st.text(min_size=1).filter(str.strip).filter(lambda text: "\0" not in text and text.isprintable())
+characters = st.characters(exclude_categories=["Cc", "Cs"], include_characters='\n\t\r"')
+some_text = st.text(characters, min_size=1).filter(str.strip)
 
 
 def texts(pairs: list[TextPair]) -> list[tuple[str, str, str]]:
