@@ -15,26 +15,29 @@ def tuning_page(report: Mapping[str, Any]) -> str:
     """The contents of results.md, from results.json: what came of the search, a row for each trial, how to read it."""
     metric, trials, seeds = label(report["metric"]), report["trials"], len(report["seeds"])
     names = [*report["space"]]
-    rows = [["trial", *short_names(names), metric, *(["spread"] if seeds > 1 else []), "note"]]
+    rows = [["trial", *short_names(names), metric, *(["spread"] if seeds > 1 else [])]]
     for trial in trials:
         notes = ["unchanged"] if trial["trial"] == 0 else []
         notes += ["best"] if trial["trial"] == report["best"] else []
-        notes += [f"as trial {trial['same_as']}"] if "same_as" in trial else []
+        notes += [f"as {trial['same_as']}"] if "same_as" in trial else []
         scored = "scores" in trial
-        cells = [str(trial["trial"]), *(_cell(trial["settings"][name]) for name in names)]
+        cells = [", ".join([str(trial["trial"]), *notes]), *(_cell(trial["settings"][name]) for name in names)]
         cells += [f"{trial['mean']:.2f}" if scored else ""]
         cells += [f"{trial['spread']:.2f}" if scored else ""] if seeds > 1 else []
-        rows.append([*cells, "; ".join(notes) if scored else f"not valid: {trial['error']}"])
+        rows.append(cells)
     lines = [f"# {metric} on the development queries in {len(trials)} trials", "", _outcome(report), ""]
     lines += [aligned_table(rows), ""]
-    lines.append(
-        f"Scores are 0 to 100, means over {seeds} seeds of each training's best round"
-        + (
-            "; the spread is their standard deviation. A lead of less than the spread may be luck."
-            if seeds > 1
-            else "."
+    seeds_text = ", ".join(map(str, report["seeds"]))
+    if seeds > 1:
+        lines.append(
+            f"Scores, 0 to 100, are those of the best rounds, means over the seeds {seeds_text}; the spread is the "
+            "standard deviation over these. A lead of less than the spread may be luck."
         )
-    )
+    else:
+        lines.append(f"Scores, 0 to 100, are those of the best rounds with seed {seeds_text}; other seeds may differ.")
+    lines += [
+        f"\nTrial {trial['trial']} is no configuration: {trial['error']}." for trial in trials if "error" in trial
+    ]
     if report["importance"]:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in report["importance"].items())
         lines += ["", f"Importance, as Optuna estimates it from these trials: {shares}."]
@@ -50,10 +53,11 @@ def _outcome(report: Mapping[str, Any]) -> str:
         "no proof of a gain" if fresh["low"] <= 0 <= fresh["high"] else "a " + ("gain" if fresh["low"] > 0 else "loss")
     )
     return (
-        f"Trial {report['best']} scored best in the search: {report['lead']:+.2f} over trial 0, the unchanged settings; "
-        f"the best of many trials also had luck. On the seeds {', '.join(map(str, fresh['seeds']))}, which the search has "
-        f"not seen, the difference is {difference_cell(fresh)} (paired by seed, 95% t interval): {found}. The "
-        "development queries were the same; those of the test part, which no trial has answered, are the proof."
+        f"Trial {report['best']} scored best in the search: {report['lead']:+.2f} over trial 0, the unchanged "
+        "settings; but the best of many trials also had luck. On the seeds "
+        f"{', '.join(map(str, fresh['seeds']))}, which the search has not seen, the difference is "
+        f"{difference_cell(fresh)} (paired by seed, 95% t interval): {found}. The development queries were the same "
+        "ones; only test queries, none of which was answered, can tell whether others gain, too."
     )
 
 
@@ -75,7 +79,7 @@ def plot_trials(folder: Path, name: str, report: Mapping[str, Any]) -> None:
     axis.axhline(means[0], color="black", linewidth=0.8, linestyle="--", label="unchanged settings")
     axis.set_xlabel("trial")
     axis.set_ylabel(f"{label(report['metric'])} on dev")
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.locator_params(axis="x", integer=True)
     axis.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=4, fontsize=8)
     save_figure(figure, folder, name, ("trial", "seed", "score"), rows)

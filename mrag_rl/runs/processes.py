@@ -55,7 +55,8 @@ def estimate(seconds: Sequence[float], left: int, jobs: int) -> str:
             "how long a run takes is not known before the first is complete; then --plan says what the others may take"
         )
     minutes = left * sum(seconds) / len(seconds) / jobs / 60
-    return f"the complete ones took {sum(seconds):.0f} s, so the others may take {minutes:.0f} min"
+    took = f"the complete ones took {sum(seconds):.0f} s without loading"
+    return f"{took}, so the others may take {minutes:.0f} min"
 
 
 def carry_out(

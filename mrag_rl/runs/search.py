@@ -73,7 +73,7 @@ Space = Mapping[str, Range | Choices]
 
 
 def read_space(path: Path, base: Config) -> Space:
-    """The space in a YAML file; each of its values is within the setting's bounds, together they may be no configuration.
+    """The space in a YAML file. Each value is within its bounds; together, some may still be no configuration.
 
     Raises InputError naming the file and the setting at fault.
     """

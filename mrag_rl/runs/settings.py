@@ -215,10 +215,10 @@ class TuneSettings(SeveralRuns):
       agent_r.hidden: {low: 8, high: 64}
       training.center: [true, false]
 
-    and all other settings are those of a run. Trial 0 has the unchanged settings, trials 1 to 9 are drawn at random, the
-    later ones where earlier ones scored well; `seed` is that of the search. Each trial is one training for each of
-    --seeds, up to the end of training: no test query is answered. Its score is the mean of their best rounds' scores on
-    the development queries.
+    and all other settings are those of a run. Trial 0 has the unchanged settings, trials 1 to 9 are drawn at random,
+    the later ones where earlier ones scored well; `seed` is that of the search. Each trial is a training for each of
+    --seeds, without the final evaluation: no test query is answered. Its score is the mean of their best rounds' scores
+    on the development queries.
 
     In the end, the best trial and trial 0 are trained with as many seeds that the search has not seen (at least three)
     and compared on these, since the best of many trials also had luck. The development queries are the same, so some

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.special
 import yaml
 from tqdm import tqdm
 
@@ -15,8 +16,8 @@ from mrag_rl.command_line import SettingsReader
 from mrag_rl.config import Config, config_sha256, validate_config
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Interval, as_json
+from mrag_rl.evaluation.comparison_tables import setting_text
 from mrag_rl.evaluation.tuning_report import plot_trials, tuning_page
-from mrag_rl.extras import require
 from mrag_rl.io import atomic_write_text, read_json, read_jsonl, write_json
 from mrag_rl.runs.evaluate import target_metric
 from mrag_rl.runs.folder import RunFolder
@@ -24,10 +25,6 @@ from mrag_rl.runs.pool import flat_settings
 from mrag_rl.runs.processes import carry_out, estimate, with_shared
 from mrag_rl.runs.search import Space, importances, propose, read_space, with_settings
 from mrag_rl.runs.settings import TuneSettings, check_data_files
-
-require("retrieve", "scipy", by=__name__)
-
-import scipy.special
 
 FEWEST_FRESH = 3
 """Seeds, at least, on which the best trial is compared with the unchanged settings."""
@@ -80,6 +77,7 @@ class Tuning:
 
     def propose(self, trials: Sequence[Mapping[str, Any]]) -> None:
         """Write down the settings of the trials so far."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         write_json(self.file, {"search": self._search(), "trials": list(trials)})
 
     def unchanged(self) -> dict[str, Any]:
@@ -106,16 +104,16 @@ class Tuning:
         seconds = [
             _seconds(run.parent) for run in self.folder.glob("*/run.json") if trained_score(run.parent) is not None
         ]
-        jobs = min(self.jobs, len(self.seeds))
-        return "\n".join(
-            [
-                f"{self.folder}: {self.trials} trials, {len(self.proposed())} begun, of {len(self.seeds)} trainings each, "
-                f"and {2 * len(self.fresh)} to compare the best trial on other seeds: at most {most} trainings, "
-                f"{len(seconds)} complete; {jobs} at a time; {texts}",
-                estimate(seconds, most - len(seconds), jobs),
-                *(f"  {name}: {part} (unchanged: {self.unchanged()[name]})" for name, part in self.space.items()),
-            ]
-        )
+        seeds, jobs = ", ".join(map(str, self.seeds)), min(self.jobs, len(self.seeds))
+        lines = [
+            f"{self.folder}: {self.trials} trials (seeds: {seeds}), {len(self.proposed())} begun, and "
+            f"{2 * len(self.fresh)} trainings to compare the best one on other seeds: at most {most} trainings, "
+            f"{len(seconds)} complete; {jobs} at a time; {texts}",
+            estimate(seconds, most - len(seconds), jobs),
+        ]
+        unchanged = self.unchanged()
+        lines += [f"  {name}: {part} (unchanged: {setting_text(unchanged[name])})" for name, part in self.space.items()]
+        return "\n".join(lines)
 
     def _search(self) -> dict[str, Any]:
         space = {name: asdict(part) for name, part in self.space.items()}
@@ -211,9 +209,10 @@ def _tried(tuning: Tuning, trial: int, proposed: Sequence[Mapping[str, Any]], ba
 def _compared(tuning: Tuning, best: Mapping[str, Any], bar: tqdm[Any]) -> dict[str, Any]:
     """The best trial and trial 0 on the seeds that the search has not seen, paired by seed."""
     trials = {0: tuning.unchanged(), best.get("same_as", best["trial"]): best["settings"]}
-    without, with_best = (_scores(tuning, tuning.runs(*trial, tuning.fresh), bar) for trial in trials.items())
-    differences = np.array(with_best) - np.array(without)
-    scores = {"seeds": list(tuning.fresh), "unchanged": without, "best": with_best}
+    runs = {run: config for trial in trials.items() for run, config in tuning.runs(*trial, tuning.fresh).items()}
+    found, n = _scores(tuning, runs, bar), len(tuning.fresh)
+    scores = {"seeds": list(tuning.fresh), "unchanged": found[:n], "best": found[n:]}
+    differences = np.array(found[n:]) - np.array(found[:n])
     return scores | as_json(_t_interval(differences), value_name="difference")
 
 
