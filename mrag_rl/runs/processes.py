@@ -51,9 +51,7 @@ def estimate(seconds: Sequence[float], left: int, jobs: int) -> str:
     if not left:
         return "nothing is left to train"
     if not seconds:
-        return (
-            "how long a run takes is not known before the first is complete; then --plan says what the others may take"
-        )
+        return "how long they take is not known before the first is complete; then --plan says what the others may take"
     minutes = left * sum(seconds) / len(seconds) / jobs / 60
     took = f"the complete ones took {sum(seconds):.0f} s without loading"
     return f"{took}, so the others may take {minutes:.0f} min"
@@ -81,12 +79,14 @@ def carry_out(
     with _stopped_together(running):
         while waiting or running:
             for slot in range(jobs):
-                run = next((run for run in waiting if not in_use(RunFolder(run))), None)
-                if slot not in running and run is not None:
+                free = (run for run in waiting if not in_use(RunFolder(run)))
+                if slot not in running and (run := next(free, None)) is not None:
                     waiting.remove(run)
                     log: IO[bytes] = (logs / f"{run.name}.log").open("ab")
                     running[slot] = run, _start(run, runs[run], _COMMAND[part], slot, jobs, log), log
                     bar.set_postfix_str(", ".join(run.name for run, _, _ in running.values()))
+            if not running:
+                bar.set_postfix_str(f"waiting for another process that works on {waiting[0].name}")
             for slot, (run, process, log) in [*running.items()]:
                 if process.poll() is not None:
                     log.close()

@@ -109,7 +109,7 @@ class Tuning:
             f"{self.folder}: {self.trials} trials (seeds: {seeds}), {len(self.proposed())} begun, and "
             f"{2 * len(self.fresh)} trainings to compare the best one on other seeds: at most {most} trainings, "
             f"{len(seconds)} complete; {jobs} at a time; {texts}",
-            estimate(seconds, most - len(seconds), jobs),
+            estimate(seconds, max(0, most - len(seconds)), jobs),
         ]
         unchanged = self.unchanged()
         lines += [f"  {name}: {part} (unchanged: {setting_text(unchanged[name])})" for name, part in self.space.items()]
@@ -233,9 +233,9 @@ def _t_interval(values: np.ndarray) -> Interval:
 
 
 def _seconds(run: Path) -> float:
-    """What a run has taken so far."""
+    """What preparing and training a run have taken so far."""
     stages = read_json(RunFolder(run).state)["stages"]
-    return float(sum(stage["seconds"]["total"] for stage in stages.values()))
+    return float(sum(stages[name]["seconds"]["total"] for name in ("prepare", "train") if name in stages))
 
 
 def _nested_yaml(settings: Mapping[str, Any]) -> str:
