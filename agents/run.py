@@ -126,8 +126,11 @@ def start_run(config: Config, runs: Path, *, progress: bool = True) -> RunFolder
         raise
 
 
-def continue_run(folder: RunFolder, config: Config, *, progress: bool = True) -> RunFolder:
+def continue_run(folder: RunFolder, config: Config, *, progress: bool = True, evaluate: bool = True) -> RunFolder:
     """Carry out the stages of a run that are not complete.
+
+    Args:
+        evaluate: whether to go on after training, to the final evaluation on the test queries.
 
     Raises:
         InputError: something the configuration names cannot be used, a file cannot be written, or another process is
@@ -136,9 +139,9 @@ def continue_run(folder: RunFolder, config: Config, *, progress: bool = True) ->
     plan = RunPlan.of(config)
     with locked(folder):
         stages = Stages(folder, plan.sha256)
-        if not stages.done("evaluate"):
+        if not stages.done("evaluate" if evaluate else plan.trainings[-1].name):
             remove_leftovers(folder.root)
-            _carry_out(plan, folder, stages, progress=progress)
+            _carry_out(plan, folder, stages, progress=progress, evaluate=evaluate)
     return folder
 
 
@@ -151,8 +154,8 @@ def _make_folder(folder: RunFolder, config_yaml: str) -> Path:
     return topmost
 
 
-def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bool) -> None:
-    """The stages that are not complete, in order."""
+def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bool, evaluate: bool) -> None:
+    """The stages that are not complete, in order, with or without the evaluation."""
     settings = plan.config
 
     def say(line: str) -> None:
@@ -189,8 +192,9 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
             with stages.metered(llm.usage) as work:
                 seconds = training.carry_out(folder, encoder, candidate_encoder, writer, progress=progress)
             stages.finish(training.name, seconds, work)
-        say("evaluating on the test set")
-        _evaluate(plan, folder, stages, cached)
+        if evaluate:
+            say("evaluating on the test set")
+            _evaluate(plan, folder, stages, cached)
 
 
 def _warnings(config: Config, splits: Splits) -> Iterator[str]:

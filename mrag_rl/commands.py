@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 USAGE = """\
 usage: mrag-rl train --config FILE [--key value ...]
        mrag-rl train sweep --grid FILE --config FILE [--key value ...]
+       mrag-rl train tune --space FILE --config FILE [--key value ...]
        mrag-rl evaluate COMMAND [--key value ...]
 
 The same as train.py and evaluate.py of a checkout; see mrag-rl train --help and mrag-rl evaluate --help."""
@@ -39,6 +40,8 @@ def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> in
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["sweep"]:
         return sweep(arguments[1:], program=f"{program} sweep")
+    if arguments[:1] == ["tune"]:
+        return tune(arguments[1:], program=f"{program} tune")
     request: TrainArguments | None = None
 
     def work() -> str:
@@ -79,6 +82,38 @@ def sweep(argv: Sequence[str], *, program: str = "train.py sweep") -> int:
         return f"{run_sweep(planned)}\nEverything is in {planned.folder}."
 
     return run_command(work, lambda: "the runs are kept: the same command again goes on with them")
+
+
+def tune(argv: Sequence[str], *, program: str = "train.py tune") -> int:
+    """Search a space of settings by training; returns the exit status: 0, 2 on bad input or a failed run, 130 when
+    interrupted."""
+
+    def work() -> str:
+        from mrag_rl.runs.tune import plan_tuning, run_tuning
+
+        planned, settings = plan_tuning(argv, program=program)
+        if settings.plan:
+            return planned.plan()
+        print(planned.plan(), file=sys.stderr)
+        return f"{run_tuning(planned)}\nEverything is in {planned.folder}."
+
+    return run_command(work, lambda: "the runs are kept: the same command again goes on with them")
+
+
+def train_only(argv: Sequence[str] | None = None) -> int:
+    """``--resume RUN`` of `train` without the final evaluation, for the runs of `tune`; returns the exit status."""
+
+    def work() -> str:
+        from mrag_rl.runs.settings import parse_train_arguments
+
+        request = parse_train_arguments(sys.argv[1:] if argv is None else argv)
+        from mrag_rl.agents.run import continue_run
+        from mrag_rl.runs.folder import RunFolder
+
+        continue_run(RunFolder(request.run), request.config, evaluate=False)
+        return ""
+
+    return run_command(work, lambda: "it resumes from here")
 
 
 def evaluate(argv: Sequence[str] | None = None, *, program: str = "evaluate.py") -> int:

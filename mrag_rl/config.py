@@ -116,8 +116,8 @@ class Config:
       python train.py --config configs/pairs.yaml --config configs/llm/phi-2.yaml --data.pairs pairs.jsonl
       python train.py --resume runs/first
           after any stop
-      python train.py sweep --help
-          many runs: every combination of a grid of settings
+      python train.py sweep --help; python train.py tune --help
+          many runs: every combination of a grid of settings; a search for the best ones
     """
 
     name: str

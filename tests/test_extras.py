@@ -213,3 +213,12 @@ def test_the_wheel_has_the_training_code_once_and_nothing_of_the_checkout(tmp_pa
     assert {name for name in packed if not re.match(r"mrag_rl(-[\d.]+\.dist-info)?/", name)} == set()
     assert {str(path.relative_to(ROOT)) for path in MODULES} == {name for name in packed if name.endswith(".py")}
     assert "mrag_rl/data/llm/model.safetensors" in packed
+
+
+def test_a_search_without_its_extra_says_so_in_one_line() -> None:
+    code = "sys.modules['optuna'] = None\nsys.argv = ['train.py', 'tune']\nimport runpy\nsys.stderr = sys.stdout\n"
+    code += "try: runpy.run_path(sys.argv[0], run_name='__main__')\nexcept SystemExit as end: print(end.code)"
+    assert run_without_extras(code, but="all").splitlines() == [
+        "error: train.py tune needs optuna: pip install 'mrag-rl[tune]'",
+        "2",
+    ]

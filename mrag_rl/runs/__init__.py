@@ -1,5 +1,5 @@
-"""Run folders and the commands on finished runs: evaluate one, pool several, ask one."""
+"""Run folders and the commands on finished runs: evaluate one, pool several, ask one; many runs."""
 
 from mrag_rl.extras import require
 
-require("train", "faiss", "nltk", "torch", "tqdm", "transformers", "yaml", by=__name__)
+require("train", "faiss", "nltk", "scipy", "torch", "tqdm", "transformers", "yaml", by=__name__)

@@ -105,3 +105,14 @@ def locked(folder: RunFolder) -> Iterator[None]:
                 f"{folder.root}: another process is working on this run; wait for it or stop it first"
             ) from error
         yield
+
+
+def in_use(folder: RunFolder) -> bool:
+    """Whether another process is working on a run, such as one that outlived a sweep that was killed."""
+    if not folder.config.is_file():
+        return False
+    try:
+        with locked(folder):
+            return False
+    except InputError:
+        return True

@@ -1,4 +1,4 @@
-"""The command line of training, and the settings of sweep, of gate and of the commands on finished runs."""
+"""The command line of training, and the settings of sweep, tune, gate and of the commands on finished runs."""
 
 from __future__ import annotations
 
@@ -161,7 +161,28 @@ class GateSettings(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepSettings(Config):
+class SeveralRuns(Config):
+    """The settings of a run, and what the commands that train several have besides."""
+
+    jobs: int = bounded(1, minimum=1)
+    """Runs at a time. Processor cores, and the devices in CUDA_VISIBLE_DEVICES, are divided among them."""
+    runs: str = "runs"
+    """Folder that holds the folder NAME, in which the runs are."""
+    plan: bool = False
+    """Print how many runs there are and stop."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the runs."""
+        return Path(self.runs) / self.name
+
+    def run_config(self) -> Config:
+        """The settings of a run alone."""
+        return Config(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Config)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepSettings(SeveralRuns):
     """Train a run for every combination of a grid of settings, several at a time, and compare them.
 
     The grid is a YAML file of lists, such as
@@ -183,12 +204,44 @@ class SweepSettings(Config):
 
     grid: str
     """YAML file with the values of each setting."""
-    jobs: int = bounded(1, minimum=1)
-    """Runs at a time. Processor cores, and the devices in CUDA_VISIBLE_DEVICES, are divided among them."""
-    runs: str = "runs"
-    """Folder that holds the sweep's folder."""
-    plan: bool = False
-    """Print how many runs there are and stop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneSettings(SeveralRuns):
+    """Search for the settings with the best development score, by Optuna's TPE (extra: tune).
+
+    The space is a YAML file of ranges and of lists of choices, such as
+
+      agent_s.learning_rate: {low: 0.0003, high: 0.03, log: true}
+      agent_r.hidden: {low: 8, high: 64}
+      training.center: [true, false]
+
+    and all other settings are those of a run. Trial 0 has the unchanged settings, trials 1 to 9 are drawn at random,
+    the later ones where earlier ones scored well; `seed` is that of the search. Each trial is a training for each of
+    --seeds, without the final evaluation: no test query is answered. Its score is the mean of their best rounds' scores
+    on the development queries.
+
+    In the end, the best trial and trial 0 are trained with as many seeds that the search has not seen (at least three)
+    and compared on these, since the best of many trials also had luck. The development queries are the same, so some
+    luck remains; answers to test queries, of runs with and without best.yaml, have none of it.
+
+    The runs are in RUNS/NAME, and share their embeddings and one cache of generated texts. results.json, results.md, a
+    plot and best.yaml, the best trial's settings, are there, too. The same command again goes on where it was stopped,
+    and with a larger number of trials it adds to them.
+
+    examples:
+      python train.py tune --space space.yaml --config configs/quickstart.yaml --name tuned --plan
+          only says what it would do
+      python train.py tune --space space.yaml --config configs/quickstart.yaml --name tuned --trials 30 --jobs 2
+      python train.py --config configs/quickstart.yaml --config runs/tuned/best.yaml --name best
+    """
+
+    space: str
+    """YAML file with the range or the choices of each setting."""
+    trials: int = bounded(20, minimum=2)
+    """Number of trials, with trial 0."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Seeds of each trial's trainings."""
 
 
 @dataclass(frozen=True)

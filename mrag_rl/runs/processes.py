@@ -1,0 +1,144 @@
+"""Several runs of one command: what they share, and their processes, several at a time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from tqdm import tqdm
+
+from mrag_rl.config import Config, config_sha256, config_to_yaml
+from mrag_rl.errors import InputError
+from mrag_rl.io import read_text
+from mrag_rl.runs.folder import RunFolder, in_use
+
+_COMMAND = {
+    "run": "import sys; from mrag_rl.commands import train; sys.exit(train())",
+    "training": "import sys; from mrag_rl.commands import train_only; sys.exit(train_only())",
+}
+_POLL = 0.2  # Seconds between looks at the runs in progress
+
+
+def with_shared(config: Config, folder: Path) -> Config:
+    """A run's configuration whose embeddings and generated texts are shared in `folder`, unless it says where."""
+    if config.encoder.cache_folder is None:
+        config = replace(config, encoder=replace(config.encoder, cache_folder=str(folder / "embeddings")))
+    if config.llm.cache and config.llm.cache_file is None:
+        config = replace(config, llm=replace(config.llm, cache_file=str(folder / "texts.sqlite")))
+    return config
+
+
+def check_same_settings(run: RunFolder, config: Config) -> None:
+    """Raises InputError if the run exists with settings that give other results."""
+    if run.config.is_file() and config_sha256(run.load_config()) != config_sha256(config):
+        raise InputError(f"{run.root}: exists with other settings; remove it, or choose another --name")
+
+
+def estimate(seconds: Sequence[float], left: int, jobs: int) -> str:
+    """How long the runs that are left may take, in words.
+
+    Args:
+        seconds: what each complete run took. left: how many are not. jobs: how many run at a time.
+    """
+    if not left:
+        return "nothing is left to train"
+    if not seconds:
+        return "how long they take is not known before the first is complete; then --plan says what the others may take"
+    minutes = left * sum(seconds) / len(seconds) / jobs / 60
+    took = f"the complete ones took {sum(seconds):.0f} s without loading"
+    return f"{took}, so the others may take {minutes:.0f} min"
+
+
+def carry_out(
+    runs: Mapping[Path, Config], *, part: Literal["run", "training"], jobs: int, logs: Path, bar: tqdm[Any]
+) -> None:
+    """Start runs that are not complete, or go on with them, `jobs` at a time; advances the bar by one for each.
+
+    Each is a process of its own, whose output goes to LOGS/RUN.log. With several at a time, processor cores are divided
+    among them, and so are the devices in CUDA_VISIBLE_DEVICES. A run that another process works on is waited for. A run
+    that fails does not stop the others.
+
+    Args:
+        runs: the configurations by run folder. part: whole runs, or no more than their training.
+
+    Raises:
+        InputError: a run failed. The same again goes on where each run was left.
+    """
+    logs.mkdir(parents=True, exist_ok=True)
+    waiting, jobs = [*runs], min(jobs, max(1, len(runs)))
+    failed: list[Path] = []
+    running: dict[int, tuple[Path, subprocess.Popen[bytes], IO[bytes]]] = {}
+    with _stopped_together(running):
+        while waiting or running:
+            for slot in range(jobs):
+                free = (run for run in waiting if not in_use(RunFolder(run)))
+                if slot not in running and (run := next(free, None)) is not None:
+                    waiting.remove(run)
+                    log: IO[bytes] = (logs / f"{run.name}.log").open("ab")
+                    running[slot] = run, _start(run, runs[run], _COMMAND[part], slot, jobs, log), log
+                    bar.set_postfix_str(", ".join(run.name for run, _, _ in running.values()))
+            if not running:
+                bar.set_postfix_str(f"waiting for another process that works on {waiting[0].name}")
+            for slot, (run, process, log) in [*running.items()]:
+                if process.poll() is not None:
+                    log.close()
+                    del running[slot]
+                    bar.update()
+                    if process.returncode:
+                        failed.append(run)
+                        tqdm.write(f"{run}: failed; see {logs / run.name}.log", file=sys.stderr)
+            time.sleep(_POLL)
+    if failed:
+        log_file = logs / f"{failed[0].name}.log"
+        last = read_text(log_file).strip().rpartition("\n")[2].removeprefix("error: ")
+        raise InputError(
+            f"{len(failed)} of {len(runs)} runs failed; {failed[0].name}: {last} (all of it is in {log_file}); "
+            "mend that and run the same command again, which goes on with what is left"
+        )
+
+
+def _start(run: Path, config: Config, command: str, slot: int, jobs: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start a run, or go on with it."""
+    if not RunFolder(run).config.is_file():
+        RunFolder(run).create(config_to_yaml(config))
+    environment = dict(os.environ)
+    if jobs > 1:
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
+        devices = [name for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+        if len(devices) > 1:
+            environment["CUDA_VISIBLE_DEVICES"] = devices[slot % len(devices)]
+    # A session of its own: Ctrl-C reaches this process alone, which stops the runs and waits for them.
+    return subprocess.Popen(
+        [sys.executable, "-c", command, "--resume", str(run)],
+        stdout=log,
+        stderr=log,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+@contextmanager
+def _stopped_together(running: Mapping[int, tuple[Path, subprocess.Popen[bytes], IO[bytes]]]) -> Iterator[None]:
+    """Stop the runs in progress when the block ends early, by Ctrl-C or SIGTERM too; they resume from any stop."""
+
+    def leave(number: int, frame: object) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        for _, process, _ in running.values():
+            process.terminate()
+        for _, process, log in running.values():
+            process.wait()
+            log.close()
