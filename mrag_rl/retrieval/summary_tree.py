@@ -156,8 +156,9 @@ def cluster(vectors: np.ndarray, *, largest: int, seed: int) -> list[np.ndarray]
     if len(vectors) <= largest:
         return [np.arange(len(vectors))]
     reduced = PCA(min(_DIMENSIONS, len(vectors) - 1, vectors.shape[1]), random_state=seed).fit_transform(vectors)
-    fewest = 2  # One component would leave the cluster as large as it is
-    counts = range(fewest, max(fewest, min(_COMPONENTS, len(vectors) // 2)) + 1)
+    # One component would leave the cluster as large as it is; too many would leave most documents alone
+    most = max(2, min(_COMPONENTS, -(-2 * len(vectors) // largest)))
+    counts = range(2, min(most, len(vectors)) + 1)
     mixtures = [GaussianMixture(count, covariance_type="diag", random_state=seed).fit(reduced) for count in counts]
     best = min(mixtures, key=lambda mixture: float(mixture.bic(reduced)))
     memberships = best.predict_proba(reduced)
