@@ -65,7 +65,7 @@ def main() -> None:
             trees[f"RAPTOR, {arguments.llm}"] = SummaryTree.build(store, titled, documents, summarize)
     own = queries.whole.standard @ documents.standard.T
     for name, tree in trees.items():
-        sizes = tree.below.sum(axis=1)
+        sizes = np.array([len(rows) for rows in tree.below])
         print(f"{name}: {np.bincount(tree.levels)[1:]} summaries by level, {sizes.mean():.1f} documents below each")
         order = np.random.default_rng(0).permutation(len(tree.texts))
         for label, used in ((name, tree), (f"{name}: placebo", replace(tree, embeddings=tree.embeddings[order]))):

@@ -106,11 +106,12 @@ DOCUMENTS = encoder().encode(TEXTS, prefix=encoder().prefixes.document)
 
 
 def test_a_tree_has_levels_that_cover_the_level_below(tree: SummaryTree) -> None:
-    assert tree.below.shape == (len(tree.texts), 30) and len(tree.embeddings) == len(tree.texts)
+    assert len(tree.below) == len(tree.embeddings) == len(tree.texts) and tree.documents == 30
+    below = np.stack([np.isin(np.arange(30), rows) for rows in tree.below])
     assert tree.levels.min() == 1 and tree.levels.max() >= 2 and (np.diff(tree.levels) >= 0).all()
-    first = tree.below[tree.levels == 1]
+    first = below[tree.levels == 1]
     assert (first.sum(axis=1) <= 4).all() and (first.sum(axis=1) >= 2).all()
-    for upper in tree.below[tree.levels == 2]:  # A union of summaries of the first level
+    for upper in below[tree.levels == 2]:  # A union of summaries of the first level
         inside = first[(first & ~upper).sum(axis=1) == 0]
         assert (inside.any(axis=0) == upper).all()
 
@@ -121,10 +122,7 @@ def test_a_collapsed_tree_is_walked_from_the_nearest_node(tree: SummaryTree) -> 
     for row, query in enumerate(queries.standard):
         nodes = [(float(query @ DOCUMENTS.standard[d]), 1, [d]) for d in range(30)]
         own = [node[0] for node in nodes]
-        nodes += [
-            (float(query @ tree.embeddings.standard[s]), 0, np.flatnonzero(below).tolist())
-            for s, below in enumerate(tree.below)
-        ]
+        nodes += [(float(query @ tree.embeddings.standard[s]), 0, below.tolist()) for s, below in enumerate(tree.below)]
         scores: dict[int, float] = {}
         for similarity, _, members in sorted(nodes, reverse=True):
             for document in sorted(members, key=lambda d: -own[d]):
@@ -149,7 +147,7 @@ def test_a_language_model_writes_the_summaries() -> None:
     assert llm.calls == tree.levels.max()
     openings = [" ".join(text.split()[:5]) for text in TEXTS]
     for text, below in zip(tree.texts, tree.below, strict=True):
-        assert any(text.startswith(openings[document]) for document in np.flatnonzero(below))
+        assert any(text.startswith(openings[document]) for document in below)
         assert len(text.split()) <= 8  # What `Copier` writes; an excerpt has more
 
 

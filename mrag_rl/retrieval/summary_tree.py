@@ -38,14 +38,16 @@ class SummaryTree:
     Attributes:
         texts: The S summaries, lowest level first.
         embeddings: Their vectors.
-        below: (S, N) bool, the documents below each summary; a document may be below several of one level.
+        below: S arrays of int, the documents below each summary, rising; a document may be below several of one level.
+        documents: N.
         levels: (S,) int, 1 for summaries of documents, 2 for summaries of those, and so on.
     """
 
     texts: tuple[str, ...]
     embeddings: Embeddings
-    below: np.ndarray
+    below: tuple[np.ndarray, ...]
     levels: np.ndarray
+    documents: int
 
     @classmethod
     def build(
@@ -83,10 +85,12 @@ class SummaryTree:
         if len(texts) != len(documents):
             raise InputError(f"retrieval: {len(texts)} texts for {len(documents)} documents; give one for each")
         prefix = encoder.prefixes.document if prefix is None else prefix
-        nodes, vectors, below = list(texts), documents.standard, np.eye(len(texts), dtype=bool)
+        nodes, vectors = list(texts), documents.standard
+        below = [np.array([row]) for row in range(len(texts))]
         summaries: list[str] = []
         embeddings: list[Embeddings] = [documents[:0]]
-        under, levels = [below[:0]], [np.zeros(0, np.int64)]
+        under: list[np.ndarray] = []
+        levels = [np.zeros(0, np.int64)]
         while len(nodes) > largest:
             clusters = [rows for rows in cluster(vectors, largest=largest, seed=seed) if len(rows) > 1]
             if not clusters or len(clusters) >= len(nodes):
@@ -98,12 +102,13 @@ class SummaryTree:
                 documents.shape, documents.encoder, "retrieval: the summaries' vectors", "the documents'"
             )
             vectors = encoded.standard
-            below = np.stack([below[rows].any(axis=0) for rows in clusters])
+            below = [np.unique(np.concatenate([below[row] for row in rows])) for rows in clusters]
             summaries += nodes
             embeddings.append(encoded)
-            under.append(below)
+            under += below
             levels.append(np.full(len(nodes), len(levels)))
-        return cls(tuple(summaries), Embeddings.concatenate(embeddings), np.concatenate(under), np.concatenate(levels))
+        vectors_of_all, level = Embeddings.concatenate(embeddings), np.concatenate(levels)
+        return cls(tuple(summaries), vectors_of_all, tuple(under), level, len(documents))
 
     def rank(
         self, queries: Embeddings, documents: Embeddings, fetch: int, allowed: np.ndarray | None = None
@@ -115,17 +120,16 @@ class SummaryTree:
         and its score is the cosine of the document or summary that brought it.
 
         documents: those that the tree was built above. allowed: (B, N) bool, the documents that each query may find;
-        places left empty have index -1, score -inf.
+        places left empty have index -1, score -inf. Their order still depends on summaries that were written of other
+        documents, too: where nobody may learn of these, build a tree without them.
 
         Raises InputError for fetch < 1, vectors of another encoder, other documents, and `allowed` of another shape or
         type.
         """
         if fetch < 1:
             raise InputError(f"fetch is {fetch}; give 1 or more")
-        if len(documents) != self.below.shape[1]:
-            raise InputError(
-                f"retrieval: {len(documents)} documents for a tree above {self.below.shape[1]}; build it again"
-            )
+        if len(documents) != self.documents:
+            raise InputError(f"retrieval: {len(documents)} documents for a tree above {self.documents}; build it again")
         queries.check_comparable(
             documents.shape, documents.encoder, "retrieval: the queries' vectors", "the documents'"
         )
@@ -141,7 +145,7 @@ class SummaryTree:
 
     def above(self, queries: Embeddings) -> np.ndarray:
         """(B, N) float32, the cosine of each query with the nearest summary above each document, -1 where none is."""
-        nearest = np.full((len(queries), self.below.shape[1]), -1, np.float32)
+        nearest = np.full((len(queries), self.documents), -1, np.float32)
         for similarities, rows in zip((queries.standard @ self.embeddings.standard.T).T, self.below, strict=True):
             nearest[:, rows] = np.maximum(nearest[:, rows], similarities[:, None])
         return nearest
