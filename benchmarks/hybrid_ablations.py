@@ -88,17 +88,17 @@ def main() -> None:
     for name, success in rows.items():
         halves = " | ".join(f"{corpus.mean(success, half):.3f}" for half in (corpus.development, other))
         gains = " | ".join(
-            _percent(corpus, rows["hybrid"] - success, half) if name != "hybrid" else "" for half in (everything, other)
+            gain(corpus, rows["hybrid"] - success, half) if name != "hybrid" else "" for half in (everything, other)
         )
         print(f"| {name} | {halves} | {gains} |", flush=True)
     numbers = np.unique(corpus.aspects)
     print(f"\n| aspects | {' | '.join(map(str, numbers))} |\n|---|{'---:|' * len(numbers)}")
     for name, success in list(rows.items())[1:]:
-        cells = [_percent(corpus, rows["hybrid"] - success, corpus.aspects == n) for n in numbers]
+        cells = [gain(corpus, rows["hybrid"] - success, corpus.aspects == n) for n in numbers]
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
-def _percent(corpus: Corpus, gains: np.ndarray, queries: np.ndarray) -> str:
+def gain(corpus: Corpus, gains: np.ndarray, queries: np.ndarray) -> str:
     """The mean gain over numbers of aspects, in points, with its interval. gains: (Q,). queries: (Q,) bool."""
     rng = np.random.default_rng(0)
     draws, values = np.zeros(RESAMPLES), []
