@@ -101,7 +101,7 @@ def test_every_table_of_the_paper_can_be_planned(
     """With the data's files at hand, all settings of every scale are valid together."""
     assert sorted(path.stem for path in (ROOT / FOLDER).glob("*.yaml")) == TABLES
     (tmp_path / "configs").symlink_to(ROOT / "configs")
-    for name in ("xsum", "bigpatent", "dailydialog", "es-en", "en-es", "de-en", "en-de"):
+    for name in ("es-en", "en-es", "de-en", "en-de"):
         (tmp_path / f"{name}.jsonl").write_text("{}\n")
     monkeypatch.chdir(tmp_path)
     assert evaluate.main(["paper", "--plan"]) == 0
