@@ -2,7 +2,7 @@
 
 from mrag_rl.extras import require
 
-require("retrieve", "bm25s", "faiss", "filelock", "scipy", "torch", "tqdm", "transformers", by=__name__)
+require("retrieve", "bm25s", "faiss", "filelock", "scipy", "sklearn", "torch", "tqdm", "transformers", by=__name__)
 
 from mrag_rl.retrieval.encoded import EncodedQueries, Parts
 from mrag_rl.retrieval.filtered import FilteredRanking, FilteredRetriever
