@@ -19,10 +19,11 @@ from mrag_rl.evaluation.bootstrap import Interval, as_json
 from mrag_rl.evaluation.comparison_tables import setting_text
 from mrag_rl.evaluation.tuning_report import plot_trials, tuning_page
 from mrag_rl.io import atomic_write_text, read_json, read_jsonl, write_json
+from mrag_rl.runs.estimate import estimate
 from mrag_rl.runs.evaluate import target_metric
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.pool import flat_settings
-from mrag_rl.runs.processes import carry_out, estimate, with_shared
+from mrag_rl.runs.processes import carry_out, with_shared
 from mrag_rl.runs.search import Space, importances, propose, read_space, with_settings
 from mrag_rl.runs.settings import TuneSettings, check_data_files
 
@@ -104,12 +105,14 @@ class Tuning:
         seconds = [
             _seconds(run.parent) for run in self.folder.glob("*/run.json") if trained_score(run.parent) is not None
         ]
+        # A run of trial 0 stands for all; without its ablations, as in `runs`
+        one_run = replace(self.base, evaluation=replace(self.base.evaluation, ablations=False))
         seeds, jobs = ", ".join(map(str, self.seeds)), min(self.jobs, len(self.seeds))
         lines = [
             f"{self.folder}: {self.trials} trials (seeds: {seeds}), {len(self.proposed())} begun, and "
             f"{2 * len(self.fresh)} trainings to compare the best one on other seeds: at most {most} trainings, "
             f"{len(seconds)} complete; {jobs} at a time; {texts}",
-            estimate(seconds, max(0, most - len(seconds)), jobs),
+            estimate([one_run] * max(0, most - len(seconds)), seconds, jobs, evaluated=False),
         ]
         unchanged = self.unchanged()
         lines += [f"  {name}: {part} (unchanged: {setting_text(unchanged[name])})" for name, part in self.space.items()]
