@@ -234,3 +234,9 @@ def test_the_plan_counts_the_work_before_the_first_run(workplace: Path, tmp_path
     sweep, _ = plan_sweep(command(workplace, grid, tmp_path, "--name", "work", "--data.pairs", str(pairs)))
     pairs.unlink()
     assert "left to do: how long that takes, the first run will tell" in sweep.plan()
+
+
+def test_no_runs_at_a_time_is_a_mistake(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = command(workplace, write_grid(tmp_path, seed=[0]), tmp_path, "--name", "none", "--jobs", "0")
+    assert train.main(["sweep", *arguments]) == 2  # It would wait forever
+    assert capsys.readouterr().err == "error: jobs is 0; it must be 1 or more\n"

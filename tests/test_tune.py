@@ -303,7 +303,8 @@ def test_other_mistakes_are_one_line(
         (["--seeds", "0", "0"], "seeds is [0, 0]; give one or more different"),
         (["--seeds", "[]"], "seeds is []; give one or more different"),
         (["--seeds", "-1"], "seeds is [-1]; give one or more different"),
-        (["--trials", "1"], "trials is 1; give 2 or more"),
+        (["--trials", "1"], "trials is 1; it must be 2 or more"),
+        (["--jobs", "0"], "jobs is 0; it must be 1 or more"),
         (["--trial", "3"], "unknown option --trial; did you mean --trials?"),
     ):
         assert train.main(command(workplace, space, tmp_path, *more)) == 2

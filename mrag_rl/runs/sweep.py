@@ -22,6 +22,7 @@ from mrag_rl.runs.estimate import estimate
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.processes import carry_out, check_same_settings, with_shared
 from mrag_rl.runs.settings import CompareSettings, SweepSettings, check_data_files
+from mrag_rl.settings import check_bounds
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ def plan_sweep(
     settings, _ = reader.read(arguments)
     path = Path(settings.grid)
     grid = _checked_grid(read_yaml(path) if grid is None else grid, path, arguments)
+    check_bounds(settings)
     base = settings.run_config()
     validate_config(base)
     check_data_files(base.data)

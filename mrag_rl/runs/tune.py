@@ -26,6 +26,7 @@ from mrag_rl.runs.pool import flat_settings
 from mrag_rl.runs.processes import carry_out, with_shared
 from mrag_rl.runs.search import Space, importances, propose, read_space, with_settings
 from mrag_rl.runs.settings import TuneSettings, check_data_files
+from mrag_rl.settings import check_bounds
 
 FEWEST_FRESH = 3
 """Seeds, at least, on which the best trial is compared with the unchanged settings."""
@@ -129,13 +130,12 @@ def plan_tuning(arguments: Sequence[str], *, program: str = "train.py tune") -> 
     Raises InputError if a setting or the space is not valid, or the folder has something else in it.
     """
     settings, _ = SettingsReader(TuneSettings, program, example="configs/quickstart.yaml").read(arguments)
+    check_bounds(settings)
     base = settings.run_config()
     validate_config(base)
     check_data_files(base.data)
     if not settings.seeds or len(set(settings.seeds)) < len(settings.seeds) or min(settings.seeds) < 0:
         raise InputError(f"seeds is {list(settings.seeds)}; give one or more different whole numbers from 0 on")
-    if settings.trials < 2:
-        raise InputError(f"trials is {settings.trials}; give 2 or more, since trial 0 has the unchanged settings")
     space = read_space(Path(settings.space), base)
     tuning = Tuning(settings.folder, base, space, settings.trials, settings.seeds, settings.jobs)
     tuning.proposed()
