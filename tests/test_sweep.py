@@ -123,7 +123,8 @@ def test_a_sweep_trains_every_combination_and_goes_on_after_a_stop(
         workplace, write_grid(tmp_path, seed=[0, 1]), tmp_path / "runs", "--name", "seeds", "--jobs", "2"
     )
     assert train.main(["sweep", *arguments, "--plan"]) == 0
-    assert "2 runs, 0 complete; 2 at a time" in capsys.readouterr().out
+    assert "2 runs, 0 complete; 2 at a time" in (out := capsys.readouterr().out)
+    assert "at most 16 training queries in all rounds and 48 test answers; how long that takes" in out
     assert not (tmp_path / "runs").exists()
 
     started = subprocess.Popen([sys.executable, "train.py", "sweep", *arguments], stderr=subprocess.DEVNULL)
@@ -151,6 +152,7 @@ def test_a_sweep_trains_every_combination_and_goes_on_after_a_stop(
     write_grid(tmp_path, seed=[0, 1, 2])
     assert train.main(["sweep", *arguments, "--plan"]) == 0
     assert "3 runs, 2 complete; 1 at a time" in (out := capsys.readouterr().out) and "may take" in out
+    assert "at most 8 training queries in all rounds and 24 test answers" in out
     assert train.main(["sweep", *arguments, "--training.rounds", "2"]) == 2
     assert "exists with other settings" in capsys.readouterr().err
 
@@ -212,3 +214,29 @@ def test_runs_are_named_by_their_settings(workplace: Path, tmp_path: Path) -> No
     assert [config.evaluation.systems for config in sweep.runs.values()][1] == ("naive", "m_rag")
     named_alike, _ = plan_sweep(command(workplace, write_grid(tmp_path, seed=[3]), tmp_path, "--name", "seed"))
     assert [*named_alike.runs] == [tmp_path / "seed" / "seed-3"]
+
+
+def test_the_plan_counts_the_work_before_the_first_run(workplace: Path, tmp_path: Path) -> None:
+    def planned(*more: str, **values: object) -> str:
+        grid = write_grid(tmp_path, **values)
+        return plan_sweep(command(workplace, grid, tmp_path, "--name", "work", *more))[0].plan()
+
+    assert "at most 40 training queries in all rounds and 48 test answers" in planned(training__rounds=[2, 3])
+    # An ablation is a training of its own and one more system
+    systems = ("--evaluation.systems", "m_rag", "m_rag_without_s", "--evaluation.ablations")
+    assert "at most 16 training queries in all rounds and 24 test answers" in planned(*systems, seed=[0])
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text("{}\n" * 50 + "\n")
+    assert "at most 5 training queries in all rounds and 10 test answers" in planned(
+        "--data.pairs", str(pairs), "--data.sizes.train", "99", seed=[0]
+    )
+    grid = write_grid(tmp_path, seed=[0])
+    sweep, _ = plan_sweep(command(workplace, grid, tmp_path, "--name", "work", "--data.pairs", str(pairs)))
+    pairs.unlink()
+    assert "left to do: how long that takes, the first run will tell" in sweep.plan()
+
+
+def test_no_runs_at_a_time_is_a_mistake(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = command(workplace, write_grid(tmp_path, seed=[0]), tmp_path, "--name", "none", "--jobs", "0")
+    assert train.main(["sweep", *arguments]) == 2  # It would wait forever
+    assert capsys.readouterr().err == "error: jobs is 0; it must be 1 or more\n"

@@ -129,6 +129,7 @@ def test_the_best_trial_is_compared_on_seeds_that_the_search_has_not_seen(
     assert train.main([*arguments, "--plan"]) == 0
     plan = capsys.readouterr().out
     assert "25 trials (seeds: 1, 4), 0 begun" in plan and "at most 56 trainings, 0 complete" in plan
+    assert "at most 448 training queries in all rounds; how long that takes, the first run will tell" in plan
     assert "agent_s.learning_rate: 0.0001 to 0.1, logarithmic (unchanged: 0.002)" in plan
     assert not (tmp_path / "found").exists()
     assert train.main(arguments) == 0
@@ -302,7 +303,8 @@ def test_other_mistakes_are_one_line(
         (["--seeds", "0", "0"], "seeds is [0, 0]; give one or more different"),
         (["--seeds", "[]"], "seeds is []; give one or more different"),
         (["--seeds", "-1"], "seeds is [-1]; give one or more different"),
-        (["--trials", "1"], "trials is 1; give 2 or more"),
+        (["--trials", "1"], "trials is 1; it must be 2 or more"),
+        (["--jobs", "0"], "jobs is 0; it must be 1 or more"),
         (["--trial", "3"], "unknown option --trial; did you mean --trials?"),
     ):
         assert train.main(command(workplace, space, tmp_path, *more)) == 2

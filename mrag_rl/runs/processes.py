@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -40,21 +40,6 @@ def check_same_settings(run: RunFolder, config: Config) -> None:
     """Raises InputError if the run exists with settings that give other results."""
     if run.config.is_file() and config_sha256(run.load_config()) != config_sha256(config):
         raise InputError(f"{run.root}: exists with other settings; remove it, or choose another --name")
-
-
-def estimate(seconds: Sequence[float], left: int, jobs: int) -> str:
-    """How long the runs that are left may take, in words.
-
-    Args:
-        seconds: what each complete run took. left: how many are not. jobs: how many run at a time.
-    """
-    if not left:
-        return "nothing is left to train"
-    if not seconds:
-        return "how long they take is not known before the first is complete; then --plan says what the others may take"
-    minutes = left * sum(seconds) / len(seconds) / jobs / 60
-    took = f"the complete ones took {sum(seconds):.0f} s without loading"
-    return f"{took}, so the others may take {minutes:.0f} min"
 
 
 def carry_out(

@@ -27,13 +27,13 @@ import optuna
 
 _OTHER_SCORES = "trials with other values of it have other development scores, which cannot be compared"
 _NOT_TUNED = {
+    **dict.fromkeys((*NO_RESULT, "llm.cache"), "it changes no result"),
     "name": "it names the folder; give --name",
     "seed": "each trial has several seeds; give --seeds",
     "task": _OTHER_SCORES,
     "metric": _OTHER_SCORES,
     "data.": _OTHER_SCORES,
     "evaluation.": "it concerns the test queries, which no trial answers",
-    **dict.fromkeys((*NO_RESULT[1:], "llm.cache"), "it changes no result"),
 }
 """Settings, and groups of them, that are no part of a space, and why."""
 

@@ -241,7 +241,7 @@ class TuneSettings(SeveralRuns):
     trials: int = bounded(20, minimum=2)
     """Number of trials, with trial 0."""
     seeds: tuple[int, ...] = (0, 1, 2)
-    """Seeds of each trial's trainings."""
+    """Seeds of each trial's trainings, which are those that run at a time (--jobs): trials follow each other."""
 
 
 @dataclass(frozen=True)

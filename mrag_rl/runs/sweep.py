@@ -18,9 +18,11 @@ from mrag_rl.errors import InputError
 from mrag_rl.evaluation.comparison_tables import setting_text, short_names
 from mrag_rl.io import read_json
 from mrag_rl.runs import compare
+from mrag_rl.runs.estimate import estimate
 from mrag_rl.runs.folder import RunFolder
-from mrag_rl.runs.processes import carry_out, check_same_settings, estimate, with_shared
+from mrag_rl.runs.processes import carry_out, check_same_settings, with_shared
 from mrag_rl.runs.settings import CompareSettings, SweepSettings, check_data_files
+from mrag_rl.settings import check_bounds
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Sweep:
         left, jobs = len(unfinished), min(self.jobs, max(1, len(unfinished)))
         lines = [f"{self.folder}: {len(self.runs)} runs, {len(self.runs) - left} complete; {jobs} at a time; {texts}"]
         seconds = [read_json(run / "results.json")["seconds"]["total"] for run in self.runs if run not in unfinished]
-        return "\n".join([*lines, estimate(seconds, left, jobs), *settings])
+        return "\n".join([*lines, estimate([self.runs[run] for run in unfinished], seconds, jobs), *settings])
 
 
 def plan_sweep(
@@ -67,6 +69,7 @@ def plan_sweep(
     settings, _ = reader.read(arguments)
     path = Path(settings.grid)
     grid = _checked_grid(read_yaml(path) if grid is None else grid, path, arguments)
+    check_bounds(settings)
     base = settings.run_config()
     validate_config(base)
     check_data_files(base.data)

@@ -19,12 +19,14 @@ from mrag_rl.evaluation.bootstrap import Interval, as_json
 from mrag_rl.evaluation.comparison_tables import setting_text
 from mrag_rl.evaluation.tuning_report import plot_trials, tuning_page
 from mrag_rl.io import atomic_write_text, read_json, read_jsonl, write_json
+from mrag_rl.runs.estimate import estimate
 from mrag_rl.runs.evaluate import target_metric
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.pool import flat_settings
-from mrag_rl.runs.processes import carry_out, estimate, with_shared
+from mrag_rl.runs.processes import carry_out, with_shared
 from mrag_rl.runs.search import Space, importances, propose, read_space, with_settings
 from mrag_rl.runs.settings import TuneSettings, check_data_files
+from mrag_rl.settings import check_bounds
 
 FEWEST_FRESH = 3
 """Seeds, at least, on which the best trial is compared with the unchanged settings."""
@@ -104,12 +106,14 @@ class Tuning:
         seconds = [
             _seconds(run.parent) for run in self.folder.glob("*/run.json") if trained_score(run.parent) is not None
         ]
+        # A run of trial 0 stands for all; without its ablations, as in `runs`
+        one_run = replace(self.base, evaluation=replace(self.base.evaluation, ablations=False))
         seeds, jobs = ", ".join(map(str, self.seeds)), min(self.jobs, len(self.seeds))
         lines = [
             f"{self.folder}: {self.trials} trials (seeds: {seeds}), {len(self.proposed())} begun, and "
             f"{2 * len(self.fresh)} trainings to compare the best one on other seeds: at most {most} trainings, "
             f"{len(seconds)} complete; {jobs} at a time; {texts}",
-            estimate(seconds, max(0, most - len(seconds)), jobs),
+            estimate([one_run] * max(0, most - len(seconds)), seconds, jobs, evaluated=False),
         ]
         unchanged = self.unchanged()
         lines += [f"  {name}: {part} (unchanged: {setting_text(unchanged[name])})" for name, part in self.space.items()]
@@ -126,13 +130,12 @@ def plan_tuning(arguments: Sequence[str], *, program: str = "train.py tune") -> 
     Raises InputError if a setting or the space is not valid, or the folder has something else in it.
     """
     settings, _ = SettingsReader(TuneSettings, program, example="configs/quickstart.yaml").read(arguments)
+    check_bounds(settings)
     base = settings.run_config()
     validate_config(base)
     check_data_files(base.data)
     if not settings.seeds or len(set(settings.seeds)) < len(settings.seeds) or min(settings.seeds) < 0:
         raise InputError(f"seeds is {list(settings.seeds)}; give one or more different whole numbers from 0 on")
-    if settings.trials < 2:
-        raise InputError(f"trials is {settings.trials}; give 2 or more, since trial 0 has the unchanged settings")
     space = read_space(Path(settings.space), base)
     tuning = Tuning(settings.folder, base, space, settings.trials, settings.seeds, settings.jobs)
     tuning.proposed()
