@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mrag_rl.choices import ABLATION_OF
-from mrag_rl.config import Config, DataConfig
+from mrag_rl.config import Config
+from mrag_rl.data_config import DataConfig
 
 
 def estimate(left: Sequence[Config], seconds: Sequence[float], jobs: int, *, evaluated: bool = True) -> str:
@@ -38,7 +39,8 @@ def estimate(left: Sequence[Config], seconds: Sequence[float], jobs: int, *, eva
 def _work(config: Config) -> tuple[int, int] | None:
     """How many queries a run trains on, over all rounds and trainings, and how many test answers it writes, at most.
 
-    None if its files are gone. The shares of `data.pairs` are those before pairs are kept together by `data.group`.
+    None for published datasets, and files that are gone or no JSON Lines. The shares of `data.pairs` are those before
+    pairs are kept together by `data.group`.
     """
     sizes = _sizes(config.data)
     if sizes is None:
@@ -48,16 +50,19 @@ def _work(config: Config) -> tuple[int, int] | None:
 
 
 def _sizes(data: DataConfig) -> tuple[int, int] | None:
-    """The numbers of training and test queries; None if the files are gone."""
+    """The numbers of training and test queries; None if they cannot be counted without reading the pairs."""
     if data.world:
         return data.sizes.train, data.sizes.test
+    files = [data.pairs] if data.pairs is not None else [data.files.train, data.files.test]
+    if not all(path is not None and path.endswith(".jsonl") for path in files):
+        return None
     try:
-        if data.pairs is not None:
-            pairs = _lines(data.pairs)
-            return round(data.fractions.train * pairs), round(data.fractions.test * pairs)
-        return _lines(data.files.train or ""), _lines(data.files.test or "")
+        counts = [_lines(path) for path in files if path is not None]
     except OSError:
         return None
+    if data.pairs is not None:
+        return round(data.fractions.train * counts[0]), round(data.fractions.test * counts[0])
+    return counts[0], counts[1]
 
 
 def _lines(path: str) -> int:
