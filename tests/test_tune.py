@@ -177,7 +177,7 @@ def test_luck_is_not_reported_as_a_gain(workplace: Path, tmp_path: Path, scripte
 def test_a_search_that_was_stopped_ends_as_one_that_was_not(
     stop: int, workplace: Path, tmp_path: Path, scripted: Scripted
 ) -> None:
-    space = write_space(tmp_path, RATE)
+    space = write_space(tmp_path, RATE | {"partitioning.arms": [[], ["whole"]], "training.center": [True, False]})
     for name in ("whole", "stopped"):
         arguments = command(workplace, space, tmp_path, "--name", name, "--seeds", "0", "--trials", "12")
         if name == "stopped":

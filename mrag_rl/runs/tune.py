@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -121,7 +122,9 @@ class Tuning:
 
     def _search(self) -> dict[str, Any]:
         space = {name: asdict(part) for name, part in self.space.items()}
-        return {"config_sha256": config_sha256(self.base), "seeds": list(self.seeds), "space": space}
+        search = {"config_sha256": config_sha256(self.base), "seeds": self.seeds, "space": space}
+        found: dict[str, Any] = json.loads(json.dumps(search))  # as the file has it, without tuples
+        return found
 
 
 def plan_tuning(arguments: Sequence[str], *, program: str = "train.py tune") -> tuple[Tuning, TuneSettings]:
