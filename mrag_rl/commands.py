@@ -6,13 +6,17 @@ What they need is imported when they run, so that a missing extra is reported in
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from mrag_rl.command_line import run_command
 
 if TYPE_CHECKING:
-    from mrag_rl.runs.settings import TrainArguments
+    from mrag_rl.runs.settings import SeveralRuns, TrainArguments
+    from mrag_rl.runs.sweep import Sweep
+    from mrag_rl.runs.tune import Tuning
+
+Planned = TypeVar("Planned", "Sweep", "Tuning")
 
 USAGE = """\
 usage: mrag-rl train --config FILE [--key value ...]
@@ -21,6 +25,7 @@ usage: mrag-rl train --config FILE [--key value ...]
        mrag-rl evaluate COMMAND [--key value ...]
 
 The same as train.py and evaluate.py of a checkout; see mrag-rl train --help and mrag-rl evaluate --help."""
+_RUNS_ARE_KEPT = "the runs are kept: the same command again goes on with them"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -75,13 +80,9 @@ def sweep(argv: Sequence[str], *, program: str = "train.py sweep") -> int:
     def work() -> str:
         from mrag_rl.runs.sweep import plan_sweep, run_sweep
 
-        planned, settings = plan_sweep(argv, program=program)
-        if settings.plan:
-            return planned.plan()
-        print(planned.plan(), file=sys.stderr)
-        return f"{run_sweep(planned)}\nEverything is in {planned.folder}."
+        return _carry_out(*plan_sweep(argv, program=program), run_sweep)
 
-    return run_command(work, lambda: "the runs are kept: the same command again goes on with them")
+    return run_command(work, lambda: _RUNS_ARE_KEPT)
 
 
 def tune(argv: Sequence[str], *, program: str = "train.py tune") -> int:
@@ -91,13 +92,17 @@ def tune(argv: Sequence[str], *, program: str = "train.py tune") -> int:
     def work() -> str:
         from mrag_rl.runs.tune import plan_tuning, run_tuning
 
-        planned, settings = plan_tuning(argv, program=program)
-        if settings.plan:
-            return planned.plan()
-        print(planned.plan(), file=sys.stderr)
-        return f"{run_tuning(planned)}\nEverything is in {planned.folder}."
+        return _carry_out(*plan_tuning(argv, program=program), run_tuning)
 
-    return run_command(work, lambda: "the runs are kept: the same command again goes on with them")
+    return run_command(work, lambda: _RUNS_ARE_KEPT)
+
+
+def _carry_out(planned: Planned, settings: SeveralRuns, run: Callable[[Planned], str]) -> str:
+    """Say what is planned and, unless that is all that was asked for, do it; returns the text to print."""
+    if settings.plan:
+        return planned.plan()
+    print(planned.plan(), file=sys.stderr)
+    return f"{run(planned)}\nEverything is in {planned.folder}."
 
 
 def train_only(argv: Sequence[str] | None = None) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mrag_rl.evaluation.comparison_tables import setting_text, short_names
+from mrag_rl.evaluation.comparison_tables import settings_text, short_names
 from mrag_rl.evaluation.plots import literal, new_figure, save_figure
 from mrag_rl.evaluation.tables import label
 
@@ -77,4 +77,4 @@ def _axis(report: Mapping[str, Any]) -> str | None:
 
 
 def _named(settings: Mapping[str, Any], short: Mapping[str, str]) -> str:
-    return ", ".join(f"{short[name]} {setting_text(value)}" for name, value in settings.items())
+    return settings_text(settings, [short[name] for name in settings])

@@ -61,6 +61,11 @@ def setting_text(value: Any) -> str:
     return str(value)
 
 
+def settings_text(settings: Mapping[str, Any], names: Sequence[str]) -> str:
+    """Settings in words, each value behind its name. names: what to call them, in order."""
+    return ", ".join(f"{name} {setting_text(value)}" for name, value in zip(names, settings.values(), strict=True))
+
+
 def short_names(names: Sequence[str]) -> list[str]:
     """Dotted names by their last part where that tells them apart."""
     last = [name.rsplit(".", 1)[-1] for name in names]

@@ -13,13 +13,12 @@ from mrag_rl.choices import PaperScale
 from mrag_rl.command_line import read_yaml
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Score, as_json
-from mrag_rl.evaluation.comparison_tables import setting_text, short_names
+from mrag_rl.evaluation.comparison_tables import settings_text, short_names
 from mrag_rl.evaluation.paper_tables import paper_page
 from mrag_rl.evaluation.results import SECONDS
 from mrag_rl.io import atomic_write_text, read_json, write_json
-from mrag_rl.runs import compare
 from mrag_rl.runs.compare import Condition, conditions_of, paired_scores
-from mrag_rl.runs.settings import CompareSettings, PaperSettings
+from mrag_rl.runs.settings import PaperSettings
 from mrag_rl.runs.sweep import Sweep, argument_of, plan_sweep, run_sweep
 
 FOLDER = Path("configs/paper/tables")
@@ -159,11 +158,7 @@ def _made(table: Table, sweeps: Sequence[tuple[Part, Sweep]], settings: PaperSet
     """Carry out a table's sweeps, write its page, and return it."""
     parts = []
     for part, sweep in sweeps:
-        run_sweep(sweep)
-        comparison = CompareSettings(
-            tuple(map(str, sweep.runs)), str(sweep.folder / "comparison"), part.systems, table.metrics[0]
-        )
-        compare.run(comparison)
+        run_sweep(sweep, systems=part.systems, metric=table.metrics[0])
         conditions = conditions_of([*sweep.runs])
         scores = {metric: paired_scores(conditions, part.systems, metric) for metric in table.metrics}
         parts.append(_report(table, part, conditions, scores, sweep))
@@ -216,10 +211,9 @@ def _report(
 
 def _row_name(condition: Condition, system: str, part: Part) -> str:
     """The settings of the grid, without the seeds, and the system if the part has several."""
-    names = short_names([name for name in condition.settings if name in part.grid])
-    values = [condition.settings[name] for name in condition.settings if name in part.grid]
-    words = [f"{name} {setting_text(value)}" for name, value in zip(names, values, strict=True)]
-    return ", ".join([*words, system] if len(part.systems) > 1 or not words else words)
+    varied = {name: value for name, value in condition.settings.items() if name in part.grid}
+    words = settings_text(varied, short_names([*varied]))
+    return ", ".join(filter(None, [words, system if len(part.systems) > 1 or not words else ""]))
 
 
 def _order(rows: Sequence[Mapping[str, Any]], scores: Sequence[Score], metric: str) -> list[dict[str, Any]]:

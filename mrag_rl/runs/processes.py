@@ -36,6 +36,12 @@ def with_shared(config: Config, folder: Path) -> Config:
     return config
 
 
+def how_texts_are_shared(config: Config) -> str:
+    """Where runs with this one's cache share generated texts, in words."""
+    llm = config.llm
+    return f"generated texts are shared in {llm.cache_file}" if llm.cache else "generated texts are not shared"
+
+
 def check_same_settings(run: RunFolder, config: Config) -> None:
     """Raises InputError if the run exists with settings that give other results."""
     if run.config.is_file() and config_sha256(run.load_config()) != config_sha256(config):

@@ -20,7 +20,7 @@ from mrag_rl.io import read_json
 from mrag_rl.runs import compare
 from mrag_rl.runs.estimate import estimate
 from mrag_rl.runs.folder import RunFolder
-from mrag_rl.runs.processes import carry_out, check_same_settings, with_shared
+from mrag_rl.runs.processes import carry_out, check_same_settings, how_texts_are_shared, with_shared
 from mrag_rl.runs.settings import CompareSettings, SweepSettings, check_data_files
 from mrag_rl.settings import check_bounds
 
@@ -46,9 +46,8 @@ class Sweep:
 
     def plan(self) -> str:
         """What the sweep is, in words."""
-        llm = next(iter(self.runs.values())).llm
+        texts = how_texts_are_shared(next(iter(self.runs.values())))
         settings = [f"  {name}: {', '.join(map(setting_text, values))}" for name, values in self.grid.items()]
-        texts = f"generated texts are shared in {llm.cache_file}" if llm.cache else "generated texts are not shared"
         unfinished = self.unfinished()
         left, jobs = len(unfinished), min(self.jobs, max(1, len(unfinished)))
         lines = [f"{self.folder}: {len(self.runs)} runs, {len(self.runs) - left} complete; {jobs} at a time; {texts}"]
@@ -90,8 +89,12 @@ def plan_sweep(
     return Sweep(settings.folder, grid, runs, settings.jobs), settings
 
 
-def run_sweep(sweep: Sweep, *, progress: bool = True) -> str:
+def run_sweep(
+    sweep: Sweep, *, systems: tuple[str, ...] | None = None, metric: str | None = None, progress: bool = True
+) -> str:
     """Carry out what is left of a sweep, then compare all runs; returns the comparison's page.
+
+    systems, metric: as in `CompareSettings`.
 
     Raises InputError if a run failed. The same sweep again goes on where each run was left.
     """
@@ -99,7 +102,8 @@ def run_sweep(sweep: Sweep, *, progress: bool = True) -> str:
     with tqdm(total=len(sweep.runs), initial=len(sweep.runs) - len(left), unit="run", disable=not progress) as bar:
         configs = {run: sweep.runs[run] for run in left}
         carry_out(configs, part="run", jobs=sweep.jobs, logs=sweep.folder / "logs", bar=bar)
-    return compare.run(CompareSettings(tuple(map(str, sweep.runs)), str(sweep.folder / "comparison")))
+    runs, output = tuple(map(str, sweep.runs)), str(sweep.folder / "comparison")
+    return compare.run(CompareSettings(runs, output, systems, metric))
 
 
 def _checked_grid(found: Any, path: Path, arguments: Sequence[str]) -> dict[str, list[Any]]:

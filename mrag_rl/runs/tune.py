@@ -24,7 +24,7 @@ from mrag_rl.runs.estimate import estimate
 from mrag_rl.runs.evaluate import target_metric
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.pool import flat_settings
-from mrag_rl.runs.processes import carry_out, with_shared
+from mrag_rl.runs.processes import carry_out, how_texts_are_shared, with_shared
 from mrag_rl.runs.search import Space, importances, propose, read_space, with_settings
 from mrag_rl.runs.settings import TuneSettings, check_data_files
 from mrag_rl.settings import check_bounds
@@ -101,8 +101,7 @@ class Tuning:
 
     def plan(self) -> str:
         """What the search is, in words."""
-        llm = with_shared(self.base, self.folder).llm
-        texts = f"generated texts are shared in {llm.cache_file}" if llm.cache else "generated texts are not shared"
+        texts = how_texts_are_shared(with_shared(self.base, self.folder))
         most = self.trials * len(self.seeds) + 2 * len(self.fresh)
         seconds = [
             _seconds(run.parent) for run in self.folder.glob("*/run.json") if trained_score(run.parent) is not None
