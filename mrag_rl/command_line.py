@@ -240,7 +240,7 @@ class SettingsReader(Generic[T]):
         if unknown:
             key = f"{unknown[1]}.{unknown[2]}"
             return f"unknown option --{key}{self._suggestion(key, '--')}"
-        mistake = re.search(r"Parser key \"(?P<key>[^\"]+)\": (?P<problem>.*)", message)
+        mistake = re.search(r".*Parser key \"(?P<key>[^\"]+)\": (?P<problem>.*)", message)
         if mistake and mistake["key"] in self.keys:
             value = re.search(r"Got value: (.*?)(?: Subtypes:|$)", message)
             problem = f" is {value[1].strip()}" if value else " has a wrong value"

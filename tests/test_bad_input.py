@@ -113,6 +113,7 @@ CASES = [
          'bad.csv:2: column "summary" (target) is empty', "remove the row", {"bad.csv": "document,summary\nd,\n"}),
     Case("an unknown column of ours", config("--data.columns", "{sorce: x}"), "--data.columns.sorce",
          "--data.columns.source?"),
+    Case("a column that YAML reads as false", config("--data.columns", "{id: no}"), "data.columns.id", "must be text"),
     Case("no folder of splits", config("--data.folder", "nowhere"), "nowhere: no such folder", "check data.folder"),
     with_pairs("too few pairs to split", rows(*different(2)), "2 pairs leave the split", "give more pairs"),
     with_pairs("one pair many times", rows(*[{}] * 40), "groups that stay together (1) of 40 pairs", "give more pairs"),
