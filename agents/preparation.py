@@ -12,6 +12,7 @@ from mrag_rl.choices import ArmName, StateName, Task
 from mrag_rl.config import PartitioningConfig
 from mrag_rl.data import Splits, TextPair, save_pairs
 from mrag_rl.data.spoiling import spoil
+from mrag_rl.data.stored import PairTexts
 from mrag_rl.data_config import DataConfig
 from mrag_rl.encoders import EmbeddingStore, TransformerEncoder
 from mrag_rl.envs.states import PAIR_STATES, embed_pairs
@@ -45,9 +46,13 @@ class Preparation:
     def carry_out(
         self, folder: RunFolder, splits: Splits, encoder: TransformerEncoder | EmbeddingStore, *, progress: bool
     ) -> dict[str, float]:
-        """Write queries, embeddings and databases. Returns the seconds it took to "encode", to "index", in "total"."""
+        """Write queries, embeddings and databases. Returns the seconds it took to "encode", to "index", in "total".
+
+        Memories may be `StoredPairs`; then the memory needed grows with the number of pairs, and not with their
+        sources. An `EmbeddingStore` keeps what is encoded, so that a preparation that is stopped encodes nothing twice.
+        """
         start, seconds = time.perf_counter(), {"encode": 0.0, "index": 0.0}
-        memories, sources = splits.database, [pair.source for pair in splits.database]
+        memories, sources = splits.database, PairTexts(splits.database, "source")
         with _timed(seconds, "encode"):
             embeddings = encoder.encode(sources, progress=progress)
         with _timed(seconds, "index"):
@@ -64,9 +69,9 @@ class Preparation:
         pair_embeddings = None
         if self.state in PAIR_STATES:
             with _timed(seconds, "encode"):
-                pair_embeddings = embed_pairs(encoder, self.state, sources, [pair.target for pair in memories])
+                pair_embeddings = embed_pairs(encoder, self.state, sources, PairTexts(memories, "target"))
         for split in QUERY_SPLITS:
-            queries: list[TextPair] = getattr(splits, split)
+            queries: Sequence[TextPair] = getattr(splits, split)
             folder.pairs(split).parent.mkdir(exist_ok=True)
             folder.embeddings(split).parent.mkdir(exist_ok=True)
             save_pairs(folder.pairs(split), queries)

@@ -7,6 +7,7 @@ after any stop and ends with the same database, selector and results as one that
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ from mrag_rl.config import Config, config_sha256, config_to_yaml
 from mrag_rl.data import load_pairs
 from mrag_rl.data.splits import Splits
 from mrag_rl.encoders import EmbeddingStore
+from mrag_rl.encoders.store import BLOCK
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.plots import label_by_partition, learning_curves, reward_by_partition
 from mrag_rl.generation.llm import LLM
@@ -175,13 +177,16 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
         for warning in _warnings(settings, splits):
             say(f"warning: {warning}")
         say("preparing data, embeddings and databases")
+        kept = settings.encoder.cache_folder
+        if kept is None and len(splits.database) > BLOCK:  # So much that a run should not encode it again
+            kept = os.fspath(folder.encoded)
+        store = encoder if kept is None else EmbeddingStore(encoder, Path(kept))
         if repeated := splits.known_sources():
             say(f"{repeated} queries have a source that is in the database too")
         if repeated := splits.trained_sources():
             say(f"{repeated} test queries have a source that is a training query's too")
-        kept = settings.encoder.cache_folder
-        shared = encoder if kept is None else EmbeddingStore(encoder, Path(kept))
-        stages.finish("prepare", plan.preparation.carry_out(folder, splits, shared, progress=progress))
+        stages.finish("prepare", plan.preparation.carry_out(folder, splits, store, progress=progress))
+    shutil.rmtree(folder.encoded, ignore_errors=True)
     trainings = [training for training in plan.trainings if not stages.done(training.name)]
     if trainings and settings.refinement.dtype != "float32":
         candidate_encoder = load_encoder(settings.encoder, settings.refinement.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import overload
 
 import numpy as np
 
@@ -21,10 +22,30 @@ def embed_pairs(encoder: TextEncoder, state: StateName, sources: Sequence[str], 
 
     "equation_1" has the standard embedding as its only head, so that a database keeps that one.
     """
-    texts = [f"{source}\n{target}" for source, target in zip(sources, targets, strict=True)]
-    embeddings = encoder.encode(texts)
+    embeddings = encoder.encode(_Joined(sources, targets))
     standard = embeddings.standard
     return embeddings if state == "peeking" else Embeddings(standard, standard[:, None], encoder=embeddings.encoder)
+
+
+class _Joined(Sequence[str]):
+    """Sources with their targets below them, one at a time: those of a large database do not fit in memory together."""
+
+    def __init__(self, sources: Sequence[str], targets: Sequence[str]) -> None:
+        self._sources, self._targets = sources, targets
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [f"{s}\n{t}" for s, t in zip(self._sources[index], self._targets[index], strict=True)]
+        return f"{self._sources[index]}\n{self._targets[index]}"
 
 
 def state_size(database: MemoryDatabase, state: StateName) -> int:

@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mrag_rl.errors import InputError
 
@@ -107,53 +107,68 @@ def write_jsonl(path: StrPath, objects: Iterable[Any]) -> None:
     atomic_write_text(path, "".join(json.dumps(o, ensure_ascii=False, allow_nan=False) + "\n" for o in objects))
 
 
-def read_jsonl(path: StrPath) -> list[tuple[int, Any]]:
-    """The values in a JSONL file with their line numbers (from 1); blank lines are skipped.
+def read_jsonl(path: StrPath) -> Iterator[tuple[int, Any]]:
+    """The values in a JSONL file with their line numbers (from 1), one at a time; blank lines are skipped.
 
     Raises InputError naming file and line of the first line that is not JSON.
     """
-    rows = []
-    # Not splitlines(), which also splits at characters such as U+2028 that JSON allows inside strings.
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
         try:
-            rows.append((number, json.loads(line)))
+            value = json.loads(line)
         except json.JSONDecodeError as error:
             problem = f"not valid JSON ({error.msg} at column {error.colno})"
             raise InputError(f"{os.fspath(path)}:{number}: {problem}; write one JSON object on each line") from error
         except (RecursionError, ValueError) as error:
             raise InputError(f"{os.fspath(path)}:{number}: {_TOO_MUCH}; make it smaller") from error
-    return rows
+        yield number, value
 
 
 def read_text(path: StrPath) -> str:
     """The UTF-8 text in ``path``, without a byte order mark. Raises InputError if missing, a folder, or not UTF-8."""
+    return "".join(read_lines(path))
+
+
+def read_lines(path: StrPath) -> Iterator[str]:
+    """The lines of the UTF-8 text in ``path`` one at a time, each with its line feed; see ``read_text``.
+
+    Only line feeds end a line: JSON allows U+2028 and other separators inside strings. Raises InputError.
+    """
+    name = os.fspath(path)
+    with _reading(path) as file:
+        for number, data in enumerate(file, start=1):
+            if number == 1:
+                if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                    mend = f"save the file as UTF-8 ({_ICONV.format('UTF-16')})"
+                    raise InputError(f"{name}: UTF-16, not UTF-8 text; {mend}")
+                data = data.removeprefix(codecs.BOM_UTF8)
+            try:
+                line = data.decode("utf-8")
+            except UnicodeDecodeError as error:
+                mend = f"save the file as UTF-8 (if it is Latin-1: {_ICONV.format('LATIN1')})"
+                raise InputError(f"{name}:{number}: not UTF-8 text; {mend}") from error
+            if "\0" in line:
+                raise InputError(
+                    f"{name}:{number}: a zero byte, which text has none of; if it is UTF-16, save the file as UTF-8 "
+                    f"({_ICONV.format('UTF-16LE')})"
+                )
+            yield line
+
+
+@contextmanager
+def _reading(path: StrPath) -> Iterator[BinaryIO]:
+    """A file's bytes. Raises InputError if it cannot be opened or read."""
     name = os.fspath(path)
     try:
-        data = Path(path).read_bytes()
+        with open(path, "rb") as file:
+            yield file
     except FileNotFoundError as error:
         raise InputError(f"{name}: no such file; check the path") from error
     except IsADirectoryError as error:
         raise InputError(f"{name}: is a folder; give the path of a file") from error
     except OSError as error:
         raise InputError(f"{name}: cannot be read ({error.strerror}); check the path and its permissions") from error
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise InputError(f"{name}: UTF-16, not UTF-8 text; save the file as UTF-8 ({_ICONV.format('UTF-16')})")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise InputError(
-            f"{name}:{line}: not UTF-8 text; save the file as UTF-8 (if it is Latin-1: {_ICONV.format('LATIN1')})"
-        ) from error
-    if "\0" in text:
-        line = text[: text.index("\0")].count("\n") + 1
-        raise InputError(
-            f"{name}:{line}: a zero byte, which text has none of; if it is UTF-16, save the file as UTF-8 "
-            f"({_ICONV.format('UTF-16LE')})"
-        )
-    return text
 
 
 def file_sha256(path: StrPath) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from tests.tiny import ScriptedLLM, encoder
 WORLD = make_newsroom("summarization", seed=0, database=384, train=240, dev=96, test=0, newsroom="sources")
 
 
-def embedded(pairs: list[TextPair]) -> Queries:
+def embedded(pairs: Sequence[TextPair]) -> Queries:
     return Queries(pairs, encoder().encode([pair.source for pair in pairs]))
 
 

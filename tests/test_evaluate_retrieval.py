@@ -196,7 +196,7 @@ def test_results_go_to_a_new_folder_whatever_the_ids_of_the_queries(tmp_path: Pa
 def test_texts_are_kept_in_blocks_of_which_only_the_changed_are_encoded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mrag_rl.encoders.store._BLOCK", 2)
+    monkeypatch.setattr("mrag_rl.encoders.store.BLOCK", 2)
     texts = ["One.", "Two.", "Three.", "Four.", "Five."]
     store = EmbeddingStore(encoder(), tmp_path)
     vectors = store.encode(texts)

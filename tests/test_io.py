@@ -44,14 +44,14 @@ def test_broken_json_is_named_by_its_line(tmp_path: Path) -> None:
         io.read_json(path)
     path.write_text('{"a": 1}\n\n{"a": }\n')
     with pytest.raises(InputError, match=r"a\.json:3: not valid JSON"):
-        io.read_jsonl(path)
+        list(io.read_jsonl(path))
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "1" * 5_000])
 def test_json_that_python_cannot_hold_is_named_too(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.jsonl").write_text(text)
     with pytest.raises(InputError, match=r"a\.jsonl:1: JSON nested too deep"):
-        io.read_jsonl(tmp_path / "a.jsonl")
+        list(io.read_jsonl(tmp_path / "a.jsonl"))
     with pytest.raises(InputError, match=r"a\.jsonl: JSON nested too deep"):
         io.read_json(tmp_path / "a.jsonl")
 
@@ -60,7 +60,7 @@ def test_jsonl_keeps_line_numbers_and_unusual_line_separators(tmp_path: Path) ->
     path = tmp_path / "a.jsonl"
     io.write_jsonl(path, [{"a": "x\u2028y"}, [1]])
     path.write_text("\ufeff\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
-    assert io.read_jsonl(path) == [(2, {"a": "x\u2028y"}), (3, [1])]
+    assert list(io.read_jsonl(path)) == [(2, {"a": "x\u2028y"}), (3, [1])]
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def tiny_world(database: int = 40, train: int = 24, dev: int = 12) -> TinyWorld:
     splits = make_newsroom("summarization", seed=0, database=database, train=train, dev=dev, test=4)
     encode = encoder().encode
 
-    def sources(pairs: list[TextPair]) -> Embeddings:
+    def sources(pairs: Sequence[TextPair]) -> Embeddings:
         return encode([pair.source for pair in pairs])
 
     both = encode([f"{pair.source}\n{pair.target}" for pair in splits.database])

@@ -57,8 +57,8 @@ class Table:
     hint: str = ""
 
 
-def table_pairs(table: Table, columns: Columns, *, prefix: str = "") -> list[TextPair]:
-    """The pairs of a table, in order.
+def table_pairs(table: Table, columns: Columns, *, prefix: str = "") -> Iterator[TextPair]:
+    """The pairs of a table, in order, one at a time.
 
     Other columns with a text, a number, true or false go to the metadata.
 
@@ -73,7 +73,6 @@ def table_pairs(table: Table, columns: Columns, *, prefix: str = "") -> list[Tex
     places = _places(table, columns)
     used = {*places.values(), *(place.split(".")[0] for place in places.values())}
     first: dict[str, str] = {}  # Where an id appeared first
-    pairs = []
     number = 0
     for number, row in enumerate(table.rows, start=1):
         texts = [_text(row, field, places[field], table.sparse) for field in ("source", "target")]
@@ -86,19 +85,16 @@ def table_pairs(table: Table, columns: Columns, *, prefix: str = "") -> list[Tex
                 f"{first[identifier]}); give each pair its own id, or remove the column to number the rows"
             )
         first[identifier] = row.where
-        pairs.append(
-            TextPair(
-                id=identifier,
-                source=texts[0],
-                target=texts[1],
-                labels=_labels(row, places["labels"]) if "labels" in places else (),
-                metadata={name: value for name, value in row.values.items() if name not in used and _plain(value)},
-            )
+        yield TextPair(
+            id=identifier,
+            source=texts[0],
+            target=texts[1],
+            labels=_labels(row, places["labels"]) if "labels" in places else (),
+            metadata={name: value for name, value in row.values.items() if name not in used and _plain(value)},
         )
-    if not pairs:
+    if not first:
         what = "source or target is empty in every row" if number else "no rows"
         raise InputError(f"{table.name}: {what}; give a file that has pairs")
-    return pairs
 
 
 def column_names(values: Mapping[str, Any]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from typing import Literal
 from mrag_rl.choices import Task
 from mrag_rl.data.columns import Columns, Table, TableRow, table_pairs
 from mrag_rl.data.records import TextPair
+from mrag_rl.data.stored import StoredPairs
 from mrag_rl.data.tables import dataset_table, one_line, read_table, saved_splits
 from mrag_rl.errors import InputError
 from mrag_rl.extras import require
@@ -108,7 +109,7 @@ _EMOTIONS = ("", "anger", "disgust", "fear", "happiness", "sadness", "surprise")
 
 def load_published(
     name: DatasetName | None, folder: StrPath | None, columns: Columns, *, revision: str | None = None
-) -> dict[str, list[TextPair]]:
+) -> dict[str, StoredPairs]:
     """The pairs of a dataset's published splits: {"train", "dev", "test"}, each in its order.
 
     Rows without source or target, of which published datasets have a few, are left out.
@@ -141,14 +142,14 @@ def load_published(
             known = Columns()
         tables = lines or _from_folder(_below(folder, entry.folder or entry.subfolders[0]))
     if name == "dailydialog":
-        return {part: dialogue_pairs(table, part) for part, table in tables.items()}
+        return {part: StoredPairs.of(dialogue_pairs(table, part)) for part, table in tables.items()}
     return {
-        part: table_pairs(replace(table, sparse=name is not None), known, prefix=f"{part}-")
+        part: StoredPairs.of(table_pairs(replace(table, sparse=name is not None), known, prefix=f"{part}-"))
         for part, table in tables.items()
     }
 
 
-def dialogue_pairs(table: Table, prefix: str) -> list[TextPair]:
+def dialogue_pairs(table: Table, prefix: str) -> Iterator[TextPair]:
     """Every utterance of DailyDialog but the first, as the target of all before it, one on each line of the source.
 
     The labels are the utterance's dialogue act and its emotion, if it has one. Ids are PREFIX-DIALOGUE.TURN.
@@ -163,7 +164,7 @@ def dialogue_pairs(table: Table, prefix: str) -> list[TextPair]:
     if "dialog" not in table.columns:
         there = ", ".join(table.columns)
         raise InputError(f'{table.name}: no column "dialog"; there are {there}; give DailyDialog as on the hub')
-    pairs = []
+    found = False
     for number, row in enumerate(table.rows, start=1):
         utterances = row.values["dialog"]
         if not isinstance(utterances, list) or not all(isinstance(text, str) for text in utterances):
@@ -174,10 +175,10 @@ def dialogue_pairs(table: Table, prefix: str) -> list[TextPair]:
             context = "\n".join(text for text in said[:turn] if text)
             if context and said[turn]:
                 kinds = tuple(names[turn] for names in labels if names[turn])
-                pairs.append(TextPair(f"{prefix}-{number}.{turn}", context, said[turn], kinds))
-    if not pairs:
+                yield TextPair(f"{prefix}-{number}.{turn}", context, said[turn], kinds)
+                found = True
+    if not found:
         raise InputError(f"{table.name}: no dialogue of two utterances or more; give DailyDialog as on the hub")
-    return pairs
 
 
 def _names(row: TableRow, key: str, names: tuple[str, ...], length: int) -> list[str]:

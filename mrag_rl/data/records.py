@@ -94,16 +94,19 @@ class Query:
 
 def load_pairs(path: StrPath) -> list[TextPair]:
     """The pairs of a JSONL file, in file order. Raises InputError naming file and line."""
-    return [
-        TextPair(
+    return list(iterate_pairs(path))
+
+
+def iterate_pairs(path: StrPath) -> Iterator[TextPair]:
+    """The pairs of a JSONL file, in file order, one at a time. Raises InputError naming file and line."""
+    for identifier, row in _rows(path, _PAIR, "pair"):
+        yield TextPair(
             id=identifier,
             source=row.text("source"),
             target=row.text("target"),
             labels=row.names("labels"),
             metadata=_metadata(row, _PAIR),
         )
-        for identifier, row in _rows(path, _PAIR, "pair")
-    ]
 
 
 def load_documents(path: StrPath) -> list[Document]:
@@ -137,7 +140,12 @@ def load_queries(path: StrPath) -> list[Query]:
 
 def save_pairs(path: StrPath, pairs: Iterable[TextPair]) -> None:
     """Write pairs as JSONL, atomically; ``load_pairs`` reads them back equal. Empty labels and metadata are omitted."""
-    write_jsonl(path, ({key: value for key, value in asdict(pair).items() if value not in ((), {})} for pair in pairs))
+    write_jsonl(path, map(pair_row, pairs))
+
+
+def pair_row(pair: TextPair) -> dict[str, Any]:
+    """A pair as an object of JSON, without empty labels and metadata."""
+    return {key: value for key, value in asdict(pair).items() if value not in ((), {})}
 
 
 def _rows(path: StrPath, keys: tuple[str, ...], noun: str) -> Iterator[tuple[str, Row]]:

@@ -103,12 +103,12 @@ class Row:
 def read_rows(path: StrPath, noun: str) -> Iterator[Row]:
     """The rows of a file, in order; there is at least one. noun: what a row is, for errors. Raises InputError."""
     name = os.fspath(path)
-    rows = read_jsonl(path)
-    for line, value in rows:
+    line = 0
+    for line, value in read_jsonl(path):
         if not isinstance(value, dict):
             raise InputError(f'{name}:{line}: {kind(value)}, not an object; write {{"id": ..., ...}} on each line')
         yield Row(name, line, value)
-    if not rows:
+    if not line:
         raise InputError(f"{name}: no {noun} in the file; write one JSON object on each line")
 
 

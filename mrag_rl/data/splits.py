@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mrag_rl.data.records import TextPair, load_pairs
+from mrag_rl.data.stored import take, texts_key
 from mrag_rl.errors import InputError
 from mrag_rl.io import StrPath
 
@@ -18,20 +20,20 @@ from mrag_rl.io import StrPath
 class Splits:
     """The memories, and the queries for training the agents, choosing a checkpoint, and the final evaluation."""
 
-    database: list[TextPair]
-    train: list[TextPair]
-    dev: list[TextPair]
-    test: list[TextPair]
+    database: Sequence[TextPair]
+    train: Sequence[TextPair]
+    dev: Sequence[TextPair]
+    test: Sequence[TextPair]
 
     def known_sources(self) -> int:
         """The number of training, development and test queries whose source is also the source of a memory."""
-        memories = {pair.source for pair in self.database}
-        return sum(pair.source in memories for pair in [*self.train, *self.dev, *self.test])
+        queries = Counter(_source_key(pair) for part in (self.train, self.dev, self.test) for pair in part)
+        return sum(queries[source] for source in set(map(_source_key, self.database)))
 
     def trained_sources(self) -> int:
         """The number of test queries whose source is also the source of a training query."""
-        trained = {pair.source for pair in self.train}
-        return sum(pair.source in trained for pair in self.test)
+        trained = set(map(_source_key, self.train))
+        return sum(_source_key(pair) in trained for pair in self.test)
 
 
 def split_pairs(
@@ -63,7 +65,7 @@ def split_pairs(
         )
     groups = _groups(pairs, group_names(pairs, group))
     order = np.random.default_rng(seed).permutation(len(groups))
-    parts: dict[str, list[TextPair]] = {}
+    parts: dict[str, Sequence[TextPair]] = {}
     start = 0
     for part, fraction in fractions.items():
         stop = start + max(1, round(fraction * len(groups)))
@@ -80,7 +82,7 @@ def split_pairs(
 
 
 def split_published(
-    parts: Mapping[str, list[TextPair]], *, train: float, group: str | None = None, seed: int
+    parts: Mapping[str, Sequence[TextPair]], *, train: float, group: str | None = None, seed: int
 ) -> Splits:
     """Published splits: a share of the training split is what the agents train on, the rest of it the database.
 
@@ -113,32 +115,33 @@ def load_splits(*, database: StrPath, train: StrPath, dev: StrPath, test: StrPat
     return Splits(**parts)
 
 
-def check_parts(parts: Mapping[str, list[TextPair]], names: Mapping[str, str], group: str | None) -> None:
+def check_parts(parts: Mapping[str, Sequence[TextPair]], names: Mapping[str, str], group: str | None) -> None:
     """Check that splits have nothing in common. names: of the splits, by part, as errors give them.
 
     Raises InputError for an id in two splits, a pair in two splits, source and target, under two ids, and an event or
     dialogue in two splits, as ``group`` names it; see `split_pairs`.
     """
-    owner: dict[str | tuple[str, str], tuple[str, TextPair]] = {}  # Of an id, and of a source with its target
+    owner: dict[str | bytes, tuple[str, str]] = {}  # Of an id, and of both texts: the part, and the id there
     for part, pairs in parts.items():
+        there: dict[str | bytes, tuple[str, str]] = {}
         for pair in pairs:
-            for key in (pair.id, (pair.source, pair.target)):
+            for key in (pair.id, texts_key(pair.source, pair.target)):
+                there[key] = part, pair.id
                 if key in owner:
                     other, twin = owner[key]
                     problem, mend = f'id "{pair.id}" is also', ""
-                    if twin.id != pair.id:
-                        problem = f'pair "{pair.id}" has the source and target of "{twin.id}"'
+                    if twin != pair.id:
+                        problem = f'pair "{pair.id}" has the source and target of "{twin}"'
                         mend = " (--data.deduplicate does)"
                     raise InputError(
                         f"{names[part]}: {problem} in {names[other]}; keep each pair in one split only{mend}"
                     )
-        for pair in pairs:
-            owner |= dict.fromkeys((pair.id, (pair.source, pair.target)), (part, pair))
+        owner |= there
     if group is not None:
         _check_groups({names[part]: pairs for part, pairs in parts.items()}, group)
 
 
-def _check_groups(files: dict[str, list[TextPair]], group: str) -> None:
+def _check_groups(files: dict[str, Sequence[TextPair]], group: str) -> None:
     """Raises InputError if a group has pairs in two files."""
     owner: dict[str, str] = {}
     for path, pairs in files.items():
@@ -194,7 +197,7 @@ def pair_groups(pairs: Sequence[TextPair], group: str) -> list[str]:
 
 def _groups(pairs: Sequence[TextPair], names: Sequence[str]) -> list[list[int]]:
     """The indices of the pairs of each group, by first appearance; groups that have a pair in common are one."""
-    first: dict[str | tuple[str, str], int] = {}  # Where a name or a pair appeared first
+    first: dict[str | bytes, int] = {}  # Where a name or a pair of texts appeared first
     parent = list(range(len(pairs)))
 
     def root(index: int) -> int:
@@ -203,7 +206,7 @@ def _groups(pairs: Sequence[TextPair], names: Sequence[str]) -> list[list[int]]:
         return index
 
     for index, (pair, name) in enumerate(zip(pairs, names, strict=True)):
-        for key in (name, (pair.source, pair.target)):
+        for key in (name, texts_key(pair.source, pair.target)):
             one, other = sorted((root(index), root(first.setdefault(key, index))))
             parent[other] = one
     groups: dict[int, list[int]] = {}
@@ -212,6 +215,10 @@ def _groups(pairs: Sequence[TextPair], names: Sequence[str]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _take(pairs: Sequence[TextPair], groups: list[list[int]], numbers: np.ndarray) -> list[TextPair]:
+def _source_key(pair: TextPair) -> bytes:
+    return texts_key(pair.source, "")
+
+
+def _take(pairs: Sequence[TextPair], groups: list[list[int]], numbers: np.ndarray) -> Sequence[TextPair]:
     """The pairs of some groups, in their original order."""
-    return [pairs[index] for index in sorted(index for number in numbers for index in groups[number])]
+    return take(pairs, sorted(index for number in numbers for index in groups[number]))

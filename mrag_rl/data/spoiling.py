@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from mrag_rl.data.records import TextPair
+from mrag_rl.data.stored import StoredPairs
 
 KEPT = 3
 """A target that is cut short keeps one word in so many, the first ones."""
 
 
-def spoil(memories: Sequence[TextPair], membership: np.ndarray, share: float, seed: int) -> list[TextPair]:
+def spoil(memories: Sequence[TextPair], membership: np.ndarray, share: float, seed: int) -> StoredPairs:
     """The memories, in order, with a share of those in one half of the partitions spoilt; queries are not touched.
 
     The half of the partitions (the smaller one, but at least one partition) and the memories are drawn by the seed.
@@ -23,12 +24,13 @@ def spoil(memories: Sequence[TextPair], membership: np.ndarray, share: float, se
     membership: (N, M) bool, which memories are in which partitions; a memory of several is spoilt once at most.
     share: of each partition's memories, 0..1.
     """
-    rng, made = np.random.default_rng(seed), list(memories)
+    rng = np.random.default_rng(seed)
+    made: dict[int, TextPair] = {}
     partitions = membership.shape[1]
     for partition in np.sort(rng.permutation(partitions)[: max(1, partitions // 2)]):
         members = np.flatnonzero(membership[:, partition])
         drawn: list[int] = rng.permutation(members)[: round(share * len(members))].tolist()
-        chosen = [row for row in drawn if made[row] is memories[row]]
+        chosen = [row for row in drawn if row not in made]
         half = len(chosen) // 2 if len(chosen) > 3 else 0  # One alone has nobody to swap with
         swapped, cut = chosen[:half], chosen[half:]
         for row, other in zip(swapped, [*swapped[1:], *swapped[:1]], strict=True):
@@ -36,7 +38,7 @@ def spoil(memories: Sequence[TextPair], membership: np.ndarray, share: float, se
         for row in cut:
             words = memories[row].target.split()
             made[row] = _marked(memories[row], " ".join(words[: -(-len(words) // KEPT)]), "cut short")
-    return made
+    return StoredPairs.of(made.get(row, memory) for row, memory in enumerate(memories))
 
 
 def _marked(memory: TextPair, target: str, how: str) -> TextPair:

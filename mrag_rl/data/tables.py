@@ -9,21 +9,24 @@ import csv
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mrag_rl.data.aligned import read_aligned
 from mrag_rl.data.columns import Columns, Table, TableRow, column_names, table_pairs
-from mrag_rl.data.records import TextPair, load_pairs
+from mrag_rl.data.records import iterate_pairs
 from mrag_rl.data.rows import read_rows
+from mrag_rl.data.stored import StoredPairs
 from mrag_rl.errors import InputError
 from mrag_rl.extras import require
-from mrag_rl.io import StrPath, read_text
+from mrag_rl.io import StrPath, read_lines
 
 if TYPE_CHECKING:
     import datasets
 
+_ROWS = 1_000  # of a Parquet file that are in memory at a time
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _UNREAD = {
     ".gz": "is compressed; unpack it",
@@ -39,20 +42,22 @@ _ALIGNED = (".tmx", ".xml")
 _TABLES = {*_SEPARATORS, *_UNREAD, *_ALIGNED, ".parquet"}
 
 
-def read_pairs(path: StrPath, columns: Columns, *, prefix: str = "") -> list[TextPair]:
+def read_pairs(path: StrPath, columns: Columns, *, prefix: str = "") -> StoredPairs:
     """The pairs in a file or folder, in order: CSV, TSV, Parquet, TMX or XML, a `datasets` folder, else JSON Lines.
+
+    All but TMX and XML are read row by row, so that the memory needed does not grow with the texts.
 
     Args:
         path: the file, or a folder that ``Dataset.save_to_disk`` wrote (a ``DatasetDict`` with one split, too).
-        columns: its columns. Without any, JSON Lines are read by `load_pairs`.
+        columns: its columns. Without any, JSON Lines are read as by `load_pairs`.
         prefix: what ids that are numbers of rows begin with.
 
     Raises:
         InputError: naming file, row and column; MissingExtra for Parquet and folders without the extra `datasets`.
     """
     if columns == Columns() and not Path(path).is_dir() and Path(path).suffix.lower() not in _TABLES:
-        return load_pairs(path)
-    return table_pairs(read_table(path), columns, prefix=prefix)
+        return StoredPairs.of(iterate_pairs(path))
+    return StoredPairs.of(table_pairs(read_table(path), columns, prefix=prefix))
 
 
 def read_table(path: StrPath) -> Table:
@@ -76,10 +81,10 @@ def read_table(path: StrPath) -> Table:
 
 
 def _read_jsonl(path: StrPath) -> Table:
-    """The objects of a JSON Lines file; the columns are the keys of all of them. Raises InputError."""
-    rows = list(read_rows(path, "pair"))
-    names = dict.fromkeys(name for row in rows for name in column_names(row.values))
-    return Table(os.fspath(path), list(names), [TableRow(row.where, row.values) for row in rows])
+    """The objects of a JSON Lines file, read twice; the columns are the keys of all of them. Raises InputError."""
+    names = dict.fromkeys(name for row in read_rows(path, "pair") for name in column_names(row.values))
+    rows = (TableRow(row.where, row.values) for row in read_rows(path, "pair"))
+    return Table(os.fspath(path), list(names), rows)
 
 
 def saved_splits(folder: StrPath) -> dict[str, Table]:
@@ -108,12 +113,18 @@ def saved_splits(folder: StrPath) -> dict[str, Table]:
 
 def dataset_table(name: str, dataset: datasets.Dataset) -> Table:
     """A `datasets.Dataset` as a table. name: as errors name it. Class labels become their names; media are left out."""
-    features = dataset.features
+    return _features_table(name, dataset.features, dataset.select_columns)
+
+
+def _features_table(
+    name: str, features: datasets.Features, rows_of: Callable[[list[str]], Iterable[Mapping[str, Any]]]
+) -> Table:
+    """A table of rows with some features. rows_of: reads the rows of some of the columns."""
     nested = {column: _nested_names(column, feature) for column, feature in features.items()}
-    readable = dataset.select_columns([column for column, names in nested.items() if names])
+    readable = [column for column, names in nested.items() if names]
 
     def rows() -> Iterator[TableRow]:
-        for number, row in enumerate(readable, start=1):
+        for number, row in enumerate(rows_of(readable), start=1):
             values = {column: _named_classes(value, features[column]) for column, value in row.items()}
             yield TableRow(f"{name}: row {number}", values)
 
@@ -152,6 +163,7 @@ def _named_classes(value: Any, feature: Any) -> Any:
 
 
 def _read_parquet(path: StrPath) -> Table:
+    """A Parquet file, read in batches of rows; not by ``Dataset.from_parquet``, which leaves a copy in a cache."""
     name = os.fspath(path)
     require("datasets", "datasets", "pyarrow", by=f"reading {name}")
     import datasets
@@ -160,17 +172,30 @@ def _read_parquet(path: StrPath) -> Table:
 
     if not Path(path).is_file():
         raise InputError(f"{name}: no such file; check the path")
-    try:
-        # Not Dataset.from_parquet, which leaves a copy in a cache
-        return dataset_table(name, datasets.Dataset(pyarrow.parquet.read_table(name)))
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{name}: not a Parquet file that can be read ({one_line(error)}); write it again") from error
+
+    @contextmanager
+    def damage_reported() -> Iterator[None]:
+        try:
+            yield
+        except (pyarrow.ArrowException, OSError, ValueError) as error:
+            mend = "write it again"
+            raise InputError(f"{name}: not a Parquet file that can be read ({one_line(error)}); {mend}") from error
+
+    def rows(columns: list[str]) -> Iterator[Mapping[str, Any]]:
+        with damage_reported():
+            for batch in file.iter_batches(_ROWS, columns=columns):
+                yield from datasets.Dataset(pyarrow.Table.from_batches([batch]))
+
+    with damage_reported():
+        file = pyarrow.parquet.ParquetFile(name)
+        features = datasets.Features.from_arrow_schema(file.schema_arrow)
+    return _features_table(name, features, rows)
 
 
 def _read_csv(path: StrPath, separator: str) -> Table:
     """A file with a header; fields may be quoted, and may contain line ends then."""
     name = os.fspath(path)
-    records = _csv_records(name, read_text(path), separator)
+    records = _csv_records(name, read_lines(path), separator)
     line, header = next(records, (1, []))
     if not header:
         raise InputError(f"{name}: no rows; write the columns' names on the first line and a pair on each further line")
@@ -200,9 +225,10 @@ def _read_csv(path: StrPath, separator: str) -> Table:
     return Table(name, header, rows(), hint=hint)
 
 
-def _csv_records(name: str, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """The records of a CSV text that are not blank, with the lines on which they begin."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+def _csv_records(name: str, lines: Iterator[str], separator: str) -> Iterator[tuple[int, list[str]]]:
+    """The records of a CSV file that are not blank, with the lines on which they begin; carriage returns end lines."""
+    parts = (part for line in lines for part in io.StringIO(line, newline=""))
+    reader = csv.reader(parts, delimiter=separator, strict=True)
     limit = csv.field_size_limit()
     line = 1
     try:

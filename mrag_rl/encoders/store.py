@@ -5,23 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
+import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.encoders.transformer import TransformerEncoder
 
-_BLOCK = 8192  # Texts encoded and stored together
+BLOCK = 8192
+"""Texts that are encoded and stored together."""
 
 
 class EmbeddingStore:
     """Encodes texts and stores their embeddings; the same texts and encoder are read from disk the next time.
 
-    A file holds the embeddings of `_BLOCK` texts, so that an interrupted run resumes where it left off, and documents
+    A file holds the embeddings of `BLOCK` texts, so that an interrupted run resumes where it left off, and documents
     added at the end leave earlier files valid.
 
     Attributes:
@@ -48,12 +51,15 @@ class EmbeddingStore:
         return self.encoder.prefixes
 
     def encode(self, texts: Sequence[str], *, prefix: str | None = None, progress: bool = False) -> Embeddings:
-        """The embeddings of texts, as by `TransformerEncoder.encode`."""
+        """The embeddings of texts, as by `TransformerEncoder.encode`; only those of one block are in memory twice."""
         prefix = self.prefixes.default if prefix is None else prefix
         start = time.perf_counter()
-        blocks = [self._block(texts[i : i + _BLOCK], prefix, progress) for i in range(0, max(1, len(texts)), _BLOCK)]
+        embeddings = self._block(texts[:BLOCK], prefix, progress)
+        if len(texts) > BLOCK:
+            parts = (self._block(texts[i : i + BLOCK], prefix, progress) for i in range(BLOCK, len(texts), BLOCK))
+            embeddings = _filled(len(texts), chain([embeddings], parts), self.fingerprint)
         self.seconds += time.perf_counter() - start
-        return blocks[0] if len(blocks) == 1 else Embeddings.concatenate(blocks)
+        return embeddings
 
     def _block(self, texts: Sequence[str], prefix: str, progress: bool) -> Embeddings:
         # Before version 2, only the first window of a text had the prefix.
@@ -66,3 +72,16 @@ class EmbeddingStore:
         self.folder.mkdir(parents=True, exist_ok=True)
         embeddings.save(path)
         return embeddings
+
+
+def _filled(count: int, parts: Iterable[Embeddings], encoder: str) -> Embeddings:
+    """The embeddings of `count` texts from those of parts of them, in order."""
+    arrays: list[np.ndarray] = []
+    start = 0
+    for part in parts:
+        rows = part.standard, part.heads, part.norms
+        arrays = arrays or [np.empty((count, *vectors.shape[1:]), np.float32) for vectors in rows]
+        for array, vectors in zip(arrays, rows, strict=True):
+            array[start : start + len(part)] = vectors
+        start += len(part)
+    return Embeddings(*arrays, encoder=encoder)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 SourceVectors = Literal["standard", "heads"]
 VectorSet = Literal["standard", "heads", "pair_heads"]
 
+_ROWS = 8192  # read at a time
+
 _COMPARED: dict[StateName, VectorSet] = {  # "evidence" compares more: see mrag_rl.states
     "single": "standard",
     "per_head": "heads",
@@ -34,7 +36,7 @@ class MemoryVectors:
     ``standard`` (N, d) and ``heads`` (N, H, d_h): the standard and head embeddings of the sources. ``pair_heads``, if
     the database has them: those of source + newline + target, (N, H, d_h) for the state "peeking", (N, 1, d) for
     "equation_1"; the file contains those of the original targets, the record store those of later versions. The files
-    are memory-mapped, and loaded into memory in partition order at the first search.
+    are loaded into memory in partition order at the first search.
     """
 
     def __init__(
@@ -48,7 +50,9 @@ class MemoryVectors:
         self._order = order
         self._store = store
         self._encoder = encoder
-        self._originals = {name: self._map(name) for name in get_args(VectorSet) if name != "pair_heads" or has_pairs}
+        self._sets = [name for name in get_args(VectorSet) if name != "pair_heads" or has_pairs]
+        for name in self._sets:
+            self._originals(name)
         self._keys: dict[VectorSet, np.ndarray] = {}
 
     @staticmethod
@@ -62,7 +66,7 @@ class MemoryVectors:
 
     def copy_to(self, folder: Path) -> None:
         """Copy the vector files. Raises OSError."""
-        for name in self._originals:
+        for name in self._sets:
             shutil.copy(self._folder / f"{name}.npy", folder)
 
     def states(self, queries: Embeddings, state: StateName, readable: np.ndarray) -> np.ndarray:
@@ -93,12 +97,12 @@ class MemoryVectors:
         """The embeddings of the N memories' sources, in the memories' order."""
         from mrag_rl.encoders.embeddings import Embeddings  # the module needs no encoder, but its room does
 
-        vectors = [np.asarray(self._originals[name], dtype=np.float32) for name in ("standard", "heads")]
+        vectors = [np.asarray(self._originals(name), dtype=np.float32) for name in ("standard", "heads")]
         return Embeddings(*vectors, encoder=self._encoder)
 
     def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
         """(H, d_h) pair vectors of a version of one memory, from its bytes in the record store; None: the original."""
-        original: np.ndarray = self._originals["pair_heads"][index]
+        original: np.ndarray = self._originals("pair_heads")[index]
         return original if stored is None else np.frombuffer(stored, dtype=np.float32).reshape(original.shape)
 
     def replace_pairs(self, indices: Iterable[int], pair_heads: Iterable[np.ndarray]) -> None:
@@ -119,19 +123,23 @@ class MemoryVectors:
     def _load(self, name: VectorSet) -> np.ndarray:
         """(H, N, d_h) unit vectors in partition order; (1, N, d) for the standard embeddings."""
         if name not in self._keys:
-            if name not in self._originals:
+            if name not in self._sets:
                 raise InputError(f"{self._folder}: this state needs pair_embeddings; create the database with them")
-            vectors = self._originals[name]
+            vectors = self._originals(name)
             if name == "standard":
                 vectors = vectors[:, None, :]
-            keys = np.ascontiguousarray(vectors[self._order.memories].transpose(1, 0, 2), dtype=np.float32)
+            keys = np.empty((vectors.shape[1], len(vectors), vectors.shape[2]), dtype=np.float32)
+            for start in range(0, len(vectors), _ROWS):
+                rows = slice(start, start + _ROWS)
+                keys[:, rows] = vectors[self._order.memories[rows]].transpose(1, 0, 2)
             if name == "pair_heads":
                 for index, stored in self._store.current_pair_heads():
                     keys[:, self._order.positions[index]] = self.pair_heads(index, stored)
             self._keys[name] = keys
         return self._keys[name]
 
-    def _map(self, name: VectorSet) -> np.ndarray:
+    def _originals(self, name: VectorSet) -> np.ndarray:
+        """The vectors in a file, memory-mapped, and only as long as they are used: what was read counts as memory."""
         path = self._folder / f"{name}.npy"
         try:
             vectors: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)

@@ -67,6 +67,11 @@ class RunFolder:
         """The embeddings of a split's queries."""
         return self.root / "embeddings" / f"{split}.npz"
 
+    @property
+    def encoded(self) -> Path:
+        """What is encoded while the run is prepared, so that it resumes; then the folder is gone."""
+        return self.root / "encoded"
+
     def ablation(self, name: str) -> RunFolder:
         """The folder of an ablation, a value of `mrag_rl.choices.ABLATION_OF`."""
         return RunFolder(self.root / "ablations" / name)

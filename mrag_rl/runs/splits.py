@@ -30,13 +30,13 @@ def read_splits(data: DataConfig, task: Task) -> Splits:
             _cleaned(parts, data), train=data.fractions.train, group=data.grouped_by, seed=data.world_seed
         )
     paths = asdict(data.files)
-    parts = {part: read_pairs(path, data.columns, prefix=f"{part}-") for part, path in paths.items()}
-    parts = _cleaned(parts, data)
-    check_parts(parts, paths, data.group)
-    return Splits(**parts)
+    files = {part: read_pairs(path, data.columns, prefix=f"{part}-") for part, path in paths.items()}
+    kept = _cleaned(files, data)
+    check_parts(kept, paths, data.group)
+    return Splits(**kept)
 
 
-def _cleaned(parts: Mapping[str, list[TextPair]], data: DataConfig) -> dict[str, list[TextPair]]:
+def _cleaned(parts: Mapping[str, Sequence[TextPair]], data: DataConfig) -> dict[str, Sequence[TextPair]]:
     """The pairs that the settings leave. Raises InputError if that is none."""
     kept = without_long(parts, source=data.max_source_words, target=data.max_target_words)
     for part, pairs in kept.items():

@@ -1,0 +1,119 @@
+"""Pairs that are kept on the disk, so that a database of millions of long texts can be made from little memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Literal, overload
+
+import numpy as np
+
+from mrag_rl.data.records import TextPair, pair_row
+from mrag_rl.io import describe_os_error
+
+_READ_AHEAD = 1 << 20  # Bytes read at a time when all pairs are read in order
+
+
+class StoredPairs(Sequence[TextPair]):
+    """N pairs in a temporary file, read when they are asked for; in memory are 16 bytes for each.
+
+    The file is in the folder for temporary files (set ``TMPDIR`` for another one), has no name, and vanishes with the
+    process. A slice, or `take`, is a choice of pairs in the same file.
+    """
+
+    def __init__(self, file: IO[bytes], starts: np.ndarray, stops: np.ndarray) -> None:
+        """Use `of`. starts, stops: (N,) int64, where the JSON of each pair begins and ends in the file."""
+        self._file, self._starts, self._stops = file, starts, stops
+
+    @classmethod
+    def of(cls, pairs: Iterable[TextPair]) -> StoredPairs:
+        """Store pairs, one at a time. Raises InputError if the disk is full, and what the iterable raises."""
+        file = tempfile.TemporaryFile()  # noqa: SIM115
+        ends = array("q", [0])
+        try:
+            for pair in pairs:
+                # ASCII, because a text may have half of a surrogate pair, which UTF-8 cannot write.
+                ends.append(ends[-1] + file.write(json.dumps(pair_row(pair)).encode("ascii") + b"\n"))
+            file.flush()
+        except OSError as error:
+            file.close()
+            raise describe_os_error(error, tempfile.gettempdir()) from error
+        except BaseException:
+            file.close()
+            raise
+        places = np.frombuffer(ends, dtype=np.int64)
+        return cls(file, places[:-1], places[1:])
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, index: int) -> TextPair: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> StoredPairs: ...
+
+    def __getitem__(self, index: int | slice) -> TextPair | StoredPairs:
+        if isinstance(index, slice):
+            return StoredPairs(self._file, self._starts[index], self._stops[index])
+        start, stop = int(self._starts[index]), int(self._stops[index])
+        return _pair(os.pread(self._file.fileno(), stop - start, start))
+
+    def __iter__(self) -> Iterator[TextPair]:
+        """The pairs in order, from blocks of the file: neighbours are read together."""
+        block, first = b"", 0
+        for start, stop in zip(self._starts.tolist(), self._stops.tolist(), strict=True):
+            if start < first or stop > first + len(block):
+                block, first = os.pread(self._file.fileno(), max(_READ_AHEAD, stop - start), start), start
+            yield _pair(block[start - first : stop - first])
+
+    def take(self, indices: Iterable[int]) -> StoredPairs:
+        """The pairs at some places, in that order."""
+        places = np.fromiter(indices, dtype=np.int64)
+        return StoredPairs(self._file, self._starts[places], self._stops[places])
+
+
+class PairTexts(Sequence[str]):
+    """The sources, or the targets, of pairs, one at a time."""
+
+    def __init__(self, pairs: Sequence[TextPair], side: Literal["source", "target"]) -> None:
+        self._pairs, self._side = pairs, side
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [getattr(pair, self._side) for pair in self._pairs[index]]
+        text: str = getattr(self._pairs[index], self._side)
+        return text
+
+    def __iter__(self) -> Iterator[str]:
+        return (getattr(pair, self._side) for pair in self._pairs)
+
+
+def take(pairs: Sequence[TextPair], indices: Iterable[int]) -> Sequence[TextPair]:
+    """The pairs at some places, in that order; of stored ones, without reading them."""
+    return pairs.take(indices) if isinstance(pairs, StoredPairs) else [pairs[index] for index in indices]
+
+
+def texts_key(source: str, target: str) -> bytes:
+    """16 bytes that two pairs share if, but for a chance of 2^-128, they have the same source and target."""
+    sides = json.dumps([source, target]).encode("ascii")
+    return hashlib.blake2b(sides, digest_size=16).digest()
+
+
+def _pair(row: bytes) -> TextPair:
+    values = json.loads(row)
+    values["labels"] = tuple(values.get("labels", ()))
+    return TextPair(**values)
