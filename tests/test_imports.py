@@ -16,6 +16,7 @@ PACKAGE = ROOT / "mrag_rl"
 # Rooms (packages or modules of mrag_rl), the lowest first. A module imports from its own room and from lower ones.
 ROOMS = (
     "errors",
+    "access",
     "extras",
     "choices",
     "contrasts",

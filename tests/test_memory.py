@@ -170,8 +170,8 @@ def test_retrieval_ranks_like_a_double_loop(tmp_path: Path, k: int) -> None:
     with make(tmp_path / "db") as db:
         by_partition = db.retrieve(query, partitions, k=k)
         whole = db.retrieve(query, None, k=k)
-        narrowed = db.retrieve(query, partitions, k=k, allowed_partitions=[0, 2], allowed_memories=allowed)
-        union = db.retrieve(query, None, k=k, allowed_partitions=[0, 2], allowed_memories=allowed)
+        narrowed = db.retrieve(query, partitions, k=k, allowed_partitions=only(0, 2), allowed_memories=allowed)
+        union = db.retrieve(query, None, k=k, allowed_partitions=only(0, 2), allowed_memories=allowed)
     readable = [i for i in range(40) if allowed[i]]
     for b, partition in enumerate(partitions):
         vector = query.standard[b]
@@ -188,16 +188,21 @@ def test_retrieval_ranks_like_a_double_loop(tmp_path: Path, k: int) -> None:
     assert (whole.scores[~filled] == -1.0).all()
 
 
+def only(*partitions: int) -> np.ndarray:
+    """(3,) bool: the mask that allows these."""
+    return np.isin(np.arange(3), partitions)
+
+
 def test_an_empty_set_of_allowed_partitions_reads_nothing(tmp_path: Path) -> None:
     query = embeddings(3, 4)
     with make(tmp_path / "db", peeking=True) as db:
         for partitions in (None, np.array([0, 1, 2, 0])):
-            hits = db.retrieve(query, partitions, k=2, allowed_partitions=[])
+            hits = db.retrieve(query, partitions, k=2, allowed_partitions=only())
             assert (hits.indices == -1).all()
             assert (hits.scores == -1.0).all()
         for kind in ("per_head", "single", "peeking"):
-            assert (db.states(query, kind, allowed_partitions=[]) == -1.0).all()
-        states, unrestricted = db.states(query, allowed_partitions=[1]), db.states(query)
+            assert (db.states(query, kind, allowed_partitions=only()) == -1.0).all()
+        states, unrestricted = db.states(query, allowed_partitions=only(1)), db.states(query)
         assert (states[:, [0, 2]] == -1.0).all()
         np.testing.assert_array_equal(states[:, 1], unrestricted[:, 1])
 
@@ -208,9 +213,9 @@ def test_a_memory_in_several_partitions_is_read_through_any_allowed_one(tmp_path
     with make(tmp_path / "db") as db:
         assert db.names == list(DESKS)
         for partition in range(3):
-            assert db.retrieve(query, None, allowed_partitions=[partition]).indices[0, 0] == 7
-        assert db.retrieve(query, None, allowed_partitions=[2]).indices[1, 0] == 8
-        assert db.retrieve(query, None, allowed_partitions=[0, 1]).indices[1, 0] != 8
+            assert db.retrieve(query, None, allowed_partitions=only(partition)).indices[0, 0] == 7
+        assert db.retrieve(query, None, allowed_partitions=only(2)).indices[1, 0] == 8
+        assert db.retrieve(query, None, allowed_partitions=only(0, 1)).indices[1, 0] != 8
 
 
 def test_ties_go_to_the_lower_index_however_the_rows_are_stored(tmp_path: Path) -> None:
@@ -392,7 +397,8 @@ def test_bad_requests_are_named_in_one_line_and_change_nothing(tmp_path: Path) -
         one_line(lambda: db.revert(2, 5, step=0), "memory 2", "version 5")
         one_line(lambda: db.retrieve(query, None, k=0), "k is 0")
         one_line(lambda: db.retrieve(query, np.array([0, 3])), "no partition 3")
-        one_line(lambda: db.states(query, allowed_partitions=[-1]), "no partition -1")
+        one_line(lambda: db.retrieve(query, np.array([0, -2])), "no partition -2")
+        one_line(lambda: db.states(query, allowed_partitions=np.array([1])), "allowed_partitions", "booleans")
         one_line(lambda: db.states(query, "peeking"), "pair_embeddings")
         one_line(lambda: peeking.refine([0], ["a"], step=0), "pair_embeddings")
         one_line(lambda: db.copy_to(tmp_path), str(tmp_path))

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mrag_rl.access import check_partitions, memory_mask, partition_mask
 from mrag_rl.choices import ARM_NAMES, ArmName, StateName
 from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import Filter
 from mrag_rl.filters.vocabulary import FieldVocabulary
 from mrag_rl.io import StrPath, atomic_directory, recover_directory
-from mrag_rl.memory.access import check_partitions, memory_mask, partition_mask
 from mrag_rl.memory.arms import arm_facts, stored_arms, with_arms
 from mrag_rl.memory.creation import check_contents
 from mrag_rl.memory.records import Hits, Memory, Version
@@ -41,7 +41,7 @@ class MemoryDatabase:
     (N, H, d_h), ``pair_heads.npy`` if the database serves a state that compares pairs, and ``partitioning/``.
     Refining gives a memory a new version of its target; the original stays version 0, and the vectors of the sources
     never change. Current targets are kept in memory; vectors are loaded at the first search. Every write is one
-    transaction and survives ``kill -9``. What a search may read is restricted by the masks of ``memory.access``.
+    transaction and survives ``kill -9``. What a search may read is restricted by the masks of ``mrag_rl.access``.
     Failed reads and writes raise InputError.
 
     A step is any count that the caller advances while refining (training uses batches). Steps never decrease, so that
@@ -209,7 +209,8 @@ class MemoryDatabase:
     def vocabulary(self, readable: np.ndarray | None = None) -> FieldVocabulary:
         """What a filter can refer to: metadata and ``labels`` of the memories that may be read, (N,) bool, or all."""
         rows = self._store.metadata()
-        return FieldVocabulary.from_metadata(data for i, data in rows if readable is None or readable[i])
+        mask = memory_mask(readable, len(self))
+        return FieldVocabulary.from_metadata(data for i, data in rows if mask[i])
 
     def allowed_memories(self, filter_: Filter) -> np.ndarray:
         """(N,) boolean mask for ``retrieve``: the memories whose metadata and ``labels`` pass a filter."""
@@ -255,7 +256,7 @@ class MemoryDatabase:
         queries: Embeddings,
         state: StateName = "per_head",
         *,
-        allowed_partitions: Sequence[int] | np.ndarray | None = None,
+        allowed_partitions: np.ndarray | None = None,
         allowed_memories: np.ndarray | None = None,
     ) -> np.ndarray:
         """The best cosine similarity to the memories of each partition: Agent-S's state (M-RAG, Eq. 1, and variants).
@@ -264,8 +265,8 @@ class MemoryDatabase:
         ``equation_1``: (B, M, 1), the same against the embeddings of source and current target together, which is
         Eq. 1; ``peeking``: (B, M, H), the same per attention head. For these two the query must be the embedding of its
         source + newline + target, and the database created with ``pair_embeddings`` for that state. float32; -1.0 for
-        a partition without allowed memories (``memory.access``). ``evidence``: see ``mrag_rl.states.StateReader``.
-        Raises InputError for a state that the database was not created for, an unknown partition, and a bad mask.
+        a partition without allowed memories (``mrag_rl.access``). ``evidence``: see ``mrag_rl.states.StateReader``.
+        Raises InputError for a state that the database was not created for, and a bad mask.
         """
         states = self._vectors.states(queries, state, memory_mask(allowed_memories, len(self)))
         states[:, ~partition_mask(allowed_partitions, self.partitions)] = NOTHING
@@ -278,14 +279,14 @@ class MemoryDatabase:
         *,
         k: int = 1,
         by: SourceVectors = "standard",
-        allowed_partitions: Sequence[int] | np.ndarray | None = None,
+        allowed_partitions: np.ndarray | None = None,
         allowed_memories: np.ndarray | None = None,
     ) -> Hits:
         """The k memories most similar to each query; the search is exact, the lower index first.
 
         ``by``: compare standard embeddings, or heads (the mean of their cosine similarities). ``partitions`` (B,): the
         partition to search for each query, -1 for none; None searches all partitions. For the masks see
-        ``memory.access``. Raises InputError for a k below 1, an unknown partition, or a mask of another shape.
+        ``mrag_rl.access``. Raises InputError for a k below 1, an unknown partition, or a mask of another shape.
         """
         if k < 1:
             raise InputError(f"retrieve: k is {k}; give 1 or more")
@@ -299,7 +300,7 @@ class MemoryDatabase:
             searches.append((np.arange(len(queries)), np.flatnonzero(readable & in_allowed)))
         else:
             partitions = np.asarray(partitions)
-            check_partitions(partitions[partitions != -1], self.partitions)
+            check_partitions(partitions, self.partitions)
             for partition in np.unique(partitions[partitions != -1]):
                 if allowed[partition]:
                     positions = self._order.partition_positions(partition)
