@@ -163,15 +163,18 @@ def file_sha256(path: StrPath) -> str:
 
 
 @contextmanager
-def atomic_directory(path: StrPath) -> Iterator[Path]:
+def atomic_directory(path: StrPath, *, replace: bool = True) -> Iterator[Path]:
     """Write a folder as a whole: yields an empty temporary folder, renamed to ``path`` if the block succeeds.
+
+    replace: False raises FileExistsError if there is anything at ``path`` by then, and leaves it alone.
 
     A folder already at ``path`` is replaced (renamed, then removed); if the block raises, it stays unchanged. Two
     folders cannot be exchanged in one portable system call, so after a kill between the two renames the old one is at
     ``.NAME.old`` next to it; ``recover_directory`` restores it.
     """
     path = Path(path)
-    recover_directory(path)
+    if replace:
+        recover_directory(path)
     temporary = _temporary_sibling(path)
     try:
         temporary.mkdir()
@@ -180,17 +183,32 @@ def atomic_directory(path: StrPath) -> Iterator[Path]:
     try:
         yield temporary
         sync_files(temporary)
-        backup = _backup_of(path)
-        if path.exists():
-            os.rename(path, backup)
-        os.rename(temporary, path)
-        sync_folder(path.parent)
-        shutil.rmtree(backup, ignore_errors=True)
+        if replace:
+            backup = _backup_of(path)
+            if path.exists():
+                os.rename(path, backup)
+            os.rename(temporary, path)
+            sync_folder(path.parent)
+            shutil.rmtree(backup, ignore_errors=True)
+        else:
+            _rename_to_new(temporary, path)
+            sync_folder(path.parent)
     except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        recover_directory(path)
+        if replace:
+            recover_directory(path)
         if isinstance(error, OSError) and isinstance(error.filename, str):
             error.filename = error.filename.replace(str(temporary), str(path))
+        raise
+
+
+def _rename_to_new(temporary: Path, path: Path) -> None:
+    """Rename a folder with files in it to a name that nothing has. Raises FileExistsError."""
+    try:
+        os.rename(temporary, path)  # fails if there is a file, or a folder that is not empty
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
         raise
 
 
