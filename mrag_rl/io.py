@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mrag_rl.checked_json import UnacceptableJSON, parse_json
 from mrag_rl.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ _MENDS = {
     errno.EPERM: "operation not permitted; make the folder writable or choose another one",
 }
 _ICONV = "iconv -f {} -t UTF-8 OLD > NEW"
-_TOO_MUCH = "JSON nested too deeply, or a number with thousands of digits"
 
 
 def describe_os_error(error: OSError, path: StrPath | None = None) -> InputError:
@@ -91,15 +91,19 @@ def write_json(path: StrPath, obj: Any) -> None:
     atomic_write_text(path, json.dumps(obj, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def read_json(path: StrPath) -> Any:
-    """The JSON value in ``path``. Raises InputError naming the file and the broken line."""
+def read_json(path: StrPath, *, infinite: bool = False) -> Any:
+    """The JSON value in ``path``, within the bounds of `mrag_rl.checked_json`.
+
+    infinite: also accept NaN and infinities, which some models' configurations have. Raises InputError naming the file
+    and the broken line.
+    """
     text = read_text(path)
     try:
-        return json.loads(text)
+        return parse_json(text, infinite=infinite)
     except json.JSONDecodeError as error:
         raise InputError(f"{os.fspath(path)}:{error.lineno}: not valid JSON ({error.msg}); fix that line") from error
-    except (RecursionError, ValueError) as error:
-        raise InputError(f"{os.fspath(path)}: {_TOO_MUCH}; make it smaller") from error
+    except UnacceptableJSON as error:
+        raise InputError(f"{os.fspath(path)}: {error}") from error
 
 
 def write_jsonl(path: StrPath, objects: Iterable[Any]) -> None:
@@ -110,7 +114,7 @@ def write_jsonl(path: StrPath, objects: Iterable[Any]) -> None:
 def read_jsonl(path: StrPath) -> list[tuple[int, Any]]:
     """The values in a JSONL file with their line numbers (from 1); blank lines are skipped.
 
-    Raises InputError naming file and line of the first line that is not JSON.
+    Raises InputError naming file and line of the first line that is not JSON within the bounds of `checked_json`.
     """
     rows = []
     # Not splitlines(), which also splits at characters such as U+2028 that JSON allows inside strings.
@@ -118,12 +122,12 @@ def read_jsonl(path: StrPath) -> list[tuple[int, Any]]:
         if not line.strip():
             continue
         try:
-            rows.append((number, json.loads(line)))
+            rows.append((number, parse_json(line)))
         except json.JSONDecodeError as error:
             problem = f"not valid JSON ({error.msg} at column {error.colno})"
             raise InputError(f"{os.fspath(path)}:{number}: {problem}; write one JSON object on each line") from error
-        except (RecursionError, ValueError) as error:
-            raise InputError(f"{os.fspath(path)}:{number}: {_TOO_MUCH}; make it smaller") from error
+        except UnacceptableJSON as error:
+            raise InputError(f"{os.fspath(path)}:{number}: {error}") from error
     return rows
 
 

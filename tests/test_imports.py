@@ -20,6 +20,7 @@ ROOMS = (
     "extras",
     "choices",
     "contrasts",
+    "checked_json",
     "io",
     "models",
     "encoders",
