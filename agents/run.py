@@ -6,7 +6,6 @@ after any stop and ends with the same database, selector and results as one that
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.evaluation.plots import label_by_partition, learning_curves, reward_by_partition
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.transformers_llm import TransformersLLM
-from mrag_rl.io import remove_leftovers
+from mrag_rl.io import read_jsonl, remove_leftovers
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.models.quantization import weight_bytes
 from mrag_rl.runs.evaluate import (
@@ -237,7 +236,7 @@ def _sum_by_part(first: Mapping[str, float], second: Mapping[str, float]) -> dic
 def _plot(folder: RunFolder, evaluation: Evaluation) -> None:
     with MemoryDatabase.open(folder.database) as database:
         names = database.names
-    records = [json.loads(line) for line in folder.log.read_text(encoding="utf-8").splitlines()]
+    records = [record for _, record in read_jsonl(folder.log)]
     batches = [record for record in records if record["kind"] == "batch"]
     refined = [record for record in batches if record["reward_r"] is not None]
     rounds = [record for record in records if record["kind"] == "round"]

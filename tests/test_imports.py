@@ -17,6 +17,7 @@ PACKAGE = ROOT / "mrag_rl"
 ROOMS = (
     "errors",
     "access",
+    "finite",
     "extras",
     "choices",
     "contrasts",

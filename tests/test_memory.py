@@ -22,6 +22,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.memory import MemoryDatabase, Version
 from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
 from mrag_rl.partitioning import fit_partitioning
+from mrag_rl.retrieval import MultiAspectRetriever
 from mrag_rl.states import StateReader
 
 HEADS, DIMENSION, HEAD_DIMENSION = 3, 16, 5
@@ -445,3 +446,45 @@ def test_damaged_databases_are_refused_by_name(tmp_path: Path) -> None:
     make(tmp_path / "shorter", 39).close()
     (tmp_path / "shorter" / "heads.npy").replace(tmp_path / "mixed" / "heads.npy")
     one_line(lambda: MemoryDatabase.open(tmp_path / "mixed"), "39 vectors for 40 memories")
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_vectors_that_are_not_finite_are_refused_where_they_come_in(bad: float, tmp_path: Path) -> None:
+    """One of them once made every search find nothing, in silence."""
+
+    def spoilt(count: int, part: str) -> Embeddings:
+        vectors = {name: getattr(embeddings(1, count), name).copy() for name in ("standard", "heads")}
+        vectors[part].reshape(count, -1)[2, 3] = bad
+        return Embeddings(vectors["standard"], vectors["heads"])
+
+    for part in ("standard", "heads"):
+        with pytest.raises(InputError, match="embeddings are not finite, first in row 2"):
+            make(tmp_path / "db", vectors=spoilt(40, part))
+        query = spoilt(4, part)
+        with make(tmp_path / part) as db:
+            with pytest.raises(InputError, match="the queries' vectors are not finite, first in row 2"):
+                db.retrieve(query, None)
+            with pytest.raises(InputError, match="the queries' vectors are not finite, first in row 2"):
+                db.states(query)
+        stored = np.load(tmp_path / part / f"{part}.npy")
+        stored.reshape(40, -1)[7, 3] = bad
+        np.save(tmp_path / part / f"{part}.npy", stored)
+        with MemoryDatabase.open(tmp_path / part) as db:
+            with pytest.raises(InputError, match=rf"{part}\.npy: its vectors are not finite"):
+                db.retrieve(embeddings(3, 4), None, by="heads" if part == "heads" else "standard")
+            with pytest.raises(InputError, match=rf"{part}\.npy: its vectors are not finite"):
+                db.states(embeddings(3, 4), "per_head" if part == "heads" else "single")
+            with pytest.raises(InputError, match=rf"{part}\.npy: its vectors are not finite"):
+                db.source_embeddings()
+    with pytest.raises(InputError, match="not finite"):
+        MultiAspectRetriever(spoilt(40, "heads"))
+    spoilt(5, "heads").save(tmp_path / "e.npz")
+    with pytest.raises(InputError, match=r"e\.npz: the vectors are not finite"):
+        Embeddings.load(tmp_path / "e.npz")
+
+
+def test_a_search_for_more_than_there_could_be_is_refused_with_its_bound(tmp_path: Path) -> None:
+    with make(tmp_path / "db") as db:
+        assert db.retrieve(embeddings(3, 1), None, k=10_000).indices.shape == (1, 10_000)
+        with pytest.raises(InputError, match="k is 1000000000; give 1 to 10000"):
+            db.retrieve(embeddings(3, 1), None, k=10**9)

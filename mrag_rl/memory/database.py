@@ -16,6 +16,7 @@ from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import Filter
 from mrag_rl.filters.vocabulary import FieldVocabulary
+from mrag_rl.finite import check_finite
 from mrag_rl.io import StrPath, atomic_directory, recover_directory
 from mrag_rl.memory.arms import arm_facts, stored_arms, with_arms
 from mrag_rl.memory.creation import check_contents
@@ -31,6 +32,8 @@ if TYPE_CHECKING:  # both are heavy to import, and needed only when a database i
 
 _RECORDS = "memories.sqlite"
 _PARTITIONING = "partitioning"
+MOST_HITS = 10_000
+"""The largest k of a search, unless the database has more memories: results are padded to k."""
 LEDGER = "ledger.npz"  # of past scores, if there are any; see ``mrag_rl.states.Ledger``
 
 
@@ -286,10 +289,12 @@ class MemoryDatabase:
 
         ``by``: compare standard embeddings, or heads (the mean of their cosine similarities). ``partitions`` (B,): the
         partition to search for each query, -1 for none; None searches all partitions. For the masks see
-        ``mrag_rl.access``. Raises InputError for a k below 1, an unknown partition, or a mask of another shape.
+        ``mrag_rl.access``. Raises InputError for a k that is not in 1 to ``MOST_HITS`` (or the number of memories, if
+        that is larger), an unknown partition, vectors that are not finite, or a bad mask.
         """
-        if k < 1:
-            raise InputError(f"retrieve: k is {k}; give 1 or more")
+        most = max(len(self), MOST_HITS)
+        if not 1 <= k <= most:
+            raise InputError(f"retrieve: k is {k}; give 1 to {most}")
         allowed = partition_mask(allowed_partitions, self.partitions)
         readable = memory_mask(allowed_memories, len(self))[self._order.memories]  # by position
         searches: list[tuple[np.ndarray, np.ndarray]] = []  # (queries, positions to search) that belong together
@@ -333,6 +338,7 @@ class MemoryDatabase:
         if self._has_pairs:
             if pair_embeddings is None:
                 raise InputError(f"{self.folder}: created with pair_embeddings; pass those of the new targets")
+            check_finite(pair_embeddings.heads, "pair_embeddings")
             pair_heads = list(np.ascontiguousarray(pair_embeddings.heads, dtype=np.float32))
         self._append(self._checked(indices).tolist(), targets, pair_heads, step, note)
 

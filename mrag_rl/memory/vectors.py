@@ -11,6 +11,7 @@ import numpy as np
 
 from mrag_rl.choices import STANDARD_STATES, StateName
 from mrag_rl.errors import InputError
+from mrag_rl.finite import check_finite
 from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
 from mrag_rl.memory.store import RecordStore
 
@@ -94,6 +95,8 @@ class MemoryVectors:
         from mrag_rl.encoders.embeddings import Embeddings  # the module needs no encoder, but its room does
 
         vectors = [np.asarray(self._originals[name], dtype=np.float32) for name in ("standard", "heads")]
+        for name, array in zip(("standard", "heads"), vectors, strict=True):
+            check_finite(array, f"{self._folder / name}.npy: its vectors")
         return Embeddings(*vectors, encoder=self._encoder)
 
     def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
@@ -124,7 +127,9 @@ class MemoryVectors:
             vectors = self._originals[name]
             if name == "standard":
                 vectors = vectors[:, None, :]
-            keys = np.ascontiguousarray(vectors[self._order.memories].transpose(1, 0, 2), dtype=np.float32)
+            rows = np.asarray(vectors[self._order.memories], dtype=np.float32)
+            check_finite(rows, f"{self._folder / name}.npy: its vectors")
+            keys = np.ascontiguousarray(rows.transpose(1, 0, 2))
             if name == "pair_heads":
                 for index, stored in self._store.current_pair_heads():
                     keys[:, self._order.positions[index]] = self.pair_heads(index, stored)
@@ -137,7 +142,10 @@ class MemoryVectors:
             vectors: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
         except (OSError, EOFError, ValueError) as error:
             raise InputError(f"{path}: not readable as vectors ({error}); restore the database from a copy") from error
-        memories = len(self._order.memories)
+        memories, dimensions = len(self._order.memories), 2 if name == "standard" else 3
+        if vectors.ndim != dimensions or not np.issubdtype(vectors.dtype, np.floating):
+            problem = f"{vectors.dtype} of shape {vectors.shape} is no list of vectors"
+            raise InputError(f"{path}: {problem}; restore the database from a copy")
         if len(vectors) != memories:
             raise InputError(f"{path}: {len(vectors)} vectors for {memories} memories; restore it from a copy")
         return vectors

@@ -63,6 +63,7 @@ class MultiAspectRetriever:
         """
         if len(documents) == 0:
             raise InputError("retrieval: no documents; give at least one")
+        documents.check_comparable(documents.shape, documents.encoder, "retrieval: the documents' vectors", "others")
         if sentences is not None:
             _check_sentences(sentences, len(documents))
             d, heads, d_h = documents.shape
