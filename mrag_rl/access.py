@@ -68,3 +68,12 @@ def check_partitions(ids: np.ndarray, partitions: int) -> None:
     if len(unknown) or not np.issubdtype(ids.dtype, np.integer):
         what = unknown[0] if len(unknown) else f"of type {ids.dtype}"
         raise InputError(f"there is no partition {what}; give ids from 0 to {partitions - 1}, or -1 for none")
+
+
+def memory_indices(indices: ArrayLike, memories: int, where: str = "") -> np.ndarray:
+    """Indices of memories as int64. Raises InputError, which begins with `where`, for one that is not in 0 to N - 1."""
+    array = np.asarray(indices, dtype=np.int64)
+    unknown = array[(array < 0) | (array >= memories)]
+    if len(unknown):
+        raise InputError(f"{where}there is no memory {unknown[0]}; give indices from 0 to {memories - 1}")
+    return array

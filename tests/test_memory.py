@@ -365,11 +365,14 @@ def test_a_copy_is_complete_and_independent(tmp_path: Path) -> None:
 def test_two_writers_cannot_lose_each_others_versions(tmp_path: Path) -> None:
     with make(tmp_path / "db") as db, MemoryDatabase.open(tmp_path / "db") as other:
         db.refine([1], ["first"], step=0)
-        with pytest.raises(InputError, match="another process has refined it"):
+        with pytest.raises(InputError, match="another process has refined it since its targets were read"):
             other.refine([0, 1], ["second", "second"], step=0)
-        assert other.targets([0, 1]) == ["target 0", "target 1"]
         assert [version.target for version in db.history(1)] == ["target 1", "first"]
         assert len(db.history(0)) == 1
+        assert other.targets([0, 1]) == ["target 0", "first"] == [memory.target for memory in other.records([0, 1])]
+        other.refine([1], ["second"], step=3)
+        assert (db.last_step, db.targets([1])) == (3, ["second"])
+        assert db.rollback(0) == 1 and other.targets([1]) == ["first"] and other.last_step == 0
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

@@ -5,12 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mrag_rl.access import check_partitions, memory_mask, partition_mask
+from mrag_rl.access import check_partitions, memory_indices, memory_mask, partition_mask
 from mrag_rl.choices import ARM_NAMES, ArmName, StateName
 from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
@@ -19,6 +18,7 @@ from mrag_rl.filters.vocabulary import FieldVocabulary
 from mrag_rl.finite import check_finite
 from mrag_rl.io import StrPath, atomic_directory, recover_directory
 from mrag_rl.memory.arms import arm_facts, stored_arms, with_arms
+from mrag_rl.memory.checks import check_facts
 from mrag_rl.memory.creation import check_contents
 from mrag_rl.memory.records import Hits, Memory, Version
 from mrag_rl.memory.search import NOTHING, PartitionOrder
@@ -56,12 +56,13 @@ class MemoryDatabase:
         self.folder = folder
         self._store = store
         facts = store.facts()
+        check_facts(facts, store.path)
         self._encoder_fingerprint = facts["encoder_fingerprint"]
         self._heads = int(facts["heads"])
         self._has_pairs = facts["peeking"] == "true"
         names, arms = store.names(), stored_arms(facts)
         self._arms, self._names = arms, [*names, *(ARM_NAMES[arm] for arm in arms)]
-        self._versions = TargetVersions(store)
+        self._versions = TargetVersions(store, lambda: self._vectors.reload_pairs())
         self._order = PartitionOrder.of(with_arms(store.membership(len(self._versions), len(names)), arms))
         self._vectors = MemoryVectors(folder, self._order, store, self._encoder_fingerprint, has_pairs=self._has_pairs)
 
@@ -122,9 +123,7 @@ class MemoryDatabase:
     def __enter__(self) -> MemoryDatabase:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def __len__(self) -> int:
@@ -188,7 +187,7 @@ class MemoryDatabase:
 
     def targets(self, indices: Sequence[int] | np.ndarray) -> list[str]:
         """Current targets. Raises InputError for an unknown index."""
-        return [self._versions.targets[i] for i in self._checked(indices).tolist()]
+        return self._versions.targets(self._checked(indices).tolist())
 
     def original_targets(self, indices: Sequence[int] | np.ndarray) -> list[str]:
         """Targets as they were first stored, before any refinement. Raises InputError for an unknown index."""
@@ -271,6 +270,8 @@ class MemoryDatabase:
         a partition without allowed memories (``mrag_rl.access``). ``evidence``: see ``mrag_rl.states.StateReader``.
         Raises InputError for a state that the database was not created for, and a bad mask.
         """
+        if self._has_pairs:
+            self._versions.refresh()
         states = self._vectors.states(queries, state, memory_mask(allowed_memories, len(self)))
         states[:, ~partition_mask(allowed_partitions, self.partitions)] = NOTHING
         return states
@@ -299,10 +300,7 @@ class MemoryDatabase:
         readable = memory_mask(allowed_memories, len(self))[self._order.memories]  # by position
         searches: list[tuple[np.ndarray, np.ndarray]] = []  # (queries, positions to search) that belong together
         if partitions is None:
-            in_allowed = np.zeros(len(self), dtype=bool)
-            for partition in np.flatnonzero(allowed):
-                in_allowed[self._order.partition_positions(int(partition))] = True
-            searches.append((np.arange(len(queries)), np.flatnonzero(readable & in_allowed)))
+            searches.append((np.arange(len(queries)), np.flatnonzero(readable & self._order.within(allowed))))
         else:
             partitions = np.asarray(partitions)
             check_partitions(partitions, self.partitions)
@@ -399,8 +397,4 @@ class MemoryDatabase:
             self._vectors.replace_pairs(indices, pair_heads)
 
     def _checked(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
-        array = np.asarray(indices, dtype=np.int64)
-        unknown = array[(array < 0) | (array >= len(self))]
-        if len(unknown):
-            raise InputError(f"{self.folder}: there is no memory {unknown[0]}; give indices from 0 to {len(self) - 1}")
-        return array
+        return memory_indices(indices, len(self), f"{self.folder}: ")

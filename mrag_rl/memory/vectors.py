@@ -88,7 +88,13 @@ class MemoryVectors:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The k nearest memories at some positions of the partition order; see ``search.nearest``."""
         self._check(queries)
-        return nearest(_vectors(queries, by), self._load(by), positions, self._order.memories, k)
+        vectors, keys = _vectors(queries, by), self._load(by)
+        if keys.shape[::2] != vectors.shape[1:]:
+            raise InputError(
+                f"{self._folder / by}.npy: {keys.shape[0]} x {keys.shape[2]} numbers per memory, and the queries have "
+                f"{vectors.shape[1]} x {vectors.shape[2]}; encode them with the encoder of the database"
+            )
+        return nearest(vectors, keys, positions, self._order.memories, k)
 
     def sources(self) -> Embeddings:
         """The embeddings of the N memories' sources, in the memories' order."""
