@@ -92,7 +92,7 @@ def test_a_database_that_is_none_is_refused_in_one_line(what: str, tmp_path: Pat
 
 
 VECTORS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "a number": lambda vectors: np.float32(1.0),  # type: ignore[return-value,arg-type]
+    "a number": lambda vectors: np.array(1.0, np.float32),
     "words": lambda vectors: np.full(len(vectors), "x"),
     "whole numbers": lambda vectors: vectors.astype(int),
     "one dimension": lambda vectors: vectors.reshape(len(vectors), -1)[:, 0],
