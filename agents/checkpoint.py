@@ -18,6 +18,7 @@ from mrag_rl.io import atomic_directory, atomic_write_bytes, read_json, write_js
 FORMAT = 3
 KEEP = 2  # the newest, and the one before it in case the newest is damaged
 _NAME = re.compile(r"\d{8}")
+_LEFTOVER = re.compile(r"\.\d{8}\.(old|[0-9a-f-]+\.tmp)")  # of a killed write; see `atomic_directory`
 _PROGRESS = "progress.json"
 
 
@@ -50,7 +51,10 @@ def load_arrays(path: Path) -> Arrays:
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write `folder`/STEP as a whole, then remove all but it and the one before. A kill at any moment leaves one."""
+    """Write `folder`/STEP as a whole, then remove older ones but the one before. A kill at any moment leaves one.
+
+    What is no checkpoint, or a link to one, is left alone.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{checkpoint.step:08d}"
     with atomic_directory(target) as temporary:
@@ -58,10 +62,9 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
             save_arrays(temporary / f"{name}.safetensors", arrays)
         names = {name: sorted(arrays) for name, arrays in checkpoint.arrays.items()}
         write_json(temporary / _PROGRESS, {"format": FORMAT, "arrays": names, "progress": checkpoint.progress})
-    newest = _complete(folder)[-KEEP:]
-    for path in folder.iterdir():
-        if path not in newest:
-            shutil.rmtree(path, ignore_errors=True)
+    left = [path for path in folder.iterdir() if _LEFTOVER.fullmatch(path.name) and not path.is_symlink()]
+    for path in [*_complete(folder)[:-KEEP], *left]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def latest_checkpoint(folder: Path) -> Checkpoint | None:
@@ -95,7 +98,7 @@ def _complete(folder: Path) -> list[Path]:
     """The checkpoints in a folder, oldest first; an incomplete one that a killed write left has another name."""
     if not folder.is_dir():
         return []
-    return sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+    return sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name) and not path.is_symlink())
 
 
 def _damaged(folder: Path, problem: str) -> InputError:

@@ -89,7 +89,8 @@ class _JointTrainer:
             observe=self.observer.train, stopwatch=self.stopwatch,
         )  # fmt: skip
         self.journal = Journal(
-            folder, context.database.names, log_bytes=self.state.progress.log_bytes, step=self.state.progress.step,
+            folder, context.database.names, log_bytes=self.state.progress.log_bytes,
+            log_sha256=self.state.progress.log_sha256, step=self.state.progress.step,
             batches=context.training.rounds * self._batches_per_round(), done=self._batches_done(), show=show,
         )  # fmt: skip
 
@@ -299,7 +300,7 @@ class _JointTrainer:
     def _save(self) -> None:
         """Make a checkpoint. The log and the refinements it relies on are flushed to disk first."""
         progress = self.state.progress
-        progress.log_bytes = self.journal.flush()
+        progress.log_bytes, progress.log_sha256 = self.journal.flush()
         self.context.database.sync()
         progress.seconds = self._seconds()
         save_checkpoint(

@@ -7,6 +7,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,6 +15,9 @@ from typing import Any
 import numpy as np
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
+
+from mrag_rl.errors import InputError
+from mrag_rl.io import file_sha256
 
 
 class BatchNotes:
@@ -80,6 +84,7 @@ class Journal:
         partition_names: Sequence[str],
         *,
         log_bytes: int,
+        log_sha256: str | None = None,
         step: int,
         batches: int,
         done: int,
@@ -89,11 +94,22 @@ class Journal:
 
         Args:
             folder: gets `log.jsonl` and `tensorboard/`.
-            log_bytes: length of the log at the checkpoint. step: the checkpoint's last step.
+            log_bytes: length of the log at the checkpoint. log_sha256: what its hash was then, None if that is not
+                known. step: the checkpoint's last step.
             batches: how many the whole training has. done: how many of them are done. show: the progress bar.
+
+        Raises InputError if the log is not what it was at the checkpoint, but for lines after it.
         """
         self.path, self._names = folder / "log.jsonl", partition_names
         self.path.touch()
+        with self.path.open("rb") as log:
+            start = log.read(log_bytes)
+        if len(start) < log_bytes or log_sha256 not in (None, sha256(start).hexdigest()):
+            problem = f"{len(start)} bytes of {log_bytes} are left" if len(start) < log_bytes else "it has been changed"
+            raise InputError(
+                f"{self.path}: not as it was at the last checkpoint ({problem}); restore it from a copy, or remove "
+                f"{folder / 'checkpoints'} to train from the start"
+            )
         os.truncate(self.path, log_bytes)
         self._log = self.path.open("a", encoding="utf-8")
         self._tensorboard = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
@@ -122,11 +138,11 @@ class Journal:
         self._write(record)
         self._bar.set_postfix(dev=f"{record['dev']:.2f}")
 
-    def flush(self) -> int:
-        """Flush the log to disk, and return its length in bytes. For checkpoints."""
+    def flush(self) -> tuple[int, str]:
+        """Flush the log to disk, and return its length in bytes and its SHA-256. For checkpoints."""
         self._log.flush()
         os.fsync(self._log.fileno())
-        return self._log.tell()
+        return self._log.tell(), file_sha256(self.path)
 
     def history(self) -> list[dict[str, Any]]:
         """The records written so far, those of earlier sessions included."""

@@ -6,11 +6,11 @@ after any stop and ends with the same database, selector and results as one that
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.evaluation.plots import label_by_partition, learning_curves, reward_by_partition
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.transformers_llm import TransformersLLM
-from mrag_rl.io import remove_leftovers
+from mrag_rl.io import read_jsonl, remove_leftovers
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.models.quantization import weight_bytes
 from mrag_rl.runs.evaluate import (
@@ -114,18 +114,24 @@ def start_run(config: Config, runs: Path, *, progress: bool = True) -> RunFolder
     folder = RunFolder(runs / config.name)
     if runs.exists() and not runs.is_dir():
         raise InputError(f"{runs}: not a folder, so it cannot hold runs; choose another one with --runs")
-    if folder.root.exists():
+    made = [parent for parent in (runs, *runs.parents) if not parent.exists()]  # the innermost first
+    try:
+        if folder.root.exists():
+            raise FileExistsError
+        folder.create(config_to_yaml(config))
+    except FileExistsError as error:
         raise InputError(
             f"{folder.root}: exists already; resume it (--resume {folder.root}), choose another --name, or remove it"
-        )
-    topmost = _make_folder(folder, config_to_yaml(config))
-    try:
-        return continue_run(folder, config, progress=progress)
-    except InputError:
-        # What the configuration names is checked before anything is written; later errors leave a run to resume.
-        if [path.name for path in folder.root.iterdir()] == [folder.config.name]:
-            shutil.rmtree(topmost, ignore_errors=True)
-        raise
+        ) from error
+    with locked(folder):
+        try:
+            _continue(folder, config, progress=progress, evaluate=True)
+        except InputError:
+            # What the configuration names is checked before anything is written; later errors leave a run to resume.
+            if [path.name for path in folder.root.iterdir()] == [folder.config.name]:
+                _remove_empty_run(folder, made)
+            raise
+    return folder
 
 
 def continue_run(folder: RunFolder, config: Config, *, progress: bool = True, evaluate: bool = True) -> RunFolder:
@@ -138,22 +144,26 @@ def continue_run(folder: RunFolder, config: Config, *, progress: bool = True, ev
         InputError: something the configuration names cannot be used, a file cannot be written, or another process is
             working on the run.
     """
-    plan = RunPlan.of(config)
     with locked(folder):
-        stages = Stages(folder, plan.sha256)
-        if not stages.done("evaluate" if evaluate else plan.trainings[-1].name):
-            remove_leftovers(folder.root)
-            _carry_out(plan, folder, stages, progress=progress, evaluate=evaluate)
+        _continue(folder, config, progress=progress, evaluate=evaluate)
     return folder
 
 
-def _make_folder(folder: RunFolder, config_yaml: str) -> Path:
-    """Make the run folder with its configuration, whole; returns the topmost folder that was made for it."""
-    topmost = folder.root
-    while not topmost.parent.exists():
-        topmost = topmost.parent
-    folder.create(config_yaml)
-    return topmost
+def _continue(folder: RunFolder, config: Config, *, progress: bool, evaluate: bool) -> None:
+    """`continue_run` of a run that this process has locked."""
+    plan = RunPlan.of(config)
+    stages = Stages(folder, plan.sha256)
+    if not stages.done("evaluate" if evaluate else plan.trainings[-1].name):
+        remove_leftovers(folder.root)
+        _carry_out(plan, folder, stages, progress=progress, evaluate=evaluate)
+
+
+def _remove_empty_run(folder: RunFolder, made: Sequence[Path]) -> None:
+    """Remove a run in which no work has begun, and the folders that were made for it, unless others use them."""
+    shutil.rmtree(folder.root, ignore_errors=True)
+    with suppress(OSError):  # that of a folder that is not empty
+        for path in made:
+            path.rmdir()
 
 
 def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bool, evaluate: bool) -> None:
@@ -231,7 +241,7 @@ def _sum_by_part(first: Mapping[str, float], second: Mapping[str, float]) -> dic
 def _plot(folder: RunFolder, evaluation: Evaluation) -> None:
     with MemoryDatabase.open(folder.database) as database:
         names = database.names
-    records = [json.loads(line) for line in folder.log.read_text(encoding="utf-8").splitlines()]
+    records = [record for _, record in read_jsonl(folder.log)]
     batches = [record for record in records if record["kind"] == "batch"]
     refined = [record for record in batches if record["reward_r"] is not None]
     rounds = [record for record in records if record["kind"] == "round"]

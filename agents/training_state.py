@@ -26,7 +26,7 @@ class Progress:
         step: the database step of the latest batch or round end, from 1.
         round: complete rounds. batch: complete batches of the current round.
         best_round, best_step, best_dev: the round with the best development score (0-100), the step at its end.
-        log_bytes: length of `log.jsonl`.
+        log_bytes: length of `log.jsonl`. log_sha256: its hash; None in a checkpoint of an earlier version.
         seconds: wall-clock seconds by part, of all sessions.
     """
 
@@ -37,6 +37,7 @@ class Progress:
     best_step: int = 0
     best_dev: float = -1.0
     log_bytes: int = 0
+    log_sha256: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
 

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from mrag_rl.checked_json import UnacceptableJSON, parse_json
 from mrag_rl.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ _MENDS = {
     errno.EPERM: "operation not permitted; make the folder writable or choose another one",
 }
 _ICONV = "iconv -f {} -t UTF-8 OLD > NEW"
-_TOO_MUCH = "JSON nested too deeply, or a number with thousands of digits"
 
 
 def describe_os_error(error: OSError, path: StrPath | None = None) -> InputError:
@@ -91,15 +91,19 @@ def write_json(path: StrPath, obj: Any) -> None:
     atomic_write_text(path, json.dumps(obj, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def read_json(path: StrPath) -> Any:
-    """The JSON value in ``path``. Raises InputError naming the file and the broken line."""
+def read_json(path: StrPath, *, infinite: bool = False) -> Any:
+    """The JSON value in ``path``, within the bounds of `mrag_rl.checked_json`.
+
+    infinite: also accept NaN and infinities, which some models' configurations have. Raises InputError naming the file
+    and the broken line.
+    """
     text = read_text(path)
     try:
-        return json.loads(text)
+        return parse_json(text, infinite=infinite)
     except json.JSONDecodeError as error:
         raise InputError(f"{os.fspath(path)}:{error.lineno}: not valid JSON ({error.msg}); fix that line") from error
-    except (RecursionError, ValueError) as error:
-        raise InputError(f"{os.fspath(path)}: {_TOO_MUCH}; make it smaller") from error
+    except UnacceptableJSON as error:
+        raise InputError(f"{os.fspath(path)}: {error}") from error
 
 
 def write_jsonl(path: StrPath, objects: Iterable[Any]) -> None:
@@ -110,18 +114,18 @@ def write_jsonl(path: StrPath, objects: Iterable[Any]) -> None:
 def read_jsonl(path: StrPath) -> Iterator[tuple[int, Any]]:
     """The values in a JSONL file with their line numbers (from 1), one at a time; blank lines are skipped.
 
-    Raises InputError naming file and line of the first line that is not JSON.
+    Raises InputError naming file and line of the first line that is not JSON within the bounds of `checked_json`.
     """
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
         try:
-            value = json.loads(line)
+            value = parse_json(line)
         except json.JSONDecodeError as error:
             problem = f"not valid JSON ({error.msg} at column {error.colno})"
             raise InputError(f"{os.fspath(path)}:{number}: {problem}; write one JSON object on each line") from error
-        except (RecursionError, ValueError) as error:
-            raise InputError(f"{os.fspath(path)}:{number}: {_TOO_MUCH}; make it smaller") from error
+        except UnacceptableJSON as error:
+            raise InputError(f"{os.fspath(path)}:{number}: {error}") from error
         yield number, value
 
 
@@ -178,15 +182,18 @@ def file_sha256(path: StrPath) -> str:
 
 
 @contextmanager
-def atomic_directory(path: StrPath) -> Iterator[Path]:
+def atomic_directory(path: StrPath, *, replace: bool = True) -> Iterator[Path]:
     """Write a folder as a whole: yields an empty temporary folder, renamed to ``path`` if the block succeeds.
+
+    replace: False raises FileExistsError if there is anything at ``path`` by then, and leaves it alone.
 
     A folder already at ``path`` is replaced (renamed, then removed); if the block raises, it stays unchanged. Two
     folders cannot be exchanged in one portable system call, so after a kill between the two renames the old one is at
     ``.NAME.old`` next to it; ``recover_directory`` restores it.
     """
     path = Path(path)
-    recover_directory(path)
+    if replace:
+        recover_directory(path)
     temporary = _temporary_sibling(path)
     try:
         temporary.mkdir()
@@ -195,17 +202,32 @@ def atomic_directory(path: StrPath) -> Iterator[Path]:
     try:
         yield temporary
         sync_files(temporary)
-        backup = _backup_of(path)
-        if path.exists():
-            os.rename(path, backup)
-        os.rename(temporary, path)
-        sync_folder(path.parent)
-        shutil.rmtree(backup, ignore_errors=True)
+        if replace:
+            backup = _backup_of(path)
+            if path.exists():
+                os.rename(path, backup)
+            os.rename(temporary, path)
+            sync_folder(path.parent)
+            shutil.rmtree(backup, ignore_errors=True)
+        else:
+            _rename_to_new(temporary, path)
+            sync_folder(path.parent)
     except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        recover_directory(path)
+        if replace:
+            recover_directory(path)
         if isinstance(error, OSError) and isinstance(error.filename, str):
             error.filename = error.filename.replace(str(temporary), str(path))
+        raise
+
+
+def _rename_to_new(temporary: Path, path: Path) -> None:
+    """Rename a folder with files in it to a name that nothing has. Raises FileExistsError."""
+    try:
+        os.rename(temporary, path)  # fails if there is a file, or a folder that is not empty
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
         raise
 
 

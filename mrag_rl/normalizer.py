@@ -45,8 +45,11 @@ class StateNormalizer:
         """Whether all partitions are standardised alike."""
         return len(self.mean) == 1
 
-    def __call__(self, states: np.ndarray) -> np.ndarray:
+    def __call__(self, states: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
         """Normalise raw states (B, M, F) to (B, M*F) float32.
+
+        allowed: (B, M) bool, the partitions that may be read, None for all. The others have no part in the mean that is
+        subtracted, and are 0 in the result, the mean of training, whatever their states are.
 
         Raises:
             InputError: the states are not (B, M, F) with this normaliser's M and F.
@@ -54,9 +57,12 @@ class StateNormalizer:
         values = as_states(states)
         self.check(values)
         if self.center:
-            values = values - values.mean(axis=1, keepdims=True)
-        normalised: np.ndarray = ((values - self.mean) / self.scale).reshape(len(values), -1)
-        return normalised
+            mean = values.mean(axis=1, keepdims=True) if allowed is None else mean_over_partitions(values, allowed)
+            values = values - mean
+        normalised: np.ndarray = (values - self.mean) / self.scale
+        if allowed is not None:
+            normalised = np.where(allowed[:, :, None], normalised, np.float32(0))
+        return normalised.reshape(len(values), -1)
 
     def check(self, states: np.ndarray) -> None:
         """Raises InputError for states of another M or F."""

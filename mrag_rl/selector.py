@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrag_rl.access import checked_mask
 from mrag_rl.choices import ARM_NAMES, INSIDE_LLM
 from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256, read_json
@@ -84,8 +85,9 @@ class Selector:
     def q_values(self, states: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
         """Expected reward of each partition, (B, M) float32, from raw states (B, M, F).
 
-        allowed: as for `select`. If one network serves every partition, those that may not be read then change no
-        value, although states are compared with their mean over the partitions.
+        allowed: as for `select`. The states of partitions that may not be read change no value: they have no part in
+        the mean over the partitions, and a network that reads all partitions at once reads the mean of its training in
+        their place. Their own values mean nothing.
 
         Raises:
             InputError: wrong shape, or a value that is not a finite number.
@@ -100,6 +102,8 @@ class Selector:
             raise InputError(f"{reads}: use the encoder and version of mrag_rl of its training, or train again")
         self.normalizer.check(values)
         mask = None if allowed is None else self._mask(values, allowed)
+        if mask is not None:  # Only numbers that may be read go further, so that a NaN among the others is no sign
+            values = np.where(mask[:, :, None], values, np.float32(0))
         q_values = np.empty(values.shape[:2], dtype=np.float32)
         for start in range(0, len(values), _BLOCK):
             block = slice(start, start + _BLOCK)
@@ -140,14 +144,8 @@ class Selector:
 
     def _mask(self, values: np.ndarray, allowed: np.ndarray) -> np.ndarray:
         """`allowed` as (B, M), for states or values of this shape. Raises InputError for another shape or type."""
-        mask = np.asarray(allowed)
         shape = values.shape[:2]
-        if mask.dtype != np.bool_ or mask.shape not in {shape, shape[1:]}:
-            raise InputError(
-                f"allowed has shape {mask.shape} and type {mask.dtype}: pass booleans of shape "
-                f"({shape[1]},) or ({shape[0]}, {shape[1]})"
-            )
-        return np.broadcast_to(mask, shape)
+        return np.broadcast_to(checked_mask(allowed, "allowed", "one per partition", shape[1:], shape), shape)
 
     def select(self, states: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
         """The best partition per query, (B,) int64, from raw states (B, M, F).

@@ -16,7 +16,7 @@ import pytest
 from mrag_rl.agents.checkpoint import Checkpoint, latest_checkpoint, load_arrays, save_arrays, save_checkpoint
 from mrag_rl.errors import InputError
 from tests.places import exit_status
-from tests.test_resume import assert_same, train
+from tests.test_resume import Stopped, StoppingLLM, assert_same, train
 from tests.tiny import ScriptedLLM
 
 
@@ -118,3 +118,37 @@ def test_a_training_goes_on_from_the_checkpoint_before_a_damaged_one_and_ends_th
     llm = ScriptedLLM()
     assert_same(train(tmp_path, llm), straight)
     assert llm.usage.prompts > 0
+
+
+def test_what_is_no_checkpoint_is_never_removed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "mine").mkdir(parents=True)
+    folder = tmp_path / "checkpoints"
+    (folder / "notes").mkdir(parents=True)
+    (folder / "notes" / "a.txt").write_text("mine")
+    (folder / "link").symlink_to(elsewhere)
+    (folder / "00000000").symlink_to(elsewhere)
+    (folder / ".00000007.12-ab.tmp").mkdir()
+    (folder / ".00000007.old").mkdir()
+    for step in (1, 2, 3):
+        save_checkpoint(folder, checkpoint(step))
+    assert sorted(os.listdir(folder)) == ["00000000", "00000002", "00000003", "link", "notes"]
+    assert (folder / "notes" / "a.txt").read_text() == "mine" and os.listdir(elsewhere) == ["mine"]
+    assert_equal(latest_checkpoint(folder), checkpoint(3))
+
+
+@pytest.mark.parametrize("damage", ["lost", "halved", "changed"])
+def test_a_log_that_was_lost_or_changed_is_refused(damage: str, tmp_path: Path) -> None:
+    """It was once filled up with zero bytes, and reading it ended the run after its training."""
+    with pytest.raises(Stopped):
+        train(tmp_path, StoppingLLM(ScriptedLLM(), 25))
+    log = tmp_path / "run" / "log.jsonl"
+    lines = log.read_bytes()
+    if damage == "lost":
+        log.unlink()
+    else:
+        log.write_bytes(lines[: len(lines) // 2] if damage == "halved" else lines.replace(b"1", b"2", 1))
+    with pytest.raises(InputError, match=r"log\.jsonl: not as it was at the last checkpoint.*to train from the start"):
+        train(tmp_path, ScriptedLLM())
+    log.write_bytes(lines + b'{"kind": "batch"')
+    train(tmp_path, ScriptedLLM())

@@ -16,9 +16,12 @@ PACKAGE = ROOT / "mrag_rl"
 # Rooms (packages or modules of mrag_rl), the lowest first. A module imports from its own room and from lower ones.
 ROOMS = (
     "errors",
+    "access",
+    "finite",
     "extras",
     "choices",
     "contrasts",
+    "checked_json",
     "io",
     "models",
     "encoders",

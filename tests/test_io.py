@@ -47,13 +47,41 @@ def test_broken_json_is_named_by_its_line(tmp_path: Path) -> None:
         list(io.read_jsonl(path))
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "1" * 5_000])
-def test_json_that_python_cannot_hold_is_named_too(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[" * 100_000, "nested too deep"),
+        ('{"x": ' + "[" * 64 + "]" * 64 + "}", "nested too deeply, more than 64"),
+        ("1" * 5_000, "too large for 64 bits"),
+        (str(2**63), "too large for 64 bits"),
+        ("-1e400", "too large for 64 bits"),
+        ('{"x": NaN}', "NaN is no JSON number"),
+        ('{"x": [-Infinity]}', "-Infinity is no JSON number"),
+        ('{"x": "a\\ud800b"}', "lone surrogate"),
+        ('{"a\\uDFFF": 1}', "lone surrogate"),
+        ('{"id": "a", "x": {"y": 1, "y": 2}}', '"y" appears twice'),
+    ],
+)
+def test_json_that_could_not_be_stored_is_named_before_anything_is_done_with_it(
+    tmp_path: Path, text: str, words: str
+) -> None:
     (tmp_path / "a.jsonl").write_text(text)
-    with pytest.raises(InputError, match=r"a\.jsonl:1: JSON nested too deep"):
+    with pytest.raises(InputError, match=rf"a\.jsonl:1: .*{words}.*[;,] "):
         list(io.read_jsonl(tmp_path / "a.jsonl"))
-    with pytest.raises(InputError, match=r"a\.jsonl: JSON nested too deep"):
+    with pytest.raises(InputError, match=rf"a\.jsonl: .*{words}.*[;,] "):
         io.read_json(tmp_path / "a.jsonl")
+
+
+def test_json_within_the_bounds_is_read_as_it_is(tmp_path: Path) -> None:
+    deep: object = 1
+    for _ in range(63):
+        deep = [deep]
+    value = {"deep": deep, "n": [2**63 - 1, -(2**63), 1e308, -0.0], "\U0001f600": "a\u2028\ud7ff", "[" * 80: "{"}
+    path = tmp_path / "a.json"
+    io.write_json(path, value)
+    assert io.read_json(path) == value
+    path.write_text('["\\ud83d\\ude00", Infinity]')
+    assert io.read_json(path, infinite=True) == ["\U0001f600", float("inf")]
 
 
 def test_jsonl_keeps_line_numbers_and_unusual_line_separators(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.memory import MemoryDatabase, Version
 from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
 from mrag_rl.partitioning import fit_partitioning
+from mrag_rl.retrieval import MultiAspectRetriever
 from mrag_rl.states import StateReader
 
 HEADS, DIMENSION, HEAD_DIMENSION = 3, 16, 5
@@ -170,8 +171,8 @@ def test_retrieval_ranks_like_a_double_loop(tmp_path: Path, k: int) -> None:
     with make(tmp_path / "db") as db:
         by_partition = db.retrieve(query, partitions, k=k)
         whole = db.retrieve(query, None, k=k)
-        narrowed = db.retrieve(query, partitions, k=k, allowed_partitions=[0, 2], allowed_memories=allowed)
-        union = db.retrieve(query, None, k=k, allowed_partitions=[0, 2], allowed_memories=allowed)
+        narrowed = db.retrieve(query, partitions, k=k, allowed_partitions=only(0, 2), allowed_memories=allowed)
+        union = db.retrieve(query, None, k=k, allowed_partitions=only(0, 2), allowed_memories=allowed)
     readable = [i for i in range(40) if allowed[i]]
     for b, partition in enumerate(partitions):
         vector = query.standard[b]
@@ -188,16 +189,21 @@ def test_retrieval_ranks_like_a_double_loop(tmp_path: Path, k: int) -> None:
     assert (whole.scores[~filled] == -1.0).all()
 
 
+def only(*partitions: int) -> np.ndarray:
+    """(3,) bool: the mask that allows these."""
+    return np.isin(np.arange(3), partitions)
+
+
 def test_an_empty_set_of_allowed_partitions_reads_nothing(tmp_path: Path) -> None:
     query = embeddings(3, 4)
     with make(tmp_path / "db", peeking=True) as db:
         for partitions in (None, np.array([0, 1, 2, 0])):
-            hits = db.retrieve(query, partitions, k=2, allowed_partitions=[])
+            hits = db.retrieve(query, partitions, k=2, allowed_partitions=only())
             assert (hits.indices == -1).all()
             assert (hits.scores == -1.0).all()
         for kind in ("per_head", "single", "peeking"):
-            assert (db.states(query, kind, allowed_partitions=[]) == -1.0).all()
-        states, unrestricted = db.states(query, allowed_partitions=[1]), db.states(query)
+            assert (db.states(query, kind, allowed_partitions=only()) == -1.0).all()
+        states, unrestricted = db.states(query, allowed_partitions=only(1)), db.states(query)
         assert (states[:, [0, 2]] == -1.0).all()
         np.testing.assert_array_equal(states[:, 1], unrestricted[:, 1])
 
@@ -208,9 +214,9 @@ def test_a_memory_in_several_partitions_is_read_through_any_allowed_one(tmp_path
     with make(tmp_path / "db") as db:
         assert db.names == list(DESKS)
         for partition in range(3):
-            assert db.retrieve(query, None, allowed_partitions=[partition]).indices[0, 0] == 7
-        assert db.retrieve(query, None, allowed_partitions=[2]).indices[1, 0] == 8
-        assert db.retrieve(query, None, allowed_partitions=[0, 1]).indices[1, 0] != 8
+            assert db.retrieve(query, None, allowed_partitions=only(partition)).indices[0, 0] == 7
+        assert db.retrieve(query, None, allowed_partitions=only(2)).indices[1, 0] == 8
+        assert db.retrieve(query, None, allowed_partitions=only(0, 1)).indices[1, 0] != 8
 
 
 def test_ties_go_to_the_lower_index_however_the_rows_are_stored(tmp_path: Path) -> None:
@@ -359,11 +365,14 @@ def test_a_copy_is_complete_and_independent(tmp_path: Path) -> None:
 def test_two_writers_cannot_lose_each_others_versions(tmp_path: Path) -> None:
     with make(tmp_path / "db") as db, MemoryDatabase.open(tmp_path / "db") as other:
         db.refine([1], ["first"], step=0)
-        with pytest.raises(InputError, match="another process has refined it"):
+        with pytest.raises(InputError, match="another process has refined it since its targets were read"):
             other.refine([0, 1], ["second", "second"], step=0)
-        assert other.targets([0, 1]) == ["target 0", "target 1"]
         assert [version.target for version in db.history(1)] == ["target 1", "first"]
         assert len(db.history(0)) == 1
+        assert other.targets([0, 1]) == ["target 0", "first"] == [memory.target for memory in other.records([0, 1])]
+        other.refine([1], ["second"], step=3)
+        assert (db.last_step, db.targets([1])) == (3, ["second"])
+        assert db.rollback(0) == 1 and other.targets([1]) == ["first"] and other.last_step == 0
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
@@ -392,7 +401,8 @@ def test_bad_requests_are_named_in_one_line_and_change_nothing(tmp_path: Path) -
         one_line(lambda: db.revert(2, 5, step=0), "memory 2", "version 5")
         one_line(lambda: db.retrieve(query, None, k=0), "k is 0")
         one_line(lambda: db.retrieve(query, np.array([0, 3])), "no partition 3")
-        one_line(lambda: db.states(query, allowed_partitions=[-1]), "no partition -1")
+        one_line(lambda: db.retrieve(query, np.array([0, -2])), "no partition -2")
+        one_line(lambda: db.states(query, allowed_partitions=np.array([1])), "allowed_partitions", "booleans")
         one_line(lambda: db.states(query, "peeking"), "pair_embeddings")
         one_line(lambda: peeking.refine([0], ["a"], step=0), "pair_embeddings")
         one_line(lambda: db.copy_to(tmp_path), str(tmp_path))
@@ -439,3 +449,45 @@ def test_damaged_databases_are_refused_by_name(tmp_path: Path) -> None:
     make(tmp_path / "shorter", 39).close()
     (tmp_path / "shorter" / "heads.npy").replace(tmp_path / "mixed" / "heads.npy")
     one_line(lambda: MemoryDatabase.open(tmp_path / "mixed"), "39 vectors for 40 memories")
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_vectors_that_are_not_finite_are_refused_where_they_come_in(bad: float, tmp_path: Path) -> None:
+    """One of them once made every search find nothing, in silence."""
+
+    def spoilt(count: int, part: str) -> Embeddings:
+        vectors = {name: getattr(embeddings(1, count), name).copy() for name in ("standard", "heads")}
+        vectors[part].reshape(count, -1)[2, 3] = bad
+        return Embeddings(vectors["standard"], vectors["heads"])
+
+    for part in ("standard", "heads"):
+        with pytest.raises(InputError, match="embeddings are not finite, first in row 2"):
+            make(tmp_path / "db", vectors=spoilt(40, part))
+        query = spoilt(4, part)
+        with make(tmp_path / part) as db:
+            with pytest.raises(InputError, match="the queries' vectors are not finite, first in row 2"):
+                db.retrieve(query, None)
+            with pytest.raises(InputError, match="the queries' vectors are not finite, first in row 2"):
+                db.states(query)
+        stored = np.load(tmp_path / part / f"{part}.npy")
+        stored.reshape(40, -1)[7, 3] = bad
+        np.save(tmp_path / part / f"{part}.npy", stored)
+        with MemoryDatabase.open(tmp_path / part) as db:
+            with pytest.raises(InputError, match=rf"{part}\.npy: its vectors are not finite"):
+                db.retrieve(embeddings(3, 4), None, by="heads" if part == "heads" else "standard")
+            with pytest.raises(InputError, match=rf"{part}\.npy: its vectors are not finite"):
+                db.states(embeddings(3, 4), "per_head" if part == "heads" else "single")
+            with pytest.raises(InputError, match=rf"{part}\.npy: its vectors are not finite"):
+                db.source_embeddings()
+    with pytest.raises(InputError, match="not finite"):
+        MultiAspectRetriever(spoilt(40, "heads"))
+    spoilt(5, "heads").save(tmp_path / "e.npz")
+    with pytest.raises(InputError, match=r"e\.npz: the vectors are not finite"):
+        Embeddings.load(tmp_path / "e.npz")
+
+
+def test_a_search_for_more_than_there_could_be_is_refused_with_its_bound(tmp_path: Path) -> None:
+    with make(tmp_path / "db") as db:
+        assert db.retrieve(embeddings(3, 1), None, k=10_000).indices.shape == (1, 10_000)
+        with pytest.raises(InputError, match="k is 1000000000; give 1 to 10000"):
+            db.retrieve(embeddings(3, 1), None, k=10**9)

@@ -198,19 +198,17 @@ def test_a_filter_on_labels_is_the_categories_it_names(tmp_path: Path) -> None:
             ]
 
 
-def test_a_mask_of_partitions_is_not_taken_for_ids(database: MemoryDatabase) -> None:
+def test_a_mask_of_partitions_reads_what_it_names(database: MemoryDatabase) -> None:
     queries = vectors(30, 5)
     for chosen in range(database.partitions):
         mask = np.arange(database.partitions) == chosen
-        by_mask, by_id = (
-            database.retrieve(queries, None, k=4, allowed_partitions=allowed) for allowed in (mask, [chosen])
-        )
-        assert by_mask.indices.tolist() == by_id.indices.tolist()
-        states = [database.states(queries, allowed_partitions=allowed) for allowed in (mask, [chosen])]
-        assert np.array_equal(states[0], states[1])
+        by_mask = database.retrieve(queries, None, k=4, allowed_partitions=mask)
+        searched = database.retrieve(queries, np.full(5, chosen), k=4)
+        assert by_mask.indices.tolist() == searched.indices.tolist()
+        assert (database.states(queries, allowed_partitions=mask)[:, ~mask] == -1.0).all()
     nothing = database.retrieve(queries, None, allowed_partitions=np.zeros(database.partitions, dtype=bool))
     assert (nothing.indices == -1).all()
-    with pytest.raises(InputError, match="give a mask of"):
+    with pytest.raises(InputError, match="one per partition"):
         database.retrieve(queries, None, allowed_partitions=np.ones(database.partitions + 1, dtype=bool))
 
 

@@ -18,7 +18,7 @@ some_text = st.text(min_size=1).filter(str.strip).filter(lambda text: text.encod
 
 
 @given(st.lists(st.builds(TextPair, some_text, some_text, some_text, st.lists(some_text, max_size=2).map(tuple),
-                          st.dictionaries(some_text, st.integers() | some_text, max_size=2)),
+                          st.dictionaries(some_text, st.integers(-(2**63), 2**63 - 1) | some_text, max_size=2)),
                 min_size=1, max_size=5, unique_by=lambda pair: pair.id))  # fmt: skip
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_saved_pairs_load_back_equal(tmp_path: Path, pairs: list[TextPair]) -> None:

@@ -109,7 +109,7 @@ def test_only_allowed_partitions_are_chosen(folder: Path) -> None:
     empty = ~allowed.any(axis=1)
     assert empty.any() and (chosen[empty] == -1).all()
     assert allowed[np.arange(200)[~empty], chosen[~empty]].all()
-    values = np.where(allowed, selector.q_values(states), -np.inf)
+    values = np.where(allowed, selector.q_values(states, allowed), -np.inf)
     assert (values.max(axis=1)[~empty] == values[np.arange(200), chosen][~empty]).all()
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.errors import InputError
+from mrag_rl.finite import check_finite
 from mrag_rl.io import write_npz
 
 
@@ -62,7 +63,7 @@ class Embeddings:
         return self.standard.shape[1], self.heads.shape[1], self.heads.shape[2]
 
     def check_comparable(self, shape: tuple[int, int, int], encoder: str, these: str, others: str) -> None:
-        """Raise InputError unless these vectors may be compared with others of a shape and an encoder.
+        """Raise InputError unless these vectors are finite and may be compared with others of a shape and an encoder.
 
         encoder: its fingerprint, "" if it is not known; then the shape alone is compared. these, others: what error
         messages call them.
@@ -74,6 +75,8 @@ class Embeddings:
                 f"{these} are of the encoder {self.encoder[:12]}…, {others} of {encoder[:12]}…; encode all with the "
                 "same encoder"
             )
+        for vectors in (self.standard, self.heads):
+            check_finite(vectors, these)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write one npz file (no pickle), atomically. Raises OSError."""
@@ -96,6 +99,8 @@ class Embeddings:
             raise InputError(
                 f"{path}: written by an older version, without the heads' norms; remove it and encode again"
             )
+        check_finite(standard, f"{path}: the vectors")
+        check_finite(heads, f"{path}: the vectors")
         return Embeddings(standard, heads, norms, encoder=encoder)
 
 

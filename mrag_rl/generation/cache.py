@@ -2,6 +2,7 @@
 
 import hashlib
 import sqlite3
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,11 +24,11 @@ _KEYS_PER_SELECT = 500  # SQLite's limit of bound variables was once 999
 class CachedLLM:
     """A language model whose texts are read from an SQLite file where possible, and stored in it where not.
 
-    Several processes may share the file. A row's key is the SHA-256 of all that its text depends on: the language
-    model's fingerprint, the prompt as the model reads it (instruction and chat template included), the end of it that
-    is kept if it is too long, sample index, temperature, seed and token limit. Greedy texts depend on neither seed nor
-    sample index, and their keys leave both out. Log-probabilities have a table of their own, by model, prompt,
-    completion and token limit.
+    Several processes may share the file, and threads the object; they take turns. A row's key is the SHA-256 of all
+    that its text depends on: the language model's fingerprint, the prompt as the model reads it (instruction and chat
+    template included), the end of it that is kept if it is too long, sample index, temperature, seed and token limit.
+    Greedy texts depend on neither seed nor sample index, and their keys leave both out. Log-probabilities have a table
+    of their own, by model, prompt, completion and token limit.
 
     What comes together is stored together, in one transaction: a whole call, or each part of a `PiecewiseLLM`'s, so
     that a call that fails or is killed loses no more than what was being answered. Where two processes computed the
@@ -53,12 +54,15 @@ class CachedLLM:
         self.llm = llm
         self._progress, self._read_only = progress, read_only
         self.path = Path(path)
+        self._turn = threading.RLock()
         with self._named_errors():
             if read_only:
                 self._connection = _connect_to_read(self.path)
             else:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._connection = sqlite3.connect(self.path, timeout=300, isolation_level=None)
+                self._connection = sqlite3.connect(
+                    self.path, timeout=300, isolation_level=None, check_same_thread=False
+                )
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA synchronous = NORMAL")
                 for table in _SCHEMA:
@@ -216,7 +220,8 @@ class CachedLLM:
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
         try:
-            yield
+            with self._turn:
+                yield
         except (sqlite3.Error, FileExistsError, NotADirectoryError) as error:
             advice = "repair or free the disk, or delete the file for a new cache"
             if self._read_only:
@@ -232,7 +237,7 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
     """
     changing = path.with_name(f"{path.name}-wal").exists()
     address = f"{path.absolute().as_uri()}?mode=ro{'' if changing else '&immutable=1'}"
-    return sqlite3.connect(address, uri=True, timeout=300, isolation_level=None)
+    return sqlite3.connect(address, uri=True, timeout=300, isolation_level=None, check_same_thread=False)
 
 
 def _generate(llm: LLM, prompts: Sequence[Prompt], **settings: Any) -> Iterable[dict[int, list[str]]]:

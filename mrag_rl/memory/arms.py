@@ -2,7 +2,7 @@
 
 The arm ``whole`` contains every memory, the arm ``none`` no memory. They stand behind the partitions that the memories
 are divided into, have names and columns of the membership as these do, and are allowed and forbidden as these are (see
-``memory.access``). A database stores only which arms it has; everything else follows from that.
+``mrag_rl.access``). A database stores only which arms it has; everything else follows from that.
 """
 
 from __future__ import annotations

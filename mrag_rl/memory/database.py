@@ -5,19 +5,20 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mrag_rl.access import check_partitions, memory_indices, memory_mask, partition_mask
 from mrag_rl.choices import ARM_NAMES, ArmName, StateName
 from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import Filter
 from mrag_rl.filters.vocabulary import FieldVocabulary
+from mrag_rl.finite import check_finite
 from mrag_rl.io import StrPath, atomic_directory, recover_directory
-from mrag_rl.memory.access import check_partitions, memory_mask, partition_mask
 from mrag_rl.memory.arms import arm_facts, stored_arms, with_arms
+from mrag_rl.memory.checks import check_facts
 from mrag_rl.memory.creation import check_contents
 from mrag_rl.memory.records import Hits, Memory, Version
 from mrag_rl.memory.search import NOTHING, PartitionOrder
@@ -31,6 +32,8 @@ if TYPE_CHECKING:  # both are heavy to import, and needed only when a database i
 
 _RECORDS = "memories.sqlite"
 _PARTITIONING = "partitioning"
+MOST_HITS = 10_000
+"""The largest k of a search, unless the database has more memories: results are padded to k."""
 LEDGER = "ledger.npz"  # of past scores, if there are any; see ``mrag_rl.states.Ledger``
 
 
@@ -41,7 +44,7 @@ class MemoryDatabase:
     (N, H, d_h), ``pair_heads.npy`` if the database serves a state that compares pairs, and ``partitioning/``.
     Refining gives a memory a new version of its target; the original stays version 0, and the vectors of the sources
     never change. Current targets are kept in memory; vectors are loaded at the first search. Every write is one
-    transaction and survives ``kill -9``. What a search may read is restricted by the masks of ``memory.access``.
+    transaction and survives ``kill -9``. What a search may read is restricted by the masks of ``mrag_rl.access``.
     Failed reads and writes raise InputError.
 
     A step is any count that the caller advances while refining (training uses batches). Steps never decrease, so that
@@ -53,12 +56,13 @@ class MemoryDatabase:
         self.folder = folder
         self._store = store
         facts = store.facts()
+        check_facts(facts, store.path)
         self._encoder_fingerprint = facts["encoder_fingerprint"]
         self._heads = int(facts["heads"])
         self._has_pairs = facts["peeking"] == "true"
         names, arms = store.names(), stored_arms(facts)
         self._arms, self._names = arms, [*names, *(ARM_NAMES[arm] for arm in arms)]
-        self._versions = TargetVersions(store)
+        self._versions = TargetVersions(store, lambda: self._vectors.reload_pairs())
         self._order = PartitionOrder.of(with_arms(store.membership(len(self._versions), len(names)), arms))
         self._vectors = MemoryVectors(folder, self._order, store, self._encoder_fingerprint, has_pairs=self._has_pairs)
 
@@ -119,9 +123,7 @@ class MemoryDatabase:
     def __enter__(self) -> MemoryDatabase:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def __len__(self) -> int:
@@ -185,7 +187,7 @@ class MemoryDatabase:
 
     def targets(self, indices: Sequence[int] | np.ndarray) -> list[str]:
         """Current targets. Raises InputError for an unknown index."""
-        return [self._versions.targets[i] for i in self._checked(indices).tolist()]
+        return self._versions.targets(self._checked(indices).tolist())
 
     def original_targets(self, indices: Sequence[int] | np.ndarray) -> list[str]:
         """Targets as they were first stored, before any refinement. Raises InputError for an unknown index."""
@@ -209,7 +211,8 @@ class MemoryDatabase:
     def vocabulary(self, readable: np.ndarray | None = None) -> FieldVocabulary:
         """What a filter can refer to: metadata and ``labels`` of the memories that may be read, (N,) bool, or all."""
         rows = self._store.metadata()
-        return FieldVocabulary.from_metadata(data for i, data in rows if readable is None or readable[i])
+        mask = memory_mask(readable, len(self))
+        return FieldVocabulary.from_metadata(data for i, data in rows if mask[i])
 
     def allowed_memories(self, filter_: Filter) -> np.ndarray:
         """(N,) boolean mask for ``retrieve``: the memories whose metadata and ``labels`` pass a filter."""
@@ -255,7 +258,7 @@ class MemoryDatabase:
         queries: Embeddings,
         state: StateName = "per_head",
         *,
-        allowed_partitions: Sequence[int] | np.ndarray | None = None,
+        allowed_partitions: np.ndarray | None = None,
         allowed_memories: np.ndarray | None = None,
     ) -> np.ndarray:
         """The best cosine similarity to the memories of each partition: Agent-S's state (M-RAG, Eq. 1, and variants).
@@ -264,9 +267,11 @@ class MemoryDatabase:
         ``equation_1``: (B, M, 1), the same against the embeddings of source and current target together, which is
         Eq. 1; ``peeking``: (B, M, H), the same per attention head. For these two the query must be the embedding of its
         source + newline + target, and the database created with ``pair_embeddings`` for that state. float32; -1.0 for
-        a partition without allowed memories (``memory.access``). ``evidence``: see ``mrag_rl.states.StateReader``.
-        Raises InputError for a state that the database was not created for, an unknown partition, and a bad mask.
+        a partition without allowed memories (``mrag_rl.access``). ``evidence``: see ``mrag_rl.states.StateReader``.
+        Raises InputError for a state that the database was not created for, and a bad mask.
         """
+        if self._has_pairs:
+            self._versions.refresh()
         states = self._vectors.states(queries, state, memory_mask(allowed_memories, len(self)))
         states[:, ~partition_mask(allowed_partitions, self.partitions)] = NOTHING
         return states
@@ -278,28 +283,27 @@ class MemoryDatabase:
         *,
         k: int = 1,
         by: SourceVectors = "standard",
-        allowed_partitions: Sequence[int] | np.ndarray | None = None,
+        allowed_partitions: np.ndarray | None = None,
         allowed_memories: np.ndarray | None = None,
     ) -> Hits:
         """The k memories most similar to each query; the search is exact, the lower index first.
 
         ``by``: compare standard embeddings, or heads (the mean of their cosine similarities). ``partitions`` (B,): the
         partition to search for each query, -1 for none; None searches all partitions. For the masks see
-        ``memory.access``. Raises InputError for a k below 1, an unknown partition, or a mask of another shape.
+        ``mrag_rl.access``. Raises InputError for a k that is not in 1 to ``MOST_HITS`` (or the number of memories, if
+        that is larger), an unknown partition, vectors that are not finite, or a bad mask.
         """
-        if k < 1:
-            raise InputError(f"retrieve: k is {k}; give 1 or more")
+        most = max(len(self), MOST_HITS)
+        if not 1 <= k <= most:
+            raise InputError(f"retrieve: k is {k}; give 1 to {most}")
         allowed = partition_mask(allowed_partitions, self.partitions)
         readable = memory_mask(allowed_memories, len(self))[self._order.memories]  # by position
         searches: list[tuple[np.ndarray, np.ndarray]] = []  # (queries, positions to search) that belong together
         if partitions is None:
-            in_allowed = np.zeros(len(self), dtype=bool)
-            for partition in np.flatnonzero(allowed):
-                in_allowed[self._order.partition_positions(int(partition))] = True
-            searches.append((np.arange(len(queries)), np.flatnonzero(readable & in_allowed)))
+            searches.append((np.arange(len(queries)), np.flatnonzero(readable & self._order.within(allowed))))
         else:
             partitions = np.asarray(partitions)
-            check_partitions(partitions[partitions != -1], self.partitions)
+            check_partitions(partitions, self.partitions)
             for partition in np.unique(partitions[partitions != -1]):
                 if allowed[partition]:
                     positions = self._order.partition_positions(partition)
@@ -332,6 +336,7 @@ class MemoryDatabase:
         if self._has_pairs:
             if pair_embeddings is None:
                 raise InputError(f"{self.folder}: created with pair_embeddings; pass those of the new targets")
+            check_finite(pair_embeddings.heads, "pair_embeddings")
             pair_heads = list(np.ascontiguousarray(pair_embeddings.heads, dtype=np.float32))
         self._append(self._checked(indices).tolist(), targets, pair_heads, step, note)
 
@@ -392,8 +397,4 @@ class MemoryDatabase:
             self._vectors.replace_pairs(indices, pair_heads)
 
     def _checked(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
-        array = np.asarray(indices, dtype=np.int64)
-        unknown = array[(array < 0) | (array >= len(self))]
-        if len(unknown):
-            raise InputError(f"{self.folder}: there is no memory {unknown[0]}; give indices from 0 to {len(self) - 1}")
-        return array
+        return memory_indices(indices, len(self), f"{self.folder}: ")

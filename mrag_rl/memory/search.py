@@ -51,6 +51,13 @@ class PartitionOrder:
         runs = [np.arange(self.starts[s], ends[s]) for s in self.segments[partition]]
         return np.concatenate(runs) if runs else np.empty(0, dtype=np.int64)
 
+    def within(self, partitions: np.ndarray) -> np.ndarray:
+        """(N,) bool: which positions are in any of these partitions, (M,) bool."""
+        inside = np.zeros(len(self.memories), dtype=bool)
+        for partition in np.flatnonzero(partitions):
+            inside[self.partition_positions(int(partition))] = True
+        return inside
+
     def membership(self) -> np.ndarray:
         """(N, M) boolean: which memory belongs to which partition."""
         members = np.zeros((len(self.memories), len(self.segments)), dtype=bool)

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +26,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.filters.language import Filter
 from mrag_rl.filters.sql import lay_out, where
 from mrag_rl.io import describe_os_error
+from mrag_rl.memory.checks import check_file
 from mrag_rl.memory.records import Memory, Version, memory_metadata
 
 _FORMAT = 1
@@ -73,17 +75,19 @@ def _mend(error: sqlite3.Error) -> str:
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return "another process is writing to it; wait until it has finished"
     if isinstance(error, sqlite3.IntegrityError):
-        return f"another process has refined it since it was opened ({error}); open it again"
+        return f"another process has refined it since its targets were read ({error}); read them again"
     return f"{error}; restore the database from a copy"
 
 
 class RecordStore:
-    """The open SQLite file of one memory database."""
+    """The open SQLite file of one memory database, for any number of threads, which take turns."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
+        self._turn = threading.RLock()
         self._laid_out = False
+        self._seen = -1
 
     @classmethod
     def create(
@@ -127,38 +131,37 @@ class RecordStore:
                 uri=True,
                 isolation_level=None,
                 timeout=30,
+                check_same_thread=False,  # because threads take turns
             )
             try:
-                (format_version,) = connection.execute("PRAGMA user_version").fetchone()
-                (check,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+                check_file(connection, path, _FORMAT)
                 connection.execute("PRAGMA synchronous = NORMAL")
-            except sqlite3.Error:
+            except BaseException:
                 connection.close()
                 raise
         except sqlite3.Error as error:
-            raise InputError(f"{path}: cannot be read: {_mend(error)}") from error
-        if check != "ok":
-            connection.close()
-            raise InputError(f"{path}: the database is damaged ({' '.join(check.split())}); restore it from a copy")
-        if format_version != _FORMAT:
-            connection.close()
-            raise InputError(
-                f"{path}: memory database format {format_version}, but this version reads {_FORMAT}; create it again"
-            )
+            raise _unreadable(path, error) from error
         return cls(path, connection)
 
     def close(self) -> None:
-        self._connection.close()
+        with self._turn:
+            self._connection.close()
+
+    def changed_by_others(self) -> bool:
+        """Whether another connection, such as another process's, has written since the last call."""
+        ((version,),) = self._rows("PRAGMA data_version")
+        changed, self._seen = self._seen not in (-1, version), version
+        return changed
 
     def facts(self) -> dict[str, str]:
-        return dict(self._connection.execute("SELECT name, value FROM facts"))
+        return dict(self._rows("SELECT name, value FROM facts"))
 
     def names(self) -> list[str]:
-        return [name for (name,) in self._connection.execute("SELECT name FROM partitions ORDER BY partition")]
+        return [name for (name,) in self._rows("SELECT name FROM partitions ORDER BY partition")]
 
     def membership(self, memories: int, partitions: int) -> scipy.sparse.csr_array:
         """The boolean (memories, partitions) membership."""
-        rows = self._connection.execute("SELECT memory, partition FROM memberships").fetchall()
+        rows = self._rows("SELECT memory, partition FROM memberships")
         pairs = np.array(rows, dtype=np.int64)
         values = np.ones(len(pairs), dtype=bool)
         return scipy.sparse.csr_array((values, (pairs[:, 0], pairs[:, 1])), shape=(memories, partitions))
@@ -166,19 +169,19 @@ class RecordStore:
     def current(self) -> tuple[list[str], np.ndarray]:
         """The current target and the current version number (N,) of every memory."""
         sql = f"SELECT target, version FROM versions WHERE {_CURRENT} ORDER BY memory"
-        rows = self._connection.execute(sql).fetchall()
+        rows = self._rows(sql)
         return [target for target, _ in rows], np.array([version for _, version in rows], dtype=np.int64)
 
     def originals(self, indices: Sequence[int]) -> list[str]:
         """The targets as they were first stored."""
         sql = f"SELECT memory, target FROM versions WHERE version = 0 AND {_REQUESTED}"
-        targets = dict(self._connection.execute(sql, (json.dumps(list(indices)),)))
+        targets = dict(self._rows(sql, (json.dumps(list(indices)),)))
         return [targets[i] for i in indices]
 
     def current_pair_heads(self) -> list[tuple[int, bytes]]:
         """(memory, float32 bytes) of every memory whose current version is not the original."""
         sql = f"SELECT memory, pair_heads FROM versions WHERE version > 0 AND {_CURRENT}"
-        return self._connection.execute(sql).fetchall()
+        return self._rows(sql)
 
     def records(self, indices: Sequence[int]) -> list[Memory]:
         """Memories with their current targets, in the order of the indices."""
@@ -188,18 +191,18 @@ class RecordStore:
         """
         memories = {
             row[0]: Memory(row[0], row[1], row[2], row[3], tuple(json.loads(row[4])), row[5], json.loads(row[6]))
-            for row in self._connection.execute(sql, (json.dumps(list(indices)),))
+            for row in self._rows(sql, (json.dumps(list(indices)),))
         }
         return [memories[i] for i in indices]
 
     def metadata(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Every memory with the metadata that filters apply to (``memory_metadata``)."""
-        for memory, labels, metadata in self._connection.execute("SELECT memory, labels, metadata FROM memories"):
+        for memory, labels, metadata in self._rows("SELECT memory, labels, metadata FROM memories"):
             yield memory, memory_metadata(json.loads(labels), json.loads(metadata))
 
     def matching(self, filter_: Filter) -> list[int]:
         """The memories whose metadata pass a filter, ascending. Raises InputError if SQLite has no room to write."""
-        with reported_writes(self.path):
+        with reported_writes(self.path), self._turn:
             if not self._laid_out:  # only once, because metadata never change
                 lay_out(self._connection, self.metadata())
                 self._laid_out = True
@@ -209,24 +212,23 @@ class RecordStore:
 
     def history(self, index: int) -> list[Version]:
         sql = "SELECT version, target, step, note FROM versions WHERE memory = ? ORDER BY version"
-        return [Version(*row) for row in self._connection.execute(sql, (index,))]
+        return [Version(*row) for row in self._rows(sql, (index,))]
 
     def version(self, index: int, version: int) -> tuple[str, bytes | None] | None:
         """(target, float32 bytes of its pair vectors or None) of one version; None if there is no such version."""
         sql = "SELECT target, pair_heads FROM versions WHERE memory = ? AND version = ?"
-        row: tuple[str, bytes | None] | None = self._connection.execute(sql, (index, version)).fetchone()
-        return row
+        return next(iter(self._rows(sql, (index, version))), None)
 
     def counts_refined(self) -> int:
         sql = f"""
             SELECT COUNT(*) FROM versions JOIN (SELECT memory, target AS original FROM versions WHERE version = 0)
             USING (memory) WHERE {_CURRENT} AND target <> original
         """
-        return int(self._connection.execute(sql).fetchone()[0])
+        return int(self._rows(sql)[0][0])
 
     def last_step(self) -> int:
         sql = "SELECT COALESCE(MAX(step), -1) FROM versions WHERE version > 0"
-        return int(self._connection.execute(sql).fetchone()[0])
+        return int(self._rows(sql)[0][0])
 
     def append(self, rows: Sequence[tuple[int, int, str, int, str, bytes | None]]) -> None:
         """Write new versions (memory, version, target, step, note, pair vectors), all or none. Raises InputError."""
@@ -240,14 +242,15 @@ class RecordStore:
 
     def sync(self) -> None:
         """Move the log into the database file and flush it, so that all writes survive a power cut too."""
-        with reported_writes(self.path):
+        with reported_writes(self.path), self._turn:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def backup(self, path: Path) -> None:
         """A consistent copy in a new file. Raises sqlite3.Error."""
         copy = sqlite3.connect(path)
         try:
-            self._connection.backup(copy)
+            with self._turn:
+                self._connection.backup(copy)
         finally:
             copy.close()
 
@@ -263,13 +266,21 @@ class RecordStore:
         digest = hashlib.sha256()
         for table in tables:
             digest.update(table.encode())
-            for row in self._connection.execute(table):
+            for row in self._rows(table):
                 digest.update(_json(row).encode() + b"\n")
         return digest.hexdigest()
 
+    def _rows(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
+        """All rows of a query. Raises InputError if the file cannot be read."""
+        with self._turn:
+            try:
+                return self._connection.execute(sql, parameters).fetchall()
+            except sqlite3.Error as error:
+                raise _unreadable(self.path, error) from error
+
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with reported_writes(self.path):
+        with reported_writes(self.path), self._turn:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield
@@ -280,6 +291,10 @@ class RecordStore:
                     with suppress(sqlite3.Error):
                         self._connection.execute("ROLLBACK")
                 raise
+
+
+def _unreadable(path: Path, error: sqlite3.Error) -> InputError:
+    return InputError(f"{path}: cannot be read: {_mend(error)}")
 
 
 def _json(value: Any) -> str:

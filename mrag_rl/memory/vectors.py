@@ -11,6 +11,7 @@ import numpy as np
 
 from mrag_rl.choices import STANDARD_STATES, StateName
 from mrag_rl.errors import InputError
+from mrag_rl.finite import check_finite
 from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
 from mrag_rl.memory.store import RecordStore
 
@@ -91,13 +92,21 @@ class MemoryVectors:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The k nearest memories at some positions of the partition order; see ``search.nearest``."""
         self._check(queries)
-        return nearest(_vectors(queries, by), self._load(by), positions, self._order.memories, k)
+        vectors, keys = _vectors(queries, by), self._load(by)
+        if keys.shape[::2] != vectors.shape[1:]:
+            raise InputError(
+                f"{self._folder / by}.npy: {keys.shape[0]} x {keys.shape[2]} numbers per memory, and the queries have "
+                f"{vectors.shape[1]} x {vectors.shape[2]}; encode them with the encoder of the database"
+            )
+        return nearest(vectors, keys, positions, self._order.memories, k)
 
     def sources(self) -> Embeddings:
         """The embeddings of the N memories' sources, in the memories' order."""
         from mrag_rl.encoders.embeddings import Embeddings  # the module needs no encoder, but its room does
 
         vectors = [np.asarray(self._originals(name), dtype=np.float32) for name in ("standard", "heads")]
+        for name, array in zip(("standard", "heads"), vectors, strict=True):
+            check_finite(array, f"{self._folder / name}.npy: its vectors")
         return Embeddings(*vectors, encoder=self._encoder)
 
     def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
@@ -131,7 +140,9 @@ class MemoryVectors:
             keys = np.empty((vectors.shape[1], len(vectors), vectors.shape[2]), dtype=np.float32)
             for start in range(0, len(vectors), _ROWS):
                 rows = slice(start, start + _ROWS)
-                keys[:, rows] = vectors[self._order.memories[rows]].transpose(1, 0, 2)
+                part = vectors[self._order.memories[rows]]
+                check_finite(part, f"{self._folder / name}.npy: its vectors")
+                keys[:, rows] = part.transpose(1, 0, 2)
             if name == "pair_heads":
                 for index, stored in self._store.current_pair_heads():
                     keys[:, self._order.positions[index]] = self.pair_heads(index, stored)
@@ -145,7 +156,10 @@ class MemoryVectors:
             vectors: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
         except (OSError, EOFError, ValueError) as error:
             raise InputError(f"{path}: not readable as vectors ({error}); restore the database from a copy") from error
-        memories = len(self._order.memories)
+        memories, dimensions = len(self._order.memories), 2 if name == "standard" else 3
+        if vectors.ndim != dimensions or not np.issubdtype(vectors.dtype, np.floating):
+            problem = f"{vectors.dtype} of shape {vectors.shape} is no list of vectors"
+            raise InputError(f"{path}: {problem}; restore the database from a copy")
         if len(vectors) != memories:
             raise InputError(f"{path}: {len(vectors)} vectors for {memories} memories; restore it from a copy")
         return vectors

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,21 +12,37 @@ from mrag_rl.memory.store import RecordStore
 
 
 class TargetVersions:
-    """The current target of each of N memories, and the step of the latest version.
+    """The current target of each of N memories, and the step of the latest version, for any number of threads.
 
-    Versions are only ever added, at steps that never decrease; ``rollback`` deletes the latest ones.
+    Versions are only ever added, at steps that never decrease; ``rollback`` deletes the latest ones. What others have
+    written since is read again before it is used.
     """
 
-    targets: list[str]
-    last_step: int
-    _versions: np.ndarray
-
-    def __init__(self, store: RecordStore) -> None:
-        self._store = store
+    def __init__(self, store: RecordStore, changed: Callable[[], object] = lambda: None) -> None:
+        """changed: called when others have written."""
+        self._store, self._changed = store, changed
+        self._turn = threading.RLock()
+        self._targets: list[str] = []
+        self._versions = np.empty(0, dtype=np.int64)
+        self._last_step = -1
+        store.changed_by_others()
         self._reload()
 
     def __len__(self) -> int:
-        return len(self.targets)
+        return len(self._targets)
+
+    @property
+    def last_step(self) -> int:
+        """The latest step of any version; -1 before the first refinement."""
+        with self._turn:
+            self.refresh()
+            return self._last_step
+
+    def targets(self, indices: Sequence[int]) -> list[str]:
+        """The current targets of some memories."""
+        with self._turn:
+            self.refresh()
+            return [self._targets[index] for index in indices]
 
     def append(
         self,
@@ -38,15 +55,26 @@ class TargetVersions:
     ) -> None:
         """Write a new version of each memory in one transaction, with pair vectors (H, d_h) if the database has them.
 
-        Raises InputError if the arguments differ in length, the step is before ``last_step``, or it cannot be written;
-        then nothing has changed.
+        Raises InputError if the arguments differ in length, the step is before ``last_step``, it cannot be written, or
+        others have refined one of the memories since targets were last read; then nothing has changed.
         """
+        with self._turn:
+            self._append(indices, targets, pair_heads, step, note)
+
+    def _append(
+        self,
+        indices: Sequence[int],
+        targets: Sequence[str],
+        pair_heads: Sequence[np.ndarray] | None,
+        step: int,
+        note: str,
+    ) -> None:
         folder = self._store.path.parent
         if len(indices) != len(targets) or (pair_heads is not None and len(pair_heads) != len(indices)):
             raise InputError(f"{folder}: {len(indices)} memories but {len(targets)} new targets; give one each")
-        if step < max(self.last_step, 0):
+        if step < max(self._last_step, 0):
             raise InputError(
-                f"{folder}: step {step} is before the last step written, {self.last_step}; "
+                f"{folder}: step {step} is before the last step written, {self._last_step}; "
                 f"use that or a later step, or rollback({step}) first"
             )
         if not indices:
@@ -58,16 +86,24 @@ class TargetVersions:
             vectors = None if pair_heads is None else pair_heads[row].tobytes()
             rows.append((index, int(versions[index]), target, step, note, vectors))
         self._store.append(rows)
-        self._versions, self.last_step = versions, step
+        self._versions, self._last_step = versions, step
         for index, target in zip(indices, targets, strict=True):
-            self.targets[index] = target
+            self._targets[index] = target
 
     def rollback(self, step: int) -> int:
         """Delete every version written after ``step`` and return their number. Raises InputError."""
-        deleted = self._store.rollback(step)
-        self._reload()
-        return deleted
+        with self._turn:
+            deleted = self._store.rollback(step)
+            self._reload()
+            return deleted
+
+    def refresh(self) -> None:
+        """Read again what others have written."""
+        with self._turn:
+            if self._store.changed_by_others():
+                self._reload()
+                self._changed()
 
     def _reload(self) -> None:
-        self.targets, self._versions = self._store.current()
-        self.last_step = self._store.last_step()
+        self._targets, self._versions = self._store.current()
+        self._last_step = self._store.last_step()

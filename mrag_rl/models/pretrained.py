@@ -85,7 +85,7 @@ def stored_quantization(folder: Path) -> str | None:
 
     Raises InputError if the configuration is not JSON.
     """
-    config = read_json(folder / "config.json")
+    config = read_json(folder / "config.json", infinite=True)
     settings = config.get("quantization_config") if isinstance(config, dict) else None
     return str(settings.get("quant_method", "an unknown method")) if isinstance(settings, dict) else None
 
@@ -93,7 +93,7 @@ def stored_quantization(folder: Path) -> str | None:
 def refuse_own_code(folder: Path, *, role: str) -> None:
     """Raises InputError for a model whose files name a class of their own, even if transformers has one for its type,
     which may attend in another way."""
-    config = read_json(folder / "config.json")
+    config = read_json(folder / "config.json", infinite=True)
     classes = config.get("auto_map") if isinstance(config, dict) else None
     own = classes.get("AutoModel") if isinstance(classes, dict) else None
     if own:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mrag_rl.access import checked_mask
 from mrag_rl.data.chunks import Chunk
 from mrag_rl.errors import InputError
 from mrag_rl.filters.columns import Columns
@@ -104,6 +105,7 @@ class Library(ABC):
         The last few are kept. Raises InputError if nothing may be read, and after documents were added or removed.
         """
         self._check_unchanged()
+        readable = checked_mask(readable, "readable", "one per chunk", (len(self.chunks),))
         key = np.packbits(readable).tobytes()
         with self._lock:
             kept = self._restricted.pop(key, None) or self._subset(np.flatnonzero(readable))
@@ -164,14 +166,15 @@ class Library(ABC):
         self._check_unchanged()
         if filters is not None and len(filters) != count:
             raise InputError(f"{len(filters)} filters for {count} queries; give one for each query")
-        readable = None if allowed is None else np.array(np.broadcast_to(allowed, (count, allowed.shape[-1])))
+        readable, shape = None, (count, len(self.chunks))
+        if allowed is not None:
+            mask = checked_mask(allowed, "allowed chunks", "a column for each chunk", shape[1:], shape)
+            readable = np.array(np.broadcast_to(mask, shape))
         if filters is None or all(condition == EVERYTHING for condition in filters):
             return FilteredRanking(self._ranked(queries, strategy, fetch, readable), np.zeros(count, bool))
         passing = self.passing(filters)
         if readable is None:
             readable = np.broadcast_to(self._existing, passing.shape)
-        if readable.shape != passing.shape:
-            raise InputError(f"allowed chunks of shape {readable.shape}; give {passing.shape}, a column for each chunk")
         both = passing & readable
         unfiltered = ~both.any(axis=1) & readable.any(axis=1)
         both[unfiltered] = readable[unfiltered]

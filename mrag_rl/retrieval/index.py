@@ -9,6 +9,7 @@ import faiss
 import numpy as np
 import torch
 
+from mrag_rl.access import document_mask
 from mrag_rl.errors import InputError
 from mrag_rl.retrieval.exact import FEW, ExactSpace, quick_type
 
@@ -89,10 +90,8 @@ class SpaceIndex:
             )
         if k < 1:
             raise InputError(f"index: k is {k}; give 1 or more")
-        if allowed is not None and allowed.shape != (len(queries), self.size):
-            raise InputError(
-                f"index: allowed documents of shape {allowed.shape}; give ({len(queries)}, {self.size}) booleans"
-            )
+        if allowed is not None:
+            allowed = document_mask(allowed, len(queries), self.size)
         k = min(k, self.size)
         indices = np.empty((len(queries), self.spaces, k), np.int64)
         similarities = np.empty((len(queries), self.spaces, k), np.float32)

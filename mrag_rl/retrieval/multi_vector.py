@@ -11,6 +11,7 @@ import torch
 from tqdm import tqdm
 from transformers import AutoModel
 
+from mrag_rl.access import document_mask
 from mrag_rl.errors import InputError
 from mrag_rl.extras import MissingExtra, require
 from mrag_rl.models.devices import check_device
@@ -18,7 +19,7 @@ from mrag_rl.models.pretrained import load_pretrained, loading
 from mrag_rl.models.weights import find_model
 from mrag_rl.retrieval.multi_vector_files import check_multi_vector
 from mrag_rl.retrieval.rerank import Reranker
-from mrag_rl.retrieval.voting import Ranking, check_allowed, top
+from mrag_rl.retrieval.voting import Ranking, top
 
 if TYPE_CHECKING:
     from sentence_transformers import MultiVectorEncoder
@@ -163,7 +164,7 @@ class TokenIndex:
         if fetch < 1:
             raise InputError(f"fetch is {fetch}; give 1 or more")
         if allowed is not None:
-            check_allowed(allowed, len(queries), self.size)
+            allowed = document_mask(allowed, len(queries), self.size)
         scores = np.empty((len(queries), self.size), np.float64)
         for start in range(0, len(queries), _QUERIES):
             vectors = self.model.token_vectors(queries[start : start + _QUERIES], "query")

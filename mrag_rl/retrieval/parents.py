@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mrag_rl.access import document_mask
 from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.retrieval.encoded import Parts
 from mrag_rl.retrieval.sentences import split_sentences
-from mrag_rl.retrieval.voting import Ranking, check_allowed, top
+from mrag_rl.retrieval.voting import Ranking, top
 
 
 def encode_windows(
@@ -55,7 +56,7 @@ def rank_parents(queries: Embeddings, parts: Parts, fetch: int, allowed: np.ndar
         parts.embeddings.shape, parts.embeddings.encoder, "retrieval: the queries' vectors", "the parts'"
     )
     if allowed is not None:
-        check_allowed(allowed, len(queries), int(parts.owners[-1]) + 1)
+        allowed = document_mask(allowed, len(queries), int(parts.owners[-1]) + 1)
     similarities = queries.standard @ parts.embeddings.standard.T
     nearest = np.maximum.reduceat(similarities, np.flatnonzero(steps), axis=1)
     return top(nearest.astype(np.float64), fetch, allowed)

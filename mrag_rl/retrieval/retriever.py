@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from mrag_rl.access import document_mask
 from mrag_rl.data.records import with_title
 from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.errors import InputError
@@ -26,7 +27,7 @@ from mrag_rl.retrieval.strategies import (
     VOTE_RULES,
     check_strategies,
 )
-from mrag_rl.retrieval.voting import Ranking, by_owner, check_allowed, count_votes, reciprocal_rank_fusion
+from mrag_rl.retrieval.voting import Ranking, by_owner, count_votes, reciprocal_rank_fusion
 from mrag_rl.retrieval.words import WordIndex
 
 Needed = TypeVar("Needed")
@@ -62,6 +63,7 @@ class MultiAspectRetriever:
         """
         if len(documents) == 0:
             raise InputError("retrieval: no documents; give at least one")
+        documents.check_comparable(documents.shape, documents.encoder, "retrieval: the documents' vectors", "others")
         if sentences is not None:
             _check_sentences(sentences, len(documents))
             d, heads, d_h = documents.shape
@@ -236,7 +238,7 @@ class MultiAspectRetriever:
         for embeddings in (queries.whole, *(part.embeddings for part in parts)):
             self._check_comparable(embeddings, "the queries' vectors")
         if allowed is not None:
-            check_allowed(allowed, len(queries), len(self.documents))
+            allowed = document_mask(allowed, len(queries), len(self.documents))
         ranking = self._rank(queries, strategy, min(fetch, len(self.documents)), allowed)
         if allowed is None:
             return ranking

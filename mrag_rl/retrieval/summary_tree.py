@@ -14,9 +14,10 @@ import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.mixture import GaussianMixture
 
+from mrag_rl.access import document_mask
 from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.errors import InputError
-from mrag_rl.retrieval.voting import Ranking, check_allowed
+from mrag_rl.retrieval.voting import Ranking
 
 LARGEST = 10
 """The most members of a cluster, all of which the language model has to read."""
@@ -134,7 +135,7 @@ class SummaryTree:
             documents.shape, documents.encoder, "retrieval: the queries' vectors", "the documents'"
         )
         if allowed is not None:
-            check_allowed(allowed, len(queries), len(documents))
+            allowed = document_mask(allowed, len(queries), len(documents))
         own = queries.standard @ documents.standard.T
         reached = np.maximum(own, self.above(queries))
         if allowed is not None:

@@ -139,15 +139,6 @@ def top(scores: np.ndarray, fetch: int, allowed: np.ndarray | None = None) -> Ra
     return Ranking(order if allowed is None else np.where(best == -np.inf, -1, order), best)
 
 
-def check_allowed(allowed: np.ndarray, queries: int, documents: int) -> None:
-    """Raises InputError unless these are booleans of shape (queries, documents)."""
-    if allowed.dtype != bool or allowed.shape != (queries, documents):
-        raise InputError(
-            f"retrieval: allowed is {allowed.dtype} of shape {allowed.shape}; give booleans of shape ({queries}, "
-            f"{documents}), a row for each query and a column for each document"
-        )
-
-
 def by_owner(rankings: np.ndarray, owners: np.ndarray, questions: int) -> np.ndarray:
     """The ranked lists of each of B questions together: (B, Q, c), Q the largest number of lists, -1 where one is
     missing.

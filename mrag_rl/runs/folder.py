@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,9 +78,12 @@ class RunFolder:
         return RunFolder(self.root / "ablations" / name)
 
     def create(self, config_yaml: str) -> None:
-        """Make the folder, and those that it lies in, with its configuration, whole. Raises OSError."""
+        """Make the folder, and those that it lies in, with its configuration, whole.
+
+        Raises FileExistsError if there is one already, even since a moment ago, and OSError.
+        """
         self.root.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_directory(self.root) as temporary:
+        with atomic_directory(self.root, replace=False) as temporary:
             (temporary / self.config.name).write_text(config_yaml, encoding="utf-8")
 
     def load_config(self) -> Config:
@@ -95,21 +99,34 @@ class RunFolder:
 def locked(folder: RunFolder) -> Iterator[None]:
     """Lock a run against other processes; the operating system unlocks it when this process ends, however it ends.
 
-    Raises InputError if another process has locked it.
+    The lock is on the configuration's file, which is never written again. If the folder was replaced or removed between
+    opening and locking, it is the lock of a file that nobody else will open, and is refused.
+
+    Raises InputError if another process has locked it, or replaced or removed it just now.
     """
     if sys.platform == "win32":
         yield
         return
     import fcntl
 
-    with folder.config.open("rb") as file:
+    try:
+        file = folder.config.open("rb")
+    except OSError as error:
+        raise _changed(folder) from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise InputError(
                 f"{folder.root}: another process is working on this run; wait for it or stop it first"
             ) from error
+        if not (folder.config.exists() and os.path.samestat(os.fstat(file.fileno()), folder.config.stat())):
+            raise _changed(folder)
         yield
+
+
+def _changed(folder: RunFolder) -> InputError:
+    return InputError(f"{folder.root}: another process has just replaced or removed this run; try again")
 
 
 def in_use(folder: RunFolder) -> bool:

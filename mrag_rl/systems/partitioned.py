@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mrag_rl.access import memory_mask, partition_mask
 from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.memory.access import memory_mask, partition_mask
 from mrag_rl.selector import Selector
 from mrag_rl.states import StateReader
 from mrag_rl.systems.base import MemoryAnswer, embedded, rows_found

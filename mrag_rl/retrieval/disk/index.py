@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mrag_rl.access import document_mask
 from mrag_rl.data.records import Document
 from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.errors import InputError
@@ -23,7 +24,7 @@ from mrag_rl.retrieval.disk.segment import Layout
 from mrag_rl.retrieval.disk.state import State, opened
 from mrag_rl.retrieval.encoded import EncodedQueries, Parts
 from mrag_rl.retrieval.strategies import QUERY_SENTENCES, RECOMMENDED, check_strategies
-from mrag_rl.retrieval.voting import Ranking, check_allowed
+from mrag_rl.retrieval.voting import Ranking
 
 
 class Index:
@@ -255,7 +256,7 @@ class Index:
         if filters is not None and len(filters) != len(texts):
             raise InputError(f"index: {len(filters)} filters for {len(texts)} queries; give one for each query")
         if allowed is not None:
-            check_allowed(allowed, len(texts), state.rows)
+            allowed = document_mask(allowed, len(texts), state.rows)
         if filters is not None:
             passing = state.passing(filters)
             allowed = passing if allowed is None else passing & allowed
@@ -323,7 +324,7 @@ def _ranked(
 ) -> Ranking:
     _check(state, strategy, fetch, breadth)
     if allowed is not None:
-        check_allowed(allowed, len(queries), state.rows)
+        allowed = document_mask(allowed, len(queries), state.rows)
     layout = state.manifest.layout
     for vectors in (queries.whole, *([] if queries.sentences is None else [queries.sentences.embeddings])):
         vectors.check_comparable(layout.shape, layout.encoder, "index: the queries' vectors", "the documents'")
