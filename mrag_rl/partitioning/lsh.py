@@ -41,7 +41,7 @@ def fit_hyperplanes(vectors: np.ndarray, buckets: int, *, seed: int) -> Hyperpla
             assigned_buckets += 1
             return -assigned_buckets
         cut, cuts = cuts, cuts + 1
-        heights = vectors[rows] @ normals[cut]
+        heights = _products(vectors, rows, normals[cut])
         left = leaves // 2
         count = round(len(rows) * left / leaves)
         # Half-way between two neighbours, so that rounding errors move no fitted vector to the other side.
@@ -60,6 +60,15 @@ def hash_buckets(vectors: np.ndarray, tree: HyperplaneTree) -> np.ndarray:
     while (inside := np.flatnonzero(node >= 0)).size:
         for cut in np.unique(node[inside]):
             rows = inside[node[inside] == cut]
-            above = vectors[rows] @ tree.normals[cut] > tree.offsets[cut]
+            above = _products(vectors, rows, tree.normals[cut]) > tree.offsets[cut]
             node[rows] = tree.children[cut][above.astype(int)]
     return -1 - node
+
+
+def _products(vectors: np.ndarray, rows: np.ndarray, normal: np.ndarray, block: int = 10_000) -> np.ndarray:
+    """Dot products (n,) float64 of some rows with a normal (d,), block by block to save memory."""
+    products = np.empty(len(rows))
+    for start in range(0, len(rows), block):
+        part = slice(start, start + block)
+        products[part] = vectors[rows[part]] @ normal
+    return products

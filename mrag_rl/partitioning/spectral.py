@@ -35,6 +35,7 @@ def hnsw_base_layer(vectors: np.ndarray) -> sparse.csr_array:
     starts = faiss.vector_to_array(hnsw.offsets)[:-1].astype(np.int64)
     width = hnsw.cum_nb_neighbors(1)
     neighbours = faiss.vector_to_array(hnsw.neighbors)[starts[:, None] + np.arange(width)]
+    del hnsw, index  # It has a copy of the vectors
     is_link = neighbours >= 0
     rows = np.repeat(np.arange(len(vectors)), is_link.sum(1))
     columns = neighbours[is_link].astype(np.int64)
