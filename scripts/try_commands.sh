@@ -5,7 +5,8 @@
 #       multihop_filters/ (queries.jsonl, fields.json), in the formats of docs/formats.md.
 # tried/summary says how each command ended and how long it took, tried/NAME.log what it printed. A command that ended
 # well is not run again, so that the script can be stopped and started at any time; all of it takes some four hours on
-# two cores. Left out: make check, the runs of five worlds in docs/results.md, and whatever needs a model hub or a GPU.
+# two cores. Left out: make check, the runs of five worlds in docs/results.md, most tables of the paper, the search of train.py
+# tune, and whatever needs a model hub or a GPU.
 set -u
 cd "$(dirname "$0")/.."
 data=$(realpath "$1")
@@ -66,10 +67,16 @@ run multi-aspect-search "python -m examples.multi_aspect_search"
 run read-a-question "python -m examples.read_a_question"
 
 # docs/tutorials/train.md, docs/tutorials/ablate.md, docs/tutorials/own_pairs.md
+printf 'demonstrations: [1, 2, 3]\nseed: [0, 1]\n' > grid.yaml
+printf 'agent_s.learning_rate: {low: 0.0003, high: 0.03, log: true}\nagent_r.gamma: [0.9, 1.0]\n' > space.yaml
 run first "python train.py --config configs/quickstart.yaml --name first --data.sizes '{database: 200, train: 100, dev: 40, test: 40}' --evaluation.systems '[none, naive, nearest_partition_refined, classifier_refined, m_rag]'"
 run resume "python train.py --resume runs/first"
 run single "python train.py --config runs/first/config.yaml --name single --state single"
 run fixed "python train.py --config runs/first/config.yaml --name fixed --reward fixed_baseline"
+run sweep-plan "python train.py sweep --grid grid.yaml --config runs/first/config.yaml --name shown --plan"
+run sweep "python train.py sweep --grid grid.yaml --config runs/first/config.yaml --name shown --jobs 2"
+run compare "python evaluate.py compare --runs runs/first runs/single runs/fixed --output runs/choices"
+run tune-plan "python train.py tune --space space.yaml --config configs/quickstart.yaml --name tuned --trials 30 --plan"
 run second "python train.py --config runs/first/config.yaml --name second --seed 1 --data.world_seed 1"
 run pool "python evaluate.py pool --runs runs/first runs/second --output runs/two"
 run mine "python train.py --config configs/pairs.yaml --data.pairs $data/jrc_acquis/de-en.jsonl --task translation --name mine --training.rounds 1 --data.fractions '{train: 0.15, dev: 0.1, test: 0.1}' --evaluation.ablations false --evaluation.systems '[none, naive, m_rag]'"
@@ -81,14 +88,9 @@ for method in lsh kmeans hnsw_spectral; do
   run "$method" "python train.py --config configs/quickstart.yaml --name $method --partitioning.method $method"
 done
 F="--config configs/quickstart.yaml"
-run table1 "python train.py $F --name table1"
-run table2 "python train.py $F --name table2 --task translation"
-run table3 "python train.py $F --name table3 --task dialogue"
-run table3-distinct "python train.py $F --name table3-distinct --task dialogue --metric distinct1"
-run table4 "python train.py $F --name table4 --evaluation.systems '[naive, m_rag, m_rag_without_s, m_rag_without_r]' --evaluation.contrasts '[m_rag - naive, m_rag - m_rag_without_s, m_rag - m_rag_without_r]'"
-run table5 "python train.py $F --name table5 --partitioning.method hnsw_spectral --partitioning.partitions 3"
-run table6 "python train.py $F --name table6 --refinement.candidates 5"
-run figure2 "python train.py $F --name figure2 --partitioning.method kmeans --demonstrations 3"
+# One table is enough here: all of them are 195 runs.
+run paper-plan "python evaluate.py paper --plan"
+run paper-table4 "python evaluate.py paper table4 --jobs 2"
 run paper "python train.py $F --config configs/paper/summarization.yaml --partitioning.method category"
 run fixed_baseline "python train.py --config configs/rivals.yaml --config configs/few_systems.yaml --name fixed_baseline --reward fixed_baseline"
 for benchmark in start fallback; do

@@ -112,6 +112,12 @@ def test_scores_and_corpus_keep_their_ranges(name: str) -> None:
     assert scores.min() >= 0 and scores.max() <= 1 and 0 < metric.corpus(hyps, refs) <= 100
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_texts_have_no_scores(name: str) -> None:
+    metric = get_metric(name)
+    assert metric.scores([], []).shape == (0,) and len(metric.statistics([], [])) == 0
+
+
 def test_ten_thousand_rouge_scores_take_seconds() -> None:
     refs = random_texts(500, 11, 20, 30) * 20
     hyps = random_texts(10_000, 12, 20, 30)

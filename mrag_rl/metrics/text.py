@@ -149,7 +149,7 @@ class ChrF(Metric):
                 )
                 # sacrebleu counts no n-grams of an order that the reference is too short for.
                 row[n - 1] = (grams.total() if goal else 0, goal.total(), (grams & goal).total())
-        return rows.reshape(len(rows), -1)
+        return rows.reshape(len(rows), 3 * self.order)
 
     def _chrf(self, statistics: np.ndarray) -> np.ndarray:
         written, expected, matches = np.moveaxis(statistics.astype(np.float64).reshape(-1, self.order, 3), 2, 0)
