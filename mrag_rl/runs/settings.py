@@ -129,6 +129,19 @@ class SystemsSettings:
 
 
 @dataclass(frozen=True)
+class CheckSettings:
+    """Check whether a run's files are as its stages left them: data, embeddings, databases, selectors, logs, results
+    and the cache of generated texts. Says what is damaged, and what can be saved. A resumed run is checked by itself.
+
+    examples:
+      python evaluate.py check runs/quickstart
+    """
+
+    run: str
+    """Run folder that train.py made."""
+
+
+@dataclass(frozen=True)
 class GateSettings(Config):
     """Measure whether memories help a language model on a corpus, before training: answer development queries without a
     memory, with random memories and with the nearest, and compare. `demonstrations` is ignored: it is one and three.
