@@ -220,8 +220,8 @@ class Selector:
         """Load an exported selector, checking the SHA-256 of its weights, its ONNX graph and its configuration.
 
         Raises:
-            InputError: the folder or a file in it is missing, cannot be read, is a pickle or an archive, or has the wrong
-                hash; a key or a tensor is missing, of the wrong type or shape, or unknown; a number is not finite.
+            InputError: the folder or a file in it is missing, cannot be read, is a pickle or an archive, or has the
+                wrong hash; a key or a tensor is missing, of the wrong type or shape, or unknown; a number is not finite.
         """
         path = Path(folder)
         try:
@@ -309,8 +309,8 @@ def _same_names(file: Path, what: str, names: Collection[str], expected: Sequenc
 
 
 def _check_tensors(selector: Selector, path: Path) -> None:
-    """Raises InputError for a tensor whose shape or type does not fit the partition names and the other tensors, or that
-    has a number that is not finite, or a scale that is not above 0."""
+    """Raises InputError for a tensor whose shape or type does not fit the partition names and the other tensors, for a
+    number that is not finite, and for a scale that is not above 0."""
     hidden, partitions = selector.b1.size, 1 if selector.shared else len(selector.info.partition_names)
     heads = selector.normalizer.mean.size // max(1, partitions)
     shapes = {
