@@ -221,7 +221,7 @@ class Selector:
 
         Raises:
             InputError: the folder or a file in it is missing, cannot be read, is a pickle or an archive, or has the
-                wrong hash; a key or a tensor is missing, of the wrong type or shape, or unknown; a number is not finite.
+                wrong hash; a key or a tensor is missing, unknown, or of another type or shape; a number is not finite.
         """
         path = Path(folder)
         try:
