@@ -197,10 +197,8 @@ def defused_prompt(prompt: Prompt, tokens: re.Pattern[str] | None) -> Prompt:
     """A prompt of such texts."""
     if tokens is None:
         return prompt
-    demonstrations = tuple(
-        (defused(source, tokens), defused(target, tokens)) for source, target in prompt.demonstrations
-    )
-    return replace(prompt, query=defused(prompt.query, tokens), demonstrations=demonstrations)
+    shown = tuple((defused(source, tokens), defused(target, tokens)) for source, target in prompt.demonstrations)
+    return replace(prompt, query=defused(prompt.query, tokens), demonstrations=shown)
 
 
 def messages(prompt: Prompt) -> list[dict[str, str]]:
