@@ -192,8 +192,11 @@ def load_config(path: StrPath, overrides: Sequence[str] = ()) -> Config:
     Relative paths are relative to the working directory. Whether the files exist is not checked here: a run that has
     read its data resumes without them. Raises InputError.
     """
-    config, _ = config_reader("mrag-rl").read(["--config", str(path), *overrides])
-    validate_config(config)
+    try:
+        config, _ = config_reader("mrag-rl").read(["--config", str(path), *overrides])
+        validate_config(config)
+    except InputError as error:
+        raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
     return config
 
 

@@ -15,7 +15,7 @@ import evaluate
 import train
 from mrag_rl.agents.checkpoint import latest_checkpoint
 from mrag_rl.errors import InputError
-from mrag_rl.generation.cache import CachedLLM, damaged_entries
+from mrag_rl.generation.cache import CachedLLM, entries
 from mrag_rl.generation.prompts import Prompt
 from tests.test_resume import Stopped, StoppingLLM, assert_same
 from tests.test_resume import train as train_agents
@@ -35,6 +35,10 @@ def sql(path: Path, *statements: str) -> None:
         connection.execute(statement)
     connection.commit()
     connection.close()
+
+
+def damaged(path: Path) -> int:
+    return sum(not whole for _, _, whole in entries(path))
 
 
 def refused(run: Path, capsys: pytest.CaptureFixture[str], *words: str) -> None:
@@ -187,14 +191,14 @@ def test_a_cache_entry_that_was_changed_is_written_again(value: str, tmp_path: P
         scores = cached.log_probabilities(prompts, [["x"]] * 3)
     sql(path, f"UPDATE texts SET text = {value} WHERE key = (SELECT MIN(key) FROM texts)")
     sql(path, "UPDATE log_probabilities SET value = value + 0.5 WHERE key = (SELECT MIN(key) FROM log_probabilities)")
-    assert damaged_entries(path) == 2
+    assert damaged(path) == 2
     with CachedLLM(ScriptedLLM(), path, read_only=True) as cached:
         assert cached.generate(prompts) == texts
     with CachedLLM(ScriptedLLM(), path) as cached:
         assert cached.generate(prompts) == texts
         assert cached.log_probabilities(prompts, [["x"]] * 3) == scores
         assert cached.usage.cache_hits == 4
-    assert damaged_entries(path) == 0
+    assert damaged(path) == 0
 
 
 def test_a_cache_of_an_earlier_version_serves_and_grows(tmp_path: Path) -> None:
@@ -202,7 +206,7 @@ def test_a_cache_of_an_earlier_version_serves_and_grows(tmp_path: Path) -> None:
     with CachedLLM(ScriptedLLM(), path) as cached:
         texts = cached.generate(prompts)
     sql(path, "ALTER TABLE texts DROP COLUMN seal", "DROP TABLE log_probabilities")
-    assert damaged_entries(path) == 0
+    assert damaged(path) == 0
     with CachedLLM(ScriptedLLM(), path) as cached:
         assert cached.generate(prompts) == texts and cached.usage.cache_hits == 2
         cached.generate([Prompt("summarization", "c")])

@@ -250,17 +250,17 @@ class CachedLLM:
             raise InputError(f"generation cache {self.path}: {error}; {advice}") from error
 
 
-def damaged_entries(path: Path) -> int:
-    """The number of a cache file's rows that are not as they were stored. Raises InputError if it cannot be read."""
+def entries(path: Path) -> Iterator[tuple[bytes, str | float, bool]]:
+    """A cache file's rows: key, value, and whether the value is as it was stored.
+
+    Raises InputError if the file cannot be read.
+    """
     try:
         with closing(_connect_to_read(path)) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            return sum(
-                not _is_whole(table, *row)
-                for table in _VALUES
-                if table in tables
-                for row in connection.execute(f"SELECT key, {_columns(connection, table)} FROM {table}")
-            )
+            for table in (table for table in _VALUES if table in tables):
+                for key, value, seal in connection.execute(f"SELECT key, {_columns(connection, table)} FROM {table}"):
+                    yield key, value, _is_whole(table, key, value, seal)
     except sqlite3.Error as error:
         raise InputError(f"generation cache {path}: {error}; delete the file for a new cache") from error
 
@@ -276,7 +276,7 @@ def _columns(connection: sqlite3.Connection, table: str) -> str:
 
 def _is_whole(table: str, key: bytes, value: Any, seal: bytes | None) -> bool:
     """Whether a value is of its table's type and, unless it has no seal, as it was stored."""
-    return type(value) is _VALUES[table][1] and (seal is None or seal == _seal(key, value))
+    return isinstance(key, bytes) and type(value) is _VALUES[table][1] and (seal is None or seal == _seal(key, value))
 
 
 def _seal(key: bytes, value: str | float) -> bytes:

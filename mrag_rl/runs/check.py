@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mrag_rl.config import config_sha256
 from mrag_rl.errors import InputError
-from mrag_rl.generation.cache import damaged_entries
+from mrag_rl.generation.cache import entries
 from mrag_rl.runs.folder import RunFolder, locked
 from mrag_rl.runs.settings import CheckSettings
 from mrag_rl.runs.stages import Stages
@@ -38,11 +38,9 @@ def run(settings: CheckSettings) -> str:
     if not lines:
         lines.append("no stage is complete: there is nothing to check")
     if folder.cache.is_file():
-        entries = damaged_entries(folder.cache)
+        lost = sum(not whole for _, _, whole in entries(folder.cache))
         lines.append(
-            f"cache: {entries} damaged entries; they are written again when they are needed"
-            if entries
-            else "cache: whole"
+            f"cache: {f'{lost} damaged entries; they are written again when they are needed' if lost else 'whole'}"
         )
     if damaged:
         print("\n".join(lines))
