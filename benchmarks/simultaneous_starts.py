@@ -76,7 +76,7 @@ def main() -> int:
                 os.waitpid(child, 0)
                 if run.root.exists():
                     command = ["--resume", str(run.root)]
-            at, logs = time.monotonic() + 0.2, [place / "0", place / "1"]
+            at, logs = time.monotonic() + 0.2, [place / "log-0", place / "log-1"]
             children = [begin(command, at + moments.choice((0, moments.uniform(0, 0.02))), log) for log in logs]
             ended = statuses(children)
             lines = [line for log in logs for line in log.read_text().splitlines() if line.startswith("error: ")]

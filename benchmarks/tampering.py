@@ -1,10 +1,11 @@
 """What happens to a run whose files were tampered with, and to files of every format that are not what they should be?
 
-    python -m benchmarks.tampering RUN [--count 2000] [--fuzzed 2000] [--seed 0]
+    python -m benchmarks.tampering [RUN] [--count 2000] [--fuzzed 2000] [--seed 0]
 
-RUN is a finished run; it is copied and stays as it is. First, `count` times, one of its files is changed (a bit, a run
-of bytes, a truncation, an exchange with another file, a deletion), `evaluate.py check` looks at it, and everything that
-the rest of the library reads of a run is read. Each time is one of:
+RUN is a finished run, runs/quickstart unless it is named; a small one is faster. It is copied and stays as it is.
+First, `count` times, one of its files is changed (a bit, a run of bytes, a truncation, an exchange with another file, a
+deletion), `evaluate.py check` looks at it, and everything that the rest of the library reads of a run is read. Each
+time is one of:
 
     identical   what is read is the same, because nothing reads that part
     refused     an error of one line that names the file or its folder
@@ -232,7 +233,7 @@ def _fuzz(
 def main() -> int:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
-    parser.add_argument("run", type=Path)
+    parser.add_argument("run", type=Path, nargs="?", default=Path("runs/quickstart"))
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--fuzzed", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
