@@ -142,7 +142,7 @@ def outputs(
     for by in ("standard", "heads"):
         hits = database.retrieve(queries, None, k=5, by=by, **masks)
         found = zip(hits.indices, hits.scores, strict=True)
-        yield [repr(ids[row[row >= 0]]) + scores.tobytes().hex() for row, scores in found]
+        yield [repr(ids[row[row >= 0]].tolist()) + scores.tobytes().hex() for row, scores in found]
     for state in ("single", "per_head"):
         yield [row.tobytes() for row in database.states(queries, state, **masks)]
     yield [row.tobytes() for row in StateReader(database, "evidence", readable=passing)(texts, queries)]
