@@ -13,7 +13,7 @@ from safetensors.numpy import load, save
 
 from mrag_rl.agents.agent import Arrays
 from mrag_rl.errors import InputError
-from mrag_rl.io import atomic_directory, atomic_write_bytes, read_json, write_json
+from mrag_rl.io import atomic_directory, atomic_write_bytes, file_sha256, read_json, seal, sealed, write_json
 
 FORMAT = 3
 KEEP = 2  # the newest, and the one before it in case the newest is damaged
@@ -61,7 +61,9 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         for name, arrays in checkpoint.arrays.items():
             save_arrays(temporary / f"{name}.safetensors", arrays)
         names = {name: sorted(arrays) for name, arrays in checkpoint.arrays.items()}
-        write_json(temporary / _PROGRESS, {"format": FORMAT, "arrays": names, "progress": checkpoint.progress})
+        hashes = {name: file_sha256(temporary / f"{name}.safetensors") for name in names}
+        content = {"format": FORMAT, "arrays": names, "sha256": hashes, "progress": checkpoint.progress}
+        write_json(temporary / _PROGRESS, sealed(content))
     left = [path for path in folder.iterdir() if _LEFTOVER.fullmatch(path.name) and not path.is_symlink()]
     for path in [*_complete(folder)[:-KEEP], *left]:
         shutil.rmtree(path, ignore_errors=True)
@@ -86,6 +88,12 @@ def latest_checkpoint(folder: Path) -> Checkpoint | None:
             f"{newest}: checkpoint format {version}, but this version reads {FORMAT}; resume with the version that "
             f"wrote it, or remove {folder} to train from the start"
         )
+    if content.get("seal", seal(content)) != seal(content):
+        raise _damaged(newest, f"{_PROGRESS} has been changed")
+    for name, sha256 in content.get("sha256", {}).items():  # absent from checkpoints of earlier versions
+        file = newest / f"{name}.safetensors"
+        if not file.is_file() or file_sha256(file) != sha256:
+            raise _damaged(newest, f"{file.name} has another SHA-256" if file.is_file() else f"{file.name} is missing")
     arrays = {name: load_arrays(newest / f"{name}.safetensors") for name in content["arrays"]}
     for name, expected in content["arrays"].items():
         missing = sorted(set(expected) - arrays[name].keys())

@@ -41,6 +41,7 @@ from mrag_rl.agents.training_state import TrainingState
 from mrag_rl.envs.memory_refinement import MemoryRefinementVectorEnv, RefinementEpisode
 from mrag_rl.envs.partition_selection import PartitionSelectionVectorEnv, answer_scores, shown_scores
 from mrag_rl.envs.stopwatch import Stopwatch
+from mrag_rl.errors import InputError
 
 
 def train_jointly(context: JointContext, folder: Path, *, progress: bool = True) -> JointResult:
@@ -70,6 +71,7 @@ class _JointTrainer:
             self.state = TrainingState.begin(context, self.observer, self.stopwatch)
         else:
             self.state = TrainingState.restore(context, self.observer, checkpoint)
+            self._check_database()
         self.seconds_before = self.state.progress.seconds
         self.refinement = MemoryRefinementVectorEnv(
             context.database, context.candidate_encoder, context.writer, context.metric,
@@ -213,6 +215,7 @@ class _JointTrainer:
         progress = self.state.progress
         if score > progress.best_dev:
             progress.best_dev, progress.best_round, progress.best_step = score, progress.round, progress.step
+            progress.best_database_sha256 = self.context.database.digest()
             self.state.best = {
                 "best_agent_s": agent_s,
                 "best_agent_r": self.context.agent_r.state_dict(),
@@ -302,10 +305,24 @@ class _JointTrainer:
         progress = self.state.progress
         progress.log_bytes, progress.log_sha256 = self.journal.flush()
         self.context.database.sync()
+        progress.database_sha256 = self.context.database.digest()
         progress.seconds = self._seconds()
         save_checkpoint(
             self.checkpoints, self.state.checkpoint(self.context, self.refinement.state_dict(), self.observer.gains())
         )
+
+    def _check_database(self) -> None:
+        """Raises InputError if the database, rolled back to the checkpoint, is another one than it was then.
+
+        After the last round it may be the best one's already: the run was stopped after `_finish`.
+        """
+        progress, database = self.state.progress, self.context.database
+        known = {progress.database_sha256} | ({progress.best_database_sha256} if self._converged() else set())
+        if None not in known and database.digest() not in known:
+            raise InputError(
+                f"{database.folder}: its texts are not those of the last checkpoint; restore it from a copy, or remove "
+                f"{self.checkpoints} to train from the start"
+            )
 
     def _finish(self) -> JointResult:
         """Put the best round's agents and database back."""

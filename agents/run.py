@@ -128,7 +128,7 @@ def start_run(config: Config, runs: Path, *, progress: bool = True) -> RunFolder
             _continue(folder, config, progress=progress, evaluate=True)
         except InputError:
             # What the configuration names is checked before anything is written; later errors leave a run to resume.
-            if [path.name for path in folder.root.iterdir()] == [folder.config.name]:
+            if {path.name for path in folder.root.iterdir()} <= {folder.config.name, folder.state.name}:
                 _remove_empty_run(folder, made)
             raise
     return folder
@@ -153,6 +153,7 @@ def _continue(folder: RunFolder, config: Config, *, progress: bool, evaluate: bo
     """`continue_run` of a run that this process has locked."""
     plan = RunPlan.of(config)
     stages = Stages(folder, plan.sha256)
+    stages.check()
     if not stages.done("evaluate" if evaluate else plan.trainings[-1].name):
         remove_leftovers(folder.root)
         _carry_out(plan, folder, stages, progress=progress, evaluate=evaluate)
@@ -183,6 +184,9 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
     if settings.llm.server is not None and plan.reads_log_probabilities:
         say("asking whether the server has log-probabilities")
         make_writer(settings, llm).log_probabilities(["A"], [()], [["B"]])  # An error now, not after hours of training
+    # Another server, or the same one restarted, may finish a run; see docs/servers.md.
+    of_llm = {} if settings.llm.server is not None else {"llm": llm.fingerprint}
+    stages.begin({"encoder": encoder.fingerprint, **of_llm})
     if splits is not None:
         for warning in _warnings(settings, splits):
             say(f"warning: {warning}")

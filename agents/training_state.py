@@ -26,7 +26,9 @@ class Progress:
         step: the database step of the latest batch or round end, from 1.
         round: complete rounds. batch: complete batches of the current round.
         best_round, best_step, best_dev: the round with the best development score (0-100), the step at its end.
-        log_bytes: length of `log.jsonl`. log_sha256: its hash; None in a checkpoint of an earlier version.
+        log_bytes: length of `log.jsonl`. log_sha256: its hash; None in a checkpoint of an earlier version, as for the
+            next two.
+        database_sha256: the database's digest. best_database_sha256: its digest at `best_step`.
         seconds: wall-clock seconds by part, of all sessions.
     """
 
@@ -38,6 +40,8 @@ class Progress:
     best_dev: float = -1.0
     log_bytes: int = 0
     log_sha256: str | None = None
+    database_sha256: str | None = None
+    best_database_sha256: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
 

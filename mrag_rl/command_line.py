@@ -251,17 +251,61 @@ class SettingsReader(Generic[T]):
         return [key.removeprefix(f"{group}.") for key in self.keys if key.startswith(f"{group}.")]
 
 
+DEEPEST = 32
+"""The most mappings and lists inside one another in a YAML file."""
+MOST_ALIASES = 20
+"""The most aliases (*name) in a YAML file: each may stand for a part that has others in it."""
+
+
 def read_yaml(path: StrPath) -> Any:
-    """What a YAML file holds. Raises InputError with the line that is not valid."""
+    """What a YAML file holds, within `DEEPEST` and `MOST_ALIASES`; no mapping has a key twice.
+
+    Raises InputError with the line that is not valid.
+    """
     import yaml
 
+    text = read_text(path)
     try:
-        return yaml.safe_load(read_text(path))
+        _check_yaml_size(text, path)
+        node = yaml.compose(text, yaml.SafeLoader)
+        _check_yaml_keys(node, path)
+        return yaml.safe_load(text)
+    except ValueError as error:  # such as a date that no calendar has
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: not valid YAML ({' '.join(str(error).split())}); fix that value") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or "cannot be parsed"
         raise InputError(f"{path}{line}: not valid YAML ({problem}); fix that line") from error
+
+
+def _check_yaml_size(text: str, path: StrPath) -> None:
+    import yaml
+
+    depth = aliases = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        aliases += isinstance(event, yaml.AliasEvent)
+        if depth > DEEPEST or aliases > MOST_ALIASES:
+            what = f"{DEEPEST} levels of nesting" if depth > DEEPEST else f"{MOST_ALIASES} aliases"
+            raise InputError(f"{path}:{event.start_mark.line + 1}: more than {what}; make it simpler")
+
+
+def _check_yaml_keys(node: Any, path: StrPath) -> None:
+    import yaml
+
+    if isinstance(node, yaml.MappingNode):
+        keys: set[str] = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in keys:
+                raise InputError(f"{path}:{key.start_mark.line + 1}: {key.value} appears twice; keep one of them")
+            keys.add(str(key.value))
+            _check_yaml_keys(value, path)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _check_yaml_keys(value, path)
 
 
 def option_values(arguments: Sequence[str], option: str) -> Iterator[str]:

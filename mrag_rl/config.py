@@ -43,7 +43,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import translation
 from mrag_rl.io import StrPath
 from mrag_rl.llm_config import LLMConfig, check_llm_config
-from mrag_rl.settings import bounded, check_bounds
+from mrag_rl.settings import LARGEST_SEED, bounded, check_bounds
 from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig, check_refinement
 
 
@@ -63,7 +63,7 @@ class EncoderConfig:
     standard: StandardEmbedding = "model"
     """The standard embedding, by which memories are found and clustered: the model's, or trigrams (counts of character
     trigrams), which suits languages that the model does not read."""
-    batch_tokens: int | None = bounded(None, minimum=1)
+    batch_tokens: int | None = bounded(None, minimum=1, maximum=2**30)
     """Tokens in one batch, padding included; null is 1024 in float32 and 2048 in bfloat16, which suits a CPU."""
     device: str = "cpu"
     """Torch device, such as cpu or cuda."""
@@ -77,9 +77,9 @@ class PartitioningConfig:
 
     method: PartitioningMethod = "category"
     """lsh, kmeans, hnsw_spectral, category (by the memories' labels), random (a placebo) or none (one partition)."""
-    partitions: int = bounded(4, minimum=1)
+    partitions: int = bounded(4, minimum=1, maximum=1_000_000)
     """Number of partitions M; not to be set for category, which makes one for each label, and none."""
-    seed: int | None = bounded(None, minimum=0)
+    seed: int | None = bounded(None, minimum=0, maximum=LARGEST_SEED)
     """Seed of the partitions; null is the run's seed. Set it so that runs of several seeds share their partitions."""
     arms: tuple[ArmName, ...] = ()
     """What Agent-S may choose besides: whole (the whole database) and none (no memory, the language model alone)."""
@@ -89,7 +89,7 @@ class PartitioningConfig:
 class EvaluationConfig:
     """The final evaluation on the test queries."""
 
-    bootstrap: int = bounded(2000, minimum=1)
+    bootstrap: int = bounded(2000, minimum=1, maximum=1_000_000)
     """Bootstrap resamples behind each 95% interval and p-value."""
     systems: tuple[SystemName, ...] = DEFAULT_SYSTEMS
     """Systems to compare; not by default: supervised_answers..., m_rag_answers, self_rag..., selfmem and
@@ -124,7 +124,7 @@ class Config:
     """Name of the run, and of its folder."""
     task: Task = "summarization"
     """summarization, translation or dialogue."""
-    seed: int = bounded(0, minimum=0)
+    seed: int = bounded(0, minimum=0, maximum=LARGEST_SEED)
     """Seed of everything random in training and evaluation."""
     state: StateName = "evidence"
     """What Agent-S sees of each partition: evidence (what every head, the standard embedding, words and earlier scores
@@ -135,7 +135,7 @@ class Config:
     naive system's), or first_hypothesis (the first hypothesis's score minus the naive system's)."""
     metric: MetricName | None = None
     """Metric of the rewards, which are differences of scores; null is rouge1, bleu or bleu1, depending on the task."""
-    demonstrations: int = bounded(1, minimum=1)
+    demonstrations: int = bounded(1, minimum=1, maximum=10_000)
     """Memories in a prompt: the nearest of what is searched. The nearest stands last, beside the text; where they do
     not fit the context, the farthest are left out."""
     data: DataConfig = field(default_factory=DataConfig)
@@ -192,8 +192,11 @@ def load_config(path: StrPath, overrides: Sequence[str] = ()) -> Config:
     Relative paths are relative to the working directory. Whether the files exist is not checked here: a run that has
     read its data resumes without them. Raises InputError.
     """
-    config, _ = config_reader("mrag-rl").read(["--config", str(path), *overrides])
-    validate_config(config)
+    try:
+        config, _ = config_reader("mrag-rl").read(["--config", str(path), *overrides])
+        validate_config(config)
+    except InputError as error:
+        raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
     return config
 
 

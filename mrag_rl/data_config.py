@@ -9,20 +9,20 @@ from mrag_rl.choices import NewsroomName
 from mrag_rl.data.columns import Columns
 from mrag_rl.data.named import NAMED, DatasetName
 from mrag_rl.errors import InputError
-from mrag_rl.settings import bounded
+from mrag_rl.settings import LARGEST_SEED, bounded
 
 
 @dataclass(frozen=True)
 class WorldSizes:
     """Sizes of the splits of the bundled world, in pairs."""
 
-    database: int = bounded(400, minimum=1)
+    database: int = bounded(400, minimum=1, maximum=10_000_000)
     """Memories in the database."""
-    train: int = bounded(800, minimum=1)
+    train: int = bounded(800, minimum=1, maximum=10_000_000)
     """Queries that the agents train on."""
-    dev: int = bounded(200, minimum=1)
+    dev: int = bounded(200, minimum=1, maximum=10_000_000)
     """Development queries: they select the best round and decide when to stop."""
-    test: int = bounded(400, minimum=1)
+    test: int = bounded(400, minimum=1, maximum=10_000_000)
     """Queries of the final evaluation."""
 
 
@@ -99,7 +99,7 @@ class DataConfig:
     spoilt: float = bounded(0.0, minimum=0, maximum=1)
     """Share of the memories that are spoilt on purpose in half of the partitions: their targets are exchanged or cut
     short, as happens in real data. The queries' references are not changed."""
-    world_seed: int = bounded(0, minimum=0)
+    world_seed: int = bounded(0, minimum=0, maximum=LARGEST_SEED)
     """Seed of the bundled world and of the random split. Runs that differ in ``seed`` alone use the same data."""
 
     @property

@@ -8,3 +8,6 @@ class InputError(ValueError):
 
     The command lines print it as ``error: <line>`` and exit with status 2.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.splitlines()))  # what it quotes of other errors may have several

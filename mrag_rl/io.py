@@ -106,6 +106,17 @@ def read_json(path: StrPath, *, infinite: bool = False) -> Any:
         raise InputError(f"{os.fspath(path)}: {error}") from error
 
 
+def seal(content: Mapping[str, Any]) -> str:
+    """SHA-256 of the JSON of a mapping without its key "seal", however it is written down."""
+    rest = {name: value for name, value in content.items() if name != "seal"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A mapping with its `seal`, by which a reader sees that nothing in it was changed by accident."""
+    return {**content, "seal": seal(content)}
+
+
 def write_jsonl(path: StrPath, objects: Iterable[Any]) -> None:
     """Write one JSON value per line, atomically."""
     atomic_write_text(path, "".join(json.dumps(o, ensure_ascii=False, allow_nan=False) + "\n" for o in objects))

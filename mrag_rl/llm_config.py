@@ -26,9 +26,9 @@ class LLMConfig:
     """Torch device, such as cpu or cuda; auto spreads the layers over all GPUs (extra: gpu)."""
     quantization: Literal["nf4"] | None = None
     """nf4 converts the weights to 4 bits while they load (extra: gpu). Use null for a checkpoint stored quantized."""
-    batch_tokens: int = bounded(16384, minimum=1)
+    batch_tokens: int = bounded(16384, minimum=1, maximum=2**30)
     """Tokens in one batch, including padding and the tokens to be generated."""
-    max_new_tokens: int = bounded(64, minimum=1)
+    max_new_tokens: int = bounded(64, minimum=1, maximum=2**20)
     """Longest hypothesis, in tokens."""
     stop: tuple[str, ...] = ()
     """Strings that end a text, in addition to the end-of-sequence token and, without a chat template, a newline."""

@@ -17,7 +17,7 @@ import numpy as np
 from mrag_rl.access import checked_mask
 from mrag_rl.choices import ARM_NAMES, INSIDE_LLM
 from mrag_rl.errors import InputError
-from mrag_rl.io import file_sha256, read_json
+from mrag_rl.io import file_sha256, read_json, seal, sealed
 from mrag_rl.normalizer import StateNormalizer, as_states, mean_over_partitions
 from mrag_rl.selector_info import CONFIG_FILE, SelectorInfo, read_field, read_info
 
@@ -217,44 +217,60 @@ class Selector:
 
     @classmethod
     def load(cls, folder: str | Path) -> Selector:
-        """Load an exported selector, checking the SHA-256 of its weights and of its ONNX graph.
+        """Load an exported selector, checking the SHA-256 of its weights, its ONNX graph and its configuration.
 
         Raises:
-            InputError: the folder or a file in it is missing, is a pickle or an archive, or has the wrong hash; a key
-                or a tensor is missing, of the wrong type or shape, or unknown.
+            InputError: the folder or a file in it is missing, cannot be read, is a pickle or an archive, or has the
+                wrong hash; a key or a tensor is missing, unknown, or of another type or shape; a number is not finite.
         """
-        from safetensors.numpy import load as load_tensors
-
         path = Path(folder)
-        _refuse_pickles(path)
-        config = read_json(path / CONFIG_FILE)
-        if not isinstance(config, dict) or config.get("format_version") not in _FORMATS:
-            version = config.get("format_version") if isinstance(config, dict) else None
-            raise InputError(
-                f"{path / CONFIG_FILE}: selector format version {version}, but this library reads "
-                f"{' and '.join(map(str, _FORMATS))}: export the selector again with this version"
-            )
-        hashes = read_field(config, "sha256", dict, path)
-        _same_names(path / CONFIG_FILE, "sha256", hashes, _HASHED)
-        for name, expected in hashes.items():
-            if not (path / name).is_file():
-                raise InputError(f"{path / name}: missing: export the selector again or copy the whole folder")
-            actual = file_sha256(path / name)
-            if actual != expected:
-                raise InputError(
-                    f"{path / name}: SHA-256 is {actual[:12]}…, {CONFIG_FILE} says {str(expected)[:12]}…: "
-                    "the file was changed or damaged; copy or download it again"
-                )
         try:
-            tensors = load_tensors((path / WEIGHTS_FILE).read_bytes())
-        except Exception as error:  # safetensors raises its own exception types
-            raise InputError(f"{path / WEIGHTS_FILE}: not a safetensors file: export the selector again") from error
-        _same_names(path / WEIGHTS_FILE, "tensors", tensors, _TENSORS)
-        info = read_info(config, path)
-        normalizer = StateNormalizer(tensors["mean"], tensors["scale"], read_field(config, "center", bool, path))
-        selector = cls(tensors["w1"], tensors["b1"], tensors["w2"], tensors["b2"], normalizer, info)
-        _check_shapes(selector, path)
-        return selector
+            return _load(path)
+        except OSError as error:
+            where = error.filename or path
+            raise InputError(f"{where}: cannot be read ({error.strerror}); check its permissions") from error
+
+
+def _load(path: Path) -> Selector:
+    from safetensors.numpy import load as load_tensors
+
+    _refuse_pickles(path)
+    config = read_json(path / CONFIG_FILE)
+    if not isinstance(config, dict) or config.get("format_version") not in _FORMATS:
+        version = config.get("format_version") if isinstance(config, dict) else None
+        raise InputError(
+            f"{path / CONFIG_FILE}: selector format version {version}, but this library reads "
+            f"{' and '.join(map(str, _FORMATS))}: export the selector again with this version"
+        )
+    hashes = read_field(config, "sha256", dict, path)
+    _same_names(path / CONFIG_FILE, "sha256", hashes, _HASHED)
+    for name, expected in hashes.items():
+        if not (path / name).is_file():
+            raise InputError(f"{path / name}: missing: export the selector again or copy the whole folder")
+        actual = file_sha256(path / name)
+        if actual != expected:
+            raise InputError(
+                f"{path / name}: SHA-256 is {actual[:12]}…, {CONFIG_FILE} says {str(expected)[:12]}…: "
+                "the file was changed or damaged; copy or download it again"
+            )
+    weights = (path / WEIGHTS_FILE).read_bytes()
+    try:
+        tensors = load_tensors(weights)
+    except Exception as error:  # safetensors raises its own exception types
+        raise InputError(f"{path / WEIGHTS_FILE}: not a safetensors file: export the selector again") from error
+    _same_names(path / WEIGHTS_FILE, "tensors", tensors, _TENSORS)
+    info = read_info(config, path)
+    normalizer = StateNormalizer(tensors["mean"], tensors["scale"], read_field(config, "center", bool, path))
+    selector = Selector(tensors["w1"], tensors["b1"], tensors["w2"], tensors["b2"], normalizer, info)
+    _check_tensors(selector, path)
+    known = {*config_of(selector, hashes), "seal"}
+    for name in sorted(config.keys() - known):
+        raise InputError(f"{path / CONFIG_FILE}: unknown key {name[:40]!r}: use a folder that export_selector wrote")
+    if config.get("seal", seal(config)) != seal(config):  # absent from selectors of earlier versions
+        raise InputError(
+            f"{path / CONFIG_FILE}: changed or damaged since the selector was exported: copy or download it again"
+        )
+    return selector
 
 
 def margins(values: np.ndarray) -> np.ndarray:
@@ -268,7 +284,7 @@ def margins(values: np.ndarray) -> np.ndarray:
 
 def config_of(selector: Selector, sha256: Mapping[str, str]) -> dict[str, Any]:
     """The contents of `config.json` for a selector whose files have these SHA-256 hashes."""
-    return {
+    config = {
         "format_version": FORMAT_VERSION,
         **json.loads(json.dumps(asdict(selector.info))),
         "partitions": selector.partitions,
@@ -278,6 +294,7 @@ def config_of(selector: Selector, sha256: Mapping[str, str]) -> dict[str, Any]:
         "head_weights": [round(float(weight), 6) for weight in selector.head_weights],
         "sha256": dict(sha256),
     }
+    return sealed(config)
 
 
 def _same_names(file: Path, what: str, names: Collection[str], expected: Sequence[str]) -> None:
@@ -291,8 +308,9 @@ def _same_names(file: Path, what: str, names: Collection[str], expected: Sequenc
         )
 
 
-def _check_shapes(selector: Selector, path: Path) -> None:
-    """Raises InputError for a tensor whose shape or type does not fit the partition names and the other tensors."""
+def _check_tensors(selector: Selector, path: Path) -> None:
+    """Raises InputError for a tensor whose shape or type does not fit the partition names and the other tensors, for a
+    number that is not finite, and for a scale that is not above 0."""
     hidden, partitions = selector.b1.size, 1 if selector.shared else len(selector.info.partition_names)
     heads = selector.normalizer.mean.size // max(1, partitions)
     shapes = {
@@ -308,6 +326,11 @@ def _check_shapes(selector: Selector, path: Path) -> None:
             raise InputError(
                 f"{path / WEIGHTS_FILE}: {name} is {tensor.dtype} of shape {tensor.shape}, not float32 of {shape}: "
                 "export the selector again"
+            )
+        if not np.isfinite(tensor).all() or (name == "scale" and not (tensor > 0).all()):
+            what = "above 0" if name == "scale" else "finite"
+            raise InputError(
+                f"{path / WEIGHTS_FILE}: {name} has numbers that are not {what}: export the selector again"
             )
 
 

@@ -29,14 +29,14 @@ def export_selector(
         normalizer: the state normalisation of its training.
         info: what it was trained on and for.
     """
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     arrays = {name: np.ascontiguousarray(weights[name], dtype=np.float32) for name in ("w1", "b1", "w2", "b2")}
     selector = Selector(**arrays, normalizer=normalizer, info=info)
     with atomic_directory(folder) as target:
         arrays["mean"] = np.ascontiguousarray(normalizer.mean)
         arrays["scale"] = np.ascontiguousarray(normalizer.scale)
-        save_file(arrays, target / WEIGHTS_FILE)
+        (target / WEIGHTS_FILE).write_bytes(save(arrays))  # save_file would let only its owner read it
         (target / ONNX_FILE).write_bytes(onnx_bytes(selector))
         hashes = {name: file_sha256(target / name) for name in (WEIGHTS_FILE, ONNX_FILE)}
         config = config_of(selector, hashes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from mrag_rl.choices import StandardEmbedding, StateName
 from mrag_rl.errors import InputError
@@ -68,9 +68,12 @@ _INFO_TYPES: dict[str, type | tuple[type, ...]] = {
 
 def read_info(config: Mapping[str, Any], folder: Path) -> SelectorInfo:
     """The information in a selector's `config.json`. Raises InputError for what is missing or of another type."""
+    state = read_field(config, "state", str, folder)
+    if state not in get_args(StateName):
+        raise InputError(f"{folder / CONFIG_FILE}: unknown state {state[:40]!r}: export the selector again")
     return SelectorInfo(
         **{name: read_field(config, name, types, folder) for name, types in _INFO_TYPES.items()}
-        | {"partition_names": tuple(read_field(config, "partition_names", list, folder))}
+        | {"partition_names": _read_names(config, "partition_names", folder)}
         | ({} if config["format_version"] == 1 else _newer_fields(config, folder))
     )
 
@@ -83,11 +86,18 @@ def read_field(config: Mapping[str, Any], name: str, types: type | tuple[type, .
     return config[name]
 
 
+def _read_names(config: Mapping[str, Any], name: str, path: Path) -> tuple[str, ...]:
+    names = read_field(config, name, list, path)
+    if not all(isinstance(entry, str) for entry in names):
+        raise InputError(f'{path / CONFIG_FILE}: "{name}" is not a list of names: export the selector again')
+    return tuple(names)
+
+
 def _newer_fields(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """The fields of `SelectorInfo` that format 1 had not; the gains' line and what follows are younger still."""
     line = [name for name in ("gain_slope", "gain_intercept") if config.get(name) is not None]
     newer: dict[str, Any] = {name: float(read_field(config, name, (int, float), path)) for name in line}
-    newer["features"] = tuple(read_field(config, "features", list, path))
+    newer["features"] = _read_names(config, "features", path)
     newer["margin"] = float(read_field(config, "margin", (int, float), path))
     for name, types in (("demonstrations", int), ("encoder_standard", str)):
         if name in config:

@@ -17,6 +17,11 @@ from mrag_rl.errors import InputError
 
 T = TypeVar("T")
 
+LARGEST_SEED = 2**32 - 1
+"""What every library's generator takes."""
+LARGEST = 2**31 - 1
+"""What any other number is at most, unless its field names another bound."""
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -27,14 +32,19 @@ class Bounds:
     exclusive: bool = False
 
     def contain(self, value: float) -> bool:
-        """Whether a value lies within the bounds; NaN never does."""
+        """Whether a value lies within the bounds; NaN and infinities never do."""
+        if not abs(value) <= max(LARGEST, self.maximum or 0):
+            return False
         if self.exclusive:
             return value > self.minimum and (self.maximum is None or value < self.maximum)
         return value >= self.minimum and (self.maximum is None or value <= self.maximum)
 
-    def __str__(self) -> str:
-        if self.maximum is not None:
+    def demand(self, value: float) -> str:
+        """What a value that is not within the bounds must do; of bounds far apart, the one it is beyond."""
+        if self.maximum is not None and self.maximum < 1000:
             return f"lie {'strictly ' if self.exclusive else ''}between {self.minimum:g} and {self.maximum:g}"
+        if value > self.minimum:
+            return f"be {self.maximum or LARGEST:,} at most"
         return f"be more than {self.minimum:g}" if self.exclusive else f"be {self.minimum:g} or more"
 
 
@@ -51,7 +61,7 @@ def check_bounds(settings: Any, prefix: str = "") -> None:
             check_bounds(value, f"{prefix}{field.name}.")
         bounds = field.metadata.get("bounds")
         if bounds is not None and value is not None and not bounds.contain(value):
-            raise InputError(f"{prefix}{field.name} is {value}; it must {bounds}")
+            raise InputError(f"{prefix}{field.name} is {value}; it must {bounds.demand(value)}")
 
 
 class CheckedSettings:

@@ -17,6 +17,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.experiments.settings import FiltersSettings, MultihopSettings, QuestionSettings, RetrievalSettings
 from mrag_rl.runs.settings import (
     AskSettings,
+    CheckSettings,
     CompareSettings,
     GateSettings,
     PaperSettings,
@@ -36,6 +37,7 @@ class Command:
 
 EVALUATIONS = {
     "systems": Command("compare all systems on a run's test pairs", SystemsSettings, "mrag_rl.runs.evaluate"),
+    "check": Command("check whether a run's files are as they were left", CheckSettings, "mrag_rl.runs.check"),
     "gate": Command("ask whether memories help on a corpus, before training", GateSettings, "mrag_rl.runs.gate"),
     "pool": Command("score several runs together", PoolSettings, "mrag_rl.runs.pool"),
     "compare": Command("compare runs of different settings", CompareSettings, "mrag_rl.runs.compare"),
@@ -74,6 +76,8 @@ def _read(name: str, arguments: Sequence[str], program: str) -> tuple[Command, A
     reader: SettingsReader[Any] = SettingsReader(command.settings, program)
     if name == "paper" and arguments and not arguments[0].startswith("-"):
         arguments = ["--tables", *arguments]
+    if name == "check" and arguments and not arguments[0].startswith("-"):
+        arguments = ["--run", *arguments]
     if name != "ask":
         return command, reader.read(arguments)[0]
     options = {argument.partition("=")[0] for argument in arguments}

@@ -14,7 +14,7 @@ from mrag_rl.settings import bounded
 class AgentConfig:
     """Hyperparameters of one DQN: one hidden layer of tanh units, linear output (M-RAG, Section 4.1)."""
 
-    hidden: int = bounded(25, minimum=1)
+    hidden: int = bounded(25, minimum=1, maximum=2**16)
     """Units of the hidden layer (the paper: 25)."""
     learning_rate: float = bounded(2e-3, minimum=0, exclusive=True)
     """Learning rate of Adam."""
@@ -24,11 +24,11 @@ class AgentConfig:
     gamma: float = bounded(1.0, minimum=0, maximum=1)
     """Discount per step; 1 as in Equation 6 ("when future rewards are not discounted"). Not read by Agent-S with state
     evidence: an episode is one choice."""
-    buffer_size: int = bounded(50_000, minimum=1)
+    buffer_size: int = bounded(50_000, minimum=1, maximum=10_000_000)
     """Capacity of the replay buffer, in transitions. Not read by Agent-S with state evidence: it replays a ledger."""
-    batch_size: int = bounded(128, minimum=1)
+    batch_size: int = bounded(128, minimum=1, maximum=1_000_000)
     """Transitions in a minibatch."""
-    gradient_steps: int = bounded(1, minimum=1)
+    gradient_steps: int = bounded(1, minimum=1, maximum=1_000_000)
     """Minibatches for each training query."""
     learning_starts: int = bounded(64, minimum=0)
     """Transitions in the replay buffer before learning begins."""
@@ -47,9 +47,9 @@ class AgentConfig:
 class RefinementConfig:
     """What Agent-R does with a retrieved memory."""
 
-    candidates: int = bounded(3, minimum=1)
+    candidates: int = bounded(3, minimum=1, maximum=10_000)
     """Number of candidates K in a pool (the paper: 3)."""
-    steps: int = bounded(3, minimum=0)
+    steps: int = bounded(3, minimum=0, maximum=10_000)
     """Number of steps J in an episode, each with a new pool; 0 refines nothing and trains Agent-S alone."""
     temperature: float = bounded(1.0, minimum=0)
     """Sampling temperature of the candidates; at 0 they would all be equal."""
@@ -66,7 +66,7 @@ class RefinementConfig:
     consolidate: bool = True
     """Collect improvements as proposals until the round ends; then each memory gets the target that scores best on the
     training queries nearest to it. false is the paper's rule: an improvement replaces the memory's target at once."""
-    evidence: int = bounded(5, minimum=1)
+    evidence: int = bounded(5, minimum=1, maximum=1_000_000)
     """Training queries on which each target of a memory is scored during consolidation."""
     held_out: bool = False
     """Score a target during consolidation only on queries that did not propose it, and shrink its mean gain towards
@@ -77,12 +77,12 @@ class RefinementConfig:
 class TrainingConfig:
     """The joint training loop (M-RAG, Algorithm 1)."""
 
-    rounds: int = bounded(3, minimum=1)
+    rounds: int = bounded(3, minimum=1, maximum=1_000_000)
     """Maximum number of passes over the training queries."""
-    slots: int = bounded(64, minimum=1)
+    slots: int = bounded(64, minimum=1, maximum=1_000_000)
     """Queries trained on at once. 1 is Algorithm 1, together with rounds 1, reward equation_7, state equation_1 without
     center, refinement.state equation_3, refinement.consolidate false, demonstrations 1 and no arms."""
-    selection_steps: int = bounded(1, minimum=1)
+    selection_steps: int = bounded(1, minimum=1, maximum=10_000)
     """Number of partitions that Agent-S selects for a query, one after another."""
     center: bool = True
     """Subtract from Agent-S's similarities, query by query and head by head, their mean over the partitions."""

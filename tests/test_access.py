@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.hidden_partitions import differing
 from mrag_rl.choices import StateName
 from mrag_rl.errors import InputError
 from mrag_rl.memory import MemoryDatabase
@@ -95,6 +96,19 @@ def test_a_choice_is_a_function_of_the_allowed_partitions_alone(state: StateName
         assert values.tobytes() == same.tobytes()
     everything = np.ones(M, dtype=bool)
     assert np.allclose(selector.q_values(states, everything), selector.q_values(states), atol=1e-5)
+
+
+def test_hidden_partitions_change_no_byte_of_any_output(tmp_path: Path) -> None:
+    """A short version of `benchmarks.hidden_partitions`: databases, states, selectors, filters, counts and answers."""
+    counts = list(differing(3, tmp_path, batches=1))
+    assert sum(asked for asked, _ in counts) == 960 and not sum(differ for _, differ in counts)
+
+
+def test_hidden_partitions_would_change_them_if_they_were_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above can fail: here rights are not looked at."""
+    monkeypatch.setattr("mrag_rl.memory.database.partition_mask", lambda _, count: np.ones(count, bool))
+    monkeypatch.setattr("mrag_rl.memory.database.memory_mask", lambda _, count: np.ones(count, bool))
+    assert sum(differ for _, differ in differing(3, tmp_path, batches=1)) > 500
 
 
 def test_masks_are_documented_where_they_are_checked() -> None:

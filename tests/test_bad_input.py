@@ -27,6 +27,7 @@ HALF: dict[str, str | bytes] = {"half/config.json": "{}"}
 OLD: dict[str, str | bytes] = {"runs/tiny/x": ""}
 TOO_MANY = ("--partitioning.method=kmeans", "--partitioning.partitions=50")
 UNTRAINED = ("ask", "--run", "run", "--text", "x")
+BOMB = "a0: &a0 x\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}]\n" for n in range(1, 9))
 LINE = {"id": "a", "source": "The council met.", "target": "Council meets."}
 
 
@@ -92,6 +93,15 @@ CASES = [
     Case("no slots", config("--training.slots", "0"), "training.slots is 0", "1 or more"),
     Case("negative temperature", config("--refinement.temperature=-1"), "refinement.temperature is -1", "0 or more"),
     Case("discount above one", config("--agent_r.gamma", "1.5"), "agent_r.gamma is 1.5", "between 0 and 1"),
+    Case("too many resamples", config("--evaluation.bootstrap=100000000000"), "bootstrap is", "1,000,000 at most"),
+    Case("too many slots", config("--training.slots=99999999"), "training.slots is 99999999", "1,000,000 at most"),
+    Case("an infinite rate", config("--agent_s.learning_rate=.inf"), "learning_rate is inf", "2,147,483,647 at most"),
+    Case("a huge seed", config("--seed", str(2**40)), "seed is 1099511627776", "4,294,967,295 at most"),
+    Case("deep YAML", ["--config", "bad.yaml"], "bad.yaml:1: more than 32 levels", "simpler", {"bad.yaml": "[" * 3000}),
+    Case("a bomb of aliases", ["--config", "bad.yaml"], "bad.yaml:", "simpler", {"bad.yaml": BOMB}),
+    Case("a key twice", ["--config", "bad.yaml"], "bad.yaml:2: seed appears twice", "keep one",
+         {"bad.yaml": "seed: 1\nseed: 2\n"}),
+    Case("no date", ["--config", "bad.yaml"], "bad.yaml", "fix", {"bad.yaml": "name: 2026-13-45\n"}),
     Case("a path for a name", config("--name", "../run"), "../run", "use letters"),
     Case("a run folder that exists", config("--runs", "runs"), "runs/tiny: exists already", "--resume", OLD),
     Case("a file for the runs folder", config("--runs", "taken"), "taken: not a folder", "--runs", {"taken": ""}),
@@ -133,6 +143,13 @@ CASES = [
     ),
     # models
     Case("no LLM at the path", config("--llm.name", "/nowhere/llm"), "LLM '/nowhere/llm'", "give a model folder"),
+    Case("a folder that is gone", config("--llm.name", "llm/gone"), "LLM 'llm/gone': no such folder", "give a model"),
+    Case("a folder above", config("--llm.name", "../gone"), "LLM '../gone': no such folder", "give a model folder"),
+    Case("weights elsewhere", config("--llm.name", "half"), "../llm/model.safetensors' is no file of its", "whole",
+         {**HALF, "half/a.safetensors": "", "half/model.safetensors.index.json":
+          '{"weight_map": {"x": "../llm/model.safetensors"}}'}),
+    Case("attention from a hub", config("--llm.name", "half"), "attn_implementation is 'a/b'", "remove that key",
+         {"half/config.json": '{"text_config": {"_attn_implementation": "a/b"}}', "half/a.safetensors": ""}),
     Case("an LLM without weights", config("--llm.name", "half"), "no *.safetensors", "save_pretrained", HALF),
     Case("no encoder at the path", config("--encoder.name", "/nowhere/encoder"), "/nowhere/encoder", "give"),
     Case("wrong hash of the encoder", config("--encoder.sha256", "0" * 64), "sha256", "000000"),
@@ -141,7 +158,7 @@ CASES = [
     Case("nothing to resume", ["--resume", "runs/none"], "runs/none: no such run folder", "give the folder"),
     Case("no run in the folder", ["--resume", "llm"], "llm: no config.yaml", "give a folder"),
     Case("settings with --resume", ["--resume", "llm", "--seed", "1"], "--resume", "leave out --seed"),
-    Case("no command", [], "choose from systems, gate, pool, compare, paper, ask", "--help", program="evaluate"),
+    Case("no command", [], "choose from systems, check, gate, pool, compare, paper, ask", "--help", program="evaluate"),
     Case("pool without output", ["pool", "--runs", "a"], "output is missing", "add --output", program="evaluate"),
     Case("pool of no run", ["pool", "--runs", "a", "--output", "b"], "a: no config.yaml", "give", program="evaluate"),
     Case("unknown command", ["train"], "unknown command train", "choose from systems", program="evaluate"),

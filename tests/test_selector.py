@@ -326,10 +326,60 @@ def test_it_needs_only_numpy_and_safetensors(folder: Path) -> None:
 def test_a_selector_of_format_1_still_loads(folder: Path) -> None:
     """Its config.json had no "features" and no "margin"."""
     config = json.loads((folder / "config.json").read_text())
-    del config["features"], config["margin"]
+    del config["features"], config["margin"], config["seal"]
     (folder / "config.json").write_text(json.dumps(config | {"format_version": 1}))
     selector, states = Selector.load(folder), make_states(10)
     assert selector.info == INFO and selector.confident(states).all()
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match='"features" is missing'):
+        Selector.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"zzz": 1}, "unknown key 'zzz'"),
+        ({"partition_names": ["world", "sport", "money", "arts"]}, "changed or damaged"),
+        ({"center": False}, "changed or damaged"),
+        ({"margin": 0.5}, "changed or damaged"),
+        ({"encoder_fingerprint": "0" * 64}, "changed or damaged"),
+        ({"partition_names": [1, 2, 3, 4]}, '"partition_names" is not a list of names'),
+        ({"features": [1]}, '"features" is not a list of names'),
+        ({"state": "magic"}, "unknown state 'magic'"),
+    ],
+)
+def test_a_changed_configuration_is_refused(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    normalizer = StateNormalizer.fit(make_states(50))
+    export_selector(tmp_path / "s", weights=make_weights(), normalizer=normalizer, info=INFO)
+    config = json.loads((tmp_path / "s" / "config.json").read_text())
+    (tmp_path / "s" / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(InputError, match=rf"config\.json: {words}"):
+        Selector.load(tmp_path / "s")
+
+
+@pytest.mark.parametrize("name", ["w1", "b1", "w2", "b2", "mean", "scale"])
+def test_numbers_that_are_not_finite_are_blamed_on_the_file_that_has_them(folder: Path, name: str) -> None:
+    from safetensors.numpy import load_file, save
+
+    for bad in (np.nan, np.inf, *((0.0,) if name == "scale" else ())):
+        tensors = load_file(folder / "model.safetensors")
+        tensors[name].reshape(-1)[1] = bad
+        replace_weights(folder, save(tensors))
+        with pytest.raises(InputError, match=rf"model\.safetensors: {name} has numbers that are not"):
+            Selector.load(folder)
+
+
+def test_others_may_read_it_and_are_told_if_they_may_not(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes = {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
+    assert len(set(modes.values())) == 1, modes
+
+    def locked(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", locked)
+    with pytest.raises(InputError, match=r"config\.json: cannot be read \(Permission denied\)"):
+        Selector.load(folder)
+    monkeypatch.undo()
+    monkeypatch.setattr("mrag_rl.selector.file_sha256", locked)
+    with pytest.raises(InputError, match=r"model\.(safetensors|onnx): cannot be read \(Permission denied\)"):
         Selector.load(folder)

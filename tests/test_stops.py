@@ -19,6 +19,7 @@ import train
 from mrag_rl.config import config_sha256, load_config
 from mrag_rl.data import save_pairs
 from mrag_rl.data.synthetic import make_newsroom
+from mrag_rl.io import sealed
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.stages import Stages
@@ -73,7 +74,7 @@ def stopped_before(stage: str, finished: Path, folder: Path) -> Path:
     shutil.copytree(finished, run, ignore=lambda _, names: [name for part in undone for name in MADE_BY[part]])
     state = json.loads((run / "run.json").read_text())
     state["stages"] = {name: cost for name, cost in state["stages"].items() if name not in undone}
-    (run / "run.json").write_text(json.dumps(state))
+    (run / "run.json").write_text(json.dumps(sealed(state)))
     return run
 
 

@@ -66,7 +66,7 @@ class RetrievalSettings(CheckedSettings):
     """Split of the folder, in BRIGHT its domain; null is test."""
     strategies: tuple[str, ...] | None = None
     """Retrieval strategies; null is all that the queries allow."""
-    fetch: int | None = bounded(None, minimum=1)
+    fetch: int | None = bounded(None, minimum=1, maximum=10_000_000)
     """Documents fetched for a query; null is 32, and 100 for a folder."""
     plots: str | None = None
     """Folder to draw the results in; null draws nothing."""
@@ -173,9 +173,9 @@ class MultihopSettings(CheckedSettings):
     strategies: tuple[str, ...] | None = None
     """Retrieval strategies; null is standard, words, mrag, late_interaction and hybrid, and with an LLM fusion and
     fusion_mrag."""
-    fetch: int = bounded(20, minimum=1)
+    fetch: int = bounded(20, minimum=1, maximum=10_000_000)
     """Chunks retrieved for a question."""
-    passages: int = bounded(6, minimum=1)
+    passages: int = bounded(6, minimum=1, maximum=10_000)
     """Number of chunks that the LLM is shown."""
     answer_always: bool = False
     """Ask the LLM also where no chunk shown mentions what the question names; otherwise it is "Insufficient
@@ -255,7 +255,7 @@ class QuestionSettings(CheckedSettings):
     heading: tuple[str, ...] = ()
     """Fields that stand above each passage's text when it is embedded, searched for words and reranked, such as title,
     source and published_at."""
-    passages: int = bounded(6, minimum=1)
+    passages: int = bounded(6, minimum=1, maximum=10_000)
     """Number of passages shown."""
     answer_always: bool = False
     """Ask the LLM also where no passage mentions what the question names."""

@@ -4,7 +4,7 @@ import hashlib
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from mrag_rl.generation.llm import LLM, PiecewiseLLM, Usage, one_seed_per_prompt
 from mrag_rl.generation.prompts import Prompt, template
 
 _SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS texts (key BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS log_probabilities (key BLOB PRIMARY KEY, value REAL NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS texts (key BLOB PRIMARY KEY, text TEXT NOT NULL, seal BLOB) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS log_probabilities (key BLOB PRIMARY KEY, value REAL NOT NULL, seal BLOB) WITHOUT ROWID",
 )
+_VALUES: dict[str, tuple[str, Any]] = {"texts": ("text", str), "log_probabilities": ("value", float)}
 _KEYS_PER_SELECT = 500  # SQLite's limit of bound variables was once 999
 
 
@@ -29,6 +30,8 @@ class CachedLLM:
     template included), the end of it that is kept if it is too long, sample index, temperature, seed and token limit.
     Greedy texts depend on neither seed nor sample index, and their keys leave both out. Log-probabilities have a table
     of their own, by model, prompt, completion and token limit.
+
+    A row's seal says whether its value is as it was stored; a damaged one is computed and stored again.
 
     What comes together is stored together, in one transaction: a whole call, or each part of a `PiecewiseLLM`'s, so
     that a call that fails or is killed loses no more than what was being answered. Where two processes computed the
@@ -67,6 +70,7 @@ class CachedLLM:
                 self._connection.execute("PRAGMA synchronous = NORMAL")
                 for table in _SCHEMA:
                     self._connection.execute(table)
+                self._add_seals()
             self._connection.execute("SELECT key, text FROM texts LIMIT 1")
             tables = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             self._tables = {name for (name,) in tables}  # A file of an earlier version may lack the second
@@ -178,13 +182,29 @@ class CachedLLM:
         """What the model reads of each prompt."""
         return [f"{template(prompt.task).keep}\0{self.render(prompt)}" for prompt in prompts]
 
+    def _add_seals(self) -> None:
+        """Give a file of an earlier version the column that it lacks."""
+        if all(_has_seals(self._connection, table) for table in _VALUES):
+            return
+        self._connection.execute("BEGIN IMMEDIATE")  # so that of several processes one does it
+        for table in _VALUES:
+            if not _has_seals(self._connection, table):
+                self._connection.execute(f"ALTER TABLE {table} ADD COLUMN seal BLOB")
+        self._connection.execute("COMMIT")
+
     def _read(self, table: str, keys: Iterable[bytes]) -> dict[bytes, Any]:
         distinct = list(dict.fromkeys(keys)) if table in self._tables else []
         rows: dict[bytes, Any] = {}
         for start in range(0, len(distinct), _KEYS_PER_SELECT):
             batch = distinct[start : start + _KEYS_PER_SELECT]
+            column = _columns(self._connection, table)
             marks = ",".join("?" * len(batch))
-            rows.update(self._connection.execute(f"SELECT * FROM {table} WHERE key IN ({marks})", batch))
+            found = self._connection.execute(f"SELECT key, {column} FROM {table} WHERE key IN ({marks})", batch)
+            for key, value, seal in found.fetchall():
+                if _is_whole(table, key, value, seal):
+                    rows[key] = value
+                elif not self._read_only:
+                    self._connection.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
         return rows
 
     def _store(
@@ -208,7 +228,8 @@ class CachedLLM:
         """Store the rows in one transaction; returns what the file then has under their keys."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
-            self._connection.executemany(f"INSERT OR IGNORE INTO {table} VALUES (?, ?)", rows.items())
+            values = [(key, value, _seal(key, value)) for key, value in rows.items()]
+            self._connection.executemany(f"INSERT OR IGNORE INTO {table} VALUES (?, ?, ?)", values)
             stored = self._read(table, rows)
             self._connection.execute("COMMIT")
         except BaseException:
@@ -227,6 +248,39 @@ class CachedLLM:
             if self._read_only:
                 advice = "it cannot be written either; copy its folder to where it can"
             raise InputError(f"generation cache {self.path}: {error}; {advice}") from error
+
+
+def entries(path: Path) -> Iterator[tuple[bytes, str | float, bool]]:
+    """A cache file's rows: key, value, and whether the value is as it was stored.
+
+    Raises InputError if the file cannot be read.
+    """
+    try:
+        with closing(_connect_to_read(path)) as connection:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            for table in (table for table in _VALUES if table in tables):
+                for key, value, seal in connection.execute(f"SELECT key, {_columns(connection, table)} FROM {table}"):
+                    yield key, value, _is_whole(table, key, value, seal)
+    except sqlite3.Error as error:
+        raise InputError(f"generation cache {path}: {error}; delete the file for a new cache") from error
+
+
+def _has_seals(connection: sqlite3.Connection, table: str) -> bool:
+    return any(name == "seal" for _, name, *_ in connection.execute(f"PRAGMA table_info({table})"))
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> str:
+    """What to select of a table beside its key: value and seal, NULL in a file of an earlier version."""
+    return f"{_VALUES[table][0]}, {'seal' if _has_seals(connection, table) else 'NULL'}"
+
+
+def _is_whole(table: str, key: bytes, value: Any, seal: bytes | None) -> bool:
+    """Whether a value is of its table's type and, unless it has no seal, as it was stored."""
+    return isinstance(key, bytes) and type(value) is _VALUES[table][1] and (seal is None or seal == _seal(key, value))
+
+
+def _seal(key: bytes, value: str | float) -> bytes:
+    return hashlib.sha256(key + (value if isinstance(value, str) else value.hex()).encode()).digest()[:8]
 
 
 def _connect_to_read(path: Path) -> sqlite3.Connection:

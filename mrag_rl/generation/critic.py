@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mrag_rl.generation.llm import LLM
-from mrag_rl.generation.prompts import RELEVANCE_TASK, RETRIEVE_TASK, SUPPORT_TASK, USEFULNESS_TASK, Prompt
+from mrag_rl.generation.prompts import RELEVANCE_TASK, RETRIEVE_TASK, SUPPORT_TASK, USEFULNESS_TASK, Prompt, quoted
 from mrag_rl.generation.writer import Demonstration
 
 _WORDS = ("yes", "no")
@@ -45,13 +45,17 @@ class Critic:
 
         Raises InputError if the language model gives no log-probabilities.
         """
-        shown = tuple((_FORMS[task].format(*given), _WORDS[not right]) for given, right in self.examples[task])
-        prompts = [Prompt(task, _FORMS[task].format(*given), shown) for given in texts]
+        shown = tuple((_judged(task, given), _WORDS[not right]) for given, right in self.examples[task])
+        prompts = [Prompt(task, _judged(task, given), shown) for given in texts]
         # As much room as for the words themselves: longer prompts are shortened.
         likely = self.llm.log_probabilities(prompts, [_WORDS] * len(prompts), max_new_tokens=4)
         yes, no = np.array(likely, np.float64).reshape(len(texts), 2).T
         probabilities: np.ndarray = 1.0 / (1.0 + np.exp(2.0 * (no - yes)))  # means over a word and its end
         return probabilities
+
+
+def _judged(task: str, given: Sequence[str]) -> str:
+    return _FORMS[task].format(*(quoted(text, ("Example", "Answer")) for text in given))
 
 
 def judged_examples(

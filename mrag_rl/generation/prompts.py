@@ -6,7 +6,8 @@ the words around the texts are all here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -61,6 +62,9 @@ SUPPORT_TASK, USEFULNESS_TASK = "support", "usefulness"
 """Yes-or-no judgements in the place of Self-RAG's reflection tokens; see `mrag_rl.generation.critic`."""
 READER_TASK = "reader"
 STORY_TASK = "story"
+
+
+_LINE_ENDS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 
 
 def query_task(n: int) -> str:
@@ -154,10 +158,47 @@ def template(task: str) -> Template:
 
 
 def render(prompt: Prompt) -> str:
-    """The prompt as plain text for completion models; the completion starts with a space and ends at a newline."""
+    """The prompt as plain text for completion models; the completion starts with a space and ends at a newline.
+
+    No text can begin a part of its own: see `quoted`.
+    """
     form = template(prompt.task)
-    shots = "".join(f"{form.source}: {source}\n{form.target}: {target}\n\n" for source, target in prompt.demonstrations)
-    return f"{shots}{form.source}: {prompt.query}\n{form.target}:"
+    labels = (form.source, form.target)
+    shots = "".join(
+        f"{form.source}: {quoted(source, labels)}\n{form.target}: {quoted(target, labels)}\n\n"
+        for source, target in prompt.demonstrations
+    )
+    return f"{shots}{form.source}: {quoted(prompt.query, labels)}\n{form.target}:"
+
+
+def quoted(text: str, labels: Sequence[str]) -> str:
+    """A text to put behind a label, in which each later line that begins as a label does has a bar before it.
+
+    So a memory whose target has such lines cannot pass for several demonstrations. Other texts stay as they are.
+    """
+    if ":" not in text:
+        return text
+    names = "|".join(map(re.escape, labels))
+    return re.sub(rf"(?<=[{_LINE_ENDS}])(?=(?:\| )*[ \t]*(?:{names})[ \t]*:)", "| ", text, flags=re.IGNORECASE)
+
+
+def control_tokens(names: Iterable[str]) -> re.Pattern[str] | None:
+    """What finds the names of a tokenizer's control tokens, such as <eos>, in a text; None if there are none."""
+    distinct = sorted({name for name in names if len(name.strip()) > 1}, key=lambda name: (-len(name), name))
+    return re.compile("|".join(map(re.escape, distinct))) if distinct else None
+
+
+def defused(text: str, tokens: re.Pattern[str] | None) -> str:
+    """A text in which the name of a control token is a few characters as others are, with a space inside."""
+    return text if tokens is None else tokens.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
+
+
+def defused_prompt(prompt: Prompt, tokens: re.Pattern[str] | None) -> Prompt:
+    """A prompt of such texts."""
+    if tokens is None:
+        return prompt
+    shown = tuple((defused(source, tokens), defused(target, tokens)) for source, target in prompt.demonstrations)
+    return replace(prompt, query=defused(prompt.query, tokens), demonstrations=shown)
 
 
 def messages(prompt: Prompt) -> list[dict[str, str]]:

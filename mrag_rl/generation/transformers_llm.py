@@ -19,7 +19,15 @@ from mrag_rl.generation.decoding import Decoder, Request
 from mrag_rl.generation.likelihood import Completion, batches, log_probabilities
 from mrag_rl.generation.llm import Usage, in_order, one_seed_per_prompt
 from mrag_rl.generation.packing import pack_linear_layers
-from mrag_rl.generation.prompts import Prompt, make_room, messages, render
+from mrag_rl.generation.prompts import (
+    Prompt,
+    control_tokens,
+    defused,
+    defused_prompt,
+    make_room,
+    messages,
+    render,
+)
 from mrag_rl.generation.sampling import row_key
 from mrag_rl.models.devices import free_memory
 from mrag_rl.models.plan import placement
@@ -68,6 +76,8 @@ class TransformersLLM:
         self.stop = tuple(stop)
         self.usage = Usage()
         self._chat = bool(tokenizer.chat_template)
+        added = (token.content for token in tokenizer.added_tokens_decoder.values() if token.special)
+        self._control = control_tokens([*tokenizer.all_special_tokens, *added])
         self.decoder = Decoder(
             model,
             _stop_tokens(model, tokenizer, newline=not self._chat),
@@ -239,7 +249,11 @@ class TransformersLLM:
                 started, complete = time.perf_counter(), set()
 
     def render(self, prompt: Prompt) -> str:
-        """The prompt as this model reads it: in its chat template if it has one, else plain."""
+        """The prompt as this model reads it: in its chat template if it has one, else plain.
+
+        What is called as a control token is, in a text, is no such token.
+        """
+        prompt = defused_prompt(prompt, self._control)
         if not self._chat:
             return render(prompt)
         return str(self.tokenizer.apply_chat_template(messages(prompt), tokenize=False, add_generation_prompt=True))
@@ -268,7 +282,8 @@ class TransformersLLM:
     def _tokenize_pairs(self, pairs: Sequence[tuple[Prompt, str]], max_new_tokens: int) -> list[Completion]:
         """The token ids of each prompt with a completion, the prompt shortened if they do not fit the context."""
         rendered = {prompt: self.render(prompt) for prompt, _ in pairs}
-        endings = [text if self._chat or not text else f" {text}" for _, text in pairs]
+        texts = [defused(text, self._control) for _, text in pairs]
+        endings = [text if self._chat or not text else f" {text}" for text in texts]
         prompt_ids = dict(zip(rendered, self._token_ids([*rendered.values()]), strict=True))
         whole_ids = self._token_ids([rendered[pair[0]] + ending for pair, ending in zip(pairs, endings, strict=True)])
         items = []

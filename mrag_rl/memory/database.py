@@ -247,9 +247,9 @@ class MemoryDatabase:
         """The number of memories whose current target differs from the original."""
         return self._store.counts_refined()
 
-    def digest(self) -> str:
-        """SHA-256 over records, memberships and versions: equal for two databases with the same content and history."""
-        return self._store.digest()
+    def digest(self, *, originals: bool = False) -> str:
+        """SHA-256 over records, memberships and versions (or originals alone): equal for the same content."""
+        return self._store.digest(originals=originals)
 
     # -- searching -------------------------------------------------------------------------------------------------
 

@@ -254,14 +254,15 @@ class RecordStore:
         finally:
             copy.close()
 
-    def digest(self) -> str:
-        """SHA-256 over everything except the vectors, row by row in a fixed order."""
+    def digest(self, *, originals: bool = False) -> str:
+        """SHA-256 over everything except the vectors, row by row in a fixed order; or without later versions."""
+        kept = "WHERE version = 0 " if originals else ""
         tables = (
             "SELECT name, value FROM facts ORDER BY name",
             "SELECT partition, name FROM partitions ORDER BY partition",
             "SELECT memory, id, source, labels, metadata FROM memories ORDER BY memory",
             "SELECT memory, partition FROM memberships ORDER BY memory, partition",
-            "SELECT memory, version, target, step, note FROM versions ORDER BY memory, version",
+            f"SELECT memory, version, target, step, note FROM versions {kept}ORDER BY memory, version",
         )
         digest = hashlib.sha256()
         for table in tables:

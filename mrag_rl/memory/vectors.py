@@ -157,6 +157,8 @@ class MemoryVectors:
         except (OSError, EOFError, ValueError) as error:
             raise InputError(f"{path}: not readable as vectors ({error}); restore the database from a copy") from error
         memories, dimensions = len(self._order.memories), 2 if name == "standard" else 3
+        if not isinstance(vectors, np.ndarray):  # an archive of several arrays
+            raise InputError(f"{path}: an archive, not an array of vectors; restore the database from a copy")
         if vectors.ndim != dimensions or not np.issubdtype(vectors.dtype, np.floating):
             problem = f"{vectors.dtype} of shape {vectors.shape} is no list of vectors"
             raise InputError(f"{path}: {problem}; restore the database from a copy")

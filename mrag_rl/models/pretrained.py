@@ -49,6 +49,7 @@ def load_pretrained(
     Raises:
         InputError: The folder cannot be loaded, or is quantized already, or a package is missing.
     """
+    check_model_files(folder, role=role)
     stored = stored_quantization(folder)
     if stored and quantization:
         raise InputError(f"{role} {folder}: its weights are quantized already, by {stored}; set quantization to null")
@@ -64,6 +65,38 @@ def load_pretrained(
         else:
             model, report = auto_class.from_pretrained(folder, use_safetensors=True, **_SAFE, **options)
     return model, tokenizer, sorted(report["missing_keys"])
+
+
+def check_model_files(folder: Path, *, role: str) -> None:
+    """Raises InputError for a configuration or an index of weights that reaches for what is not in the folder.
+
+    The index may only name files of the folder, whose hashes are the model's fingerprint; and an implementation of
+    attention that is called as a repository is would be fetched and run.
+    """
+    index = folder / SAFE_WEIGHTS_INDEX_NAME
+    if index.is_file() and not (folder / SAFE_WEIGHTS_NAME).is_file():
+        content = read_json(index)
+        names = content.get("weight_map") if isinstance(content, dict) else None
+        if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+            raise InputError(f"{role} {index}: no weight_map of names to files; save the model again")
+        for name in sorted(set(names.values())):
+            if Path(name).name != name or "\\" in name or not (folder / name).is_file():
+                raise InputError(f"{role} {index}: {name!r} is no file of its folder; give the whole model folder")
+    config = read_json(folder / "config.json", infinite=True)
+    if not isinstance(config, dict):
+        raise InputError(f"{role} {folder / 'config.json'}: not a JSON object; give a Hugging Face model folder")
+    parts: list[Any] = [config]
+    while parts:
+        part = parts.pop()
+        for key, value in part.items() if isinstance(part, dict) else enumerate(part):
+            named = isinstance(value, str) and str(key).strip("_").startswith("attn_implementation")
+            if named and not value.replace("_", "").isalnum():
+                raise InputError(
+                    f"{role} {folder / 'config.json'}: {key} is {value[:60]!r}, which would be fetched and run; remove "
+                    "that key"
+                )
+            if isinstance(value, (dict, list)):
+                parts.append(value)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,6 +59,8 @@ def find_model(name_or_path: str, *, role: str = "encoder", revision: str | None
             raise InputError(f"{role} {folder}: no config.json in the folder; give a Hugging Face model folder")
         return folder
     repository = MINILM_NAMES[1] if is_minilm else name_or_path
+    if not _is_hub_name(repository):
+        raise InputError(f"{role} {name_or_path!r}: no such folder; give a model folder, or a hub name (OWNER/NAME)")
     try:
         return Path(snapshot_download(repository, revision=revision, allow_patterns=[*_DOWNLOADED]))
     except Exception as error:  # The hub's client raises a dozen unrelated kinds; to the user they are one
@@ -69,6 +72,13 @@ def find_model(name_or_path: str, *, role: str = "encoder", revision: str | None
         raise InputError(
             f"{role} {name_or_path!r}: no such folder, and the hub could not provide it; {remedy}"
         ) from error
+
+
+def _is_hub_name(name: str) -> bool:
+    """Whether a name that is no folder is meant for the hub: NAME or OWNER/NAME, and no folder OWNER is here."""
+    owner, slash, _ = name.partition("/")
+    plain = re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", name) is not None
+    return plain and ".." not in name and not (slash and Path(owner).is_dir()) and not name.endswith((".gguf", ".bin"))
 
 
 def weights_sha256(folder: Path, *, expected: str | None, role: str = "encoder") -> str:

@@ -170,6 +170,8 @@ def run(settings: SystemsSettings) -> str:
             f"{folder.root}: the run is not complete; resume it with: python train.py --resume {folder.root}"
         )
     llm = load_llm(config.llm)
+    if config.llm.server is None:
+        stages.check_models({"llm": llm.fingerprint})
     with with_cache(llm, config.llm, folder.cache, progress=True) as cached:
         evaluation = evaluate_run(folder, config, cached, names, settings.queries)
     report = write_results(

@@ -86,6 +86,10 @@ class RunFolder:
         with atomic_directory(self.root, replace=False) as temporary:
             (temporary / self.config.name).write_text(config_yaml, encoding="utf-8")
 
+    def has_begun(self) -> bool:
+        """Whether there is anything that a stage has written."""
+        return any((self.root / part).exists() for part in ("data", "database", "checkpoints", "log.jsonl", "selector"))
+
     def load_config(self) -> Config:
         """The run's configuration. Raises InputError if this is not a run folder."""
         if not self.config.is_file():

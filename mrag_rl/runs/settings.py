@@ -129,6 +129,19 @@ class SystemsSettings:
 
 
 @dataclass(frozen=True)
+class CheckSettings:
+    """Check whether a run's files are as its stages left them: data, embeddings, databases, selectors, logs, results
+    and the cache of generated texts. Says what is damaged, and what can be saved. A resumed run is checked by itself.
+
+    examples:
+      python evaluate.py check runs/quickstart
+    """
+
+    run: str
+    """Run folder that train.py made."""
+
+
+@dataclass(frozen=True)
 class GateSettings(Config):
     """Measure whether memories help a language model on a corpus, before training: answer development queries without a
     memory, with random memories and with the nearest, and compare. `demonstrations` is ignored: it is one and three.
@@ -164,7 +177,7 @@ class GateSettings(Config):
 class SeveralRuns(Config):
     """The settings of a run, and what the commands that train several have besides."""
 
-    jobs: int = bounded(1, minimum=1)
+    jobs: int = bounded(1, minimum=1, maximum=10_000)
     """Runs at a time. Processor cores, and the devices in CUDA_VISIBLE_DEVICES, are divided among them."""
     runs: str = "runs"
     """Folder that holds the folder NAME, in which the runs are."""
@@ -238,7 +251,7 @@ class TuneSettings(SeveralRuns):
 
     space: str
     """YAML file with the range or the choices of each setting."""
-    trials: int = bounded(20, minimum=2)
+    trials: int = bounded(20, minimum=2, maximum=100_000)
     """Number of trials, with trial 0."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Seeds of each trial's trainings, which are those that run at a time (--jobs): trials follow each other."""
@@ -310,7 +323,7 @@ class PaperSettings:
     scale: PaperScale = "small"
     """small is the bundled worlds; real is text that people wrote, with Gemma 3 270M; full is the paper's models and
     data."""
-    jobs: int = bounded(1, minimum=1)
+    jobs: int = bounded(1, minimum=1, maximum=10_000)
     """Runs at a time."""
     runs: str = "runs"
     """Folder that holds the folder paper-SCALE."""
