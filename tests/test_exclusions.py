@@ -35,6 +35,11 @@ CORPORA: dict[str, tuple[str, list[str]]] = {
     "jobs": ("company", ["Airbus", "SAP", "Carrefour", "Santander", "Spotify"]),
     "wines": ("winery", ["Antinori", "Torres", "Louis Jadot", "Penfolds"]),
     "bugs": ("component", ["Checkout", "Search API", "Login Service", "Report Builder"]),
+    "streaming": ("platform", ["Netflix", "Disney Plus", "Mubi", "Paramount Plus", "Arte"]),
+    "buses": ("operator", ["Flixbus", "Megabus", "Eurolines", "Ouibus", "National Express"]),
+    "software": ("vendor", ["Adobe", "Oracle", "JetBrains", "Atlassian", "Red Hat"]),
+    "films": ("genre", ["Horror", "Western", "Musical", "Thriller", "Anime"]),
+    "groceries": ("maker", ["Nestlé", "Danone", "Barilla", "Kellogg's", "Mondelez"]),
     "laws": ("agency", ["European Commission", "Environment Agency", "Federal Trade Commission", "Bundeskartellamt"]),
 }
 # (grid, kind): questions, and at most so many that are inverted and that are left out
