@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -113,6 +113,13 @@ def combined(reading: Reading, words: FieldWords) -> Filter:
     """
     whole = _Part(reading, 0, len(reading.text))
     reading.dropped.extend(whole.dropped)
+    if any(mention.stance == "doubtful" for mention in reading.mentions):
+        # What is said beside a value in doubt may hold for its documents alone
+        mentions = [replace(m, stance="named") if m.stance == "doubtful" else m for m in reading.mentions]
+        named = _Part(replace(reading, mentions=mentions, dropped=[]), 0, len(reading.text))
+        if _alternatives(named, words) is not None:
+            reading.dropped.append("which conditions belong to which value is not clear")
+            return EVERYTHING
     found = _alternatives(whole, words) or whole.filter()
     return _without_conflicts(found, reading.dropped)
 

@@ -265,7 +265,7 @@ CONJUNCTIONS = r"""
     and | or | nor | as\ well\ as | oder | und | noch | sowie | ou | et | ni | o | u | y | e
 """
 PREPOSITIONS = r"""
-    by | from | in | on | of | with | von | vom | aus | bei | par | de | del | du | chez | por | en | con
+    by | from | in | on | of | with | von | vom | aus | bei | mit | avec | par | de | del | du | chez | por | en | con
 """
 ARTICLES = r"""
     the | a | an | der | die | das | den | dem | le | la | les | el | los | las

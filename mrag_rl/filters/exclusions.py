@@ -9,10 +9,12 @@ filter would hide the answer if it were wrong, so there is none then. English, G
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Literal
 
 from mrag_rl.filters import exclusion_words as words
 from mrag_rl.filters.exclusion_words import pattern
+from mrag_rl.filters.inclusions import doubt
 from mrag_rl.filters.phrases import LOOK_BACK, QUOTE, REPORT
 
 Stance = Literal["named", "excluded", "doubtful"]
@@ -37,6 +39,11 @@ def _anywhere(expression: str) -> re.Pattern[str]:
 
 
 _NAMED = _before(words.NAMING)
+# "Je ne bois que du Wired"
+_NOTHING_BUT = _anywhere(
+    r"\bn(?:e\s+|['’])(?!\w*\s+(?:pas|plus|rien|jamais|point)\b)\w+(?:\s+(?!pas\b|plus\b|rien\b|jamais\b|autre\b)\w+)?\s+"
+    rf"qu(?:['’]|e\s+)(?:(?:{pattern(words.PREPOSITIONS)})\s+|d['’])?{_MENTION}"
+)
 _EXCLUDED = _before(words.CUES)
 _PREFIXED = _anywhere(
     rf"(?:!=|<>|≠|\bnot\s+in\s*\()\s*{QUOTE}$|(?<!\w)(?:non|nicht|anti|no|not|un)[-–‑]{QUOTE}$|(?:^|\s)-{QUOTE}$"
@@ -72,6 +79,7 @@ _CONTINUED = _anywhere(
     rf"(?:(?:{pattern(words.PREPOSITIONS)})\s+|d['’])?{_ARTICLES}{QUOTE}$"
 )
 # "Why doesn't The Verge ...", "isn't Wired ...?", "don't you have ...": a negated question names what it mentions
+_SUGGESTED = _anywhere(r"(?:^|[.;:!?,¿]\s*)(?:why|warum|wieso|pourquoi|por\s+qué)\s+(?:not|nicht|pas|no|don['’]t)\s")
 _ASKED = _anywhere(
     rf"(?<!\w)(?:(?:do|does|did|has|have|had|would|could|should|wo|ca)n['’]t|cannot)\s+{_MENTION}"
     rf"|(?:^|[.;:!?]\s*)(?:is|are|was|were)n['’]t\s+{_MENTION}"
@@ -112,6 +120,7 @@ def stance(
     start: int,
     end: int,
     previous: tuple[int, Stance] | None,
+    is_known: Callable[[str], bool] | None = None,
     *,
     cued: bool = True,
     described: bool = False,
@@ -128,7 +137,7 @@ def stance(
         return said
     far = text[max(0, start - _FAR) : start]
     head, tail = text[max(last, start - _FAR) : start], text[end : end + _FAR]
-    if _NAMED.search(head) or _ASKED.search(head):
+    if _NAMED.search(head) or _NOTHING_BUT.search(head) or (_ASKED.search(head) and not _SUGGESTED.search(head)):
         return "named"
     if _REQUESTED.search(head) and _NOT_SO.match(tail):
         return "named"
@@ -143,15 +152,17 @@ def stance(
         return "doubtful"
     if _TAKEN_UP.search(tail) or _LISTED_AFTER.search(tail) or _NEGATION.search(" ".join(clause.split()[-1 - _NEAR :])):
         return "doubtful"
-    if cued or _ACTING.search(head) or _ACTS.search(tail) or _DONE.search(head):
-        return "named"
     after = " ".join(_CLAUSE.split(tail, maxsplit=1)[0].split()[: _NEAR + 2])
-    if _NEGATION.search(after) or _ENCLOSED_AFTER.search(f" {after}"):
+    acts = cued or bool(_ACTING.search(head) or _ACTS.search(tail) or _DONE.search(head))
+    if not acts and (_NEGATION.search(after) or _ENCLOSED_AFTER.search(f" {after}")):
         return "doubtful"
-    if continued:
-        return "named"
-    verb = _OBJECT.search(head)
-    if verb and not described and len(verb["verb"]) > 2 and not _SEARCH.fullmatch(verb["verb"]):
+    if not acts and not continued:
+        verb = _OBJECT.search(head)
+        if verb and not described and len(verb["verb"]) > 2 and not _SEARCH.fullmatch(verb["verb"]):
+            return "doubtful"
+        beside = text[max(0, start - LOOK_BACK) : start], tail[:LOOK_BACK]
+        if _NEGATION.search(clause) or any(map(_ALTERNATIVE.search, beside)):
+            return "doubtful"
+    if is_known is not None and doubt(text, start, end, is_known, listed=continued, described=described or cued):
         return "doubtful"
-    beside = text[max(0, start - LOOK_BACK) : start], tail[:LOOK_BACK]
-    return "doubtful" if _NEGATION.search(clause) or any(map(_ALTERNATIVE.search, beside)) else "named"
+    return "named"
