@@ -40,6 +40,11 @@ CORPORA: dict[str, tuple[str, list[str]]] = {
     "software": ("vendor", ["Adobe", "Oracle", "JetBrains", "Atlassian", "Red Hat"]),
     "films": ("genre", ["Horror", "Western", "Musical", "Thriller", "Anime"]),
     "groceries": ("maker", ["Nestlé", "Danone", "Barilla", "Kellogg's", "Mondelez"]),
+    "shoes": ("brand", ["Adidas", "Puma", "Birkenstock", "Salomon", "Camper"]),
+    "banks": ("bank", ["Revolut", "Barclays", "Commerzbank", "BNP Paribas"]),
+    "music": ("genre", ["Techno", "Jazz", "Reggaeton", "Opera", "Country"]),
+    "delivery": ("carrier", ["DHL", "UPS", "FedEx", "Hermes"]),
+    "museums": ("museum", ["Prado", "Louvre", "Tate Modern", "Albertina"]),
     "laws": ("agency", ["European Commission", "Environment Agency", "Federal Trade Commission", "Bundeskartellamt"]),
 }
 # (grid, kind): questions, and at most so many that are inverted and that are left out
