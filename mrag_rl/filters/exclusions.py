@@ -14,7 +14,7 @@ from typing import Literal
 
 from mrag_rl.filters import exclusion_words as words
 from mrag_rl.filters.exclusion_words import pattern
-from mrag_rl.filters.inclusions import doubt
+from mrag_rl.filters.inclusions import doubt, is_request
 from mrag_rl.filters.phrases import LOOK_BACK, QUOTE, REPORT
 
 Stance = Literal["named", "excluded", "doubtful"]
@@ -115,6 +115,37 @@ _SEARCH = _anywhere(rf"(?:{pattern(words.SEARCHES)})")
 _CLAUSE = _anywhere(rf"[,.;:!?()\n]|\b(?:{pattern(words.CLAUSES)})\b")
 
 
+# "Kein Tag ohne Wired": two negations in a clause
+_TWICE = _anywhere(
+    r"(?<!\w)(?:not|never|no|n['’]t|nie|nicht|kein\w*|pas(?!\scher)|jamais|ni|nunca|nada)\s(?:[\w’'-]+\s){0,6}(?:without|ohne|sans|sin)\s[^.;:?!,\n]{0,20}$"
+)
+# "Sin Wired me aburro": what would be without it
+_WITHOUT = _anywhere(r"(?:^|[.;:!?\n]\s*)(?:without|ohne|sans|sin)\s[^.;:?!,\n]{0,20}$")
+_WOULD_BE = _anywhere(
+    rf"^{_CLOSING}\s[^.;:?!,\n]*(?<!\w)(?:i|we|us|ich|wir|mir|uns|nichts|je|j|on|nous|me|nos|nada|yo)(?!\w)"
+)
+# "I have no ticket for Wired yet", "Wer mag kein Wired?"
+_NOT_YET = _anywhere(r"(?<!\w)(?:yet|noch|encore|aún|todavía)\s+(?:no\w*|kein\w*|nicht|pas)\s[^.;:?!\n]{0,40}$")
+_WHO = _anywhere(r"(?:^|[.;:!?¿\n]\s*)(?:wer|who|qui|(?:a\s+)?quién)\s[^.;:?!\n]*$")
+_ANY_MORE = _anywhere(r"^\W?\s+(?:mehr|any\s?more|plus|más)\s*\?")
+# "Je ne me lasse pas de Wired": another verb is denied than that of a request
+_DENIED = _anywhere(
+    r"(?<!\w)(?:je|on|nous)\s+n(?:e\s+|['’])(?:(?:me|m['’]|nous|se|s['’]|y|en)\s*)?(?P<verb>\w+)\s+(?:pas|plus|jamais)\s[^.;:?!,\n]{0,25}$"
+)
+
+
+def _is_contradicted(head: str, tail: str) -> bool:
+    """Whether something before or behind an excluded mention says that it is wanted all the same."""
+    if _TWICE.search(head) or _NOT_YET.search(head):
+        return True
+    if _WITHOUT.search(head) and _WOULD_BE.search(tail):
+        return True
+    if "?" in tail and (_ANY_MORE.search(tail) or (_WHO.search(head) and re.match(r"\W?\s*\?\s*\S", tail))):
+        return True
+    denied = _DENIED.search(head)
+    return denied is not None and not is_request(denied["verb"])
+
+
 def stance(
     text: str,
     start: int,
@@ -142,7 +173,8 @@ def stance(
     if _REQUESTED.search(head) and _NOT_SO.match(tail):
         return "named"
     if any(rule.search(head) for rule in (_EXCLUDED, _REQUESTED, _TITLED, _PREFIXED)):
-        return "doubtful" if (_EXISTS.search(head) and "?" in tail) or _ASKED_ABOUT.search(tail) else "excluded"
+        unclear = (_EXISTS.search(head) and "?" in tail) or _ASKED_ABOUT.search(tail) or _is_contradicted(head, tail)
+        return "doubtful" if unclear else "excluded"
     if _EXCLUDED_AFTER.search(tail) or _PREFERRED.search(far):
         return "excluded"
     if _ENCLOSED_BEFORE.search(head) and _ENCLOSED_AFTER.search(tail):

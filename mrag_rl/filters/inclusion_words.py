@@ -177,3 +177,14 @@ SEPARATIONS = """
     remplacement remplaçant remplaçante contraire fin repos
     descanso cambio sustituto sustituta sustitución reemplazo contrario alternativa alternativas
 """
+
+# Behind a name that stands for itself: "Anime, ya no"
+DENIALS = """
+    not no never nope nah none nothing nie nicht nichts nein niemals kein keine keinen non pas ni nunca jamás nada
+    jamais rien plus-jamais
+"""
+
+# What may end a preposition of several words: "with the exception of"
+ENDS_OF_PREPOSITIONS = """
+    of from to de du des d a à au aux del al von vom zu zum zur
+"""

@@ -56,6 +56,11 @@ _TO = _set("to zu")
 _IN_ENGLISH = _set("of from for with to on about")
 _CONTRASTS, _SEPARATIONS = _set(tables.CONTRASTS), _set(tables.SEPARATIONS)
 _COMPOUNDING = _set("with in at by en à au a mit unter bei con por par zu zur auf an")
+_DENIALS, _ENDS = _set(tables.DENIALS), _set(tables.ENDS_OF_PREPOSITIONS)
+_TOPICAL = _OF_VERBS - _set("as like to zu a à al au aux")
+_ADJECTIVES = re.compile(
+    r".{2,}(?:ian|ese|ic|ical|[^e]al|ous|ful|[st]ive|ary)|.{3,}(?:ische|liche|ige|bare|ale|ive|same)[nrsm]?|(?!dis|en).{3,}[ai]ble"
+)
 _SINCE = _set("ve have had already habe hab hatte schon ai avons avais déjà he hemos ya")
 _INFINITIVES = re.compile(r"[a-zäöüß]{3,}(?:en|ern|eln)")
 
@@ -81,7 +86,7 @@ def doubt(text: str, start: int, end: int, is_known: Known, *, listed: bool, des
         return word in _KNOWN or is_known(folded(word))
 
     sentence = _words(_HARD.split(head)[-1])
-    asking = not _OPENERS.isdisjoint(sentence)
+    asking = _asks(sentence)
     if not listed:
         interrogative = bool(sentence) and sentence[0] in _QUESTIONS
         bare = [word for word in left if word not in _DETERMINERS]
@@ -90,14 +95,16 @@ def doubt(text: str, start: int, end: int, is_known: Known, *, listed: bool, des
         if bare and left[0] in ("if", "si", "wenn") and not right and stop:
             return "if"
         reported = described and interrogative and left and left[-1] in _DETERMINERS
-        if not reported and (reason := _governed(left, _capitals(before, left), known, is_known, asking)):
+        if not reported and (
+            reason := _governed(left, _capitals(before, left), known, is_known, asking, len(sentence) == len(left))
+        ):
             return reason
         if left and left[0] in _CONDITIONS and not all(map(known, left + right)):
             return "condition"
         if len(left) > 1 and not known(left[0]) and left[0] not in _SPEAKERS and left[0] not in _CONDITIONS:
             if left[1] in _PARTICLES or left[1] in _BESIDE or (left[1] in _DETERMINERS and not left[0].endswith("ed")):
                 return f"imperative {left[0]}"
-    asks = not _OPENERS.isdisjoint(left)
+    asks = _asks(left)
     if reason := _spoken(left, right, asks):
         return reason
     if right and not _MODALS.isdisjoint([*left, *right]):
@@ -108,16 +115,23 @@ def doubt(text: str, start: int, end: int, is_known: Known, *, listed: bool, des
         right[-1] in _PARTICLES or any(a in _PARTICLES and b in ("of", "from", "von") for a, b in zip(right, right[1:]))
     ):
         return "particle"
+    if left and left[-1] in ("in", "at") and after[:1] in "'’" and right and not known(right[0]):
+        return "instead"
     if asks or described:
         return None
     rest = tail[len(after) + 1 :].strip(" .?!") if stop else ""
     if not left and not right and rest:
         part, _, more = _split(rest)
         words = _words(part)
-        if _speaks(words) and _OPENERS.isdisjoint(words):
-            return "bare, then speaker"
-        if words and len(words) <= 4 and not any(map(known, words)) and (more or fragment or "?" in tail[:2]):
+        if "?" in tail[:2] or not _DENIALS.isdisjoint(words):
             return "bare, then " + part
+        if _speaks(words) and not _asks(words):
+            return "bare, then speaker"
+        short = 0 < len(words) <= 5 and words[0] not in _JOINTS and not any(map(str.isdigit, words))
+        if short and not _asks(words) and not all(map(known, words)) and (more or fragment):
+            return "bare, then " + part
+    if right and left and (_DETERMINERS | _PREPOSITIONS).issuperset(left) and (right[0] == "que" or right[0] in _SINCE):
+        return "predicate behind preposition"
     if right and not left and right[0] in _AUXILIARIES and not text.rstrip().endswith("?"):
         return "statement"
     if right and (listed or _DETERMINERS.issuperset(left)) and (fragment or rest):
@@ -129,6 +143,21 @@ def doubt(text: str, start: int, end: int, is_known: Known, *, listed: bool, des
             if not known(word):
                 return f"predicate {word}"
     return None
+
+
+def is_request(word: str) -> bool:
+    """Whether a word says that something is wanted, or is a verb that a question begins with."""
+    return word.casefold() in _REQUESTS or word.casefold() in _AUXILIARIES
+
+
+def _asks(words: Sequence[str]) -> bool:
+    """Whether words ask for something: not so a statement, whose verb stands behind its subject."""
+    for i, word in enumerate(words):
+        if word in _REQUESTS or (word in _QUESTIONS and word not in _AUXILIARIES):
+            return True
+        if word in _AUXILIARIES and (not i or words[i - 1] in _JOINTS):
+            return True
+    return False
 
 
 def _split(text: str) -> tuple[str, str, str]:
@@ -172,13 +201,21 @@ def _glued(text: str, start: int, end: int, is_known: Known) -> str | None:
     return None
 
 
-def _governed(left: Sequence[str], capitals: Sequence[bool], known: Known, is_known: Known, asking: bool) -> str | None:
+def _governed(
+    left: Sequence[str], capitals: Sequence[bool], known: Known, is_known: Known, asking: bool, begins: bool
+) -> str | None:
     """What stands before a mention and may reject it."""
     preposition, nouns = "", 0
     for i in range(len(left) - 1, -1, -1):
         word, previous = left[i], left[i - 1] if i else ""
-        if word in _JOINTS or word in _REQUESTS or (word in _OPENERS and (not i or previous in _JOINTS)):
+        if word in _CONTRASTS and word in _JOINTS:
+            return f"contrast {word}"
+        if word in _JOINTS or (word in _REQUESTS and previous not in _CONTRASTS):
             return None
+        if word in _OPENERS and (not i or (previous in _JOINTS and previous not in _CONTRASTS)):
+            return None
+        if word in _AUXILIARIES and i and not _asks(left[:i]) and not all(map(known, left[:i])):
+            return f"statement {word}"
         if (word in _PARTICLES or word in _SEPARATIONS) and not is_known(word):
             return f"separation {word}"
         if word in _SPEAKERS or (word == "on" and previous in ("si", "qu", "que", "quand")):
@@ -191,6 +228,8 @@ def _governed(left: Sequence[str], capitals: Sequence[bool], known: Known, is_kn
             preposition = word
         elif known(word):
             preposition = ""
+        elif preposition in _ENDS and not nouns and _is_compound(left[:i], word):
+            return f"compound {word}"
         elif preposition in _SAFE or preposition in _AGENTS:
             participle = _PARTICIPLES.get(preposition)
             return f"participle {word}" if participle and participle.fullmatch(word) and not asking else None
@@ -198,13 +237,13 @@ def _governed(left: Sequence[str], capitals: Sequence[bool], known: Known, is_kn
             preposition = ""
         elif previous in _TO and not capitals[i]:
             return f"infinitive {word}"
-        elif previous in _BEFORE_NOUNS or previous in _SAFE or (preposition and previous in _OF_VERBS):
+        elif previous in _BEFORE_NOUNS or previous in _SAFE or (preposition and previous in _TOPICAL):
             if _GERUNDS.fullmatch(word):
                 return f"form {word}"
-            if preposition in _OF_VERBS and not nouns and _is_compound(left[:i], word):
-                return f"compound {word}"
             preposition, nouns = "", nouns + 1
-        elif _is_asked(left[:i]):
+        elif _is_asked(left[:i], begins):
+            return None
+        elif not i and left[1:2] and is_known(left[1]) and _ADJECTIVES.fullmatch(word):
             return None
         elif preposition in _IN_ENGLISH and left[0] in _REQUESTS and _PLURALS.fullmatch(word):
             return None
@@ -229,10 +268,17 @@ def _is_compound(left: Sequence[str], noun: str) -> bool:
     return not article or (words[-1] != "in" and not _PLURALS.fullmatch(noun))
 
 
-def _is_asked(left: Sequence[str]) -> bool:
+def _is_asked(left: Sequence[str], begins: bool) -> bool:
     """Whether a verb or a noun comes next: "was", "qué se"."""
     words = [word for word in left[-2:] if word not in ("se", "y", "ne", "n", "en")]
-    return bool(words) and words[-1] in _ASKING and (words[-1] != "que" or len(left) == 1)
+    return bool(words) and words[-1] in _ASKING and (words[-1] != "que" or (begins and len(left) == 1))
+
+
+def _is_french(words: Sequence[str]) -> bool:
+    """Whether "on" speaks, and is no preposition: "on a banni"."""
+    if words[1:2] == ["a"]:
+        return bool(words[2:]) and _PARTICIPLES["par"].fullmatch(words[2]) is not None
+    return len(words) > 1 and words[1] not in _DETERMINERS
 
 
 def _spoken(left: Sequence[str], right: Sequence[str], asks: bool) -> str | None:
@@ -241,9 +287,7 @@ def _spoken(left: Sequence[str], right: Sequence[str], asks: bool) -> str | None
     for i, word in enumerate(left):
         if word in _OPENERS:
             asked = True
-        elif not asked and (
-            word in _SPEAKERS or (word == "on" and not i and left[1:2] and left[1] not in _DETERMINERS)
-        ):
+        elif not asked and (word in _SPEAKERS or (word == "on" and not i and _is_french(left))):
             following = left[i + 1 : i + 5]
             if _REQUESTS.isdisjoint(following) or not _SINCE.isdisjoint(following):
                 return f"speaker {word}"
