@@ -14,7 +14,7 @@ from typing import Literal
 
 from mrag_rl.filters import exclusion_words as words
 from mrag_rl.filters.exclusion_words import pattern
-from mrag_rl.filters.inclusions import doubt, is_request
+from mrag_rl.filters.inclusions import is_doubtful, is_request
 from mrag_rl.filters.phrases import LOOK_BACK, QUOTE, REPORT
 
 Stance = Literal["named", "excluded", "doubtful"]
@@ -195,6 +195,6 @@ def stance(
         beside = text[max(0, start - LOOK_BACK) : start], tail[:LOOK_BACK]
         if _NEGATION.search(clause) or any(map(_ALTERNATIVE.search, beside)):
             return "doubtful"
-    if is_known is not None and doubt(text, start, end, is_known, listed=continued, described=described or cued):
+    if is_known is not None and is_doubtful(text, start, end, is_known, listed=continued, described=described or cued):
         return "doubtful"
     return "named"

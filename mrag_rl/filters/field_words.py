@@ -123,6 +123,11 @@ class FieldWords:
         """Whether a word speaks of a boolean field."""
         return bool(self.fields(word) & self._flags)
 
+    def knows(self, word: str) -> bool:
+        """Whether a word is a number, names documents or a unit, or says what fields are often about."""
+        form = folded(word)
+        return form.isdigit() or form in _UNIT or form in _THING or self.is_noun(form) or bool(self.fields(form))
+
     def is_noun(self, word: str) -> bool:
         """Whether a word names the documents."""
         return singular(folded(word)) in self.nouns or folded(word) in _NOUNS

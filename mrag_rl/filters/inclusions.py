@@ -1,148 +1,168 @@
 """Whether the words around a mention speak for it: a reading that names a value needs them.
 
-A language has more ways to reject than a list of words could hold. So a mention that no exclusion is known of is taken
-as named only if nothing that is unknown could reject it. What stands before it, up to the word that governs it, must be
-known or have the place of an adjective or a noun; its clause must ask for something or have no verb of its own; and who
-speaks must say that it is wanted.
+A language has more ways to reject than a list of words could hold. So a mention that no exclusion is known of counts as
+named only if nothing unknown could reject it: what stands before it, up to the word that governs it, must be known or
+have the place of an adjective or a noun; its clause must ask for something or have no verb of its own; and who speaks
+must say that it is wanted. The tables of known words are in `inclusion_words`; a corpus knows its own besides.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from mrag_rl.filters import inclusion_words as tables
 from mrag_rl.filters.field_words import folded
 
-_BOUNDARY = re.compile(r"[,.;:?!()\n\[\]]|\s[-–—]+\s|—")
-_HARD = re.compile(r"[.;:?!\n]|\s[-–—]+\s|—")
+_REACH = 200  # Characters on each side of a mention that are read
+_SENTENCE_REACH = 600  # Characters before it in which its sentence begins
+
+_BOUNDARY = re.compile(r"[,.;:?!()\n\[\]—]|\s[-–]+\s")
+_SENTENCE = re.compile(r"[.;:?!\n—]|\s[-–]+\s")
 _TOKEN = re.compile(r"[^\W_]+(?:[-/][^\W_]+)*")
 _AFTER = re.compile(r"\b(?:i['’]?m|we['’]?re|i\s+am|we\s+are)\s+after\b", re.IGNORECASE)
-_REACH = 200
 
 
-def _set(*lists: str) -> frozenset[str]:
+def _words_of(*lists: str) -> frozenset[str]:
     words = {word for table in lists for word in table.split()}
+    # Two letters without their accent are another word: "à", "a"
     return frozenset(words | {folded(word) for word in words if len(word) > 2})
 
 
-_REQUESTS, _ASKING = _set(tables.REQUESTS), _set(tables.ASKING)
-_QUESTIONS = _set(tables.ASKING, tables.ASKING_WHO, tables.AUXILIARIES) - {"que"}
-_AUXILIARIES = _set(tables.AUXILIARIES)
+_REQUESTS, _ASKING, _AUXILIARIES = map(_words_of, (tables.REQUESTS, tables.ASKING, tables.AUXILIARIES))
+_QUESTIONS = (_ASKING | _words_of(tables.ASKING_WHO) | _AUXILIARIES) - {"que"}
 _OPENERS = _REQUESTS | _QUESTIONS
-_SPEAKERS, _BESIDE = _set(tables.SPEAKERS), _set(tables.BESIDE)
-_SAFE, _OF_VERBS, _AGENTS = _set(tables.PREPOSITIONS), _set(tables.PREPOSITIONS_OF_VERBS), _set(tables.AGENTS)
-_PREPOSITIONS = _SAFE | _OF_VERBS
-_DETERMINERS, _JOINTS, _PARTICLES = _set(tables.DETERMINERS), _set(tables.JOINTS), _set(tables.PARTICLES)
-_BEFORE_NOUNS = _DETERMINERS | _set(tables.ADJECTIVES)
-_MODALS, _CONDITIONS = _set(tables.MODALS), _set(tables.CONDITIONS)
-_OTHERS = _set(tables.OTHERS, tables.DEEDS)
-_KNOWN = _OPENERS | _PREPOSITIONS | _BEFORE_NOUNS | _JOINTS | _OTHERS
-_DEEDS = _set(tables.DEEDS)
+_SPEAKERS, _BESIDE, _SINCE = map(_words_of, (tables.SPEAKERS, tables.BESIDE, tables.SINCE))
+_SAFE, _OF_VERBS, _AGENTS = map(_words_of, (tables.PREPOSITIONS, tables.PREPOSITIONS_OF_VERBS, tables.AGENTS))
+_PREPOSITIONS, _TOPICAL = _SAFE | _OF_VERBS, _OF_VERBS - _words_of(tables.INFINITIVE_MARKERS) - {"as", "like"}
+_STARTS, _ENDS = _words_of(tables.STARTS_OF_PREPOSITIONS), _words_of(tables.ENDS_OF_PREPOSITIONS)
+_DETERMINERS, _JOINTS, _PARTICLES = map(_words_of, (tables.DETERMINERS, tables.JOINTS, tables.PARTICLES))
+_BEFORE_NOUNS = _DETERMINERS | _words_of(tables.ADJECTIVES)
+_MODALS, _CONDITIONS, _DENIALS = map(_words_of, (tables.MODALS, tables.CONDITIONS, tables.DENIALS))
+_CONTRASTS, _SEPARATIONS, _DEEDS = map(_words_of, (tables.CONTRASTS, tables.SEPARATIONS, tables.DEEDS))
+_KNOWN = _OPENERS | _PREPOSITIONS | _BEFORE_NOUNS | _JOINTS | _DEEDS | _words_of(tables.OTHERS)
+_INSTEAD = _words_of("statt lieu lugar place")
+_MARKERS = _words_of("to zu")
+_SOURCES = _words_of("laut selon según per")
+_ENGLISH = _words_of("of from for with to on about")
+_GERMAN = _words_of("von vom mit zu zum zur auf an am über nach")
 
-# Verbs by their endings: "ditching", "esquivando", "éviter"
-_GERUNDS = re.compile(r".{3,}(?:ing|[ae]ndo|ant)")
-_VERBS = re.compile(r".{3,}(?:ing|[ae]ndo|ant|[aei]r|re)")
+# What endings say of words in no table
+_GERUND = re.compile(r".{3,}(?:ing|[ae]ndo|ant)")
+_VERB = re.compile(r".{3,}(?:ing|[ae]ndo|ant|[aei]r|re)")
+_GERMAN_INFINITIVE = re.compile(r"[a-zäöüß]{3,}(?:en|ern|eln)")
+_PLURAL = re.compile(r".{2,}[sx]")
+_GERMAN_PLURAL = re.compile(r".{3,}(?:en|er|e|n|s)")
+_ADJECTIVE = re.compile(
+    r".{2,}(?:ian|ese|ic|ical|[^e]al|ous|ful|[st]ive|ary)|(?!dis|en).{3,}[ai]ble"
+    r"|.{3,}(?:ische|liche|ige|bare|ale|ive|same)[nrsm]?"
+)
 _PARTICIPLES = {
     "by": re.compile(r".{2,}ed"),
     "von": re.compile(r"ge.{2,}(?:t|en)|(?:be|ent|er|ver|zer).{2,}(?:t|en)"),
     "par": re.compile(r".{2,}(?:ée?s?|[ui]e?s?|its?)"),
     "por": re.compile(r".{2,}[aiu]d[oa]s?"),
 }
-_PLURALS = re.compile(r".{2,}[sx]")
-_PLURALS_IN_GERMAN = re.compile(r".{3,}(?:en|er|e|n|s)")
-_IN_GERMAN = _set("von vom mit zu zum zur auf an am über nach")
-_TO = _set("to zu")
-_IN_ENGLISH = _set("of from for with to on about")
-_CONTRASTS, _SEPARATIONS = _set(tables.CONTRASTS), _set(tables.SEPARATIONS)
-_COMPOUNDING = _set("with in at by en à au a mit unter bei con por par zu zur auf an")
-_DENIALS, _ENDS = _set(tables.DENIALS), _set(tables.ENDS_OF_PREPOSITIONS)
-_TOPICAL = _OF_VERBS - _set("as like to zu a à al au aux")
-_ADJECTIVES = re.compile(
-    r".{2,}(?:ian|ese|ic|ical|[^e]al|ous|ful|[st]ive|ary)|.{3,}(?:ische|liche|ige|bare|ale|ive|same)[nrsm]?|(?!dis|en).{3,}[ai]ble"
-)
-_SINCE = _set("ve have had already habe hab hatte schon ai avons avais déjà he hemos ya")
-_INFINITIVES = re.compile(r"[a-zäöüß]{3,}(?:en|ern|eln)")
 
-_SYMBOLS_BEFORE = re.compile(r"[!~¬^≠×✗✘❌🚫⛔👎]$|[✗✘❌🚫⛔👎]\s$")
-_SYMBOLS = re.compile(r"[✗✘❌🚫⛔👎]")
-_SOURCES = frozenset(("laut", "selon", "según", "per"))
-
-Known = Callable[[str], bool]
+_CROSS_BEFORE = re.compile(r"[!~¬^≠×✗✘❌🚫⛔👎]$|[✗✘❌🚫⛔👎]\s$")
+_CROSS_AFTER = re.compile(r"\s?[✗✘❌🚫⛔👎]")
+_PREFIX = re.compile(r"(?<![\w-])[^\W\d_]+(?=[-–]$)")
+_SUFFIX = re.compile(r"[-–](?P<word>[^\W\d_]+)")
 
 
-def doubt(text: str, start: int, end: int, is_known: Known, *, listed: bool, described: bool) -> str | None:
-    if reason := _glued(text, start, end, is_known):
-        return reason
-    head, tail = text[max(0, start - _REACH) : start], text[end : end + _REACH]
-    fragment = max((match.end() for match in _BOUNDARY.finditer(head)), default=0)
-    stop = _BOUNDARY.search(tail)
-    before, after = head[fragment:], tail[: stop.start()] if stop else tail
-    left, right = _words(before), _words(after)
-    if right and right[0] == "s":
-        right = right[1:]
+def is_doubtful(
+    text: str, start: int, end: int, is_known: Callable[[str], bool], *, listed: bool = False, described: bool = False
+) -> bool:
+    """Whether something unknown beside the characters [start, end) of a text may reject what they mention.
 
-    def known(word: str) -> bool:
-        return word in _KNOWN or is_known(folded(word))
+    is_known: whether the corpus knows a word (folded). listed: the mention continues a list whose beginning is named.
+    described: the words beside it show that it describes or publishes documents.
+    """
+    clause = _Clause.around(text, start, end, is_known)
+    if _is_marked(text, start, end, is_known):
+        return True
+    if not listed and (_is_contrasted(clause, described) or _is_conditional(clause) or _is_ordered(clause)):
+        return True
+    reported = described and clause.is_question and clause.left[-1:] and clause.left[-1] in _DETERMINERS
+    if not (listed or reported) and _is_rejected(clause):
+        return True
+    if _is_commented(clause) or _is_enclosed(clause):
+        return True
+    return not clause.asks and not described and (_is_dismissed(clause) or _has_predicate(clause, listed))
 
-    sentence = _words(_HARD.split(head)[-1])
-    asking = _asks(sentence)
-    if not listed:
-        interrogative = bool(sentence) and sentence[0] in _QUESTIONS
-        bare = [word for word in left if word not in _DETERMINERS]
-        if bare and bare[-1] in _CONTRASTS and not (described and interrogative):
-            return bare[-1]
-        if bare and left[0] in ("if", "si", "wenn") and not right and stop:
-            return "if"
-        reported = described and interrogative and left and left[-1] in _DETERMINERS
-        if not reported and (
-            reason := _governed(left, _capitals(before, left), known, is_known, asking, len(sentence) == len(left))
-        ):
-            return reason
-        if left and left[0] in _CONDITIONS and not all(map(known, left + right)):
-            return "condition"
-        if len(left) > 1 and not known(left[0]) and left[0] not in _SPEAKERS and left[0] not in _CONDITIONS:
-            if left[1] in _PARTICLES or left[1] in _BESIDE or (left[1] in _DETERMINERS and not left[0].endswith("ed")):
-                return f"imperative {left[0]}"
-    asks = _asks(left)
-    if reason := _spoken(left, right, asks):
-        return reason
-    if right and not _MODALS.isdisjoint([*left, *right]):
-        last = _TOKEN.findall(after)[-1]
-        if _INFINITIVES.fullmatch(last) and not known(last):
-            return f"infinitive {last}"
-    if right and (
-        right[-1] in _PARTICLES or any(a in _PARTICLES and b in ("of", "from", "von") for a, b in zip(right, right[1:]))
-    ):
-        return "particle"
-    if left and left[-1] in ("in", "at") and after[:1] in "'’" and right and not known(right[0]):
-        return "instead"
-    if asks or described:
-        return None
-    rest = tail[len(after) + 1 :].strip(" .?!") if stop else ""
-    if not left and not right and rest:
-        part, _, more = _split(rest)
-        words = _words(part)
-        if "?" in tail[:2] or not _DENIALS.isdisjoint(words):
-            return "bare, then " + part
-        if _speaks(words) and not _asks(words):
-            return "bare, then speaker"
-        short = 0 < len(words) <= 5 and words[0] not in _JOINTS and not any(map(str.isdigit, words))
-        if short and not _asks(words) and not all(map(known, words)) and (more or fragment):
-            return "bare, then " + part
-    if right and left and (_DETERMINERS | _PREPOSITIONS).issuperset(left) and (right[0] == "que" or right[0] in _SINCE):
-        return "predicate behind preposition"
-    if right and not left and right[0] in _AUXILIARIES and not text.rstrip().endswith("?"):
-        return "statement"
-    if right and (listed or _DETERMINERS.issuperset(left)) and (fragment or rest):
-        for i, word in enumerate(right[:4]):
-            if word in _JOINTS or (
-                word in _PREPOSITIONS and not (word == "à" and _VERBS.fullmatch("".join(right[i + 1 : i + 2])))
-            ):
-                break
-            if not known(word):
-                return f"predicate {word}"
-    return None
+
+@dataclass(frozen=True)
+class _Clause:
+    """The words around a mention, up to the next punctuation.
+
+    Attributes:
+        left, right: words before and behind it, in lower case. capitals: which of those before it have capitals.
+        sentence: all words before it of its sentence. possessive: whether it has a genitive s.
+        is_first: whether nothing stands before the clause.
+        stop: the punctuation behind the clause, if any. rest: what follows that.
+        closing: the last character of the text.
+        is_own: whether the corpus knows a word.
+    """
+
+    left: Sequence[str]
+    right: Sequence[str]
+    capitals: Sequence[bool]
+    sentence: Sequence[str]
+    possessive: bool
+    is_first: bool
+    stop: str
+    rest: str
+    closing: str
+    is_own: Callable[[str], bool]
+
+    @classmethod
+    def around(cls, text: str, start: int, end: int, is_own: Callable[[str], bool]) -> _Clause:
+        """The clause of the characters [start, end)."""
+        head, tail = text[max(0, start - _REACH) : start], text[end : end + _REACH]
+        begin = max((match.end() for match in _BOUNDARY.finditer(head)), default=0)
+        stop = _BOUNDARY.search(tail)
+        after = tail[: stop.start()] if stop else tail
+        left, right = _split(head[begin:]), [word.casefold() for word in _split(after)]
+        possessive = right[:1] == ["s"]
+        return cls(
+            left=[word.casefold() for word in left],
+            right=right[1:] if possessive else right,
+            capitals=[word[0].isupper() for word in left],
+            sentence=[
+                word.casefold() for word in _split(_SENTENCE.split(text[max(0, start - _SENTENCE_REACH) : start])[-1])
+            ],
+            possessive=possessive,
+            is_first=begin == 0,
+            stop=stop[0] if stop else "",
+            rest=tail[stop.end() :].strip(" .?!") if stop else "",
+            closing=text.rstrip()[-1:],
+            is_own=is_own,
+        )
+
+    def knows(self, word: str) -> bool:
+        """Whether a word is in a table, or one of the corpus."""
+        return word in _KNOWN or (word not in _INSTEAD and self.is_own(folded(word)))
+
+    @cached_property
+    def asks(self) -> bool:
+        """Whether the words before the mention ask for something."""
+        return _asks(self.left)
+
+    @property
+    def is_question(self) -> bool:
+        """Whether the sentence begins as a question."""
+        return self.sentence[:1] != [] and self.sentence[0] in _QUESTIONS
+
+
+def _split(text: str) -> list[str]:
+    """The words of a text; "US" is no pronoun, and "montre-moi" is two words."""
+    words: list[str] = []
+    for word in _TOKEN.findall(_AFTER.sub("want", text)):
+        if word != "US":
+            words += word.split("-") if word.split("-")[0].casefold() in _REQUESTS else [word]
+    return words
 
 
 def is_request(word: str) -> bool:
@@ -151,148 +171,198 @@ def is_request(word: str) -> bool:
 
 
 def _asks(words: Sequence[str]) -> bool:
-    """Whether words ask for something: not so a statement, whose verb stands behind its subject."""
-    for i, word in enumerate(words):
-        if word in _REQUESTS or (word in _QUESTIONS and word not in _AUXILIARIES):
-            return True
-        if word in _AUXILIARIES and (not i or words[i - 1] in _JOINTS):
-            return True
-    return False
-
-
-def _split(text: str) -> tuple[str, str, str]:
-    match = _BOUNDARY.search(text)
-    return (text, "", "") if match is None else (text[: match.start()], match[0], text[match.end() :].strip(" .?!"))
+    """Whether words ask for something; a statement, whose verb stands behind its subject, does not."""
+    return any(
+        word in _REQUESTS
+        or (word in _QUESTIONS and (word not in _AUXILIARIES or not i or words[i - 1] in _JOINTS))
+        for i, word in enumerate(words)
+    )  # fmt: skip
 
 
 def _speaks(words: Sequence[str]) -> bool:
-    if words[:1] == ["on"] and words[1:2] and words[1] in ("s", "y", "n", "ne", "en", "va", "veut", "fait"):
+    """Whether words are of whoever asks."""
+    return not (_SPEAKERS | _BESIDE).isdisjoint(words) or (
+        words[:1] == ["on"] and words[1:2] != [] and words[1] in ("s", "y", "n", "ne", "en", "va", "veut", "fait")
+    )
+
+
+def _is_marked(text: str, start: int, end: int, is_known: Callable[[str], bool]) -> bool:
+    """Whether a mention has a sign, or an unknown word with a hyphen: "!Wired", "un-Wired", "Wired-free"."""
+    if _CROSS_BEFORE.search(text[max(0, start - 2) : start]) or _CROSS_AFTER.match(text, end):
         return True
-    return any(word in _SPEAKERS or word in _BESIDE for word in words)
+    prefix = _PREFIX.search(text[max(0, start - 20) : start])
+    if prefix and not (prefix[0][0].isupper() or is_known(folded(prefix[0]))):
+        return True
+    suffix = _SUFFIX.match(text, end)
+    if not suffix or suffix["word"][0].isupper():
+        return False
+    return folded(suffix["word"]) not in _DEEDS and not is_known(folded(suffix["word"]))
 
 
-def _words(text: str) -> list[str]:
-    words = []
-    for word in _TOKEN.findall(_AFTER.sub("want", text)):
-        if word == "US":
-            continue
-        word = word.casefold()
-        first = word.split("-")[0]
-        words += word.split("-") if first in _REQUESTS else [word]
-    return words
+def _is_contrasted(clause: _Clause, described: bool) -> bool:
+    """Whether something else is preferred: "all but Wired", "less Wired"."""
+    words = [word for word in clause.left if word not in _DETERMINERS]
+    return bool(words) and words[-1] in _CONTRASTS and not (described and clause.is_question)
 
 
-def _capitals(text: str, words: Sequence[str]) -> list[bool]:
-    found = [word[0].isupper() for word in _TOKEN.findall(_AFTER.sub("want", text)) if word != "US"]
-    return found if len(found) == len(words) else [False] * len(words)
+def _is_conditional(clause: _Clause) -> bool:
+    """Whether a condition is stated, which may be that something is not so: "as long as Wired has no part in it"."""
+    if not clause.left:
+        return False
+    if clause.left[0] in _CONDITIONS and not all(map(clause.knows, (*clause.left, *clause.right))):
+        return True
+    bare = [word for word in clause.left if word not in _DETERMINERS]
+    return bool(bare and clause.stop) and clause.left[0] in ("if", "si", "wenn") and not clause.right
 
 
-def _glued(text: str, start: int, end: int, is_known: Known) -> str | None:
-    if _SYMBOLS_BEFORE.search(text[max(0, start - 2) : start]) or _SYMBOLS.match(text[end : end + 2].lstrip()):
-        return "symbol"
-    if text[start - 1 : start] in ("-", "–") and start > 1 and text[start - 2].isalnum():
-        word = re.search(r"[^\W_]+$", text[: start - 1])
-        if word and not (word[0][0].isupper() or word[0].isdigit() or is_known(folded(word[0]))):
-            return f"prefix {word[0]}"
-    if text[end : end + 1] in ("-", "–") and text[end + 1 : end + 2].isalpha():
-        word = re.match(r"[^\W_]+", text[end + 1 :])
-        if word and not (word[0][0].isupper() or folded(word[0]) in _DEEDS or is_known(folded(word[0]))):
-            return f"suffix {word[0]}"
-    return None
+def _is_ordered(clause: _Clause) -> bool:
+    """Whether the clause begins with an unknown verb in the imperative: "chuck out", "spare us", "hold the"."""
+    if len(clause.left) < 2 or clause.left[0] in _SPEAKERS | _CONDITIONS or clause.knows(clause.left[0]):
+        return False
+    verb, following = clause.left[:2]
+    return following in _PARTICLES | _BESIDE or (following in _DETERMINERS and not verb.endswith("ed"))
 
 
-def _governed(
-    left: Sequence[str], capitals: Sequence[bool], known: Known, is_known: Known, asking: bool, begins: bool
-) -> str | None:
-    """What stands before a mention and may reject it."""
+def _is_rejected(clause: _Clause) -> bool:
+    """Whether what stands before a mention, up to the word that governs it, may reject it."""
+    left, asking = clause.left, _asks(clause.sentence)
     preposition, nouns = "", 0
     for i in range(len(left) - 1, -1, -1):
         word, previous = left[i], left[i - 1] if i else ""
-        if word in _CONTRASTS and word in _JOINTS:
-            return f"contrast {word}"
-        if word in _JOINTS or (word in _REQUESTS and previous not in _CONTRASTS):
-            return None
-        if word in _OPENERS and (not i or (previous in _JOINTS and previous not in _CONTRASTS)):
-            return None
-        if word in _AUXILIARIES and i and not _asks(left[:i]) and not all(map(known, left[:i])):
-            return f"statement {word}"
-        if (word in _PARTICLES or word in _SEPARATIONS) and not is_known(word):
-            return f"separation {word}"
+        if (word in _PARTICLES or word in _SEPARATIONS) and not clause.is_own(folded(word)):
+            return True
         if word in _SPEAKERS or (word == "on" and previous in ("si", "qu", "que", "quand")):
-            return f"speaker {word}"
+            return True
         if word in _BESIDE:
-            return None if previous in _REQUESTS else f"beside {word}"
+            return previous not in _REQUESTS
+        if word in _JOINTS:
+            return word in _CONTRASTS
+        opens = word in _REQUESTS or (word in _OPENERS and (not i or previous in _JOINTS))
+        if opens and previous not in _CONTRASTS:
+            return False
+        if word in _AUXILIARIES and i and not _asks(left[:i]) and not all(map(clause.knows, left[:i])):
+            return True  # "Der Chef hat"
         if word in _PREPOSITIONS:
             if word in _SOURCES or (previous in _DEEDS and (asking or previous == "according")):
-                return None
+                return False
             preposition = word
-        elif known(word):
+            continue
+        if clause.knows(word):
             preposition = ""
-        elif preposition in _ENDS and not nouns and _is_compound(left[:i], word):
-            return f"compound {word}"
-        elif preposition in _SAFE or preposition in _AGENTS:
+            continue
+        if preposition in _ENDS and not nouns and _is_compound(left[:i], word):
+            return True
+        if preposition in _SAFE or preposition in _AGENTS:
             participle = _PARTICIPLES.get(preposition)
-            return f"participle {word}" if participle and participle.fullmatch(word) and not asking else None
-        elif left[i + 1 : i + 2] and left[i + 1] in _DEEDS and left[i + 2 : i + 3] and left[i + 2] in _PREPOSITIONS:
-            preposition = ""
-        elif previous in _TO and not capitals[i]:
-            return f"infinitive {word}"
-        elif previous in _BEFORE_NOUNS or previous in _SAFE or (preposition and previous in _TOPICAL):
-            if _GERUNDS.fullmatch(word):
-                return f"form {word}"
+            return not asking and participle is not None and participle.fullmatch(word) is not None
+        if left[i + 1 : i + 2] and left[i + 1] in _DEEDS and left[i + 2 : i + 3] and left[i + 2] in _PREPOSITIONS:
+            preposition = ""  # "Beaujolais made by"
+            continue
+        if previous in _MARKERS and not clause.capitals[i]:
+            return True
+        if previous in _BEFORE_NOUNS or previous in _SAFE or (preposition and previous in _TOPICAL):
+            if _GERUND.fullmatch(word):
+                return True
             preposition, nouns = "", nouns + 1
-        elif _is_asked(left[:i], begins):
-            return None
-        elif not i and left[1:2] and is_known(left[1]) and _ADJECTIVES.fullmatch(word):
-            return None
-        elif preposition in _IN_ENGLISH and left[0] in _REQUESTS and _PLURALS.fullmatch(word):
-            return None
-        elif preposition and (not i or previous in _REQUESTS or is_known(previous)):
-            plurals = _PLURALS_IN_GERMAN if preposition in _IN_GERMAN else _PLURALS
-            return None if plurals.fullmatch(word) else f"unknown {word} {preposition}"
-        elif (previous in _REQUESTS or (previous in _BESIDE and left[i - 2] in _REQUESTS)) and not _VERBS.fullmatch(
-            word
-        ):
-            return None
-        else:
-            return f"unknown {word} {preposition}"
-    return None
+            continue
+        return not _is_noun(clause, i, preposition)
+    return False
+
+
+def _is_noun(clause: _Clause, i: int, preposition: str) -> bool:
+    """Whether the unknown word left[i], with nothing before it that nouns have, is an adjective or a noun."""
+    left, word, previous = clause.left, clause.left[i], clause.left[i - 1] if i else ""
+    asked = [other for other in left[max(0, i - 2) : i] if other not in ("se", "y", "ne", "n", "en")]
+    if asked and asked[-1] in _ASKING and (asked[-1] != "que" or (i == 1 and len(clause.sentence) == len(left))):
+        return True  # "was blockiert", "qué vino de"
+    if not i and left[1:2] and clause.is_own(folded(left[1])) and _ADJECTIVE.fullmatch(word):
+        return True
+    if preposition in _ENGLISH and left[0] in _REQUESTS and _PLURAL.fullmatch(word):
+        return True
+    if preposition and (not i or previous in _REQUESTS or clause.is_own(folded(previous))):
+        return (_GERMAN_PLURAL if preposition in _GERMAN else _PLURAL).fullmatch(word) is not None
+    asked_for = previous in _REQUESTS or (previous in _BESIDE and left[i - 2] in _REQUESTS)
+    return asked_for and _VERB.fullmatch(word) is None
 
 
 def _is_compound(left: Sequence[str], noun: str) -> bool:
     """Whether a noun may be part of a preposition: "with the exception (of)", "en dehors (de)"."""
     article = bool(left) and left[-1] in _DETERMINERS
     words = left[:-1] if article else left
-    if not words or words[-1] not in _COMPOUNDING:
+    if not words or words[-1] not in _STARTS:
         return False
-    return not article or (words[-1] != "in" and not _PLURALS.fullmatch(noun))
+    return not article or (words[-1] != "in" and not _PLURAL.fullmatch(noun))
 
 
-def _is_asked(left: Sequence[str], begins: bool) -> bool:
-    """Whether a verb or a noun comes next: "was", "qué se"."""
-    words = [word for word in left[-2:] if word not in ("se", "y", "ne", "n", "en")]
-    return bool(words) and words[-1] in _ASKING and (words[-1] != "que" or (begins and len(left) == 1))
+def _is_commented(clause: _Clause) -> bool:
+    """Whether who asks says something else of a mention than that it is wanted: "I cancelled", "my dad banned"."""
+    asked, left = False, clause.left
+    starts = [i for i in range(1, len(left)) if left[i] in _SPEAKERS and left[i - 1] in _JOINTS]
+    left = left[starts[-1] :] if starts else left
+    for i, word in enumerate(left):
+        following = left[i + 1 : i + 5]
+        asked = asked or word in _OPENERS
+        if asked:
+            continue
+        if word in _SPEAKERS or (word == "on" and not i and _is_french(left)):
+            if _REQUESTS.isdisjoint(following) or not _SINCE.isdisjoint(following):
+                return True
+        elif word in _BESIDE and _REQUESTS.isdisjoint(left[i : i + 4]):
+            return True
+    return not clause.asks and _speaks(clause.right)
 
 
 def _is_french(words: Sequence[str]) -> bool:
-    """Whether "on" speaks, and is no preposition: "on a banni"."""
+    """Whether "on", with which words begin, speaks and is no preposition: "on a banni"."""
     if words[1:2] == ["a"]:
         return bool(words[2:]) and _PARTICIPLES["par"].fullmatch(words[2]) is not None
     return len(words) > 1 and words[1] not in _DETERMINERS
 
 
-def _spoken(left: Sequence[str], right: Sequence[str], asks: bool) -> str | None:
-    """What the speaker says of a mention."""
-    asked = False
-    for i, word in enumerate(left):
-        if word in _OPENERS:
-            asked = True
-        elif not asked and (word in _SPEAKERS or (word == "on" and not i and _is_french(left))):
-            following = left[i + 1 : i + 5]
-            if _REQUESTS.isdisjoint(following) or not _SINCE.isdisjoint(following):
-                return f"speaker {word}"
-        elif not asked and word in _BESIDE and _REQUESTS.isdisjoint(left[i : i + 4]):
-            return f"beside {word}"
-    if not asks and _speaks(right):
-        return "speaker after"
-    return None
+def _is_enclosed(clause: _Clause) -> bool:
+    """Whether the clause ends as one that rejects: "möchte Wired auslassen", "weed Wired out", "in Wired's stead"."""
+    right = clause.right
+    if not right:
+        return False
+    if clause.possessive and clause.left[-1:] and clause.left[-1] in ("in", "at") and not clause.knows(right[0]):
+        return True
+    last = right[-1]
+    if _GERMAN_INFINITIVE.fullmatch(last) and not clause.knows(last) and not _MODALS.isdisjoint((*clause.left, *right)):
+        return True
+    pairs = zip(right, (*right[1:], ""), strict=True)
+    return any(word in _PARTICLES and following in ("", "of", "from", "von") for word, following in pairs)
+
+
+def _is_dismissed(clause: _Clause) -> bool:
+    """Whether a name that stands for itself is rejected by what follows: "Wired? God no.", "Wired, bof."."""
+    if clause.left or clause.right or not clause.rest:
+        return False
+    end = _BOUNDARY.search(clause.rest)
+    words = [word.casefold() for word in _split(clause.rest[: end.start()] if end else clause.rest)]
+    if clause.stop == "?" or not _DENIALS.isdisjoint(words):
+        return True
+    if _asks(words):
+        return False
+    if _speaks(words):
+        return True
+    remark = 0 < len(words) <= 5 and words[0] not in _JOINTS and not any(map(str.isdigit, words))
+    return remark and not all(map(clause.knows, words)) and (end is not None or not clause.is_first)
+
+
+def _has_predicate(clause: _Clause, listed: bool) -> bool:
+    """Whether something is said of a mention in a clause of its own: "Wired bores the kids, ..."."""
+    left, right = clause.left, clause.right
+    if not right:
+        return False
+    if left and (_DETERMINERS | _PREPOSITIONS).issuperset(left) and (right[0] == "que" or right[0] in _SINCE):
+        return True
+    if not left and right[0] in _AUXILIARIES and clause.closing != "?":
+        return True
+    if not (listed or _DETERMINERS.issuperset(left)) or (clause.is_first and not clause.rest):
+        return False
+    for word, following in zip(right[:4], (*right[1:], "", ""), strict=False):
+        if word in _JOINTS or (word in _PREPOSITIONS and not (word == "à" and _VERB.fullmatch(following))):
+            return False
+        if not clause.knows(word):
+            return True
+    return False

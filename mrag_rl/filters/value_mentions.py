@@ -13,10 +13,7 @@ from rapidfuzz.process import extractOne
 from mrag_rl.filters import asking_words
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.exclusions import Stance, stance
-from mrag_rl.filters.field_words import FieldWords, folded, unit
-from mrag_rl.filters.meaning_words import THINGS
-
-_MEANT = frozenset(folded(w) for w in THINGS.split()) - {"statt", "lieu", "lugar", "place"}
+from mrag_rl.filters.field_words import FieldWords, folded
 from mrag_rl.filters.names import Token, aliases, fold, key, tokens
 from mrag_rl.filters.phrases import ARTICLE, CLAIMED, QUOTE, REPORT, before, is_informational
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
@@ -80,7 +77,6 @@ class ValueMentions:
                     re.compile(rf"[\"'”’]?\s+{named}\b", re.IGNORECASE),
                 )
         self._index_long_names()
-        self._cache: dict[str, bool] = {}
         self._own_words = {folded(word) for name in self._names for word in name}
 
     def _index(self, field: Field) -> None:
@@ -143,21 +139,8 @@ class ValueMentions:
         return mentions
 
     def _is_known(self, word: str) -> bool:
-        found = self._cache.get(word)
-        if found is None:
-            w = self._words
-            found = self._cache[word] = bool(
-                word not in ("statt", "lieu", "lugar", "place")
-                and (
-                    word.isdigit()
-                    or word in self._own_words
-                    or w.is_noun(word)
-                    or w.fields(word)
-                    or unit(word)
-                    or word in _MEANT
-                )
-            )
-        return found
+        """Whether a word (folded) is of a value's name, or speaks of documents or fields."""
+        return word in self._own_words or self._words.knows(word)
 
     def _known(self, keys: Sequence[str], position: int) -> tuple[_Name, int, bool] | None:
         """The longest name at a position, with its number of words; exactly so."""
