@@ -99,7 +99,7 @@ class _Clause:
 
     Attributes:
         left, right: words before and behind it, in lower case. capitals: which of those before it have capitals.
-        sentence: all words before it of its sentence. possessive: whether it has a genitive s.
+        opening: what stands before it in its sentence. possessive: whether it has a genitive s.
         is_first: whether nothing stands before the clause.
         stop: the punctuation behind the clause, if any. rest: what follows that.
         closing: the last character of the text.
@@ -109,7 +109,7 @@ class _Clause:
     left: Sequence[str]
     right: Sequence[str]
     capitals: Sequence[bool]
-    sentence: Sequence[str]
+    opening: str
     possessive: bool
     is_first: bool
     stop: str
@@ -130,9 +130,7 @@ class _Clause:
             left=[word.casefold() for word in left],
             right=right[1:] if possessive else right,
             capitals=[word[0].isupper() for word in left],
-            sentence=[
-                word.casefold() for word in _split(_SENTENCE.split(text[max(0, start - _SENTENCE_REACH) : start])[-1])
-            ],
+            opening=_SENTENCE.split(text[max(0, start - _SENTENCE_REACH) : start])[-1],
             possessive=possessive,
             is_first=begin == 0,
             stop=stop[0] if stop else "",
@@ -149,6 +147,11 @@ class _Clause:
     def asks(self) -> bool:
         """Whether the words before the mention ask for something."""
         return _asks(self.left)
+
+    @cached_property
+    def sentence(self) -> Sequence[str]:
+        """The words before the mention in its sentence, in lower case."""
+        return [word.casefold() for word in _split(self.opening)]
 
     @property
     def is_question(self) -> bool:
@@ -225,7 +228,7 @@ def _is_ordered(clause: _Clause) -> bool:
 
 def _is_rejected(clause: _Clause) -> bool:
     """Whether what stands before a mention, up to the word that governs it, may reject it."""
-    left, asking = clause.left, _asks(clause.sentence)
+    left = clause.left
     preposition, nouns = "", 0
     for i in range(len(left) - 1, -1, -1):
         word, previous = left[i], left[i - 1] if i else ""
@@ -243,7 +246,7 @@ def _is_rejected(clause: _Clause) -> bool:
         if word in _AUXILIARIES and i and not _asks(left[:i]) and not all(map(clause.knows, left[:i])):
             return True  # "Der Chef hat"
         if word in _PREPOSITIONS:
-            if word in _SOURCES or (previous in _DEEDS and (asking or previous == "according")):
+            if word in _SOURCES or (previous in _DEEDS and (previous == "according" or _asks(clause.sentence))):
                 return False
             preposition = word
             continue
@@ -254,7 +257,7 @@ def _is_rejected(clause: _Clause) -> bool:
             return True
         if preposition in _SAFE or preposition in _AGENTS:
             participle = _PARTICIPLES.get(preposition)
-            return not asking and participle is not None and participle.fullmatch(word) is not None
+            return participle is not None and participle.fullmatch(word) is not None and not _asks(clause.sentence)
         if left[i + 1 : i + 2] and left[i + 1] in _DEEDS and left[i + 2 : i + 3] and left[i + 2] in _PREPOSITIONS:
             preposition = ""  # "Beaujolais made by"
             continue
