@@ -106,16 +106,17 @@ JOINTS = """
 
 # Everything else that may stand in a clause that names
 OTHERS = """
-    well there here it they he she you please maybe perhaps ideally preferably possibly too be been being am s m ll ve
-    re them him someone somebody anyone else ever yet still already now today tonight tomorrow yesterday monday tuesday
-    wednesday thursday friday saturday sunday morning evening weekend summer winter spring autumn between less over up
-    at least around yes ja oui dann da hier es sie er du man bitte vielleicht am liebsten möglichst idealerweise noch
-    schon jetzt heute morgen gestern montag dienstag mittwoch donnerstag freitag samstag sonntag abend wochenende
-    sommer vor ab zwischen als weniger mindestens höchstens denn mal doch puis ainsi y il elle ils elles tu vous ça c
-    si te plaît stp svp peut-être possible idéalement aujourd hui demain hier lundi mardi mercredi jeudi vendredi
-    samedi dimanche soir matin avant après entre moins encore déjà maintenant t a-t-il a-t-elle y-a-t-il qu más como
-    luego ahí aquí ello él ella ellos tú usted ustedes vosotros favor quizá quizás preferiblemente idealmente ya hoy
-    mañana ayer lunes martes miércoles jueves viernes sábado domingo noche tarde hasta antes después menos que sí
+    again wieder erneut well there here it they he she you please maybe perhaps ideally preferably possibly too be been
+    being am s m ll ve re them him someone somebody anyone else ever yet still already now today tonight tomorrow
+    yesterday monday tuesday wednesday thursday friday saturday sunday morning evening weekend summer winter spring
+    autumn between less over up at least around yes ja oui dann da hier es sie er du man bitte vielleicht am liebsten
+    möglichst idealerweise noch schon jetzt heute morgen gestern montag dienstag mittwoch donnerstag freitag samstag
+    sonntag abend wochenende sommer vor ab zwischen als weniger mindestens höchstens denn mal doch puis ainsi y il elle
+    ils elles tu vous ça c si te plaît stp svp peut-être possible idéalement aujourd hui demain hier lundi mardi
+    mercredi jeudi vendredi samedi dimanche soir matin avant après entre moins encore déjà maintenant t a-t-il a-t-elle
+    y-a-t-il qu más como luego ahí aquí ello él ella ellos tú usted ustedes vosotros favor quizá quizás preferiblemente
+    idealmente ya hoy mañana ayer lunes martes miércoles jueves viernes sábado domingo noche tarde hasta antes después
+    menos que sí
 """
 
 # What publishers, makers and sellers do, and what is done by them
@@ -131,18 +132,18 @@ DEEDS = """
     recommended report reported reporting reports reveal revealed reveals review reviewed reviews said say says state
     stated states suggested suggests talk talked tells told view viewed views warn warned wrote write writes
     information news recently previously subsequently later earlier respectively according align aligns aligned
-    contradict contradicts agree agrees consistent similar similarly published written made produced posted released
-    sold built run based located offered offers offer filed granted decided issued held hosted taught directed created
-    designed developed distributed edited starring recorded brewed grown supplied operated handled assigned funded
-    financed sponsored managed owned opened started starts start starting begins ends working works work living lives
-    going goes coming comes come stream streams streaming erschienen veröffentlicht geschrieben gemacht produziert
-    berichtet gesagt sagt schreibt verkauft gebaut angeboten bietet bieten erteilt entschieden veranstaltet erstellt
-    entwickelt beginnt beginnen startet starten läuft laufen kommt kommen publié publiée publiés publiées écrit écrite
-    écrits écrites fait produit produite réalisé réalisée réalisés dit vendu vendue vendus construit proposé proposés
-    proposée délivré délivrés décidé organisé organisée organisés développé développés diffusé diffusés commence
-    commencent publicado publicada publicados publicadas escrito escrita escritos escritas hecho hecha hechos producido
-    producida dicho dice vendido vendidos construido ofrece ofrecen concedido concedidas decidido organizado organizada
-    desarrollado empieza empiezan sale salen
+    contradict contradicts agree agrees disagree disagrees disagreed consistent similar similarly published written
+    made produced posted released sold built run based located offered offers offer filed granted decided issued held
+    hosted taught directed created designed developed distributed edited starring recorded brewed grown supplied
+    operated handled assigned funded financed sponsored managed owned opened started starts start starting begins ends
+    working works work living lives going goes coming comes come stream streams streaming erschienen veröffentlicht
+    geschrieben gemacht produziert berichtet gesagt sagt schreibt verkauft gebaut angeboten bietet bieten erteilt
+    entschieden veranstaltet erstellt entwickelt beginnt beginnen startet starten läuft laufen kommt kommen publié
+    publiée publiés publiées écrit écrite écrits écrites fait produit produite réalisé réalisée réalisés dit vendu
+    vendue vendus construit proposé proposés proposée délivré délivrés décidé organisé organisée organisés développé
+    développés diffusé diffusés commence commencent publicado publicada publicados publicadas escrito escrita escritos
+    escritas hecho hecha hechos producido producida dicho dice vendido vendidos construido ofrece ofrecen concedido
+    concedidas decidido organizado organizada desarrollado empieza empiezan sale salen
 """
 
 # What begins a clause that may also state a condition: "as long as Wired has no part in it"

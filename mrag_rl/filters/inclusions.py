@@ -32,7 +32,8 @@ def _words_of(*lists: str) -> frozenset[str]:
 
 
 _REQUESTS, _ASKING, _AUXILIARIES = map(_words_of, (tables.REQUESTS, tables.ASKING, tables.AUXILIARIES))
-_QUESTIONS = (_ASKING | _words_of(tables.ASKING_WHO) | _AUXILIARIES) - {"que"}
+_ASKING_WHO = _words_of(tables.ASKING_WHO)
+_QUESTIONS = (_ASKING | _ASKING_WHO | _AUXILIARIES) - {"que"}
 _OPENERS = _REQUESTS | _QUESTIONS
 _SPEAKERS, _BESIDE, _SINCE = map(_words_of, (tables.SPEAKERS, tables.BESIDE, tables.SINCE))
 _SAFE, _OF_VERBS, _AGENTS = map(_words_of, (tables.PREPOSITIONS, tables.PREPOSITIONS_OF_VERBS, tables.AGENTS))
@@ -85,7 +86,7 @@ def is_doubtful(
         return True
     if not listed and (_is_contrasted(clause, described) or _is_conditional(clause) or _is_ordered(clause)):
         return True
-    reported = described and clause.is_question and clause.left[-1:] and clause.left[-1] in _DETERMINERS
+    reported = described and clause.is_question and clause.left[-1:] and clause.left[-1] in _DETERMINERS | _ASKING
     if not (listed or reported) and _is_rejected(clause):
         return True
     if _is_commented(clause) or _is_enclosed(clause):
@@ -204,8 +205,10 @@ def _is_marked(text: str, start: int, end: int, is_known: Callable[[str], bool])
 
 def _is_contrasted(clause: _Clause, described: bool) -> bool:
     """Whether something else is preferred: "all but Wired", "less Wired"."""
-    words = [word for word in clause.left if word not in _DETERMINERS]
-    return bool(words) and words[-1] in _CONTRASTS and not (described and clause.is_question)
+    words = [word for word in clause.left if word not in _DETERMINERS and word not in _PREPOSITIONS - _CONTRASTS]
+    if not words or words[-1] not in _CONTRASTS or (described and clause.is_question):
+        return False
+    return words[-1] != "but" or _DENIALS.isdisjoint(clause.sentence)  # "not by Fortune but by Wired"
 
 
 def _is_conditional(clause: _Clause) -> bool:
@@ -220,7 +223,7 @@ def _is_conditional(clause: _Clause) -> bool:
 
 def _is_ordered(clause: _Clause) -> bool:
     """Whether the clause begins with an unknown verb in the imperative: "chuck out", "spare us", "hold the"."""
-    if len(clause.left) < 2 or clause.left[0] in _SPEAKERS | _CONDITIONS or clause.knows(clause.left[0]):
+    if len(clause.left) < 2 or clause.left[0] in _SPEAKERS | _CONDITIONS | _DENIALS or clause.knows(clause.left[0]):
         return False
     verb, following = clause.left[:2]
     return following in _PARTICLES | _BESIDE or (following in _DETERMINERS and not verb.endswith("ed"))
@@ -239,7 +242,7 @@ def _is_rejected(clause: _Clause) -> bool:
         if word in _BESIDE:
             return previous not in _REQUESTS
         if word in _JOINTS:
-            return word in _CONTRASTS
+            return word in _CONTRASTS and word != "but"
         opens = word in _REQUESTS or (word in _OPENERS and (not i or previous in _JOINTS))
         if opens and previous not in _CONTRASTS:
             return False
@@ -278,6 +281,8 @@ def _is_noun(clause: _Clause, i: int, preposition: str) -> bool:
     asked = [other for other in left[max(0, i - 2) : i] if other not in ("se", "y", "ne", "n", "en")]
     if asked and asked[-1] in _ASKING and (asked[-1] != "que" or (i == 1 and len(clause.sentence) == len(left))):
         return True  # "was blockiert", "qué vino de"
+    if i == 1 and previous in _ASKING_WHO and len(clause.sentence) == len(left) and clause.closing == "?":
+        return True
     if not i and left[1:2] and clause.is_own(folded(left[1])) and _ADJECTIVE.fullmatch(word):
         return True
     if preposition in _ENGLISH and left[0] in _REQUESTS and _PLURAL.fullmatch(word):
@@ -333,7 +338,9 @@ def _is_enclosed(clause: _Clause) -> bool:
     if _GERMAN_INFINITIVE.fullmatch(last) and not clause.knows(last) and not _MODALS.isdisjoint((*clause.left, *right)):
         return True
     pairs = zip(right, (*right[1:], ""), strict=True)
-    return any(word in _PARTICLES and following in ("", "of", "from", "von") for word, following in pairs)
+    return not clause.is_question and any(
+        word in _PARTICLES and following in ("", "of", "from", "von") for word, following in pairs
+    )
 
 
 def _is_dismissed(clause: _Clause) -> bool:
