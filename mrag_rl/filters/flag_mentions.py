@@ -10,6 +10,7 @@ from mrag_rl.filters import asking_words as words
 from mrag_rl.filters.claims import Claim
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.field_words import folded
+from mrag_rl.filters.flag_words import FLAGS
 from mrag_rl.filters.language import Condition
 from mrag_rl.filters.names import key
 from mrag_rl.filters.phrases import is_informational, overlaps
@@ -77,7 +78,18 @@ class FlagMentions:
 def _patterns(name: str, description: str) -> list[tuple[str, bool]]:
     """Regular expressions for what makes a field true or false: its name, and what its description says of false."""
     denying = re.findall(r"\bfalse\s+(?:for|if|when|means)\s+(?:it\s+is\s+)?(?:an?\s+|the\s+)?(\w+)", description)
-    return [(_pattern(name), True), *((_pattern(word), False) for word in denying)]
+    own = [(_pattern(name), True), *((_pattern(word), False) for word in denying)]
+    return own + [(rf"(?<!\w)(?P<non>){words}(?!\w)", holds) for words, holds in _known(name)]
+
+
+def _known(name: str) -> list[tuple[str, bool]]:
+    """Regular expressions for what is known to say that a field of this name holds, and that it does not."""
+    words = " ".join(key(name.replace("_", " ")))
+    for names, holding, denying in FLAGS:
+        if re.search(rf"(?<!\w)(?:{names})(?!\w)", words):
+            tables = ((denying, False), (holding, True)) if denying else ((holding, True),)
+            return [(f"(?:{pattern(table)})", holds) for table, holds in tables]
+    return []
 
 
 def _pattern(name: str) -> str:
