@@ -34,6 +34,7 @@ _JOINTS = re.compile(
     re.IGNORECASE,
 )
 _LIST = re.compile(r"[\"'”’]?\s*,?\s+(?:\w+\s+){1,3}[\"'“‘]?")
+_ADJACENT = re.compile(r"[\"'”’]?\s+(?:or|oder|ou|o|u)\s+(?:the\s+)?[\"'“‘]?", re.IGNORECASE)
 _SAME = re.compile(r"\bsame\s+(?:day|date)\b", re.IGNORECASE)
 _MAX_JOINTS = 8
 _HEAD = 5  # Words after "and" among which a noun shows that others documents are meant: "and the Indian ones"
@@ -142,7 +143,9 @@ def _alternatives(whole: _Part, words: FieldWords) -> Filter | None:
         shared = [name for name in both if not left.named[name].keys() & right.named[name].keys()]
         lead = _lead(left, shared)
         if shared and (
-            len(both) > 1 or _owns(left, right, lead) or (_owns(right, left, lead) and not _is_list(left, right))
+            len(both) > 1
+            or (_owns(left, right, lead) and not _ends_list(left, right))
+            or (_owns(right, left, lead) and not _is_list(left, right))
         ):
             second = _alternatives(right, words) or right.filter()
             return Or((left.filter(), second if lead is None else And((lead.filter(), second))))
@@ -166,6 +169,7 @@ def _without_conflicts(filter_: Filter, dropped: list[str]) -> Filter:
         return Or(tuple(_without_conflicts(part, dropped) for part in filter_.parts))
     if not isinstance(filter_, And):
         return filter_
+    filter_ = And(tuple(dict.fromkeys(filter_.parts)))  # "aged 50 or more (min age 50+)"
     sides: Counter[tuple[str, str]] = Counter()
     for part in filter_.parts:
         sides.update({(c.field, c.operator[:3]) for c in conditions(part) if c.operator[0:2] in ("$g", "$l", "$e")})
@@ -205,6 +209,13 @@ def _is_list(left: _Part, right: _Part) -> bool:
     start = max(mention.end for mention in left.mentions)
     end = min(mention.start for mention in right.mentions)
     return _LIST.fullmatch(left.reading.text, start, end) is not None
+
+
+def _ends_list(left: _Part, right: _Part) -> bool:
+    """Whether the right half only continues a list of the left one: "thrillers by A24 or Netflix"."""
+    start = max(mention.end for mention in left.mentions)
+    alone = not right.described and len({(m.field, m.values) for m in right.mentions}) == 1
+    return alone and _ADJACENT.fullmatch(left.reading.text, start, right.mentions[0].start) is not None
 
 
 def _reports(text: str, mentions: Sequence[Mention]) -> int:

@@ -16,6 +16,7 @@ from mrag_rl.filters.meaning_words import DATED
 from mrag_rl.filters.names import key
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
 
+_PUBLISHED = ("publi", "veroff", "ausgestrahl", "erschien", "paru", "diffus", "emiti")
 _STEM = 5  # Letters that two words for one thing share, at the least
 
 
@@ -96,8 +97,8 @@ class FieldWords:
         for name, words in own.items():
             for word in words:
                 if singular(word) not in self.nouns or word in key(name):
-                    self._fields.setdefault(_meaning(word), set()).add(name)
-                    self._fields.setdefault(_stem(word), set()).add(name)
+                    for form in {_meaning(word), _stem(word), singular(word)}:  # "seat" for "seats"
+                        self._fields.setdefault(form, set()).add(name)
 
     def fields(self, word: str) -> set[str]:
         """The fields that a word speaks of."""
@@ -117,7 +118,7 @@ class FieldWords:
     def names_date(self, word: str) -> bool:
         """Whether a word is one of a date field's own, or says that a document was published."""
         form = folded(word)
-        return form.startswith(("publi", "veroff")) or bool(self._fields.get(_stem(form), set()) & self._dates)
+        return form.startswith(_PUBLISHED) or bool(self._fields.get(_stem(form), set()) & self._dates)
 
     def speaks_of_flags(self, word: str) -> bool:
         """Whether a word speaks of a boolean field."""

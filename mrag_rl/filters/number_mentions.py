@@ -28,6 +28,7 @@ _AGES = frozenset(
 )
 _REDUCED = {"off", "discount", "reduced", "reduction", "rabatt", "remise", "descuento", "shipping"}
 _CHEAPER = {"cheaper", "less", "billiger", "günstiger", "weniger"}
+_OR = ("or", "oder", "ou", "o")  # "100 euros or less"
 _MONEY = ("euro", "dollar", "pound", "yen", "franc")
 # How much a word says about the field of an amount: behind it (the unit first), and before it (the nearest first)
 _BEHIND, _BEFORE = (4, 3, 3, 1), (2, 2, 2, 2, 1, 1, 1, 1)
@@ -96,7 +97,8 @@ class NumberMentions:
         names = [*self._fields]
         if own in _TIMES and beside & _AGES:  # "children under 5 years", "older than 48 hours"
             names = [name for name in names if name in self._words.fields("age")]
-        if own in _MONEY and (beside & _REDUCED or _CHEAPER & set(quantity.after[:2])):
+        cheaper = not _CHEAPER.isdisjoint(quantity.after[:2]) and quantity.after[0] not in _OR
+        if own in _MONEY and (beside & _REDUCED or cheaper):
             names = []
         if not names:
             return None
@@ -116,7 +118,14 @@ class NumberMentions:
         fields = [name for name, score in scores.items() if score == best]
         if best > 1 and len(fields) == 1:
             return self._fields[fields[0]]
-        if best > 1 or own or quantity.after or not quantity.bounds or quantity.bounds[0][0] == "$eq" or quantity.plain:
+        if (
+            best > 1
+            or own
+            or not quantity.bare
+            or not quantity.bounds
+            or quantity.bounds[0][0] == "$eq"
+            or quantity.plain
+        ):
             return None
         value = quantity.bounds[-1][1]
         fitting = [field for field in self._fields.values() if value >= _LARGE and _fits(field, value)]
