@@ -12,17 +12,17 @@ REQUESTS = """
     interested interest prefers likes buy rent hear see watch read listen learn know understand wonder choose pick try
     order reserve including included includes send pull open include hello hi hey help advice ideas seek seeks seeking
     hoping hope fancy collect collects keep restrict limit stick focus take zeig zeige zeigt zeigen such suche sucht
-    suchen suchst gesucht finde findet finden find liste listet gib gebt nenn nenne brauche braucht brauchen brauchst
-    möchte möchten möchtest will wollen wünsche interessiere interessiert vergleiche vergleich empfiehl empfehlt
-    empfehlung empfehlungen kaufen mieten lesen hören sehen lernen bestelle buche buchen mag liebe liebt nimm behalte
-    beschränke gern gerne montre montrez montrer cherche cherchez cherchons chercher recherche trouve trouvez trouver
-    donne donnez donner liste listez veux veut voudrais voudrait voulons aimerais aimerait aime aimons aimer faut
-    besoin intéresse intéressent compare comparez conseille conseillez recommande recommandez propose proposez acheter
-    louer lire écouter voir regarder apprendre réserver dites dis garde gardez limite limitez muestra muéstrame
-    muestrame muéstranos mostrar enseña enséñame busca busco buscamos buscar búscame encuentra encuéntrame encontrar
-    dame danos dime lista quiero quiere queremos quisiera necesito necesita necesitamos gustaría gusta gustan encanta
-    encantan interesa interesan compara recomienda recomiéndame recomendación comprar alquilar leer escuchar ver mirar
-    aprender reservar prefiero conserva quédate limita
+    suchen suchst gesucht finde findet finden liste listet gib gebt nenn nenne brauche braucht brauchen brauchst möchte
+    möchten möchtest will wollen wünsche interessiere interessiert vergleiche vergleich empfiehl empfehlt empfehlung
+    empfehlungen kaufen mieten lesen hören sehen lernen bestelle buche buchen mag liebe liebt nimm behalte beschränke
+    gern gerne montre montrez montrer cherche cherchez cherchons chercher recherche trouve trouvez trouver donne donnez
+    donner listez veux veut voudrais voudrait voulons aimerais aimerait aime aimons aimer faut besoin intéresse
+    intéressent comparez conseille conseillez recommande recommandez propose proposez acheter louer lire écouter voir
+    regarder apprendre réserver dites dis garde gardez limite limitez muestra muéstrame muestrame muéstranos mostrar
+    enseña enséñame busca busco buscamos buscar búscame encuentra encuéntrame encontrar dame danos dime lista quiero
+    quiere queremos quisiera necesito necesita necesitamos gustaría gusta gustan encanta encantan interesa interesan
+    compara recomienda recomiéndame recomendación comprar alquilar leer escuchar ver mirar aprender reservar prefiero
+    conserva quédate limita
 """
 
 # What a question begins with: words that ask, those of them that stand for the subject, and verbs
@@ -75,8 +75,8 @@ DETERMINERS = """
     the a an any some all every each both this that these those its their his her your one either ones many several
     other more most only just even also mainly mostly another same der die das den dem des ein eine einen einem einer
     eines alle allen aller alles jede jeder jedes jeden beide diese dieser dieses diesen diesem ihre ihr sein seine nur
-    auch etwas mehr viele einige irgendein irgendeine irgendwas irgendwelche ausschließlich alles le la les l un une du
-    des ce cet cette ces tout toute tous toutes chaque leur leurs son sa ses quelques plusieurs seulement uniquement
+    auch etwas mehr viele einige irgendein irgendeine irgendwas irgendwelche ausschließlich le la les l un une du ce
+    cet cette ces tout toute tous toutes chaque leur leurs son sa ses quelques plusieurs seulement uniquement
     exclusivement aussi ceux celles celui celle el los las lo uno una unos unas todo toda todos todas cada su sus este
     esta estos estas algún alguna algunos algunas algo solo sólo también exclusivamente cualquier
 """
@@ -89,11 +89,10 @@ ADJECTIVES = """
     kleinen große großen schöne schönen erste ersten letzte letzten nächste nächsten freie freien einfache einfachen
     nouveau nouveaux nouvelle nouvelles dernier derniers dernière dernières récent récents récente récentes bon bons
     bonne bonnes meilleur meilleurs meilleure meilleures petit petits petite petites grand grands grande grandes vieux
-    vieille premier premiers première premières court courts courte courtes long longs longue longues beau beaux belle
+    vieille premier premiers première premières court courts courte courtes longs longue longues beau beaux belle
     belles abordable abordables nuevo nuevos nueva nuevas último últimos última últimas reciente recientes buen bueno
-    buenos buena buenas mejor mejores barato baratos barata baratas pequeño pequeños pequeña pequeñas gran grande
-    grandes viejo vieja primer primero primera primeros primeras corto cortos corta cortas largo largos larga largas
-    bonito bonita
+    buenos buena buenas mejor mejores barato baratos barata baratas pequeño pequeños pequeña pequeñas gran viejo vieja
+    primer primero primera primeros primeras corto cortos corta cortas largo largos larga largas bonito bonita
 """
 
 # What joins clauses: what stands before it governs nothing behind it
@@ -109,12 +108,12 @@ OTHERS = """
     again wieder erneut well there here it they he she you please maybe perhaps ideally preferably possibly too be been
     being am s m ll ve re them him someone somebody anyone else ever yet still already now today tonight tomorrow
     yesterday monday tuesday wednesday thursday friday saturday sunday morning evening weekend summer winter spring
-    autumn between less over up at least around yes ja oui dann da hier es sie er du man bitte vielleicht am liebsten
+    autumn between less over up at least around yes ja oui dann da hier es sie er du man bitte vielleicht liebsten
     möglichst idealerweise noch schon jetzt heute morgen gestern montag dienstag mittwoch donnerstag freitag samstag
     sonntag abend wochenende sommer vor ab zwischen als weniger mindestens höchstens denn mal doch puis ainsi y il elle
-    ils elles tu vous ça c si te plaît stp svp peut-être possible idéalement aujourd hui demain hier lundi mardi
-    mercredi jeudi vendredi samedi dimanche soir matin avant après entre moins encore déjà maintenant t a-t-il a-t-elle
-    y-a-t-il qu más como luego ahí aquí ello él ella ellos tú usted ustedes vosotros favor quizá quizás preferiblemente
+    ils elles tu vous ça c si te plaît stp svp peut-être possible idéalement aujourd hui demain lundi mardi mercredi
+    jeudi vendredi samedi dimanche soir matin avant après entre moins encore déjà maintenant t a-t-il a-t-elle y-a-t-il
+    qu más como luego ahí aquí ello él ella ellos tú usted ustedes vosotros favor quizá quizás preferiblemente
     idealmente ya hoy mañana ayer lunes martes miércoles jueves viernes sábado domingo noche tarde hasta antes después
     menos que sí
 """
@@ -166,11 +165,15 @@ CONTRASTS = """
     but than save als over less fewer weniger moins menos minus vor devant
 """
 
-# Nouns of separation: "a break from", "Ersatz für"
+# Nouns and adjectives of separation: "a break from", "Ersatz für", "libres de"
 SEPARATIONS = """
-    break rest change escape substitute replacement end opposite relief departure pause detox ban boycott alternative
-    alternatives abwechslung ersatz gegenteil ende abschied verzicht alternativen remplacement remplaçant remplaçante
-    contraire fin repos descanso cambio sustituto sustituta sustitución reemplazo contrario alternativa alternativas
+    different distinct unlike free devoid exempt far weit fern verschieden distintos distintas diferentes ajenos ajenas
+    libres exentos exentas carentes privados privadas desprovistos desprovistas hartos hartas cansados cansadas lejanos
+    lejanas différents différentes distincts distinctes exempts exemptes dépourvus dépourvues dénués dénuées privés
+    privées lassés éloignés éloignées lejos loin break rest change escape substitute replacement end opposite relief
+    departure pause detox ban boycott alternative alternatives abwechslung ersatz gegenteil ende abschied verzicht
+    alternativen remplacement remplaçant remplaçante contraire fin repos descanso cambio sustituto sustituta
+    sustitución reemplazo contrario alternativa alternativas
 """
 
 # Behind a name that stands for itself: "Anime, ya no"

@@ -48,6 +48,7 @@ _INSTEAD = _words_of("statt lieu lugar place")
 _MARKERS = _words_of("to zu")
 _SOURCES = _words_of("laut selon según per")
 _ENGLISH = _words_of("of from for with to on about")
+_ROMANCE = _words_of("de du des d del")
 _GERMAN = _words_of("von vom mit zu zum zur auf an am über nach")
 
 # What endings say of words in no table
@@ -287,6 +288,15 @@ def _is_noun(clause: _Clause, i: int, preposition: str) -> bool:
         return True
     if preposition in _ENGLISH and left[0] in _REQUESTS and _PLURAL.fullmatch(word):
         return True
+    if (
+        preposition in _ROMANCE
+        and _PLURAL.fullmatch(word)
+        and _PLURAL.fullmatch(previous)
+        and word[-2:] == previous[-2:]
+    ):
+        return True  # "dibujos animados de"
+    if preposition == "from" and i > 1 and left[i - 2] in _DETERMINERS and not clause.knows(previous):
+        return True  # "a bold red from"
     if preposition and (not i or previous in _REQUESTS or clause.is_own(folded(previous))):
         return (_GERMAN_PLURAL if preposition in _GERMAN else _PLURAL).fullmatch(word) is not None
     asked_for = previous in _REQUESTS or (previous in _BESIDE and left[i - 2] in _REQUESTS)
@@ -368,8 +378,11 @@ def _has_predicate(clause: _Clause, listed: bool) -> bool:
         return True
     if not left and right[0] in _AUXILIARIES and clause.closing != "?":
         return True
-    if not (listed or _DETERMINERS.issuperset(left)) or (clause.is_first and not clause.rest):
+    if not (listed or _DETERMINERS.issuperset(left)):
         return False
+    following = _split(_BOUNDARY.split(clause.rest, maxsplit=1)[0])
+    if clause.is_first and all(word.isdigit() or clause.knows(word.casefold()) for word in following):
+        return False  # "Wired interviews, under 900 words"
     for word, following in zip(right[:4], (*right[1:], "", ""), strict=False):
         if word in _JOINTS or (word in _PREPOSITIONS and not (word == "à" and _VERB.fullmatch(following))):
             return False
