@@ -276,3 +276,9 @@ CLAUSES = r"""
     but | while | whereas | although | though | because | when | where | if | then | sondern | aber | während | dass |
     weil | wenn | mais | tandis | alors | lorsque | quand | sino | pero | mientras | cuando | porque
 """
+
+# What with another negation before it names all the same: "never without", "nunca sobra", "not a day skips"
+TWICE = r"""
+    without | ohne | sans | sin | sobran? | omit\w* | skip\w* | exclud\w* | ignor\w* | evit\w* | descart\w* | falt\w* |
+    fehl\w* | lass\w* | trop | too\ much
+"""

@@ -79,7 +79,9 @@ _CONTINUED = _anywhere(
     rf"(?:(?:{pattern(words.PREPOSITIONS)})\s+|d['’])?{_ARTICLES}{QUOTE}$"
 )
 # "Why doesn't The Verge ...", "isn't Wired ...?", "don't you have ...": a negated question names what it mentions
-_SUGGESTED = _anywhere(r"(?:^|[.;:!?,¿]\s*)(?:why|warum|wieso|pourquoi|por\s+qué)\s+(?:not|nicht|pas|no|don['’]t)\s")
+_SUGGESTED = _anywhere(
+    r"(?:^|[.;:!?,¿]\s*)(?:why|warum|wieso|pourquoi|por\s+qué)\s+(?:not|nicht|pas|no|don['’]t\s+(?:we|you))\s"
+)
 _ASKED = _anywhere(
     rf"(?<!\w)(?:(?:do|does|did|has|have|had|would|could|should|wo|ca)n['’]t|cannot)\s+{_MENTION}"
     rf"|(?:^|[.;:!?]\s*)(?:is|are|was|were)n['’]t\s+{_MENTION}"
@@ -115,9 +117,10 @@ _SEARCH = _anywhere(rf"(?:{pattern(words.SEARCHES)})")
 _CLAUSE = _anywhere(rf"[,.;:!?()\n]|\b(?:{pattern(words.CLAUSES)})\b")
 
 
-# "Kein Tag ohne Wired": two negations in a clause
-_TWICE = _anywhere(
-    r"(?<!\w)(?:not|never|no|n['’]t|nie|nicht|kein\w*|pas(?!\scher)|jamais|ni|nunca|nada)\s(?:[\w’'-]+\s){0,6}(?:without|ohne|sans|sin)\s[^.;:?!,\n]{0,20}$"
+# "Kein Tag ohne Wired": a negation before that of the mention
+_NEGATED = _anywhere(
+    r"(?<!\w)(?:not|never|no|\w+n['’]t|nie|nicht|kein\w*|pas(?!\scher)|jamais|ni|nunca|nada)\s[^.;:?!,\n]*?(?<!\w)"
+    rf"(?:{pattern(words.TWICE)})\s[^.;:?!,\n]{{0,20}}$"
 )
 # "Sin Wired me aburro": what would be without it
 _WITHOUT = _anywhere(r"(?:^|[.;:!?\n]\s*)(?:without|ohne|sans|sin)\s[^.;:?!,\n]{0,20}$")
@@ -127,6 +130,11 @@ _WOULD_BE = _anywhere(
 # "I have no ticket for Wired yet", "Wer mag kein Wired?"
 _NOT_YET = _anywhere(r"(?<!\w)(?:yet|noch|encore|aún|todavía)\s+(?:no\w*|kein\w*|nicht|pas)\s[^.;:?!\n]{0,40}$")
 _WHO = _anywhere(r"(?:^|[.;:!?¿\n]\s*)(?:wer|who|qui|(?:a\s+)?quién)\s[^.;:?!\n]*$")
+_RHETORICAL = _anywhere(r"\W?(?:\s+\w+){0,2}\s*\?\s*\S")
+# "Hatten wir nicht Wired gelesen?", "¿No es Wired ...?"
+_NEGATIVE_QUESTION = _anywhere(
+    r"(?:(?:^|[.;:!?\n]\s*)\w+\s+(?:ich|wir|ihr|du|man|sie|es)\s+(?:doch\s+)?nicht|¿\s*no)\s[^.;:!?\n]*$"
+)
 _ANY_MORE = _anywhere(r"^\W?\s+(?:mehr|any\s?more|plus|más)\s*\?")
 # "Je ne me lasse pas de Wired": another verb is denied than that of a request
 _DENIED = _anywhere(
@@ -136,11 +144,13 @@ _DENIED = _anywhere(
 
 def _is_contradicted(head: str, tail: str) -> bool:
     """Whether something before or behind an excluded mention says that it is wanted all the same."""
-    if _TWICE.search(head) or _NOT_YET.search(head):
+    if _NEGATED.search(head) or _NOT_YET.search(head):
         return True
     if _WITHOUT.search(head) and _WOULD_BE.search(tail):
         return True
-    if "?" in tail and (_ANY_MORE.search(tail) or (_WHO.search(head) and re.match(r"\W?\s*\?\s*\S", tail))):
+    if _NEGATIVE_QUESTION.search(head) and re.match(r"[^.;:!\n]*\?", tail):
+        return True
+    if "?" in tail and (_ANY_MORE.search(tail) or (_WHO.search(head) and _RHETORICAL.match(tail))):
         return True
     denied = _DENIED.search(head)
     return denied is not None and not is_request(denied["verb"])

@@ -11,18 +11,17 @@ REQUESTS = """
     suggest recommend recommendations check summarise summarize tell name explain describe compare use like love prefer
     interested interest prefers likes buy rent hear see watch read listen learn know understand wonder choose pick try
     order reserve including included includes send pull open include hello hi hey help advice ideas seek seeks seeking
-    hoping hope fancy collect collects keep restrict limit stick focus take zeig zeige zeigt zeigen such suche sucht
-    suchen suchst gesucht finde findet finden liste listet gib gebt nenn nenne brauche braucht brauchen brauchst möchte
+    hoping hope fancy collect collects restrict limit stick focus take zeig zeige zeigt zeigen such suche sucht suchen
+    suchst gesucht finde findet finden liste listet gib gebt nenn nenne brauche braucht brauchen brauchst möchte
     möchten möchtest will wollen wünsche interessiere interessiert vergleiche vergleich empfiehl empfehlt empfehlung
-    empfehlungen kaufen mieten lesen hören sehen lernen bestelle buche buchen mag liebe liebt nimm behalte beschränke
-    gern gerne montre montrez montrer cherche cherchez cherchons chercher recherche trouve trouvez trouver donne donnez
+    empfehlungen kaufen mieten lesen hören sehen lernen bestelle buche buchen mag liebe liebt nimm beschränke gern
+    gerne montre montrez montrer cherche cherchez cherchons chercher recherche trouve trouvez trouver donne donnez
     donner listez veux veut voudrais voudrait voulons aimerais aimerait aime aimons aimer faut besoin intéresse
     intéressent comparez conseille conseillez recommande recommandez propose proposez acheter louer lire écouter voir
-    regarder apprendre réserver dites dis garde gardez limite limitez muestra muéstrame muestrame muéstranos mostrar
-    enseña enséñame busca busco buscamos buscar búscame encuentra encuéntrame encontrar dame danos dime lista quiero
-    quiere queremos quisiera necesito necesita necesitamos gustaría gusta gustan encanta encantan interesa interesan
-    compara recomienda recomiéndame recomendación comprar alquilar leer escuchar ver mirar aprender reservar prefiero
-    conserva quédate limita
+    regarder apprendre réserver dites dis limite limitez muestra muéstrame muestrame muéstranos mostrar enseña enséñame
+    busca busco buscamos buscar búscame encuentra encuéntrame encontrar dame danos dime lista quiero quiere queremos
+    quisiera necesito necesita necesitamos gustaría gusta gustan encanta encantan interesa interesan compara recomienda
+    recomiéndame recomendación comprar alquilar leer escuchar ver mirar aprender reservar prefiero limita
 """
 
 # What a question begins with: words that ask, those of them that stand for the subject, and verbs
@@ -79,6 +78,10 @@ DETERMINERS = """
     cet cette ces tout toute tous toutes chaque leur leurs son sa ses quelques plusieurs seulement uniquement
     exclusivement aussi ceux celles celui celle el los las lo uno una unos unas todo toda todos todas cada su sus este
     esta estos estas algún alguna algunos algunas algo solo sólo también exclusivamente cualquier
+"""
+# Those of them that ask for nothing else
+ONLY = """
+    only just exclusively nur ausschließlich seulement uniquement exclusivement solo sólo exclusivamente
 """
 ADJECTIVES = """
     new newest latest recent old older good better best great cheap cheaper cheapest top free own short long small
@@ -152,7 +155,8 @@ CONDITIONS = """
 
 # What goes with a verb of rejection: "chuck out", "weed the westerns out", "streich ... weg"
 PARTICLES = """
-    out off away aside apart past round down back up beyond against raus weg los beiseite fort fuera aparte
+    herum rum vorbei drumherum hinaus heraus out off away aside apart past round down back up beyond against raus weg
+    los beiseite fort fuera aparte
 """
 
 # Verbs of which a German infinitive at the end of the clause depends
@@ -162,7 +166,7 @@ MODALS = """
 
 # Directly before a name: another is preferred to it, or it is to be less
 CONTRASTS = """
-    but than save als over less fewer weniger moins menos minus vor devant
+    mais aber pero but than save als over less fewer weniger moins menos minus vor devant
 """
 
 # Nouns and adjectives of separation: "a break from", "Ersatz für", "libres de"
@@ -188,4 +192,14 @@ STARTS_OF_PREPOSITIONS = """
 """
 ENDS_OF_PREPOSITIONS = """
     of from to de du des d a à au aux del al von vom zu zum zur
+"""
+
+# "Wired in the bin": where what is rejected goes
+DIRECTIONS = """
+    to into au aux al à a zum zur
+"""
+
+# Between which nothing names: "ohne dass Wired"
+WITHOUT = """
+    without ohne sans sin
 """

@@ -40,12 +40,14 @@ _SAFE, _OF_VERBS, _AGENTS = map(_words_of, (tables.PREPOSITIONS, tables.PREPOSIT
 _PREPOSITIONS, _TOPICAL = _SAFE | _OF_VERBS, _OF_VERBS - _words_of(tables.INFINITIVE_MARKERS) - {"as", "like"}
 _STARTS, _ENDS = _words_of(tables.STARTS_OF_PREPOSITIONS), _words_of(tables.ENDS_OF_PREPOSITIONS)
 _DETERMINERS, _JOINTS, _PARTICLES = map(_words_of, (tables.DETERMINERS, tables.JOINTS, tables.PARTICLES))
+_ONLY = _words_of(tables.ONLY)
 _BEFORE_NOUNS = _DETERMINERS | _words_of(tables.ADJECTIVES)
 _MODALS, _CONDITIONS, _DENIALS = map(_words_of, (tables.MODALS, tables.CONDITIONS, tables.DENIALS))
 _CONTRASTS, _SEPARATIONS, _DEEDS = map(_words_of, (tables.CONTRASTS, tables.SEPARATIONS, tables.DEEDS))
 _KNOWN = _OPENERS | _PREPOSITIONS | _BEFORE_NOUNS | _JOINTS | _DEEDS | _words_of(tables.OTHERS)
 _INSTEAD = _words_of("statt lieu lugar place")
 _MARKERS = _words_of("to zu")
+_DIRECTIONS, _WITHOUT, _BUT = _words_of(tables.DIRECTIONS), _words_of(tables.WITHOUT), _words_of("but mais aber pero")
 _SOURCES = _words_of("laut selon según per")
 _ENGLISH = _words_of("of from for with to on about")
 _ROMANCE = _words_of("de du des d del")
@@ -206,10 +208,10 @@ def _is_marked(text: str, start: int, end: int, is_known: Callable[[str], bool])
 
 def _is_contrasted(clause: _Clause, described: bool) -> bool:
     """Whether something else is preferred: "all but Wired", "less Wired"."""
-    words = [word for word in clause.left if word not in _DETERMINERS and word not in _PREPOSITIONS - _CONTRASTS]
+    words = [word for word in clause.left if word not in _DETERMINERS]
     if not words or words[-1] not in _CONTRASTS or (described and clause.is_question):
         return False
-    return words[-1] != "but" or _DENIALS.isdisjoint(clause.sentence)  # "not by Fortune but by Wired"
+    return words[-1] not in _BUT or _DENIALS.isdisjoint(clause.sentence)  # "not Fortune but Wired"
 
 
 def _is_conditional(clause: _Clause) -> bool:
@@ -236,14 +238,14 @@ def _is_rejected(clause: _Clause) -> bool:
     preposition, nouns = "", 0
     for i in range(len(left) - 1, -1, -1):
         word, previous = left[i], left[i - 1] if i else ""
-        if (word in _PARTICLES or word in _SEPARATIONS) and not clause.is_own(folded(word)):
+        if word in _PARTICLES or (word in _SEPARATIONS and not clause.is_own(folded(word))):
             return True
         if word in _SPEAKERS or (word == "on" and previous in ("si", "qu", "que", "quand")):
             return True
         if word in _BESIDE:
             return previous not in _REQUESTS
         if word in _JOINTS:
-            return word in _CONTRASTS and word != "but"
+            return (word in _CONTRASTS and word not in _BUT) or previous in _WITHOUT
         opens = word in _REQUESTS or (word in _OPENERS and (not i or previous in _JOINTS))
         if opens and previous not in _CONTRASTS:
             return False
@@ -267,6 +269,8 @@ def _is_rejected(clause: _Clause) -> bool:
             continue
         if previous in _MARKERS and not clause.capitals[i]:
             return True
+        if nouns and left[i + 1] in _DETERMINERS and left[i + 1] != "a" and not clause.is_question:
+            return True  # "weed the long Westerns", "doy la espalda a"
         if previous in _BEFORE_NOUNS or previous in _SAFE or (preposition and previous in _TOPICAL):
             if _GERUND.fullmatch(word):
                 return True
@@ -355,7 +359,7 @@ def _is_enclosed(clause: _Clause) -> bool:
 
 def _is_dismissed(clause: _Clause) -> bool:
     """Whether a name that stands for itself is rejected by what follows: "Wired? God no.", "Wired, bof."."""
-    if clause.left or clause.right or not clause.rest:
+    if clause.right or not clause.rest or not (_DETERMINERS - _ONLY).issuperset(clause.left):
         return False
     end = _BOUNDARY.search(clause.rest)
     words = [word.casefold() for word in _split(clause.rest[: end.start()] if end else clause.rest)]
@@ -363,7 +367,7 @@ def _is_dismissed(clause: _Clause) -> bool:
         return True
     if _asks(words):
         return False
-    if _speaks(words):
+    if _speaks(words) or not _AUXILIARIES.isdisjoint(words):
         return True
     remark = 0 < len(words) <= 5 and words[0] not in _JOINTS and not any(map(str.isdigit, words))
     return remark and not all(map(clause.knows, words)) and (end is not None or not clause.is_first)
@@ -378,13 +382,15 @@ def _has_predicate(clause: _Clause, listed: bool) -> bool:
         return True
     if not left and right[0] in _AUXILIARIES and clause.closing != "?":
         return True
-    if not (listed or _DETERMINERS.issuperset(left)):
+    links = _DETERMINERS if clause.is_first else _DETERMINERS | _PREPOSITIONS | _JOINTS
+    if not (listed or links.issuperset(left)):
         return False
     following = _split(_BOUNDARY.split(clause.rest, maxsplit=1)[0])
     if clause.is_first and all(word.isdigit() or clause.knows(word.casefold()) for word in following):
         return False  # "Wired interviews, under 900 words"
-    for word, following in zip(right[:4], (*right[1:], "", ""), strict=False):
-        if word in _JOINTS or (word in _PREPOSITIONS and not (word == "à" and _VERB.fullmatch(following))):
+    ends = _PREPOSITIONS - _DIRECTIONS if not clause.is_first and _DETERMINERS.issuperset(left) else _PREPOSITIONS
+    for word, following_word in zip(right[:4], (*right[1:], "", ""), strict=False):
+        if word in _JOINTS or (word in ends and not (word == "à" and _VERB.fullmatch(following_word))):
             return False
         if not clause.knows(word):
             return True
