@@ -45,6 +45,11 @@ CORPORA: dict[str, tuple[str, list[str]]] = {
     "music": ("genre", ["Techno", "Jazz", "Reggaeton", "Opera", "Country"]),
     "delivery": ("carrier", ["DHL", "UPS", "FedEx", "Hermes"]),
     "museums": ("museum", ["Prado", "Louvre", "Tate Modern", "Albertina"]),
+    "carriers": ("network", ["Vodafone", "Orange", "Telekom"]),
+    "dishes": ("dish", ["Sushi", "Pizza", "Ramen", "Tapas", "Curry"]),
+    "cars": ("make", ["Tesla", "Renault", "Opel", "Toyota", "Fiat"]),
+    "authors": ("author", ["Stephen King", "Isabel Allende", "Dan Brown", "Michel Houellebecq"]),
+    "coding": ("language", ["Python", "Java", "Rust", "PHP"]),
     "laws": ("agency", ["European Commission", "Environment Agency", "Federal Trade Commission", "Bundeskartellamt"]),
 }
 # (grid, kind): questions, and at most so many that are inverted and that are left out
