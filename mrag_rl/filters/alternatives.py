@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from mrag_rl.filters.asking_words import PREPOSITIONS
 from mrag_rl.filters.claims import Claim
 from mrag_rl.filters.date_phrases import DatePhrases
 from mrag_rl.filters.dates import read_dates
-from mrag_rl.filters.exclusion_words import pattern
+from mrag_rl.filters.exclusion_words import ARTICLES, pattern
 from mrag_rl.filters.field_words import FieldWords
 from mrag_rl.filters.language import EVERYTHING, ORDERED, And, Condition, Filter, Or, conditions
 from mrag_rl.filters.names import tokens
@@ -29,10 +30,11 @@ _COMPARED = pattern(r"""
 _AND = pattern(r"and | plus | as\ well\ as | together\ with | und | sowie | et | ainsi\ que | y | e | así\ como")
 _ADVERB = pattern(r"else | maybe | also | otherwise | then | sonst | auch | aussi | bien | también")
 _JOINTS = re.compile(
-    rf"[;,]?\s+(?:(?P<and>{_AND})|(?P<or>or|oder|ou|o))(?:\s+(?:{_ADVERB}))?\s+(?!(?:{_COMPARED})(?!\w)(?!\s+(?:than\s+|de\s+|als\s+|que\s+)?[€$£]?\d))"
+    rf"[;,]?\s+(?:(?P<and>{_AND})|(?P<or>or|oder|ou|o))(?:\s+(?:{_ADVERB})|,[^,;.!?\d]{{1,30}},)?\s+(?!(?:{_COMPARED})(?!\w)(?!\s+(?:than\s+|de\s+|als\s+|que\s+)?[€$£]?\d))"
     r"|[;.!?]\s+|(?P<comma>,\s+)",
     re.IGNORECASE,
 )
+_OPENING = re.compile(rf"(?:(?:{pattern(PREPOSITIONS)})\s+)?(?:(?:{pattern(ARTICLES)})\s+)?", re.IGNORECASE)
 _LIST = re.compile(r"[\"'”’]?\s*,?\s+(?:\w+\s+){1,3}[\"'“‘]?")
 _ADJACENT = re.compile(r"[\"'”’]?\s+(?:or|oder|ou|o|u)\s+(?:the\s+)?[\"'“‘]?", re.IGNORECASE)
 _SAME = re.compile(r"\bsame\s+(?:day|date)\b", re.IGNORECASE)
@@ -135,7 +137,7 @@ def _alternatives(whole: _Part, words: FieldWords) -> Filter | None:
         left, right = (_Part(whole.reading, *ends) for ends in ((whole.start, joint.start()), (joint.end(), whole.end)))
         if not left.conditions or not right.conditions:
             continue
-        if joint["comma"] and not any(mention.start == right.start for mention in right.mentions):
+        if joint["comma"] and not any(_OPENING.fullmatch(text, right.start, m.start) for m in right.mentions):
             continue
         if joint["or"] and not left.fields & right.fields:
             return Or((left.filter(), _alternatives(right, words) or right.filter()))

@@ -28,8 +28,9 @@ _BEFORE = re.compile(rf"(?<![\w'’])(?:{_NEGATION})(?!\w)", re.IGNORECASE)
 _PREFIXED = re.compile(r"(?<!\w)(?:non|nicht|un|not)[-–]?$", re.IGNORECASE)
 _AFTER = re.compile(rf"^(?:{pattern(words.DENIED_FLAGS)})(?!\w)", re.IGNORECASE)
 _INDIFFERENT_BEFORE = re.compile(rf"(?<!\w)(?:{pattern(words.INDIFFERENT)})(?:\s+\w+){{0,3}}\s*$", re.IGNORECASE)
-_INDIFFERENT_AFTER = re.compile(rf"^\s+(?:{pattern(words.INDIFFERENT_AFTER)})(?!\w)", re.IGNORECASE)
+_INDIFFERENT_AFTER = re.compile(rf"\s+(?:{pattern(words.INDIFFERENT_AFTER)})(?!\w)", re.IGNORECASE)
 _CLAUSE = re.compile(r"[.;:!?,()]|(?<!\w)(?:but|and|or|with|aber|und|oder|mit|mais|et|ou|avec|pero|y|o|con)(?!\w)")
+_REQUIRED = re.compile(r"(?:^|_)(?:needs?|requires?|required|mandatory)(?:_|$)")
 _MOST = 10  # Mentions of a field that are read
 _NEAR = 6  # Words between a negation and what it denies
 
@@ -63,8 +64,10 @@ class FlagMentions:
                     continue
                 denied_from = _denied_from(text, match)
                 start = match.start() if denied_from is None else denied_from
-                said.append((holds != (denied_from is not None), start, match.end()))
-                if _is_indifferent(text, match):
+                indifferent = _is_indifferent(text, match)
+                if not (indifferent and _REQUIRED.search(name)):  # "partner not required" denies "needs_partner"
+                    said.append((holds != (denied_from is not None), start, match.end()))
+                if indifferent:
                     said.append((holds == (denied_from is not None), start, match.end()))
         for name, said in found.items():
             if len({holds for holds, *_ in said}) == 1:

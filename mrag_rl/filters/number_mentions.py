@@ -20,6 +20,12 @@ from mrag_rl.filters.values import LARGEST_INTEGER
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
 
 _DENIED = re.compile(rf"(?<!\w)(?:{pattern(DENYING)})\s+$", re.IGNORECASE)
+# "over 60,000 km is fine"
+_PERMITTED = re.compile(
+    r"(?:\s+\w+){0,2}\s+(?:is|are|would\s+be|ist|wäre|est|serait|es|está|sería)\s+"
+    r"(?:fine|ok|okay|acceptable|no\s+problem|in\s+Ordnung|kein\s+Problem|bien|aceptable)(?!\w)",
+    re.IGNORECASE,
+)
 _LARGE = 1000  # Amounts from which on no unit is needed, if only one field has such
 _COUNTED = 20  # Amounts up to which a question that names one means just that
 _TIMES = ("minute", "hour", "day", "week", "month", "year")
@@ -68,6 +74,8 @@ class NumberMentions:
             denied = _DENIED.search(hidden, max(0, quantity.start - 80), quantity.start)
             if quantity.bounds is None:
                 dropped.append(f"{field.name}: {phrase!r} is not an exact amount")
+            elif quantity.bounds[0][0] in ("$gt", "$gte") and _PERMITTED.match(text, quantity.end):
+                dropped.append(f"{field.name}: {phrase!r} is not asked for")
             elif quantity.bounds[0][0] == "$eq" and not self._is_named(quantity, field):
                 dropped.append(f"{field.name}: {phrase!r} is neither a bound nor a count")
             elif (
