@@ -106,6 +106,7 @@ class _Clause:
         opening: what stands before it in its sentence. possessive: whether it has a genitive s.
         is_first: whether nothing stands before the clause.
         stop: the punctuation behind the clause, if any. rest: what follows that.
+        mark: the punctuation at the end of its sentence, if any.
         closing: the last character of the text.
         is_own: whether the corpus knows a word.
     """
@@ -117,6 +118,7 @@ class _Clause:
     possessive: bool
     is_first: bool
     stop: str
+    mark: str
     rest: str
     closing: str
     is_own: Callable[[str], bool]
@@ -138,6 +140,7 @@ class _Clause:
             possessive=possessive,
             is_first=begin == 0,
             stop=stop[0] if stop else "",
+            mark=mark[0] if (mark := _SENTENCE.search(text, end, end + _SENTENCE_REACH)) else "",
             rest=tail[stop.end() :].strip(" .?!") if stop else "",
             closing=text.rstrip()[-1:],
             is_own=is_own,
@@ -156,6 +159,11 @@ class _Clause:
     def sentence(self) -> Sequence[str]:
         """The words before the mention in its sentence, in lower case."""
         return [word.casefold() for word in _split(self.opening)]
+
+    @property
+    def in_question(self) -> bool:
+        """Whether the sentence asks for something, before the mention or by its question mark."""
+        return self.mark == "?" or _asks(self.sentence)
 
     @property
     def is_question(self) -> bool:
@@ -218,7 +226,8 @@ def _is_conditional(clause: _Clause) -> bool:
     """Whether a condition is stated, which may be that something is not so: "as long as Wired has no part in it"."""
     if not clause.left:
         return False
-    if clause.left[0] in _CONDITIONS and not all(map(clause.knows, (*clause.left, *clause.right))):
+    deed = len(clause.left) > 1 and clause.left[1] in _DEEDS  # "once considered"
+    if clause.left[0] in _CONDITIONS and not deed and not all(map(clause.knows, (*clause.left, *clause.right))):
         return True
     bare = [word for word in clause.left if word not in _DETERMINERS]
     return bool(bare and clause.stop) and clause.left[0] in ("if", "si", "wenn") and not clause.right
@@ -252,7 +261,7 @@ def _is_rejected(clause: _Clause) -> bool:
         if word in _AUXILIARIES and i and not _asks(left[:i]) and not all(map(clause.knows, left[:i])):
             return True  # "Der Chef hat"
         if word in _PREPOSITIONS:
-            if word in _SOURCES or (previous in _DEEDS and (previous == "according" or _asks(clause.sentence))):
+            if word in _SOURCES or (previous in _DEEDS and (previous == "according" or clause.in_question)):
                 return False
             preposition = word
             continue
