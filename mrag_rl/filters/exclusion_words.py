@@ -140,7 +140,7 @@ NAMING = r"""
     (?:excluez|exclus|écarte|masque|retire)\ tout\ ce\ qui\ n['’]est\ pas |
     (?:can['’]t|cannot|never)\ get\ enough\ of | say\ no\ to | nirgendwo\ anders(?:\ \w+)?\ als |
     (?:not|n['’]t)\ (?:only|just|merely|simply|solely) |
-    (?:nothing|none|nobody|no\ one|nowhere)\ (?:but|except|besides|other\ than|else\ than|else\ but) |
+    (?<!bar\x20)(?:nothing|none|nobody|no\ one|nowhere)\ (?:but|except|besides|other\ than|else\ than|else\ but) |
     no\ other\ (?:\w+\ )?than | kein\w*\ ander\w*\ als | niemand\ (?:außer|als) |
     (?:no|not|never|without|\w+n['’]t|cannot)(?:\ \w+){1,4}\ (?:but|except(?:\ for)?|besides|other\ than) |
     (?:kein\w*|nicht\w*|nie)(?:\ \w+){1,4}\ (?:außer|als|bis\ auf) |

@@ -51,6 +51,7 @@ _PREFIXED = _anywhere(
 _PREFERRED = _anywhere(
     rf"(?<!\w)(?:{pattern(words.PREFERENCES)})\s[^.;:?!\n]{{1,60}}\s(?:{pattern(words.COMPARED)})\s+{_MENTION}"
 )
+_PREFERENCE = _anywhere(rf"(?<!\w)(?:{pattern(words.PREFERENCES)})(?!\w)")
 _REQUEST = rf"(?:^|[.;:!?,(\n]\s*|\b(?:{pattern(words.REQUESTING)})\s+)"
 _ENCLOSED_BEFORE = _anywhere(
     rf"(?:{_REQUEST}(?:{pattern(words.ENCLOSING_BEFORE)})|(?<!\w)(?:\w+ing|ruling|dejando))(?!\w)[^.;:?!\n]{{0,50}}$"
@@ -114,6 +115,7 @@ _OBJECT = _anywhere(
     rf"(?:(?:^|[.;:!?,(]\s*|\b(?:and|then|und|et|y)\s+)|\b(?:i|we|ich|wir|je|on|nous|yo)\s+|j['’])(?P<verb>[^\W\d_][\w’'-]*)\s+{_MENTION}"
 )
 _SEARCH = _anywhere(rf"(?:{pattern(words.SEARCHES)})")
+_SENTENCES = re.compile(r"[.;:?!¿\n]")
 _CLAUSE = _anywhere(rf"[,.;:!?()\n]|\b(?:{pattern(words.CLAUSES)})\b")
 
 
@@ -121,6 +123,12 @@ _CLAUSE = _anywhere(rf"[,.;:!?()\n]|\b(?:{pattern(words.CLAUSES)})\b")
 _NEGATED = _anywhere(
     r"(?<!\w)(?:not|never|no|\w+n['’]t|nie|nicht|kein\w*|pas(?!\scher)|jamais|ni|nunca|nada)\s[^.;:?!,\n]*?(?<!\w)"
     rf"(?:{pattern(words.TWICE)})\s[^.;:?!,\n]{{0,20}}$"
+)
+# "Does nobody but Wired ...", "I have never read Wired"
+_NOBODY = _anywhere(r"(?<!\w)(?:nobody|no\s+one|niemand|keiner|personne|nadie)(?!\w)")
+_EXPERIENCE = _anywhere(
+    r"(?<!\w)(?:(?:i|we)\s*(?:['’]ve|\s+have)|(?:ich|wir)\s+hab(?:e|en)?|hab(?:e|en)?\s+(?:ich|wir)|j['’]ai|je\s+n['’]ai|nous\s+n?['’]?avons)"
+    r"\s+(?:noch\s+)?(?:yet\s+)?(?:never|nie|jamais)\s[^.;:?!,\n]*$|(?<!\w)(?:nunca|jamás)\s+(?:he|hemos)\s[^.;:?!,\n]*$"
 )
 # "Sin Wired me aburro": what would be without it
 _WITHOUT = _anywhere(r"(?:^|[.;:!?\n]\s*)(?:without|ohne|sans|sin)\s[^.;:?!,\n]{0,20}$")
@@ -144,7 +152,9 @@ _DENIED = _anywhere(
 
 def _is_contradicted(head: str, tail: str) -> bool:
     """Whether something before or behind an excluded mention says that it is wanted all the same."""
-    if _NEGATED.search(head) or _NOT_YET.search(head):
+    if _NOBODY.search(_SENTENCES.split(head)[-1]) or _NOBODY.search(_SENTENCES.split(tail, maxsplit=1)[0]):
+        return True
+    if _EXPERIENCE.search(head) or _NEGATED.search(head) or _NOT_YET.search(head):
         return True
     if _WITHOUT.search(head) and _WOULD_BE.search(tail):
         return True
@@ -178,6 +188,8 @@ def stance(
         return said
     far = text[max(0, start - _FAR) : start]
     head, tail = text[max(last, start - _FAR) : start], text[end : end + _FAR]
+    if _NAMED.search(head) and _PREFERENCE.search(head):
+        return "doubtful"
     if _NAMED.search(head) or _NOTHING_BUT.search(head) or (_ASKED.search(head) and not _SUGGESTED.search(head)):
         return "named"
     if _REQUESTED.search(head) and _NOT_SO.match(tail):

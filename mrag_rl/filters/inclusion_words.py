@@ -24,6 +24,14 @@ REQUESTS = """
     recomiéndame recomendación comprar alquilar leer escuchar ver mirar aprender reservar prefiero limita
 """
 
+# Those of them by which whoever speaks says so: "I want", not "I find"
+WISHES = """
+    rather want need like love prefer looking look search searching seek seeking interested fancy hoping hope get
+    möchte möchten will wollen suche suchen brauche brauchen interessiere mag liebe wünsche gern gerne veux voudrais
+    voulons cherche cherchons aimerais aime aimons préfère faut besoin intéresse quiero queremos quisiera busco
+    buscamos necesito prefiero gustaría gusta encanta interesa
+"""
+
 # What a question begins with: words that ask, those of them that stand for the subject, and verbs
 ASKING = """
     what which whose how when where why whom welche welcher welches welchen welchem was wie wo wann warum wieso wen wem

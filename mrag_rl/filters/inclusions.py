@@ -40,6 +40,7 @@ _SAFE, _OF_VERBS, _AGENTS = map(_words_of, (tables.PREPOSITIONS, tables.PREPOSIT
 _PREPOSITIONS, _TOPICAL = _SAFE | _OF_VERBS, _OF_VERBS - _words_of(tables.INFINITIVE_MARKERS) - {"as", "like"}
 _STARTS, _ENDS = _words_of(tables.STARTS_OF_PREPOSITIONS), _words_of(tables.ENDS_OF_PREPOSITIONS)
 _DETERMINERS, _JOINTS, _PARTICLES = map(_words_of, (tables.DETERMINERS, tables.JOINTS, tables.PARTICLES))
+_WISHES = _words_of(tables.WISHES, tables.ONLY)
 _ONLY = _words_of(tables.ONLY)
 _BEFORE_NOUNS = _DETERMINERS | _words_of(tables.ADJECTIVES)
 _MODALS, _CONDITIONS, _DENIALS = map(_words_of, (tables.MODALS, tables.CONDITIONS, tables.DENIALS))
@@ -48,6 +49,7 @@ _KNOWN = _OPENERS | _PREPOSITIONS | _BEFORE_NOUNS | _JOINTS | _DEEDS | _words_of
 _INSTEAD = _words_of("statt lieu lugar place")
 _MARKERS = _words_of("to zu")
 _DIRECTIONS, _WITHOUT, _BUT = _words_of(tables.DIRECTIONS), _words_of(tables.WITHOUT), _words_of("but mais aber pero")
+_CORRECTED = _words_of("not t only nicht nur no solo sólo pas non seulement")
 _SOURCES = _words_of("laut selon según per")
 _ENGLISH = _words_of("of from for with to on about")
 _ROMANCE = _words_of("de du des d del")
@@ -219,7 +221,7 @@ def _is_contrasted(clause: _Clause, described: bool) -> bool:
     words = [word for word in clause.left if word not in _DETERMINERS]
     if not words or words[-1] not in _CONTRASTS or (described and clause.is_question):
         return False
-    return words[-1] not in _BUT or _DENIALS.isdisjoint(clause.sentence)  # "not Fortune but Wired"
+    return words[-1] not in _BUT or _CORRECTED.isdisjoint(clause.sentence)  # "not Fortune but Wired"
 
 
 def _is_conditional(clause: _Clause) -> bool:
@@ -244,11 +246,14 @@ def _is_ordered(clause: _Clause) -> bool:
 def _is_rejected(clause: _Clause) -> bool:
     """Whether what stands before a mention, up to the word that governs it, may reject it."""
     left = clause.left
+    if "according" in left:
+        return False
+    for word in left[max((i + 1 for i, word in enumerate(left) if word in _JOINTS), default=0) :]:
+        if word in _PARTICLES or (word in _SEPARATIONS and not clause.is_own(folded(word))):
+            return True
     preposition, nouns = "", 0
     for i in range(len(left) - 1, -1, -1):
         word, previous = left[i], left[i - 1] if i else ""
-        if word in _PARTICLES or (word in _SEPARATIONS and not clause.is_own(folded(word))):
-            return True
         if word in _SPEAKERS or (word == "on" and previous in ("si", "qu", "que", "quand")):
             return True
         if word in _BESIDE:
@@ -336,7 +341,7 @@ def _is_commented(clause: _Clause) -> bool:
         if asked:
             continue
         if word in _SPEAKERS or (word == "on" and not i and _is_french(left)):
-            if _REQUESTS.isdisjoint(following) or not _SINCE.isdisjoint(following):
+            if _WISHES.isdisjoint(following) or not _SINCE.isdisjoint(following):
                 return True
         elif word in _BESIDE and _REQUESTS.isdisjoint(left[i : i + 4]):
             return True
@@ -346,7 +351,7 @@ def _is_commented(clause: _Clause) -> bool:
 def _is_french(words: Sequence[str]) -> bool:
     """Whether "on", with which words begin, speaks and is no preposition: "on a banni"."""
     if words[1:2] == ["a"]:
-        return bool(words[2:]) and _PARTICIPLES["par"].fullmatch(words[2]) is not None
+        return bool(words[2:]) and (words[2] in _SINCE or _PARTICIPLES["par"].fullmatch(words[2]) is not None)
     return len(words) > 1 and words[1] not in _DETERMINERS
 
 
@@ -391,11 +396,13 @@ def _has_predicate(clause: _Clause, listed: bool) -> bool:
         return True
     if not left and right[0] in _AUXILIARIES and clause.closing != "?":
         return True
-    links = _DETERMINERS if clause.is_first else _DETERMINERS | _PREPOSITIONS | _JOINTS
+    following = [word.casefold() for word in _split(_BOUNDARY.split(clause.rest, maxsplit=1)[0])]
+    if _SPEAKERS.intersection(following[:1]) and _WISHES.isdisjoint(following) and not _asks(following):
+        return True  # "Wired for whoever likes it, I ..."
+    links = _DETERMINERS if clause.is_first else _DETERMINERS | _PREPOSITIONS | _BUT | {"que"}
     if not (listed or links.issuperset(left)):
         return False
-    following = _split(_BOUNDARY.split(clause.rest, maxsplit=1)[0])
-    if clause.is_first and all(word.isdigit() or clause.knows(word.casefold()) for word in following):
+    if clause.is_first and all(word.isdigit() or clause.knows(word) for word in following):
         return False  # "Wired interviews, under 900 words"
     ends = _PREPOSITIONS - _DIRECTIONS if not clause.is_first and _DETERMINERS.issuperset(left) else _PREPOSITIONS
     for word, following_word in zip(right[:4], (*right[1:], "", ""), strict=False):
