@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Literal
 
 from mrag_rl.filters import exclusion_words as words
+from mrag_rl.filters.clauses import is_request
 from mrag_rl.filters.exclusion_words import pattern
-from mrag_rl.filters.inclusions import is_doubtful, is_request
+from mrag_rl.filters.inclusions import is_doubtful
 from mrag_rl.filters.phrases import LOOK_BACK, QUOTE, REPORT
 
 Stance = Literal["named", "excluded", "doubtful"]

@@ -10,50 +10,45 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 from mrag_rl.filters import inclusion_words as tables
+from mrag_rl.filters.clauses import (
+    ASKING,
+    ASKING_WHO,
+    AUXILIARIES,
+    BEFORE_NOUNS,
+    BESIDE,
+    BOUNDARY,
+    DEEDS,
+    DETERMINERS,
+    JOINTS,
+    OF_VERBS,
+    OPENERS,
+    PREPOSITIONS,
+    REQUESTS,
+    SAFE,
+    SPEAKERS,
+    Clause,
+    asks,
+    speaks,
+    split_words,
+    words_of,
+)
 from mrag_rl.filters.field_words import folded
 
-_REACH = 200  # Characters on each side of a mention that are read
-_SENTENCE_REACH = 600  # Characters before it in which its sentence begins
-
-_BOUNDARY = re.compile(r"[,.;:?!()\n\[\]—]|\s[-–]+\s")
-_SENTENCE = re.compile(r"[.;:?!\n—]|\s[-–]+\s")
-_TOKEN = re.compile(r"[^\W_]+(?:[-/][^\W_]+)*")
-_AFTER = re.compile(r"\b(?:i['’]?m|we['’]?re|i\s+am|we\s+are)\s+after\b", re.IGNORECASE)
-
-
-def _words_of(*lists: str) -> frozenset[str]:
-    words = {word for table in lists for word in table.split()}
-    # Two letters without their accent are another word: "à", "a"
-    return frozenset(words | {folded(word) for word in words if len(word) > 2})
-
-
-_REQUESTS, _ASKING, _AUXILIARIES = map(_words_of, (tables.REQUESTS, tables.ASKING, tables.AUXILIARIES))
-_ASKING_WHO = _words_of(tables.ASKING_WHO)
-_QUESTIONS = (_ASKING | _ASKING_WHO | _AUXILIARIES) - {"que"}
-_OPENERS = _REQUESTS | _QUESTIONS
-_SPEAKERS, _BESIDE, _SINCE = map(_words_of, (tables.SPEAKERS, tables.BESIDE, tables.SINCE))
-_SAFE, _OF_VERBS, _AGENTS = map(_words_of, (tables.PREPOSITIONS, tables.PREPOSITIONS_OF_VERBS, tables.AGENTS))
-_PREPOSITIONS, _TOPICAL = _SAFE | _OF_VERBS, _OF_VERBS - _words_of(tables.INFINITIVE_MARKERS) - {"as", "like"}
-_STARTS, _ENDS = _words_of(tables.STARTS_OF_PREPOSITIONS), _words_of(tables.ENDS_OF_PREPOSITIONS)
-_DETERMINERS, _JOINTS, _PARTICLES = map(_words_of, (tables.DETERMINERS, tables.JOINTS, tables.PARTICLES))
-_WISHES = _words_of(tables.WISHES, tables.ONLY)
-_ONLY = _words_of(tables.ONLY)
-_BEFORE_NOUNS = _DETERMINERS | _words_of(tables.ADJECTIVES)
-_MODALS, _CONDITIONS, _DENIALS = map(_words_of, (tables.MODALS, tables.CONDITIONS, tables.DENIALS))
-_CONTRASTS, _SEPARATIONS, _DEEDS = map(_words_of, (tables.CONTRASTS, tables.SEPARATIONS, tables.DEEDS))
-_KNOWN = _OPENERS | _PREPOSITIONS | _BEFORE_NOUNS | _JOINTS | _DEEDS | _words_of(tables.OTHERS)
-_INSTEAD = _words_of("statt lieu lugar place")
-_MARKERS = _words_of("to zu")
-_DIRECTIONS, _WITHOUT, _BUT = _words_of(tables.DIRECTIONS), _words_of(tables.WITHOUT), _words_of("but mais aber pero")
-_CORRECTED = _words_of("not t only nicht nur no solo sólo pas non seulement")
-_SOURCES = _words_of("laut selon según per")
-_ENGLISH = _words_of("of from for with to on about")
-_ROMANCE = _words_of("de du des d del")
-_GERMAN = _words_of("von vom mit zu zum zur auf an am über nach")
+_SINCE, _AGENTS, _PARTICLES = map(words_of, (tables.SINCE, tables.AGENTS, tables.PARTICLES))
+_MARKERS = words_of("to zu")
+_TOPICAL = OF_VERBS - words_of(tables.INFINITIVE_MARKERS) - {"as", "like"}
+_STARTS, _ENDS = words_of(tables.STARTS_OF_PREPOSITIONS), words_of(tables.ENDS_OF_PREPOSITIONS)
+_WISHES, _ONLY = words_of(tables.WISHES, tables.ONLY), words_of(tables.ONLY)
+_MODALS, _CONDITIONS, _DENIALS = map(words_of, (tables.MODALS, tables.CONDITIONS, tables.DENIALS))
+_CONTRASTS, _SEPARATIONS = words_of(tables.CONTRASTS), words_of(tables.SEPARATIONS)
+_DIRECTIONS, _WITHOUT, _BUT = words_of(tables.DIRECTIONS), words_of(tables.WITHOUT), words_of("but mais aber pero")
+_CORRECTED = words_of("not t only nicht nur no solo sólo pas non seulement")
+_SOURCES = words_of("laut selon según per")
+_ENGLISH = words_of("of from for with to on about")
+_ROMANCE = words_of("de du des d del")
+_GERMAN = words_of("von vom mit zu zum zur auf an am über nach")
 
 # What endings say of words in no table
 _GERUND = re.compile(r".{3,}(?:ing|[ae]ndo|ant)")
@@ -86,121 +81,17 @@ def is_doubtful(
     is_known: whether the corpus knows a word (folded). listed: the mention continues a list whose beginning is named.
     described: the words beside it show that it describes or publishes documents.
     """
-    clause = _Clause.around(text, start, end, is_known)
+    clause = Clause.around(text, start, end, is_known)
     if _is_marked(text, start, end, is_known):
         return True
     if not listed and (_is_contrasted(clause, described) or _is_conditional(clause) or _is_ordered(clause)):
         return True
-    reported = described and clause.is_question and clause.left[-1:] and clause.left[-1] in _DETERMINERS | _ASKING
+    reported = described and clause.is_question and clause.left[-1:] and clause.left[-1] in DETERMINERS | ASKING
     if not (listed or reported) and _is_rejected(clause):
         return True
     if _is_commented(clause) or _is_enclosed(clause):
         return True
     return not clause.asks and not described and (_is_dismissed(clause) or _has_predicate(clause, listed))
-
-
-@dataclass(frozen=True)
-class _Clause:
-    """The words around a mention, up to the next punctuation.
-
-    Attributes:
-        left, right: words before and behind it, in lower case. capitals: which of those before it have capitals.
-        opening: what stands before it in its sentence. possessive: whether it has a genitive s.
-        is_first: whether nothing stands before the clause.
-        stop: the punctuation behind the clause, if any. rest: what follows that.
-        mark: the punctuation at the end of its sentence, if any.
-        closing: the last character of the text.
-        is_own: whether the corpus knows a word.
-    """
-
-    left: Sequence[str]
-    right: Sequence[str]
-    capitals: Sequence[bool]
-    opening: str
-    possessive: bool
-    is_first: bool
-    stop: str
-    mark: str
-    rest: str
-    closing: str
-    is_own: Callable[[str], bool]
-
-    @classmethod
-    def around(cls, text: str, start: int, end: int, is_own: Callable[[str], bool]) -> _Clause:
-        """The clause of the characters [start, end)."""
-        head, tail = text[max(0, start - _REACH) : start], text[end : end + _REACH]
-        begin = max((match.end() for match in _BOUNDARY.finditer(head)), default=0)
-        stop = _BOUNDARY.search(tail)
-        after = tail[: stop.start()] if stop else tail
-        left, right = _split(head[begin:]), [word.casefold() for word in _split(after)]
-        possessive = right[:1] == ["s"]
-        return cls(
-            left=[word.casefold() for word in left],
-            right=right[1:] if possessive else right,
-            capitals=[word[0].isupper() for word in left],
-            opening=_SENTENCE.split(text[max(0, start - _SENTENCE_REACH) : start])[-1],
-            possessive=possessive,
-            is_first=begin == 0,
-            stop=stop[0] if stop else "",
-            mark=mark[0] if (mark := _SENTENCE.search(text, end, end + _SENTENCE_REACH)) else "",
-            rest=tail[stop.end() :].strip(" .?!") if stop else "",
-            closing=text.rstrip()[-1:],
-            is_own=is_own,
-        )
-
-    def knows(self, word: str) -> bool:
-        """Whether a word is in a table, or one of the corpus."""
-        return word in _KNOWN or (word not in _INSTEAD and self.is_own(folded(word)))
-
-    @cached_property
-    def asks(self) -> bool:
-        """Whether the words before the mention ask for something."""
-        return _asks(self.left)
-
-    @cached_property
-    def sentence(self) -> Sequence[str]:
-        """The words before the mention in its sentence, in lower case."""
-        return [word.casefold() for word in _split(self.opening)]
-
-    @property
-    def in_question(self) -> bool:
-        """Whether the sentence asks for something, before the mention or by its question mark."""
-        return self.mark == "?" or _asks(self.sentence)
-
-    @property
-    def is_question(self) -> bool:
-        """Whether the sentence begins as a question."""
-        return self.sentence[:1] != [] and self.sentence[0] in _QUESTIONS
-
-
-def _split(text: str) -> list[str]:
-    """The words of a text; "US" is no pronoun, and "montre-moi" is two words."""
-    words: list[str] = []
-    for word in _TOKEN.findall(_AFTER.sub("want", text)):
-        if word != "US":
-            words += word.split("-") if word.split("-")[0].casefold() in _REQUESTS else [word]
-    return words
-
-
-def is_request(word: str) -> bool:
-    """Whether a word says that something is wanted, or is a verb that a question begins with."""
-    return word.casefold() in _REQUESTS or word.casefold() in _AUXILIARIES
-
-
-def _asks(words: Sequence[str]) -> bool:
-    """Whether words ask for something; a statement, whose verb stands behind its subject, does not."""
-    return any(
-        word in _REQUESTS
-        or (word in _QUESTIONS and (word not in _AUXILIARIES or not i or words[i - 1] in _JOINTS))
-        for i, word in enumerate(words)
-    )  # fmt: skip
-
-
-def _speaks(words: Sequence[str]) -> bool:
-    """Whether words are of whoever asks."""
-    return not (_SPEAKERS | _BESIDE).isdisjoint(words) or (
-        words[:1] == ["on"] and words[1:2] != [] and words[1] in ("s", "y", "n", "ne", "en", "va", "veut", "fait")
-    )
 
 
 def _is_marked(text: str, start: int, end: int, is_known: Callable[[str], bool]) -> bool:
@@ -213,60 +104,60 @@ def _is_marked(text: str, start: int, end: int, is_known: Callable[[str], bool])
     suffix = _SUFFIX.match(text, end)
     if not suffix or suffix["word"][0].isupper():
         return False
-    return folded(suffix["word"]) not in _DEEDS and not is_known(folded(suffix["word"]))
+    return folded(suffix["word"]) not in DEEDS and not is_known(folded(suffix["word"]))
 
 
-def _is_contrasted(clause: _Clause, described: bool) -> bool:
+def _is_contrasted(clause: Clause, described: bool) -> bool:
     """Whether something else is preferred: "all but Wired", "less Wired"."""
-    words = [word for word in clause.left if word not in _DETERMINERS]
+    words = [word for word in clause.left if word not in DETERMINERS]
     if not words or words[-1] not in _CONTRASTS or (described and clause.is_question):
         return False
     return words[-1] not in _BUT or _CORRECTED.isdisjoint(clause.sentence)  # "not Fortune but Wired"
 
 
-def _is_conditional(clause: _Clause) -> bool:
+def _is_conditional(clause: Clause) -> bool:
     """Whether a condition is stated, which may be that something is not so: "as long as Wired has no part in it"."""
     if not clause.left:
         return False
-    deed = len(clause.left) > 1 and clause.left[1] in _DEEDS  # "once considered"
+    deed = len(clause.left) > 1 and clause.left[1] in DEEDS  # "once considered"
     if clause.left[0] in _CONDITIONS and not deed and not all(map(clause.knows, (*clause.left, *clause.right))):
         return True
-    bare = [word for word in clause.left if word not in _DETERMINERS]
+    bare = [word for word in clause.left if word not in DETERMINERS]
     return bool(bare and clause.stop) and clause.left[0] in ("if", "si", "wenn") and not clause.right
 
 
-def _is_ordered(clause: _Clause) -> bool:
+def _is_ordered(clause: Clause) -> bool:
     """Whether the clause begins with an unknown verb in the imperative: "chuck out", "spare us", "hold the"."""
-    if len(clause.left) < 2 or clause.left[0] in _SPEAKERS | _CONDITIONS | _DENIALS or clause.knows(clause.left[0]):
+    if len(clause.left) < 2 or clause.left[0] in SPEAKERS | _CONDITIONS | _DENIALS or clause.knows(clause.left[0]):
         return False
     verb, following = clause.left[:2]
-    return following in _PARTICLES | _BESIDE or (following in _DETERMINERS and not verb.endswith("ed"))
+    return following in _PARTICLES | BESIDE or (following in DETERMINERS and not verb.endswith("ed"))
 
 
-def _is_rejected(clause: _Clause) -> bool:
+def _is_rejected(clause: Clause) -> bool:
     """Whether what stands before a mention, up to the word that governs it, may reject it."""
     left = clause.left
     if "according" in left:
         return False
-    for word in left[max((i + 1 for i, word in enumerate(left) if word in _JOINTS), default=0) :]:
+    for word in left[max((i + 1 for i, word in enumerate(left) if word in JOINTS), default=0) :]:
         if word in _PARTICLES or (word in _SEPARATIONS and not clause.is_own(folded(word))):
             return True
     preposition, nouns = "", 0
     for i in range(len(left) - 1, -1, -1):
         word, previous = left[i], left[i - 1] if i else ""
-        if word in _SPEAKERS or (word == "on" and previous in ("si", "qu", "que", "quand")):
+        if word in SPEAKERS or (word == "on" and previous in ("si", "qu", "que", "quand")):
             return True
-        if word in _BESIDE:
-            return previous not in _REQUESTS
-        if word in _JOINTS:
+        if word in BESIDE:
+            return previous not in REQUESTS
+        if word in JOINTS:
             return (word in _CONTRASTS and word not in _BUT) or previous in _WITHOUT
-        opens = word in _REQUESTS or (word in _OPENERS and (not i or previous in _JOINTS))
+        opens = word in REQUESTS or (word in OPENERS and (not i or previous in JOINTS))
         if opens and previous not in _CONTRASTS:
             return False
-        if word in _AUXILIARIES and i and not _asks(left[:i]) and not all(map(clause.knows, left[:i])):
+        if word in AUXILIARIES and i and not asks(left[:i]) and not all(map(clause.knows, left[:i])):
             return True  # "Der Chef hat"
-        if word in _PREPOSITIONS:
-            if word in _SOURCES or (previous in _DEEDS and (previous == "according" or clause.in_question)):
+        if word in PREPOSITIONS:
+            if word in _SOURCES or (previous in DEEDS and (previous == "according" or clause.in_question)):
                 return False
             preposition = word
             continue
@@ -275,17 +166,17 @@ def _is_rejected(clause: _Clause) -> bool:
             continue
         if preposition in _ENDS and not nouns and _is_compound(left[:i], word):
             return True
-        if preposition in _SAFE or preposition in _AGENTS:
+        if preposition in SAFE or preposition in _AGENTS:
             participle = _PARTICIPLES.get(preposition)
-            return participle is not None and participle.fullmatch(word) is not None and not _asks(clause.sentence)
-        if left[i + 1 : i + 2] and left[i + 1] in _DEEDS and left[i + 2 : i + 3] and left[i + 2] in _PREPOSITIONS:
+            return participle is not None and participle.fullmatch(word) is not None and not asks(clause.sentence)
+        if left[i + 1 : i + 2] and left[i + 1] in DEEDS and left[i + 2 : i + 3] and left[i + 2] in PREPOSITIONS:
             preposition = ""  # "Beaujolais made by"
             continue
         if previous in _MARKERS and not clause.capitals[i]:
             return True
-        if nouns and left[i + 1] in _DETERMINERS and left[i + 1] != "a" and not clause.is_question:
+        if nouns and left[i + 1] in DETERMINERS and left[i + 1] != "a" and not clause.is_question:
             return True  # "weed the long Westerns", "doy la espalda a"
-        if previous in _BEFORE_NOUNS or previous in _SAFE or (preposition and previous in _TOPICAL):
+        if previous in BEFORE_NOUNS or previous in SAFE or (preposition and previous in _TOPICAL):
             if _GERUND.fullmatch(word):
                 return True
             preposition, nouns = "", nouns + 1
@@ -294,17 +185,17 @@ def _is_rejected(clause: _Clause) -> bool:
     return False
 
 
-def _is_noun(clause: _Clause, i: int, preposition: str) -> bool:
+def _is_noun(clause: Clause, i: int, preposition: str) -> bool:
     """Whether the unknown word left[i], with nothing before it that nouns have, is an adjective or a noun."""
     left, word, previous = clause.left, clause.left[i], clause.left[i - 1] if i else ""
     asked = [other for other in left[max(0, i - 2) : i] if other not in ("se", "y", "ne", "n", "en")]
-    if asked and asked[-1] in _ASKING and (asked[-1] != "que" or (i == 1 and len(clause.sentence) == len(left))):
+    if asked and asked[-1] in ASKING and (asked[-1] != "que" or (i == 1 and len(clause.sentence) == len(left))):
         return True  # "was blockiert", "qué vino de"
-    if i == 1 and previous in _ASKING_WHO and len(clause.sentence) == len(left) and clause.closing == "?":
+    if i == 1 and previous in ASKING_WHO and len(clause.sentence) == len(left) and clause.closing == "?":
         return True
     if not i and left[1:2] and clause.is_own(folded(left[1])) and _ADJECTIVE.fullmatch(word):
         return True
-    if preposition in _ENGLISH and left[0] in _REQUESTS and _PLURAL.fullmatch(word):
+    if preposition in _ENGLISH and left[0] in REQUESTS and _PLURAL.fullmatch(word):
         return True
     if (
         preposition in _ROMANCE
@@ -313,49 +204,49 @@ def _is_noun(clause: _Clause, i: int, preposition: str) -> bool:
         and word[-2:] == previous[-2:]
     ):
         return True  # "dibujos animados de"
-    if preposition == "from" and i > 1 and left[i - 2] in _DETERMINERS and not clause.knows(previous):
+    if preposition == "from" and i > 1 and left[i - 2] in DETERMINERS and not clause.knows(previous):
         return True  # "a bold red from"
-    if preposition and (not i or previous in _REQUESTS or clause.is_own(folded(previous))):
+    if preposition and (not i or previous in REQUESTS or clause.is_own(folded(previous))):
         return (_GERMAN_PLURAL if preposition in _GERMAN else _PLURAL).fullmatch(word) is not None
-    asked_for = previous in _REQUESTS or (previous in _BESIDE and left[i - 2] in _REQUESTS)
+    asked_for = previous in REQUESTS or (previous in BESIDE and left[i - 2] in REQUESTS)
     return asked_for and _VERB.fullmatch(word) is None
 
 
 def _is_compound(left: Sequence[str], noun: str) -> bool:
     """Whether a noun may be part of a preposition: "with the exception (of)", "en dehors (de)"."""
-    article = bool(left) and left[-1] in _DETERMINERS
+    article = bool(left) and left[-1] in DETERMINERS
     words = left[:-1] if article else left
     if not words or words[-1] not in _STARTS:
         return False
     return not article or (words[-1] != "in" and not _PLURAL.fullmatch(noun))
 
 
-def _is_commented(clause: _Clause) -> bool:
+def _is_commented(clause: Clause) -> bool:
     """Whether who asks says something else of a mention than that it is wanted: "I cancelled", "my dad banned"."""
     asked, left = False, clause.left
-    starts = [i for i in range(1, len(left)) if left[i] in _SPEAKERS and left[i - 1] in _JOINTS]
+    starts = [i for i in range(1, len(left)) if left[i] in SPEAKERS and left[i - 1] in JOINTS]
     left = left[starts[-1] :] if starts else left
     for i, word in enumerate(left):
         following = left[i + 1 : i + 5]
-        asked = asked or word in _OPENERS
+        asked = asked or word in OPENERS
         if asked:
             continue
-        if word in _SPEAKERS or (word == "on" and not i and _is_french(left)):
+        if word in SPEAKERS or (word == "on" and not i and _is_french(left)):
             if _WISHES.isdisjoint(following) or not _SINCE.isdisjoint(following):
                 return True
-        elif word in _BESIDE and _REQUESTS.isdisjoint(left[i : i + 4]):
+        elif word in BESIDE and REQUESTS.isdisjoint(left[i : i + 4]):
             return True
-    return not clause.asks and _speaks(clause.right)
+    return not clause.asks and speaks(clause.right)
 
 
 def _is_french(words: Sequence[str]) -> bool:
     """Whether "on", with which words begin, speaks and is no preposition: "on a banni"."""
     if words[1:2] == ["a"]:
         return bool(words[2:]) and (words[2] in _SINCE or _PARTICIPLES["par"].fullmatch(words[2]) is not None)
-    return len(words) > 1 and words[1] not in _DETERMINERS
+    return len(words) > 1 and words[1] not in DETERMINERS
 
 
-def _is_enclosed(clause: _Clause) -> bool:
+def _is_enclosed(clause: Clause) -> bool:
     """Whether the clause ends as one that rejects: "möchte Wired auslassen", "weed Wired out", "in Wired's stead"."""
     right = clause.right
     if not right:
@@ -371,42 +262,42 @@ def _is_enclosed(clause: _Clause) -> bool:
     )
 
 
-def _is_dismissed(clause: _Clause) -> bool:
+def _is_dismissed(clause: Clause) -> bool:
     """Whether a name that stands for itself is rejected by what follows: "Wired? God no.", "Wired, bof."."""
-    if clause.right or not clause.rest or not (_DETERMINERS - _ONLY).issuperset(clause.left):
+    if clause.right or not clause.rest or not (DETERMINERS - _ONLY).issuperset(clause.left):
         return False
-    end = _BOUNDARY.search(clause.rest)
-    words = [word.casefold() for word in _split(clause.rest[: end.start()] if end else clause.rest)]
+    end = BOUNDARY.search(clause.rest)
+    words = [word.casefold() for word in split_words(clause.rest[: end.start()] if end else clause.rest)]
     if clause.stop == "?" or not _DENIALS.isdisjoint(words):
         return True
-    if _asks(words):
+    if asks(words):
         return False
-    if _speaks(words) or not _AUXILIARIES.isdisjoint(words):
+    if speaks(words) or not AUXILIARIES.isdisjoint(words):
         return True
-    remark = 0 < len(words) <= 5 and words[0] not in _JOINTS and not any(map(str.isdigit, words))
+    remark = 0 < len(words) <= 5 and words[0] not in JOINTS and not any(map(str.isdigit, words))
     return remark and not all(map(clause.knows, words)) and (end is not None or not clause.is_first)
 
 
-def _has_predicate(clause: _Clause, listed: bool) -> bool:
+def _has_predicate(clause: Clause, listed: bool) -> bool:
     """Whether something is said of a mention in a clause of its own: "Wired bores the kids, ..."."""
     left, right = clause.left, clause.right
     if not right:
         return False
-    if left and (_DETERMINERS | _PREPOSITIONS).issuperset(left) and (right[0] == "que" or right[0] in _SINCE):
+    if left and (DETERMINERS | PREPOSITIONS).issuperset(left) and (right[0] == "que" or right[0] in _SINCE):
         return True
-    if not left and right[0] in _AUXILIARIES and clause.closing != "?":
+    if not left and right[0] in AUXILIARIES and clause.closing != "?":
         return True
-    following = [word.casefold() for word in _split(_BOUNDARY.split(clause.rest, maxsplit=1)[0])]
-    if _SPEAKERS.intersection(following[:1]) and _WISHES.isdisjoint(following) and not _asks(following):
+    following = [word.casefold() for word in split_words(BOUNDARY.split(clause.rest, maxsplit=1)[0])]
+    if SPEAKERS.intersection(following[:1]) and _WISHES.isdisjoint(following) and not asks(following):
         return True  # "Wired for whoever likes it, I ..."
-    links = _DETERMINERS if clause.is_first else _DETERMINERS | _PREPOSITIONS | _BUT | {"que"}
+    links = DETERMINERS if clause.is_first else DETERMINERS | PREPOSITIONS | _BUT | {"que"}
     if not (listed or links.issuperset(left)):
         return False
     if clause.is_first and all(word.isdigit() or clause.knows(word) for word in following):
         return False  # "Wired interviews, under 900 words"
-    ends = _PREPOSITIONS - _DIRECTIONS if not clause.is_first and _DETERMINERS.issuperset(left) else _PREPOSITIONS
+    ends = PREPOSITIONS - _DIRECTIONS if not clause.is_first and DETERMINERS.issuperset(left) else PREPOSITIONS
     for word, following_word in zip(right[:4], (*right[1:], "", ""), strict=False):
-        if word in _JOINTS or (word in ends and not (word == "à" and _VERB.fullmatch(following_word))):
+        if word in JOINTS or (word in ends and not (word == "à" and _VERB.fullmatch(following_word))):
             return False
         if not clause.knows(word):
             return True
