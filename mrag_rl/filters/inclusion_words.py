@@ -26,7 +26,7 @@ REQUESTS = """
 
 # Those of them by which whoever speaks says so: "I want", not "I find"
 WISHES = """
-    rather want need like love prefer looking look search searching seek seeking interested fancy hoping hope get
+    d rather want need like love prefer looking look search searching seek seeking interested fancy hoping hope get
     möchte möchten will wollen suche suchen brauche brauchen interessiere mag liebe wünsche gern gerne veux voudrais
     voulons cherche cherchons aimerais aime aimons préfère faut besoin intéresse quiero queremos quisiera busco
     buscamos necesito prefiero gustaría gusta encanta interesa
@@ -108,16 +108,16 @@ ADJECTIVES = """
 
 # What joins clauses: what stands before it governs nothing behind it
 JOINTS = """
-    and or and/or und oder et ou y o u e plus sowie while whereas although though because when where if as that which
-    who after before since until during than whether so then but versus vs compared regarding despite considering given
-    following via aber während obwohl weil dass damit mais tandis alors lorsque parce selon pero mientras aunque seit
-    bis depuis desde sondern sino
+    together along and or and/or und oder et ou y o u e plus sowie while whereas although though because when where if
+    as that which who after before since until during than whether so then but versus vs compared regarding despite
+    considering given following via aber während obwohl weil dass damit mais tandis alors lorsque parce selon pero
+    mientras aunque seit bis depuis desde sondern sino
 """
 
 # Everything else that may stand in a clause that names
 OTHERS = """
-    again wieder erneut well there here it they he she you please maybe perhaps ideally preferably possibly too be been
-    being am s m ll ve re them him someone somebody anyone else ever yet still already now today tonight tomorrow
+    bien again wieder erneut well there here it they he she you please maybe perhaps ideally preferably possibly too be
+    been being am s m ll ve re them him someone somebody anyone else ever yet still already now today tonight tomorrow
     yesterday monday tuesday wednesday thursday friday saturday sunday morning evening weekend summer winter spring
     autumn between less over up at least around yes ja oui dann da hier es sie er du man bitte vielleicht liebsten
     möglichst idealerweise noch schon jetzt heute morgen gestern montag dienstag mittwoch donnerstag freitag samstag
@@ -164,7 +164,7 @@ CONDITIONS = """
 # What goes with a verb of rejection: "chuck out", "weed the westerns out", "streich ... weg"
 PARTICLES = """
     herum rum vorbei drumherum hinaus heraus out off away aside apart past round down back up beyond against raus weg
-    los beiseite fort fuera aparte
+    beiseite fort fuera aparte
 """
 
 # Verbs of which a German infinitive at the end of the clause depends
@@ -210,4 +210,14 @@ DIRECTIONS = """
 # Between which nothing names: "ohne dass Wired"
 WITHOUT = """
     without ohne sans sin
+"""
+
+# "Must it be Wired?" is no wish, either
+NECESSITIES = """
+    must muss müssen dois doit faut debe debo tengo
+"""
+
+# With denials, all of a dismissal: "never again", "nein danke"
+DISMISSALS = """
+    way thanks thank you danke merci gracias again wieder more ever mehr plus más please bitte
 """

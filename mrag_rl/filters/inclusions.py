@@ -42,6 +42,7 @@ _TOPICAL = OF_VERBS - words_of(tables.INFINITIVE_MARKERS) - {"as", "like"}
 _STARTS, _ENDS = words_of(tables.STARTS_OF_PREPOSITIONS), words_of(tables.ENDS_OF_PREPOSITIONS)
 _WISHES, _ONLY = words_of(tables.WISHES, tables.ONLY), words_of(tables.ONLY)
 _MODALS, _CONDITIONS, _DENIALS = map(words_of, (tables.MODALS, tables.CONDITIONS, tables.DENIALS))
+_NECESSITIES, _DISMISSALS = words_of(tables.NECESSITIES), words_of(tables.DISMISSALS)
 _CONTRASTS, _SEPARATIONS = words_of(tables.CONTRASTS), words_of(tables.SEPARATIONS)
 _DIRECTIONS, _WITHOUT, _BUT = words_of(tables.DIRECTIONS), words_of(tables.WITHOUT), words_of("but mais aber pero")
 _CORRECTED = words_of("not t only nicht nur no solo sólo pas non seulement")
@@ -167,6 +168,8 @@ def _is_rejected(clause: Clause) -> bool:
         if preposition in _ENDS and not nouns and _is_compound(left[:i], word):
             return True
         if preposition in SAFE or preposition in _AGENTS:
+            if not i and not _PLURAL.fullmatch(word) and _has_topic(clause):
+                return True  # "mad at Wired, comedies please"
             participle = _PARTICIPLES.get(preposition)
             return participle is not None and participle.fullmatch(word) is not None and not asks(clause.sentence)
         if left[i + 1 : i + 2] and left[i + 1] in DEEDS and left[i + 2 : i + 3] and left[i + 2] in PREPOSITIONS:
@@ -183,6 +186,12 @@ def _is_rejected(clause: Clause) -> bool:
             continue
         return not _is_noun(clause, i, preposition)
     return False
+
+
+def _has_topic(clause: Clause) -> bool:
+    """Whether what follows the clause speaks of something unknown, which may be what is asked for in its place."""
+    words = [word.casefold() for word in split_words(clause.rest)]
+    return not all(word.isdigit() or clause.knows(word) for word in words)
 
 
 def _is_noun(clause: Clause, i: int, preposition: str) -> bool:
@@ -236,6 +245,8 @@ def _is_commented(clause: Clause) -> bool:
                 return True
         elif word in BESIDE and REQUESTS.isdisjoint(left[i : i + 4]):
             return True
+    if clause.mark == "?" and ("have to" in " ".join(left) or not _NECESSITIES.isdisjoint(left[:3])):
+        return True
     return not clause.asks and speaks(clause.right)
 
 
@@ -264,10 +275,12 @@ def _is_enclosed(clause: Clause) -> bool:
 
 def _is_dismissed(clause: Clause) -> bool:
     """Whether a name that stands for itself is rejected by what follows: "Wired? God no.", "Wired, bof."."""
-    if clause.right or not clause.rest or not (DETERMINERS - _ONLY).issuperset(clause.left):
-        return False
     end = BOUNDARY.search(clause.rest)
     words = [word.casefold() for word in split_words(clause.rest[: end.start()] if end else clause.rest)]
+    if not _DENIALS.isdisjoint(words) and (_DENIALS | _DISMISSALS).issuperset(words):
+        return True
+    if clause.right or not clause.rest or not (DETERMINERS - _ONLY).issuperset(clause.left):
+        return False
     if clause.stop == "?" or not _DENIALS.isdisjoint(words):
         return True
     if asks(words):
