@@ -50,6 +50,11 @@ CORPORA: dict[str, tuple[str, list[str]]] = {
     "cars": ("make", ["Tesla", "Renault", "Opel", "Toyota", "Fiat"]),
     "authors": ("author", ["Stephen King", "Isabel Allende", "Dan Brown", "Michel Houellebecq"]),
     "coding": ("language", ["Python", "Java", "Rust", "PHP"]),
+    "trips": ("city", ["Porto", "Valencia", "Bergen", "Riga", "Dublin"]),
+    "classes": ("sport", ["Yoga", "Tennis", "Judo", "Golf", "Padel"]),
+    "beers": ("brewery", ["Guinness", "Heineken", "Corona", "Peroni"]),
+    "tasks": ("assignee", ["Maria Lopez", "Tom Becker", "Aisha Khan"]),
+    "files": ("format", ["PDF", "CSV", "XML", "JSON"]),
     "laws": ("agency", ["European Commission", "Environment Agency", "Federal Trade Commission", "Bundeskartellamt"]),
 }
 # (grid, kind): questions, and at most so many that are inverted and that are left out
