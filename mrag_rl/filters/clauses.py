@@ -19,14 +19,20 @@ _SENTENCE_REACH = 600  # Characters before it in which its sentence begins
 BOUNDARY = re.compile(r"[,.;:?!()\n\[\]—]|\s[-–]+\s")
 _SENTENCE = re.compile(r"[.;:?!\n—]|\s[-–]+\s")
 _TOKEN = re.compile(r"[^\W_]+(?:[-/][^\W_]+)*")
+# "On" speaks in French and is a preposition in English
+_ON = re.compile(r"\bon\b", re.IGNORECASE)
+_FRENCH = re.compile(
+    r"\b(?:les?|une?|des|du|où|quoi|qui|est|dans|pas|pour|quel\w*|je|nous|moi|que|qu|si)\b", re.IGNORECASE
+)
+_ENGLISH = re.compile(r"\b(?:the|of|and|is|for|with|to|in|about|from|any|what|that)\b", re.IGNORECASE)
 _AFTER = re.compile(r"\b(?:i['’]?m|we['’]?re|i\s+am|we\s+are)\s+after\b", re.IGNORECASE)
 
 
 def words_of(*lists: str) -> frozenset[str]:
     """The words of tables, with and without their accents."""
     words = {word for table in lists for word in table.split()}
-    # Two letters without their accent are another word: "à", "a"
-    return frozenset(words | {folded(word) for word in words if len(word) > 2})
+    # Without it, some are other words: "à" and "a", "schöne" and "schone"
+    return frozenset(words | {folded(word) for word in words if len(word) > 2 and not re.search("[äöü]", word)})
 
 
 REQUESTS, ASKING, AUXILIARIES = map(words_of, (tables.REQUESTS, tables.ASKING, tables.AUXILIARIES))
@@ -39,6 +45,7 @@ PREPOSITIONS = SAFE | OF_VERBS
 DETERMINERS, JOINTS, DEEDS = map(words_of, (tables.DETERMINERS, tables.JOINTS, tables.DEEDS))
 BEFORE_NOUNS = DETERMINERS | words_of(tables.ADJECTIVES)
 _KNOWN = OPENERS | PREPOSITIONS | BEFORE_NOUNS | JOINTS | DEEDS | words_of(tables.OTHERS)
+_BEFORE_QUESTIONS = JOINTS | PREPOSITIONS | REQUESTS | BESIDE
 _INSTEAD = words_of("statt lieu lugar place")  # They are also nouns: "an ihrer Statt"
 
 
@@ -71,7 +78,10 @@ class Clause:
     @classmethod
     def around(cls, text: str, start: int, end: int, is_own: Callable[[str], bool]) -> Clause:
         """The clause of the characters [start, end)."""
-        head, tail = text[max(0, start - _REACH) : start], text[end : end + _REACH]
+        head, tail = text[max(0, start - _SENTENCE_REACH) : start], text[end : end + _REACH]
+        if _FRENCH.search(text, 0, _SENTENCE_REACH) and not _ENGLISH.search(text, 0, _SENTENCE_REACH):
+            head, tail = _ON.sub("nous", head), _ON.sub("nous", tail)
+        opening, head = _SENTENCE.split(head)[-1], head[-_REACH:]
         begin = max((match.end() for match in BOUNDARY.finditer(head)), default=0)
         stop = BOUNDARY.search(tail)
         after = tail[: stop.start()] if stop else tail
@@ -81,7 +91,7 @@ class Clause:
             left=[word.casefold() for word in left],
             right=right[1:] if possessive else right,
             capitals=[word[0].isupper() for word in left],
-            opening=_SENTENCE.split(text[max(0, start - _SENTENCE_REACH) : start])[-1],
+            opening=opening,
             possessive=possessive,
             is_first=begin == 0 and start <= _REACH,
             stop=stop[0] if stop else "",
@@ -134,13 +144,11 @@ def asks(words: Sequence[str]) -> bool:
     """Whether words ask for something; a statement, whose verb stands behind its subject, does not."""
     return any(
         word in REQUESTS
-        or (word in QUESTIONS and (word not in AUXILIARIES or not i or words[i - 1] in JOINTS))
+        or (word in QUESTIONS and (not i or words[i - 1] in (JOINTS if word in AUXILIARIES else _BEFORE_QUESTIONS)))
         for i, word in enumerate(words)
-    )  # fmt: skip
+    )
 
 
 def speaks(words: Sequence[str]) -> bool:
     """Whether words are of whoever asks."""
-    return not (SPEAKERS | BESIDE).isdisjoint(words) or (
-        words[:1] == ["on"] and words[1:2] != [] and words[1] in ("s", "y", "n", "ne", "en", "va", "veut", "fait")
-    )
+    return not (SPEAKERS | BESIDE).isdisjoint(words)

@@ -163,6 +163,7 @@ NAMING = r"""
 
 # Further words that leave in doubt what is said of a name beside them
 NEGATIONS = r"""
+    kein\w+ | by\ no\ means |
     as\ opposed\ to | \w+n['’]t | w/o | hat\w+ | loath\w+ | dislik\w+ | pass\ on | scrap | nothing | nobody | unless |
     lest | refus\w+ | avoid\w* | ignor\w+ | exclu\w+ | omit\w* | skip\w* | reject\w* | nichts | rien | nada |
     unerwünscht | personne | inutile | pas\ la\ peine |
@@ -245,12 +246,6 @@ PRONOUNS = r"""
 # What a question says of the exception that it has just named: "All have signed except Acme; what is pending there?"
 REFERRING = r"""
     them | theirs? | dort | dafür | dazu | y\ (?:est|sont) | eux | elles? | leurs? | ahí | allí | ell[oa]s?
-"""
-
-# What makes a record somebody's: "a tart that Nigella Lawson did not write"
-MAKING = r"""
-    write | make | publish | sell | produce | build | decide | run | operate | report | cover | issue | author |
-    handle | own | host | release | file | supply | offer
 """
 
 # "Rather ... than": the second is excluded

@@ -96,9 +96,9 @@ _AUXILIARY = r"(?:do|does|did|has|have|had|will|would|can|could|should)"
 _ACTING = _anywhere(rf"(?:^|[.;:!?,]\s*|\b(?:and|or|why|when|what|how)\s+){_AUXILIARY}\s+{_MENTION}")
 _ACTS = _anywhere(rf"^{_CLOSING}\s+{_AUXILIARY}(?:\s+not|n['’]t)\s")
 # "a tart that Nigella Lawson didn't write"
-_RELATIVE = _anywhere(rf"\b(?:that|which|whom|die|den|das|que)\s+{_MENTION}")
+_RELATIVE = _anywhere(rf"\b(?:that|which|whom|die|den|das|que)\s+{_MENTION}|\bqu['’]{_MENTION}")
 _DOES_NOT = _anywhere(
-    rf"{_CLOSING}\s+(?:{_AUXILIARY}(?:\s+not|n['’]t)\s+(?:{pattern(words.MAKING)})(?!\w)|nicht(?!\w)|no\s+(?:ha|haya|hizo)(?!\w)|n['’](?:a|ait|ont)\s+pas)"
+    rf"{_CLOSING}\s+(?:{_AUXILIARY}(?:\s+not|n['’]t)\s|nicht(?!\w)|no\s+(?:ha|haya|hizo)(?!\w)|n['’](?:a|ait|ont)\s+pas)"
 )
 # "accused by Fortune", "mentioned in the Tide", "geschrieben von"
 _DONE = _anywhere(

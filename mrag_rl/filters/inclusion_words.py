@@ -26,7 +26,7 @@ REQUESTS = """
 
 # Those of them by which whoever speaks says so: "I want", not "I find"
 WISHES = """
-    d rather want need like love prefer looking look search searching seek seeking interested fancy hoping hope get
+    rather want need like love prefer looking look search searching seek seeking interested fancy hoping hope get
     möchte möchten will wollen suche suchen brauche brauchen interessiere mag liebe wünsche gern gerne veux voudrais
     voulons cherche cherchons aimerais aime aimons préfère faut besoin intéresse quiero queremos quisiera busco
     buscamos necesito prefiero gustaría gusta encanta interesa
@@ -174,7 +174,7 @@ MODALS = """
 
 # Directly before a name: another is preferred to it, or it is to be less
 CONTRASTS = """
-    mais aber pero but than save als over less fewer weniger moins menos minus vor devant
+    before avant antes bevor mais aber pero but than save als over less fewer weniger moins menos minus vor devant
 """
 
 # Nouns and adjectives of separation: "a break from", "Ersatz für", "libres de"

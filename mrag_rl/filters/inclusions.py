@@ -44,7 +44,9 @@ _WISHES, _ONLY = words_of(tables.WISHES, tables.ONLY), words_of(tables.ONLY)
 _MODALS, _CONDITIONS, _DENIALS = map(words_of, (tables.MODALS, tables.CONDITIONS, tables.DENIALS))
 _NECESSITIES, _DISMISSALS = words_of(tables.NECESSITIES), words_of(tables.DISMISSALS)
 _CONTRASTS, _SEPARATIONS = words_of(tables.CONTRASTS), words_of(tables.SEPARATIONS)
+_PLACES = words_of("here there hier da ici là par ci aquí allí allá por again wieder encore otra vez")
 _DIRECTIONS, _WITHOUT, _BUT = words_of(tables.DIRECTIONS), words_of(tables.WITHOUT), words_of("but mais aber pero")
+_EARLIER = words_of("before avant antes bevor")
 _CORRECTED = words_of("not t only nicht nur no solo sólo pas non seulement")
 _SOURCES = words_of("laut selon según per")
 _ENGLISH = words_of("of from for with to on about")
@@ -70,6 +72,7 @@ _PARTICIPLES = {
 
 _CROSS_BEFORE = re.compile(r"[!~¬^≠×✗✘❌🚫⛔👎]$|[✗✘❌🚫⛔👎]\s$")
 _CROSS_AFTER = re.compile(r"\s?[✗✘❌🚫⛔👎]")
+_UNLESS = re.compile(r"^un[ea] (?:fois|vez)\b|\b(?:moins qu?e?|menos que|no ser que|sei denn)\b")
 _PREFIX = re.compile(r"(?<![\w-])[^\W\d_]+(?=[-–]$)")
 _SUFFIX = re.compile(r"[-–](?P<word>[^\W\d_]+)")
 
@@ -113,6 +116,8 @@ def _is_contrasted(clause: Clause, described: bool) -> bool:
     words = [word for word in clause.left if word not in DETERMINERS]
     if not words or words[-1] not in _CONTRASTS or (described and clause.is_question):
         return False
+    if words[-1] in _EARLIER:
+        return not clause.is_question  # "Did Fortune report ... before Wired did?"
     return words[-1] not in _BUT or _CORRECTED.isdisjoint(clause.sentence)  # "not Fortune but Wired"
 
 
@@ -122,6 +127,8 @@ def _is_conditional(clause: Clause) -> bool:
         return False
     deed = len(clause.left) > 1 and clause.left[1] in DEEDS  # "once considered"
     if clause.left[0] in _CONDITIONS and not deed and not all(map(clause.knows, (*clause.left, *clause.right))):
+        return True
+    if _UNLESS.search(" ".join(clause.left)):
         return True
     bare = [word for word in clause.left if word not in DETERMINERS]
     return bool(bare and clause.stop) and clause.left[0] in ("if", "si", "wenn") and not clause.right
@@ -146,12 +153,13 @@ def _is_rejected(clause: Clause) -> bool:
     preposition, nouns = "", 0
     for i in range(len(left) - 1, -1, -1):
         word, previous = left[i], left[i - 1] if i else ""
-        if word in SPEAKERS or (word == "on" and previous in ("si", "qu", "que", "quand")):
+        if word in SPEAKERS:
             return True
         if word in BESIDE:
             return previous not in REQUESTS
         if word in JOINTS:
-            return (word in _CONTRASTS and word not in _BUT) or previous in _WITHOUT
+            contrast = word in _CONTRASTS - _BUT and not (word in _EARLIER and clause.is_question)
+            return contrast or previous in _WITHOUT
         opens = word in REQUESTS or (word in OPENERS and (not i or previous in JOINTS))
         if opens and previous not in _CONTRASTS:
             return False
@@ -168,7 +176,7 @@ def _is_rejected(clause: Clause) -> bool:
         if preposition in _ENDS and not nouns and _is_compound(left[:i], word):
             return True
         if preposition in SAFE or preposition in _AGENTS:
-            if not i and not _PLURAL.fullmatch(word) and _has_topic(clause):
+            if not i and not _PLURAL.fullmatch(word) and not asks(clause.sentence) and _has_topic(clause):
                 return True  # "mad at Wired, comedies please"
             participle = _PARTICIPLES.get(preposition)
             return participle is not None and participle.fullmatch(word) is not None and not asks(clause.sentence)
@@ -240,21 +248,13 @@ def _is_commented(clause: Clause) -> bool:
         asked = asked or word in OPENERS
         if asked:
             continue
-        if word in SPEAKERS or (word == "on" and not i and _is_french(left)):
-            if _WISHES.isdisjoint(following) or not _SINCE.isdisjoint(following):
-                return True
-        elif word in BESIDE and REQUESTS.isdisjoint(left[i : i + 4]):
+        if word in SPEAKERS and (_WISHES.isdisjoint(following) or not _SINCE.isdisjoint(following)):
+            return True
+        if word in BESIDE and REQUESTS.isdisjoint(left[i : i + 4]):
             return True
     if clause.mark == "?" and ("have to" in " ".join(left) or not _NECESSITIES.isdisjoint(left[:3])):
         return True
     return not clause.asks and speaks(clause.right)
-
-
-def _is_french(words: Sequence[str]) -> bool:
-    """Whether "on", with which words begin, speaks and is no preposition: "on a banni"."""
-    if words[1:2] == ["a"]:
-        return bool(words[2:]) and (words[2] in _SINCE or _PARTICIPLES["par"].fullmatch(words[2]) is not None)
-    return len(words) > 1 and words[1] not in DETERMINERS
 
 
 def _is_enclosed(clause: Clause) -> bool:
@@ -279,8 +279,11 @@ def _is_dismissed(clause: Clause) -> bool:
     words = [word.casefold() for word in split_words(clause.rest[: end.start()] if end else clause.rest)]
     if not _DENIALS.isdisjoint(words) and (_DENIALS | _DISMISSALS).issuperset(words):
         return True
-    if clause.right or not clause.rest or not (DETERMINERS - _ONLY).issuperset(clause.left):
+    alone = _PLACES.issuperset(clause.right) and (DETERMINERS - _ONLY).issuperset(clause.left)
+    if not alone or not clause.rest:
         return False
+    if clause.right and not _asks_first(clause.rest):
+        return True  # "Wired here, Wired there, ..."
     if clause.stop == "?" or not _DENIALS.isdisjoint(words):
         return True
     if asks(words):
@@ -291,6 +294,23 @@ def _is_dismissed(clause: Clause) -> bool:
     return remark and not all(map(clause.knows, words)) and (end is not None or not clause.is_first)
 
 
+def _asks_first(text: str) -> bool:
+    """Whether the next words of a text, up to punctuation, ask for something."""
+    words = [word.casefold() for word in split_words(BOUNDARY.split(text, maxsplit=1)[0])]
+    return asks(words[words[:1] == ["es"] :])  # A verb in Spanish, but not in German
+
+
+def _is_statement(clause: Clause) -> bool:
+    """Whether a mention is the subject of a statement: "le Western, c'est ...", "Wired a quitté ..."."""
+    right = clause.right
+    if not DETERMINERS.issuperset(clause.left):
+        return False
+    if right[0] == "a" and right[1:] and _PARTICIPLES["par"].fullmatch(right[1]):
+        return True
+    is_verb = right[0] in AUXILIARIES or (right[0] in ("c", "ce", "das") and not AUXILIARIES.isdisjoint(right[1:2]))
+    return is_verb and (clause.stop not in ("?", "") or clause.closing != "?")
+
+
 def _has_predicate(clause: Clause, listed: bool) -> bool:
     """Whether something is said of a mention in a clause of its own: "Wired bores the kids, ..."."""
     left, right = clause.left, clause.right
@@ -298,7 +318,7 @@ def _has_predicate(clause: Clause, listed: bool) -> bool:
         return False
     if left and (DETERMINERS | PREPOSITIONS).issuperset(left) and (right[0] == "que" or right[0] in _SINCE):
         return True
-    if not left and right[0] in AUXILIARIES and clause.closing != "?":
+    if _is_statement(clause):
         return True
     following = [word.casefold() for word in split_words(BOUNDARY.split(clause.rest, maxsplit=1)[0])]
     if SPEAKERS.intersection(following[:1]) and _WISHES.isdisjoint(following) and not asks(following):
@@ -306,7 +326,7 @@ def _has_predicate(clause: Clause, listed: bool) -> bool:
     links = DETERMINERS if clause.is_first else DETERMINERS | PREPOSITIONS | _BUT | {"que"}
     if not (listed or links.issuperset(left)):
         return False
-    if clause.is_first and all(word.isdigit() or clause.knows(word) for word in following):
+    if clause.is_first and not asks(following) and all(word.isdigit() or clause.knows(word) for word in following):
         return False  # "Wired interviews, under 900 words"
     ends = PREPOSITIONS - _DIRECTIONS if not clause.is_first and DETERMINERS.issuperset(left) else PREPOSITIONS
     for word, following_word in zip(right[:4], (*right[1:], "", ""), strict=False):
