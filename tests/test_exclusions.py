@@ -55,6 +55,11 @@ CORPORA: dict[str, tuple[str, list[str]]] = {
     "beers": ("brewery", ["Guinness", "Heineken", "Corona", "Peroni"]),
     "tasks": ("assignee", ["Maria Lopez", "Tom Becker", "Aisha Khan"]),
     "files": ("format", ["PDF", "CSV", "XML", "JSON"]),
+    "rooms": ("room", ["Orchid", "Magnolia", "Lotus"]),
+    "couriers": ("courier", ["Yodel", "Evri"]),
+    "banknotes": ("lender", ["Barclays", "Santander"]),
+    "shows": ("series", ["Dexter", "Fargo"]),
+    "plants": ("genus", ["Lantana", "Thuja", "Hosta", "Wisteria"]),
     "laws": ("agency", ["European Commission", "Environment Agency", "Federal Trade Commission", "Bundeskartellamt"]),
 }
 # (grid, kind): questions, and at most so many that are inverted and that are left out
