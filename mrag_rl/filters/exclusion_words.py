@@ -274,6 +274,7 @@ CLAUSES = r"""
 
 # What with another negation before it names all the same: "never without", "nunca sobra", "not a day skips"
 TWICE = r"""
+    (?:that|which|who)\ (?:is|are|was|were|do|does|did)(?:n['’]t|\ not) |
     without | ohne | sans | sin | sobran? | omit\w* | skip\w* | exclud\w* | ignor\w* | evit\w* | descart\w* | falt\w* |
     fehl\w* | lass\w* | trop | too\ much
 """

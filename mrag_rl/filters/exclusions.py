@@ -144,6 +144,8 @@ _RHETORICAL = _anywhere(r"\W?(?:\s+\w+){0,2}\s*\?\s*\S")
 _NEGATIVE_QUESTION = _anywhere(
     r"(?:(?:^|[.;:!?\n]\s*)\w+\s+(?:ich|wir|ihr|du|man|sie|es)\s+(?:doch\s+)?nicht|¿\s*no)\s[^.;:!?\n]*$"
 )
+_THIRD_PERSON = _anywhere(r"(?:^|[.;:!?\n]\s*)(?:can|may|could|should|does|did)\s+(?:an?|the|any|every)\s[^.;:!?\n]*$")
+_YET = _anywhere(r"^\W?\s+(?:yet|encore|aún|todavía)(?!\w)")
 _ANY_MORE = _anywhere(r"^\W?\s+(?:mehr|any\s?more|plus|más)\s*\?")
 # "Je ne me lasse pas de Wired": another verb is denied than that of a request
 _DENIED = _anywhere(
@@ -160,6 +162,8 @@ def _is_contradicted(head: str, tail: str) -> bool:
     if _WITHOUT.search(head) and _WOULD_BE.search(tail):
         return True
     if _NEGATIVE_QUESTION.search(head) and re.match(r"[^.;:!\n]*\?", tail):
+        return True
+    if _YET.search(tail) or (_THIRD_PERSON.search(head) and "?" in tail):
         return True
     if "?" in tail and (_ANY_MORE.search(tail) or (_WHO.search(head) and _RHETORICAL.match(tail))):
         return True
