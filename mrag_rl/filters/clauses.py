@@ -43,8 +43,8 @@ SPEAKERS, BESIDE = words_of(tables.SPEAKERS), words_of(tables.BESIDE)
 SAFE, OF_VERBS = words_of(tables.PREPOSITIONS), words_of(tables.PREPOSITIONS_OF_VERBS)
 PREPOSITIONS = SAFE | OF_VERBS
 DETERMINERS, JOINTS, DEEDS = map(words_of, (tables.DETERMINERS, tables.JOINTS, tables.DEEDS))
-BEFORE_NOUNS = DETERMINERS | words_of(tables.ADJECTIVES)
-_KNOWN = OPENERS | PREPOSITIONS | BEFORE_NOUNS | JOINTS | DEEDS | words_of(tables.OTHERS)
+BEFORE_NOUNS = (DETERMINERS | words_of(tables.ADJECTIVES)) - words_of(tables.ADVERBS)
+_KNOWN = OPENERS | PREPOSITIONS | DETERMINERS | BEFORE_NOUNS | JOINTS | DEEDS | words_of(tables.OTHERS)
 _BEFORE_QUESTIONS = JOINTS | PREPOSITIONS | REQUESTS | BESIDE
 _INSTEAD = words_of("statt lieu lugar place")  # They are also nouns: "an ihrer Statt"
 

@@ -53,6 +53,10 @@ _PREFERRED = _anywhere(
     rf"(?<!\w)(?:{pattern(words.PREFERENCES)})\s[^.;:?!\n]{{1,60}}\s(?:{pattern(words.COMPARED)})\s+{_MENTION}"
 )
 _PREFERENCE = _anywhere(rf"(?<!\w)(?:{pattern(words.PREFERENCES)})(?!\w)")
+# "Rather cash than money at Wired": what is compared may be part of another's
+_COMPARISON = _anywhere(
+    rf"(?<!\w)(?:{pattern(words.PREFERENCES)})\s[^.;:?!\n]{{1,60}}\s(?:than|als|que)\s[^.;:?!,\n]{{0,40}}$"
+)
 _REQUEST = rf"(?:^|[.;:!?,(\n]\s*|\b(?:{pattern(words.REQUESTING)})\s+)"
 _ENCLOSED_BEFORE = _anywhere(
     rf"(?:{_REQUEST}(?:{pattern(words.ENCLOSING_BEFORE)})|(?<!\w)(?:\w+ing|ruling|dejando))(?!\w)[^.;:?!\n]{{0,50}}$"
@@ -207,7 +211,7 @@ def stance(
     if _ENCLOSED_BEFORE.search(head) and _ENCLOSED_AFTER.search(tail):
         return "excluded"
     clause = _CLAUSE.split(head)[-1]
-    if _RELATIVE.search(head) and _DOES_NOT.match(tail):
+    if _COMPARISON.search(far) or (_RELATIVE.search(head) and _DOES_NOT.match(tail)):
         return "doubtful"
     if _TAKEN_UP.search(tail) or _LISTED_AFTER.search(tail) or _NEGATION.search(" ".join(clause.split()[-1 - _NEAR :])):
         return "doubtful"

@@ -26,7 +26,7 @@ REQUESTS = """
 
 # Those of them by which whoever speaks says so: "I want", not "I find"
 WISHES = """
-    rather want need like love prefer looking look search searching seek seeking interested fancy hoping hope get
+    rather take want need like love prefer looking look search searching seek seeking interested fancy hoping hope get
     möchte möchten will wollen suche suchen brauche brauchen interessiere mag liebe wünsche gern gerne veux voudrais
     voulons cherche cherchons aimerais aime aimons préfère faut besoin intéresse quiero queremos quisiera busco
     buscamos necesito prefiero gustaría gusta encanta interesa
@@ -64,18 +64,18 @@ SINCE = """
 
 # Before a name, those that few verbs and adverbs of rejection need, and those that many do ("tired of", "done with")
 PREPOSITIONS = """
-    in at by near under via through during im bei beim aus durch um nahe laut chez en dans par vers selon por según
-    within inside into across per
+    in at by near under via through during im bei beim aus durch um nahe laut chez en dans par vers selon según within
+    inside into across per
 """
 PREPOSITIONS_OF_VERBS = """
-    of from for with to on about over für pour para regarding concerning like as von vom mit zu zum zur auf an am über
-    nach de du des d à au aux avec sur a al del con sobre
+    por of from for with to on about over für pour para regarding concerning like as von vom mit zu zum zur auf an am
+    über nach de du des d à au aux avec sur a al del con sobre
 """
 INFINITIVE_MARKERS = """
     to zu a à al au aux
 """
 AGENTS = """
-    by von par por
+    by von par
 """
 
 DETERMINERS = """
@@ -220,4 +220,10 @@ NECESSITIES = """
 # With denials, all of a dismissal: "never again", "nein danke"
 DISMISSALS = """
     way thanks thank you danke merci gracias again wieder more ever mehr plus más please bitte
+"""
+
+# Before verbs as well: "only ditch Wired"
+ADVERBS = """
+    only just even also mainly mostly exclusively nur auch ausschließlich seulement uniquement exclusivement aussi solo
+    sólo también exclusivamente
 """

@@ -67,7 +67,6 @@ _PARTICIPLES = {
     "by": re.compile(r".{2,}ed"),
     "von": re.compile(r"ge.{2,}(?:t|en)|(?:be|ent|er|ver|zer).{2,}(?:t|en)"),
     "par": re.compile(r".{2,}(?:ée?s?|[ui]e?s?|its?)"),
-    "por": re.compile(r".{2,}[aiu]d[oa]s?"),
 }
 
 _CROSS_BEFORE = re.compile(r"[!~¬^≠×✗✘❌🚫⛔👎]$|[✗✘❌🚫⛔👎]\s$")
@@ -324,7 +323,8 @@ def _has_predicate(clause: Clause, listed: bool) -> bool:
     if SPEAKERS.intersection(following[:1]) and _WISHES.isdisjoint(following) and not asks(following):
         return True  # "Wired for whoever likes it, I ..."
     links = DETERMINERS if clause.is_first else DETERMINERS | PREPOSITIONS | _BUT | {"que"}
-    if not (listed or links.issuperset(left)):
+    joined = left[:1] != [] and left[0] in ("and", "und", "et", "y")
+    if not (listed or links.issuperset(left[1:] if joined and len(left) > 1 else left)):
         return False
     if clause.is_first and not asks(following) and all(word.isdigit() or clause.knows(word) for word in following):
         return False  # "Wired interviews, under 900 words"
