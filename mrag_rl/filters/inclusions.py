@@ -46,6 +46,7 @@ _NECESSITIES, _DISMISSALS = words_of(tables.NECESSITIES), words_of(tables.DISMIS
 _CONTRASTS, _SEPARATIONS = words_of(tables.CONTRASTS), words_of(tables.SEPARATIONS)
 _PLACES = words_of("here there hier da ici là par ci aquí allí allá por again wieder encore otra vez")
 _DIRECTIONS, _WITHOUT, _BUT = words_of(tables.DIRECTIONS), words_of(tables.WITHOUT), words_of("but mais aber pero")
+_POINTING = words_of("it that this das ce c eso esto")
 _EARLIER = words_of("before avant antes bevor")
 _CORRECTED = words_of("not t only nicht nur no solo sólo pas non seulement")
 _SOURCES = words_of("laut selon según per")
@@ -71,7 +72,7 @@ _PARTICIPLES = {
 
 _CROSS_BEFORE = re.compile(r"[!~¬^≠×✗✘❌🚫⛔👎]$|[✗✘❌🚫⛔👎]\s$")
 _CROSS_AFTER = re.compile(r"\s?[✗✘❌🚫⛔👎]")
-_UNLESS = re.compile(r"^un[ea] (?:fois|vez)\b|\b(?:moins qu?e?|menos que|no ser que|sei denn)\b")
+_UNLESS = re.compile(r"^un[ea] (?:fois|vez)\b|\b(?:moins qu?e?|menos que|no ser que|sei denn|(?:as|so) long as)\b")
 _PREFIX = re.compile(r"(?<![\w-])[^\W\d_]+(?=[-–]$)")
 _SUFFIX = re.compile(r"[-–](?P<word>[^\W\d_]+)")
 
@@ -284,6 +285,8 @@ def _is_dismissed(clause: Clause) -> bool:
     if clause.right and not _asks_first(clause.rest):
         return True  # "Wired here, Wired there, ..."
     if clause.stop == "?" or not _DENIALS.isdisjoint(words):
+        return True
+    if words[:1] != [] and words[0] in _POINTING and not AUXILIARIES.isdisjoint(words[1:2]):
         return True
     if asks(words):
         return False
