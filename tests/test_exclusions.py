@@ -69,7 +69,7 @@ BOUNDS = {
     (2, "exclusion"): (304, 192),
     (2, "control"): (102, 48),
     (3, "exclusion"): (225, 150),
-    (3, "control"): (70, 34),
+    (3, "control"): (70, 33),
     (3, "plain"): (110, 92),
     (4, "exclusion"): (290, 187),
     (4, "control"): (90, 40),

@@ -86,7 +86,8 @@ class FieldWords:
         self._flags = {field.name for field in fields if field.type == "boolean"}
         described: Counter[str] = Counter()
         for field in fields:
-            names = set(map(folded, key(field.name.replace("_", " "))))
+            parts = key(field.name.replace("_", " "))
+            names = set(map(folded, parts[parts[:1] == ("min",) and len(parts) > 1 :]))  # No minutes in "min_age"
             words = set(map(folded, key(re.sub(r"\bper \w+", " ", field.description))))
             # Two letters of a word name a unit, if anything
             own[field.name] = {word for word in names | words if word not in _EMPTY and (len(word) > 2 or unit(word))}
