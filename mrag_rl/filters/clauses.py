@@ -16,8 +16,8 @@ from mrag_rl.filters.field_words import folded
 _REACH = 200  # Characters on each side of a mention that are read
 _SENTENCE_REACH = 600  # Characters before it in which its sentence begins
 
-BOUNDARY = re.compile(r"[,.;:?!()\n\[\]—]|\s[-–]+\s")
-_SENTENCE = re.compile(r"[.;:?!\n—]|\s[-–]+\s")
+BOUNDARY = re.compile(r"[;?!()\n\[\]—]|[,:](?!\d)|\.(?!\w)|\s[-–]+\s")
+_SENTENCE = re.compile(r"[;?!\n—]|:(?!\d)|\.(?!\w)|\s[-–]+\s")
 _TOKEN = re.compile(r"[^\W_]+(?:[-/][^\W_]+)*")
 # "On" speaks in French and is a preposition in English
 _ON = re.compile(r"\bon\b", re.IGNORECASE)

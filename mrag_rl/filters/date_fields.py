@@ -18,7 +18,7 @@ from mrag_rl.filters.periods import TimeSpan, read_periods
 from mrag_rl.filters.phrases import masked, overlaps
 from mrag_rl.filters.vocabulary import FieldVocabulary
 
-_ALONE = re.compile(r"[,;/]\s*$")  # "Technology, under 40 minutes, 2024 only"
+_ALONE = re.compile(r"(?<!\d)[,;/]\s*$")  # "Technology, under 40 minutes, 2024 only"
 _ENDED = re.compile(r"(?:\s+only)?\s*(?:[,;/.!?]|$)")
 # "about the election", up to a clause of its own
 _SUBJECT = re.compile(

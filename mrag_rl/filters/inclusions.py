@@ -90,7 +90,9 @@ def is_doubtful(
         return True
     if not listed and (_is_contrasted(clause, described) or _is_conditional(clause) or _is_ordered(clause)):
         return True
-    reported = described and clause.is_question and clause.left[-1:] and clause.left[-1] in DETERMINERS | ASKING
+    reported = (
+        described and clause.is_question and clause.left[-1:] and clause.left[-1] in DETERMINERS | ASKING | _CONTRASTS
+    )
     if not (listed or reported) and _is_rejected(clause):
         return True
     if _is_commented(clause) or _is_enclosed(clause):
