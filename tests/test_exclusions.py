@@ -1,7 +1,7 @@
 """What questions exclude, in 3,504 phrasings of four languages and forty corpora: no reading is inverted.
 
-tests/data/exclusions.jsonl was written by language models, in ten grids, each before the rules had met it; those of the
-last five had seen the rules. The rules were mended after each grid but the third had been read.
+tests/data/exclusions.jsonl was written by language models, in ten grids, each before the rules had met it; the one that
+wrote the last five had seen the rules. All were then read to mend them.
 """
 
 from __future__ import annotations
@@ -238,4 +238,4 @@ def test_a_run_of_fillers_is_read_in_one_way_only() -> None:
 def test_what_is_in_doubt_is_reported() -> None:
     (extraction,) = extractor("products").extract(["Which customers never liked Samsung?"])
     assert extraction.filter == EVERYTHING
-    assert extraction.dropped == ("'Samsung': near a negation; whether it is named or excluded is not clear",)
+    assert extraction.dropped == ("'Samsung': whether it is named or excluded is not clear",)

@@ -131,29 +131,30 @@ OTHERS = """
 
 # What publishers, makers and sellers do, and what is done by them
 DEEDS = """
-    considered deemed depicted labeled accuse accused alleges alleged allege announce announced appear appeared appears
-    argue argued argues attribute attributed call called characterize characterized cite cited cites claim claimed
-    claims comment commented conclude concluded confirm confirmed cover coverage covered covering covers describe
-    described describes detail detailed details discuss discussed discusses discussing emphasize emphasized explained
-    explains feature featured features focused focuses highlight highlighted highlights identified identify imply
-    implied implies indicate indicated indicates introduce introduced mention mentioned mentions named note noted notes
-    outline outlined portray portrayed portrays predict predicted present presented presents profile profiled promote
-    promoted provide provided provides question questioned quote quoted rank ranked ranks recognize recognized
-    recommended report reported reporting reports reveal revealed reveals review reviewed reviews said say says state
-    stated states suggested suggests talk talked tells told view viewed views warn warned wrote write writes
-    information news recently previously subsequently later earlier respectively according align aligns aligned
-    contradict contradicts agree agrees disagree disagrees disagreed consistent similar similarly published written
-    made produced posted released sold built run based located offered offers offer filed granted decided issued held
-    hosted taught directed created designed developed distributed edited starring recorded brewed grown supplied
-    operated handled assigned funded financed sponsored managed owned opened started starts start starting begins ends
-    working works work living lives going goes coming comes come stream streams streaming erschienen veröffentlicht
-    geschrieben gemacht produziert berichtet gesagt sagt schreibt verkauft gebaut angeboten bietet bieten erteilt
-    entschieden veranstaltet erstellt entwickelt beginnt beginnen startet starten läuft laufen kommt kommen publié
-    publiée publiés publiées écrit écrite écrits écrites fait produit produite réalisé réalisée réalisés dit vendu
-    vendue vendus construit proposé proposés proposée délivré délivrés décidé organisé organisée organisés développé
-    développés diffusé diffusés commence commencent publicado publicada publicados publicadas escrito escrita escritos
-    escritas hecho hecha hechos producido producida dicho dice vendido vendidos construido ofrece ofrecen concedido
-    concedidas decidido organizado organizada desarrollado empieza empiezan sale salen
+    adds added add finds found writes ergänzt meldet meldete ajoute affirme añade afirma considered deemed depicted
+    labeled accuse accused alleges alleged allege announce announced appear appeared appears argue argued argues
+    attribute attributed call called characterize characterized cite cited cites claim claimed claims comment commented
+    conclude concluded confirm confirmed cover coverage covered covering covers describe described describes detail
+    detailed details discuss discussed discusses discussing emphasize emphasized explained explains feature featured
+    features focused focuses highlight highlighted highlights identified identify imply implied implies indicate
+    indicated indicates introduce introduced mention mentioned mentions named note noted notes outline outlined portray
+    portrayed portrays predict predicted present presented presents profile profiled promote promoted provide provided
+    provides question questioned quote quoted rank ranked ranks recognize recognized recommended report reported
+    reporting reports reveal revealed reveals review reviewed reviews said say says state stated states suggested
+    suggests talk talked tells told view viewed views warn warned wrote write information news recently previously
+    subsequently later earlier respectively according align aligns aligned contradict contradicts agree agrees disagree
+    disagrees disagreed consistent similar similarly published written made produced posted released sold built run
+    based located offered offers offer filed granted decided issued held hosted taught directed created designed
+    developed distributed edited starring recorded brewed grown supplied operated handled assigned funded financed
+    sponsored managed owned opened started starts start starting begins ends working works work living lives going goes
+    coming comes come stream streams streaming erschienen veröffentlicht geschrieben gemacht produziert berichtet
+    gesagt sagt schreibt verkauft gebaut angeboten bietet bieten erteilt entschieden veranstaltet erstellt entwickelt
+    beginnt beginnen startet starten läuft laufen kommt kommen publié publiée publiés publiées écrit écrite écrits
+    écrites fait produit produite réalisé réalisée réalisés dit vendu vendue vendus construit proposé proposés proposée
+    délivré délivrés décidé organisé organisée organisés développé développés diffusé diffusés commence commencent
+    publicado publicada publicados publicadas escrito escrita escritos escritas hecho hecha hechos producido producida
+    dicho dice vendido vendidos construido ofrece ofrecen concedido concedidas decidido organizado organizada
+    desarrollado empieza empiezan sale salen
 """
 
 # What begins a clause that may also state a condition: "as long as Wired has no part in it"

@@ -70,6 +70,7 @@ _PARTICIPLES = {
     "par": re.compile(r".{2,}(?:ée?s?|[ui]e?s?|its?)"),
 }
 
+_NEAR = 6  # Words before a mention among which one may separate it
 _CROSS_BEFORE = re.compile(r"[!~¬^≠×✗✘❌🚫⛔👎]$|[✗✘❌🚫⛔👎]\s$")
 _CROSS_AFTER = re.compile(r"\s?[✗✘❌🚫⛔👎]")
 _UNLESS = re.compile(r"^un[ea] (?:fois|vez)\b|\b(?:moins qu?e?|menos que|no ser que|sei denn|(?:as|so) long as)\b")
@@ -90,14 +91,20 @@ def is_doubtful(
         return True
     if not listed and (_is_contrasted(clause, described) or _is_conditional(clause) or _is_ordered(clause)):
         return True
-    reported = (
-        described and clause.is_question and clause.left[-1:] and clause.left[-1] in DETERMINERS | ASKING | _CONTRASTS
-    )
+    reported = described and _is_reported(clause)
     if not (listed or reported) and _is_rejected(clause):
         return True
     if _is_commented(clause) or _is_enclosed(clause):
         return True
     return not clause.asks and not described and (_is_dismissed(clause) or _has_predicate(clause, listed))
+
+
+def _is_reported(clause: Clause) -> bool:
+    """Whether a question refers to what somebody published: "... in the Wired article?", "what Wired wrote?"."""
+    last = clause.left[-1] if clause.left else ""
+    if clause.is_question:
+        return last in DETERMINERS | ASKING | _CONTRASTS | SAFE or last == "from"
+    return clause.mark == "?" and last in ASKING
 
 
 def _is_marked(text: str, start: int, end: int, is_known: Callable[[str], bool]) -> bool:
@@ -149,10 +156,10 @@ def _is_rejected(clause: Clause) -> bool:
     left = clause.left
     if "according" in left:
         return False
-    for word in left[max((i + 1 for i, word in enumerate(left) if word in JOINTS), default=0) :]:
+    for word in left[max((i + 1 for i, word in enumerate(left) if word in JOINTS), default=0) :][-_NEAR:]:
         if word in _PARTICLES or (word in _SEPARATIONS and not clause.is_own(folded(word))):
             return True
-    preposition, nouns = "", 0
+    preposition, inside, nouns = "", False, 0
     for i in range(len(left) - 1, -1, -1):
         word, previous = left[i], left[i - 1] if i else ""
         if word in SPEAKERS:
@@ -170,7 +177,9 @@ def _is_rejected(clause: Clause) -> bool:
         if word in PREPOSITIONS:
             if word in _SOURCES or (previous in DEEDS and (previous == "according" or clause.in_question)):
                 return False
-            preposition = word
+            if inside and word in SAFE and clause.is_question:
+                return False  # "Which ... in the one by Wired?"
+            preposition, inside = word, True
             continue
         if clause.knows(word):
             preposition = ""
