@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from mrag_rl.filters.asking_words import PREPOSITIONS
 from mrag_rl.filters.claims import Claim
 from mrag_rl.filters.date_phrases import DatePhrases
 from mrag_rl.filters.dates import read_dates
-from mrag_rl.filters.exclusion_words import pattern
+from mrag_rl.filters.exclusion_words import ARTICLES, pattern
 from mrag_rl.filters.field_words import FieldWords
 from mrag_rl.filters.language import EVERYTHING, ORDERED, And, Condition, Filter, Or, conditions
 from mrag_rl.filters.names import tokens
@@ -29,11 +30,13 @@ _COMPARED = pattern(r"""
 _AND = pattern(r"and | plus | as\ well\ as | together\ with | und | sowie | et | ainsi\ que | y | e | así\ como")
 _ADVERB = pattern(r"else | maybe | also | otherwise | then | sonst | auch | aussi | bien | también")
 _JOINTS = re.compile(
-    rf"[;,]?\s+(?:(?P<and>{_AND})|(?P<or>or|oder|ou|o))(?:\s+(?:{_ADVERB}))?\s+(?!(?:{_COMPARED})(?!\w)(?!\s+(?:than\s+|de\s+|als\s+|que\s+)?[€$£]?\d))"
+    rf"[;,]?\s+(?:(?P<and>{_AND})|(?P<or>or|oder|ou|o))(?:\s+(?:{_ADVERB})|,[^,;.!?\d]{{1,30}},)?\s+(?!(?:{_COMPARED})(?!\w)(?!\s+(?:than\s+|de\s+|als\s+|que\s+)?[€$£]?\d))"
     r"|[;.!?]\s+|(?P<comma>,\s+)",
     re.IGNORECASE,
 )
+_OPENING = re.compile(rf"(?:(?:{pattern(PREPOSITIONS)})\s+)?(?:(?:{pattern(ARTICLES)})\s+)?", re.IGNORECASE)
 _LIST = re.compile(r"[\"'”’]?\s*,?\s+(?:\w+\s+){1,3}[\"'“‘]?")
+_ADJACENT = re.compile(r"[\"'”’]?\s+(?:or|oder|ou|o|u)\s+(?:the\s+)?[\"'“‘]?", re.IGNORECASE)
 _SAME = re.compile(r"\bsame\s+(?:day|date)\b", re.IGNORECASE)
 _MAX_JOINTS = 8
 _HEAD = 5  # Words after "and" among which a noun shows that others documents are meant: "and the Indian ones"
@@ -113,6 +116,13 @@ def combined(reading: Reading, words: FieldWords) -> Filter:
     """
     whole = _Part(reading, 0, len(reading.text))
     reading.dropped.extend(whole.dropped)
+    if any(mention.stance == "doubtful" for mention in reading.mentions):
+        # What is said beside a value in doubt may hold for its documents alone
+        mentions = [replace(m, stance="named") if m.stance == "doubtful" else m for m in reading.mentions]
+        named = _Part(replace(reading, mentions=mentions, dropped=[]), 0, len(reading.text))
+        if _alternatives(named, words) is not None:
+            reading.dropped.append("which conditions belong to which value is not clear")
+            return EVERYTHING
     found = _alternatives(whole, words) or whole.filter()
     return _without_conflicts(found, reading.dropped)
 
@@ -127,7 +137,7 @@ def _alternatives(whole: _Part, words: FieldWords) -> Filter | None:
         left, right = (_Part(whole.reading, *ends) for ends in ((whole.start, joint.start()), (joint.end(), whole.end)))
         if not left.conditions or not right.conditions:
             continue
-        if joint["comma"] and not any(mention.start == right.start for mention in right.mentions):
+        if joint["comma"] and not any(_OPENING.fullmatch(text, right.start, m.start) for m in right.mentions):
             continue
         if joint["or"] and not left.fields & right.fields:
             return Or((left.filter(), _alternatives(right, words) or right.filter()))
@@ -135,7 +145,9 @@ def _alternatives(whole: _Part, words: FieldWords) -> Filter | None:
         shared = [name for name in both if not left.named[name].keys() & right.named[name].keys()]
         lead = _lead(left, shared)
         if shared and (
-            len(both) > 1 or _owns(left, right, lead) or (_owns(right, left, lead) and not _is_list(left, right))
+            len(both) > 1
+            or (_owns(left, right, lead) and not _ends_list(left, right))
+            or (_owns(right, left, lead) and not _is_list(left, right))
         ):
             second = _alternatives(right, words) or right.filter()
             return Or((left.filter(), second if lead is None else And((lead.filter(), second))))
@@ -159,6 +171,7 @@ def _without_conflicts(filter_: Filter, dropped: list[str]) -> Filter:
         return Or(tuple(_without_conflicts(part, dropped) for part in filter_.parts))
     if not isinstance(filter_, And):
         return filter_
+    filter_ = And(tuple(dict.fromkeys(filter_.parts)))  # "aged 50 or more (min age 50+)"
     sides: Counter[tuple[str, str]] = Counter()
     for part in filter_.parts:
         sides.update({(c.field, c.operator[:3]) for c in conditions(part) if c.operator[0:2] in ("$g", "$l", "$e")})
@@ -198,6 +211,13 @@ def _is_list(left: _Part, right: _Part) -> bool:
     start = max(mention.end for mention in left.mentions)
     end = min(mention.start for mention in right.mentions)
     return _LIST.fullmatch(left.reading.text, start, end) is not None
+
+
+def _ends_list(left: _Part, right: _Part) -> bool:
+    """Whether the right half only continues a list of the left one: "thrillers by A24 or Netflix"."""
+    start = max(mention.end for mention in left.mentions)
+    alone = not right.described and len({(m.field, m.values) for m in right.mentions}) == 1
+    return alone and _ADJACENT.fullmatch(left.reading.text, start, right.mentions[0].start) is not None
 
 
 def _reports(text: str, mentions: Sequence[Mention]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 ASKING = r"""
     show | give | find | list | want | need | love | like | looking\ for | any | some | all | only | just | the
     | me | us | my | no | non | plus | and | or | an? | une? | una | ein\w* | und | oder | et | ou | y | o |
+    as\ well\ as | along\ with | together\ with | sowie | ainsi\ que | así\ como |
     zeig\w* | suche | nur | alle | montre\w* | cherche | des | les | busco | muestra\w* | quiero | los | las |
     gute | good | best | new | recent | latest | cheap
 """

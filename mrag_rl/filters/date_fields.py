@@ -18,7 +18,7 @@ from mrag_rl.filters.periods import TimeSpan, read_periods
 from mrag_rl.filters.phrases import masked, overlaps
 from mrag_rl.filters.vocabulary import FieldVocabulary
 
-_ALONE = re.compile(r"[,;/]\s*$")  # "Technology, under 40 minutes, 2024 only"
+_ALONE = re.compile(r"(?<!\d)[,;/]\s*$")  # "Technology, under 40 minutes, 2024 only"
 _ENDED = re.compile(r"(?:\s+only)?\s*(?:[,;/.!?]|$)")
 # "about the election", up to a clause of its own
 _SUBJECT = re.compile(
@@ -27,6 +27,7 @@ _SUBJECT = re.compile(
     re.IGNORECASE,
 )
 _ATTRIBUTE = re.compile(rf"\s(?!(?:{pattern(FOLLOWING)}|{pattern(UNCOUNTED)})(?!\w))[^\W\d_]", re.IGNORECASE)
+_GENERIC = ("date", "dates", "day", "year", "datum", "jahr", "annee", "fecha", "ano")
 _BEFORE, _AFTER = 6, 4  # Words beside a date that are read for its field
 _MARGIN = 20  # Years beyond the corpus's own that a question may still mean
 _NEAR = 4  # Words before a year or month among which one must say that it dates a document
@@ -45,10 +46,10 @@ class DateFields:
                 self._ends[field.name] = min(years), max(years)
         self.years = [field.name for field in vocabulary if is_of_years(field)]
 
-    def field(self, text: str, start: int, end: int, *, years: bool = False) -> str | None:
+    def field(self, text: str, start: int, end: int, *, years: bool = False, ours: bool = False) -> str | None:
         """The field that a date at characters [start, end) belongs to; None if there is none, or several may be meant.
 
-        years: it consists of whole years, which fields of years have, too.
+        years: it consists of whole years, which fields of years have, too. ours: it is known to date a document.
         """
         candidates = [*self.days, *(self.years if years else [])]
         if len(candidates) < 2:
@@ -62,7 +63,9 @@ class DateFields:
         named = [name for name in candidates if scores[name] == best]
         if len(named) == 1:
             return named[0]
-        if not any(self._words.speaks_of_dates(word) or self._words.is_noun(word) for word in [*before, *after]):
+        if not ours and not any(
+            self._words.speaks_of_dates(word) or self._words.is_noun(word) for word in [*before, *after]
+        ):
             return None
         usual = ([name for name in named if name in self._words.fields(word)] for word in DATED)
         return next((names[0] for names in usual if len(names) == 1), None)
@@ -89,7 +92,7 @@ class DateFields:
             if not (beside_value or self._is_meant(text, hidden, period)):
                 continue
             phrase = text[period.start : period.end]
-            field = self.field(text, period.start, period.end, years=period.years)
+            field = self.field(text, period.start, period.end, years=period.years, ours=beside_value)
             if field is not None and not period.relative and self._is_outside(field, period):
                 continue
             if period.relative and period.first is None:
@@ -129,7 +132,8 @@ class DateFields:
             return any(map(self._words.names_date, [*before[:_NEAR], *after[:2]]))
         if period.bare:
             alone = _ALONE.search(text[: period.start]) and _ENDED.match(text, period.end)
-            return bool(alone) or any(map(self._words.speaks_of_dates, [*before[:1], *after[:1]]))
+            dates = [word for word in before[:2] if word not in _GENERIC][:1]
+            return bool(alone) or any(map(self._words.speaks_of_dates, [*dates, *after[:1]]))
         if period.relative:
             spoken = any(map(self._words.speaks_of_dates, [*before, *after]))
             return spoken or any(self._words.is_noun(token.text) for token in tokens(text))

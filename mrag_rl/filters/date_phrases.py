@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mrag_rl.filters.date_fields import DateFields
@@ -191,10 +192,15 @@ def _named_days(text: str) -> _NamedDays:
             previous = mention.end, said
     days.dropped += [
         f"{match[0]!r} has no year"
-        for match in _DAY_WITHOUT_YEAR.finditer(text)
+        for match in _yearless(text)
         if match.start() not in yearless_starts and not any(date.start <= match.start() < date.end for date in dates)
     ]
     return days
+
+
+def _yearless(text: str) -> Iterable[re.Match[str]]:
+    """The days of a text that have no year; a text without digits has none."""
+    return _DAY_WITHOUT_YEAR.finditer(text) if re.search(r"\d", text) else ()
 
 
 def date_spans(text: str) -> list[tuple[int, int]]:
@@ -205,7 +211,7 @@ def date_spans(text: str) -> list[tuple[int, int]]:
         while earlier := _EARLIER_DAY.search(text, max(0, start - 30), start):
             start = earlier.start()
         spans.append((start, mention.end))
-    return spans + [match.span() for match in _DAY_WITHOUT_YEAR.finditer(text)]
+    return spans + [match.span() for match in _yearless(text)]
 
 
 def _is_range(text: str, words_before: str, first: DateMention, second: DateMention) -> bool:

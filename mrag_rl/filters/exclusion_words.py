@@ -140,7 +140,7 @@ NAMING = r"""
     (?:excluez|exclus|écarte|masque|retire)\ tout\ ce\ qui\ n['’]est\ pas |
     (?:can['’]t|cannot|never)\ get\ enough\ of | say\ no\ to | nirgendwo\ anders(?:\ \w+)?\ als |
     (?:not|n['’]t)\ (?:only|just|merely|simply|solely) |
-    (?:nothing|none|nobody|no\ one|nowhere)\ (?:but|except|besides|other\ than|else\ than|else\ but) |
+    (?<!bar\x20)(?:nothing|none|nobody|no\ one|nowhere)\ (?:but|except|besides|other\ than|else\ than|else\ but) |
     no\ other\ (?:\w+\ )?than | kein\w*\ ander\w*\ als | niemand\ (?:außer|als) |
     (?:no|not|never|without|\w+n['’]t|cannot)(?:\ \w+){1,4}\ (?:but|except(?:\ for)?|besides|other\ than) |
     (?:kein\w*|nicht\w*|nie)(?:\ \w+){1,4}\ (?:außer|als|bis\ auf) |
@@ -163,6 +163,7 @@ NAMING = r"""
 
 # Further words that leave in doubt what is said of a name beside them
 NEGATIONS = r"""
+    kein\w+ | by\ no\ means |
     as\ opposed\ to | \w+n['’]t | w/o | hat\w+ | loath\w+ | dislik\w+ | pass\ on | scrap | nothing | nobody | unless |
     lest | refus\w+ | avoid\w* | ignor\w+ | exclu\w+ | omit\w* | skip\w* | reject\w* | nichts | rien | nada |
     unerwünscht | personne | inutile | pas\ la\ peine |
@@ -247,12 +248,6 @@ REFERRING = r"""
     them | theirs? | dort | dafür | dazu | y\ (?:est|sont) | eux | elles? | leurs? | ahí | allí | ell[oa]s?
 """
 
-# What makes a record somebody's: "a tart that Nigella Lawson did not write"
-MAKING = r"""
-    write | make | publish | sell | produce | build | decide | run | operate | report | cover | issue | author |
-    handle | own | host | release | file | supply | offer
-"""
-
 # "Rather ... than": the second is excluded
 PREFERENCES = r"""
     rather | sooner | prefer\w* | lieber | eher | préf[eéè]r\w+ | plutôt | prefier\w+ | mejor
@@ -265,7 +260,7 @@ CONJUNCTIONS = r"""
     and | or | nor | as\ well\ as | oder | und | noch | sowie | ou | et | ni | o | u | y | e
 """
 PREPOSITIONS = r"""
-    by | from | in | on | of | with | von | vom | aus | bei | par | de | del | du | chez | por | en | con
+    by | from | in | on | of | with | von | vom | aus | bei | mit | avec | par | de | del | du | chez | por | en | con
 """
 ARTICLES = r"""
     the | a | an | der | die | das | den | dem | le | la | les | el | los | las
@@ -275,4 +270,11 @@ ARTICLES = r"""
 CLAUSES = r"""
     but | while | whereas | although | though | because | when | where | if | then | sondern | aber | während | dass |
     weil | wenn | mais | tandis | alors | lorsque | quand | sino | pero | mientras | cuando | porque
+"""
+
+# What with another negation before it names all the same: "never without", "nunca sobra", "not a day skips"
+TWICE = r"""
+    (?:that|which|who)\ (?:is|are|was|were|do|does|did)(?:n['’]t|\ not) |
+    without | ohne | sans | sin | sobran? | omit\w* | skip\w* | exclud\w* | ignor\w* | evit\w* | descart\w* | falt\w* |
+    fehl\w* | lass\w* | trop | too\ much
 """

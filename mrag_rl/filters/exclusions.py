@@ -9,10 +9,13 @@ filter would hide the answer if it were wrong, so there is none then. English, G
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Literal
 
 from mrag_rl.filters import exclusion_words as words
+from mrag_rl.filters.clauses import is_request
 from mrag_rl.filters.exclusion_words import pattern
+from mrag_rl.filters.inclusions import is_doubtful
 from mrag_rl.filters.phrases import LOOK_BACK, QUOTE, REPORT
 
 Stance = Literal["named", "excluded", "doubtful"]
@@ -37,12 +40,22 @@ def _anywhere(expression: str) -> re.Pattern[str]:
 
 
 _NAMED = _before(words.NAMING)
+# "Je ne bois que du Wired"
+_NOTHING_BUT = _anywhere(
+    r"\bn(?:e\s+|['’])(?!\w*\s+(?:pas|plus|rien|jamais|point)\b)\w+(?:\s+(?!pas\b|plus\b|rien\b|jamais\b|autre\b)\w+)?\s+"
+    rf"qu(?:['’]|e\s+)(?:(?:{pattern(words.PREPOSITIONS)})\s+|d['’])?{_MENTION}"
+)
 _EXCLUDED = _before(words.CUES)
 _PREFIXED = _anywhere(
     rf"(?:!=|<>|≠|\bnot\s+in\s*\()\s*{QUOTE}$|(?<!\w)(?:non|nicht|anti|no|not|un)[-–‑]{QUOTE}$|(?:^|\s)-{QUOTE}$"
 )
 _PREFERRED = _anywhere(
     rf"(?<!\w)(?:{pattern(words.PREFERENCES)})\s[^.;:?!\n]{{1,60}}\s(?:{pattern(words.COMPARED)})\s+{_MENTION}"
+)
+_PREFERENCE = _anywhere(rf"(?<!\w)(?:{pattern(words.PREFERENCES)})(?!\w)")
+# "Rather cash than money at Wired": what is compared may be part of another's
+_COMPARISON = _anywhere(
+    rf"(?<!\w)(?:{pattern(words.PREFERENCES)})\s[^.;:?!\n]{{1,60}}\s(?:than|als|que)\s[^.;:?!,\n]{{0,40}}$"
 )
 _REQUEST = rf"(?:^|[.;:!?,(\n]\s*|\b(?:{pattern(words.REQUESTING)})\s+)"
 _ENCLOSED_BEFORE = _anywhere(
@@ -72,6 +85,9 @@ _CONTINUED = _anywhere(
     rf"(?:(?:{pattern(words.PREPOSITIONS)})\s+|d['’])?{_ARTICLES}{QUOTE}$"
 )
 # "Why doesn't The Verge ...", "isn't Wired ...?", "don't you have ...": a negated question names what it mentions
+_SUGGESTED = _anywhere(
+    r"(?:^|[.;:!?,¿]\s*)(?:why|warum|wieso|pourquoi|por\s+qué)\s+(?:not|nicht|pas|no|don['’]t\s+(?:we|you))\s"
+)
 _ASKED = _anywhere(
     rf"(?<!\w)(?:(?:do|does|did|has|have|had|would|could|should|wo|ca)n['’]t|cannot)\s+{_MENTION}"
     rf"|(?:^|[.;:!?]\s*)(?:is|are|was|were)n['’]t\s+{_MENTION}"
@@ -84,9 +100,9 @@ _AUXILIARY = r"(?:do|does|did|has|have|had|will|would|can|could|should)"
 _ACTING = _anywhere(rf"(?:^|[.;:!?,]\s*|\b(?:and|or|why|when|what|how)\s+){_AUXILIARY}\s+{_MENTION}")
 _ACTS = _anywhere(rf"^{_CLOSING}\s+{_AUXILIARY}(?:\s+not|n['’]t)\s")
 # "a tart that Nigella Lawson didn't write"
-_RELATIVE = _anywhere(rf"\b(?:that|which|whom|die|den|das|que)\s+{_MENTION}")
+_RELATIVE = _anywhere(rf"\b(?:that|which|whom|die|den|das|que)\s+{_MENTION}|\bqu['’]{_MENTION}")
 _DOES_NOT = _anywhere(
-    rf"{_CLOSING}\s+(?:{_AUXILIARY}(?:\s+not|n['’]t)\s+(?:{pattern(words.MAKING)})(?!\w)|nicht(?!\w)|no\s+(?:ha|haya|hizo)(?!\w)|n['’](?:a|ait|ont)\s+pas)"
+    rf"{_CLOSING}\s+(?:{_AUXILIARY}(?:\s+not|n['’]t)\s|nicht(?!\w)|no\s+(?:ha|haya|hizo)(?!\w)|n['’](?:a|ait|ont)\s+pas)"
 )
 # "accused by Fortune", "mentioned in the Tide", "geschrieben von"
 _DONE = _anywhere(
@@ -104,7 +120,59 @@ _OBJECT = _anywhere(
     rf"(?:(?:^|[.;:!?,(]\s*|\b(?:and|then|und|et|y)\s+)|\b(?:i|we|ich|wir|je|on|nous|yo)\s+|j['’])(?P<verb>[^\W\d_][\w’'-]*)\s+{_MENTION}"
 )
 _SEARCH = _anywhere(rf"(?:{pattern(words.SEARCHES)})")
+_SENTENCES = re.compile(r"[.;:?!¿\n]")
 _CLAUSE = _anywhere(rf"[,.;:!?()\n]|\b(?:{pattern(words.CLAUSES)})\b")
+
+
+# "Kein Tag ohne Wired": a negation before that of the mention
+_NEGATED = _anywhere(
+    r"(?<!\w)(?:not|never|no|\w+n['’]t|nie|nicht|kein\w*|pas(?!\scher)|jamais|ni|nunca|nada)\s[^.;:?!,\n]*?(?<!\w)"
+    rf"(?:{pattern(words.TWICE)})\s[^.;:?!,\n]{{0,20}}$"
+)
+# "Does nobody but Wired ...", "I have never read Wired"
+_NOBODY = _anywhere(r"(?<!\w)(?:nobody|no\s+one|niemand|keiner|personne|nadie)(?!\w)")
+_EXPERIENCE = _anywhere(
+    r"(?<!\w)(?:(?:i|we)\s*(?:['’]ve|\s+have)|(?:ich|wir)\s+hab(?:e|en)?|hab(?:e|en)?\s+(?:ich|wir)|j['’]ai|je\s+n['’]ai|nous\s+n?['’]?avons)"
+    r"\s+(?:noch\s+)?(?:yet\s+)?(?:never|nie|jamais)\s[^.;:?!,\n]*$|(?<!\w)(?:nunca|jamás)\s+(?:he|hemos)\s[^.;:?!,\n]*$"
+)
+# "Sin Wired me aburro": what would be without it
+_WITHOUT = _anywhere(r"(?:^|[.;:!?\n]\s*)(?:without|ohne|sans|sin)\s[^.;:?!,\n]{0,20}$")
+_WOULD_BE = _anywhere(
+    rf"^{_CLOSING}\s[^.;:?!,\n]*(?<!\w)(?:i|we|us|ich|wir|mir|uns|nichts|je|j|on|nous|me|nos|nada|yo)(?!\w)"
+)
+# "I have no ticket for Wired yet", "Wer mag kein Wired?"
+_NOT_YET = _anywhere(r"(?<!\w)(?:yet|noch|encore|aún|todavía)\s+(?:no\w*|kein\w*|nicht|pas)\s[^.;:?!\n]{0,40}$")
+_WHO = _anywhere(r"(?:^|[.;:!?¿\n]\s*)(?:wer|who|qui|(?:a\s+)?quién)\s[^.;:?!\n]*$")
+_RHETORICAL = _anywhere(r"\W?(?:\s+\w+){0,2}\s*\?\s*\S")
+# "Hatten wir nicht Wired gelesen?", "¿No es Wired ...?"
+_NEGATIVE_QUESTION = _anywhere(
+    r"(?:(?:^|[.;:!?\n]\s*)\w+\s+(?:ich|wir|ihr|du|man|sie|es)\s+(?:doch\s+)?nicht|¿\s*no)\s[^.;:!?\n]*$"
+)
+_THIRD_PERSON = _anywhere(r"(?:^|[.;:!?\n]\s*)(?:can|may|could|should|does|did)\s+(?:an?|the|any|every)\s[^.;:!?\n]*$")
+_YET = _anywhere(r"^\W?\s+(?:yet|encore|aún|todavía)(?!\w)")
+_ANY_MORE = _anywhere(r"^\W?\s+(?:mehr|any\s?more|plus|más)\s*\?")
+# "Je ne me lasse pas de Wired": another verb is denied than that of a request
+_DENIED = _anywhere(
+    r"(?<!\w)(?:je|on|nous)\s+n(?:e\s+|['’])(?:(?:me|m['’]|nous|se|s['’]|y|en)\s*)?(?P<verb>\w+)\s+(?:pas|plus|jamais)\s[^.;:?!,\n]{0,25}$"
+)
+
+
+def _is_contradicted(head: str, tail: str) -> bool:
+    """Whether something before or behind an excluded mention says that it is wanted all the same."""
+    if _NOBODY.search(_SENTENCES.split(head)[-1]) or _NOBODY.search(_SENTENCES.split(tail, maxsplit=1)[0]):
+        return True
+    if _EXPERIENCE.search(head) or _NEGATED.search(head) or _NOT_YET.search(head):
+        return True
+    if _WITHOUT.search(head) and _WOULD_BE.search(tail):
+        return True
+    if _NEGATIVE_QUESTION.search(head) and re.match(r"[^.;:!\n]*\?", tail):
+        return True
+    if _YET.search(tail) or (_THIRD_PERSON.search(head) and "?" in tail):
+        return True
+    if "?" in tail and (_ANY_MORE.search(tail) or (_WHO.search(head) and _RHETORICAL.match(tail))):
+        return True
+    denied = _DENIED.search(head)
+    return denied is not None and not is_request(denied["verb"])
 
 
 def stance(
@@ -112,6 +180,7 @@ def stance(
     start: int,
     end: int,
     previous: tuple[int, Stance] | None,
+    is_known: Callable[[str], bool] | None = None,
     *,
     cued: bool = True,
     described: bool = False,
@@ -128,30 +197,35 @@ def stance(
         return said
     far = text[max(0, start - _FAR) : start]
     head, tail = text[max(last, start - _FAR) : start], text[end : end + _FAR]
-    if _NAMED.search(head) or _ASKED.search(head):
+    if _NAMED.search(head) and _PREFERENCE.search(head):
+        return "doubtful"
+    if _NAMED.search(head) or _NOTHING_BUT.search(head) or (_ASKED.search(head) and not _SUGGESTED.search(head)):
         return "named"
     if _REQUESTED.search(head) and _NOT_SO.match(tail):
         return "named"
     if any(rule.search(head) for rule in (_EXCLUDED, _REQUESTED, _TITLED, _PREFIXED)):
-        return "doubtful" if (_EXISTS.search(head) and "?" in tail) or _ASKED_ABOUT.search(tail) else "excluded"
+        unclear = (_EXISTS.search(head) and "?" in tail) or _ASKED_ABOUT.search(tail) or _is_contradicted(head, tail)
+        return "doubtful" if unclear else "excluded"
     if _EXCLUDED_AFTER.search(tail) or _PREFERRED.search(far):
         return "excluded"
     if _ENCLOSED_BEFORE.search(head) and _ENCLOSED_AFTER.search(tail):
         return "excluded"
     clause = _CLAUSE.split(head)[-1]
-    if _RELATIVE.search(head) and _DOES_NOT.match(tail):
+    if _COMPARISON.search(far) or (_RELATIVE.search(head) and _DOES_NOT.match(tail)):
         return "doubtful"
     if _TAKEN_UP.search(tail) or _LISTED_AFTER.search(tail) or _NEGATION.search(" ".join(clause.split()[-1 - _NEAR :])):
         return "doubtful"
-    if cued or _ACTING.search(head) or _ACTS.search(tail) or _DONE.search(head):
-        return "named"
     after = " ".join(_CLAUSE.split(tail, maxsplit=1)[0].split()[: _NEAR + 2])
-    if _NEGATION.search(after) or _ENCLOSED_AFTER.search(f" {after}"):
+    acts = cued or bool(_ACTING.search(head) or _ACTS.search(tail) or _DONE.search(head))
+    if not acts and (_NEGATION.search(after) or _ENCLOSED_AFTER.search(f" {after}")):
         return "doubtful"
-    if continued:
-        return "named"
-    verb = _OBJECT.search(head)
-    if verb and not described and len(verb["verb"]) > 2 and not _SEARCH.fullmatch(verb["verb"]):
+    if not acts and not continued:
+        verb = _OBJECT.search(head)
+        if verb and not described and len(verb["verb"]) > 2 and not _SEARCH.fullmatch(verb["verb"]):
+            return "doubtful"
+        beside = text[max(0, start - LOOK_BACK) : start], tail[:LOOK_BACK]
+        if _NEGATION.search(clause) or any(map(_ALTERNATIVE.search, beside)):
+            return "doubtful"
+    if is_known is not None and is_doubtful(text, start, end, is_known, listed=continued, described=described or cued):
         return "doubtful"
-    beside = text[max(0, start - LOOK_BACK) : start], tail[:LOOK_BACK]
-    return "doubtful" if _NEGATION.search(clause) or any(map(_ALTERNATIVE.search, beside)) else "named"
+    return "named"

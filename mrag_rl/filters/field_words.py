@@ -16,6 +16,7 @@ from mrag_rl.filters.meaning_words import DATED
 from mrag_rl.filters.names import key
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
 
+_PUBLISHED = ("publi", "veroff", "ausgestrahl", "erschien", "paru", "diffus", "emiti")
 _STEM = 5  # Letters that two words for one thing share, at the least
 
 
@@ -85,7 +86,8 @@ class FieldWords:
         self._flags = {field.name for field in fields if field.type == "boolean"}
         described: Counter[str] = Counter()
         for field in fields:
-            names = set(map(folded, key(field.name.replace("_", " "))))
+            parts = key(field.name.replace("_", " "))
+            names = set(map(folded, parts[parts[:1] == ("min",) and len(parts) > 1 :]))  # No minutes in "min_age"
             words = set(map(folded, key(re.sub(r"\bper \w+", " ", field.description))))
             # Two letters of a word name a unit, if anything
             own[field.name] = {word for word in names | words if word not in _EMPTY and (len(word) > 2 or unit(word))}
@@ -96,8 +98,8 @@ class FieldWords:
         for name, words in own.items():
             for word in words:
                 if singular(word) not in self.nouns or word in key(name):
-                    self._fields.setdefault(_meaning(word), set()).add(name)
-                    self._fields.setdefault(_stem(word), set()).add(name)
+                    for form in {_meaning(word), _stem(word), singular(word)}:  # "seat" for "seats"
+                        self._fields.setdefault(form, set()).add(name)
 
     def fields(self, word: str) -> set[str]:
         """The fields that a word speaks of."""
@@ -117,11 +119,16 @@ class FieldWords:
     def names_date(self, word: str) -> bool:
         """Whether a word is one of a date field's own, or says that a document was published."""
         form = folded(word)
-        return form.startswith(("publi", "veroff")) or bool(self._fields.get(_stem(form), set()) & self._dates)
+        return form.startswith(_PUBLISHED) or bool(self._fields.get(_stem(form), set()) & self._dates)
 
     def speaks_of_flags(self, word: str) -> bool:
         """Whether a word speaks of a boolean field."""
         return bool(self.fields(word) & self._flags)
+
+    def knows(self, word: str) -> bool:
+        """Whether a word is a number, names documents or a unit, or says what fields are often about."""
+        form = folded(word)
+        return form.isdigit() or form in _UNIT or form in _THING or self.is_noun(form) or bool(self.fields(form))
 
     def is_noun(self, word: str) -> bool:
         """Whether a word names the documents."""

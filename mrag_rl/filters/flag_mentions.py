@@ -10,6 +10,7 @@ from mrag_rl.filters import asking_words as words
 from mrag_rl.filters.claims import Claim
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.field_words import folded
+from mrag_rl.filters.flag_words import FLAGS
 from mrag_rl.filters.language import Condition
 from mrag_rl.filters.names import key
 from mrag_rl.filters.phrases import is_informational, overlaps
@@ -27,8 +28,9 @@ _BEFORE = re.compile(rf"(?<![\w'’])(?:{_NEGATION})(?!\w)", re.IGNORECASE)
 _PREFIXED = re.compile(r"(?<!\w)(?:non|nicht|un|not)[-–]?$", re.IGNORECASE)
 _AFTER = re.compile(rf"^(?:{pattern(words.DENIED_FLAGS)})(?!\w)", re.IGNORECASE)
 _INDIFFERENT_BEFORE = re.compile(rf"(?<!\w)(?:{pattern(words.INDIFFERENT)})(?:\s+\w+){{0,3}}\s*$", re.IGNORECASE)
-_INDIFFERENT_AFTER = re.compile(rf"^\s+(?:{pattern(words.INDIFFERENT_AFTER)})(?!\w)", re.IGNORECASE)
+_INDIFFERENT_AFTER = re.compile(rf"\s+(?:{pattern(words.INDIFFERENT_AFTER)})(?!\w)", re.IGNORECASE)
 _CLAUSE = re.compile(r"[.;:!?,()]|(?<!\w)(?:but|and|or|with|aber|und|oder|mit|mais|et|ou|avec|pero|y|o|con)(?!\w)")
+_REQUIRED = re.compile(r"(?:^|_)(?:needs?|requires?|required|mandatory)(?:_|$)")
 _MOST = 10  # Mentions of a field that are read
 _NEAR = 6  # Words between a negation and what it denies
 
@@ -62,8 +64,10 @@ class FlagMentions:
                     continue
                 denied_from = _denied_from(text, match)
                 start = match.start() if denied_from is None else denied_from
-                said.append((holds != (denied_from is not None), start, match.end()))
-                if _is_indifferent(text, match):
+                indifferent = _is_indifferent(text, match)
+                if not (indifferent and _REQUIRED.search(name)):  # "partner not required" denies "needs_partner"
+                    said.append((holds != (denied_from is not None), start, match.end()))
+                if indifferent:
                     said.append((holds == (denied_from is not None), start, match.end()))
         for name, said in found.items():
             if len({holds for holds, *_ in said}) == 1:
@@ -77,7 +81,18 @@ class FlagMentions:
 def _patterns(name: str, description: str) -> list[tuple[str, bool]]:
     """Regular expressions for what makes a field true or false: its name, and what its description says of false."""
     denying = re.findall(r"\bfalse\s+(?:for|if|when|means)\s+(?:it\s+is\s+)?(?:an?\s+|the\s+)?(\w+)", description)
-    return [(_pattern(name), True), *((_pattern(word), False) for word in denying)]
+    own = [(_pattern(name), True), *((_pattern(word), False) for word in denying)]
+    return own + [(rf"(?<!\w)(?P<non>){words}(?!\w)", holds) for words, holds in _known(name)]
+
+
+def _known(name: str) -> list[tuple[str, bool]]:
+    """Regular expressions for what is known to say that a field of this name holds, and that it does not."""
+    words = " ".join(key(name.replace("_", " ")))
+    for names, holding, denying in FLAGS:
+        if re.search(rf"(?<!\w)(?:{names})(?!\w)", words):
+            tables = ((denying, False), (holding, True)) if denying else ((holding, True),)
+            return [(f"(?:{pattern(table)})", holds) for table, holds in tables]
+    return []
 
 
 def _pattern(name: str) -> str:

@@ -46,17 +46,52 @@ THINGS = """
         puntuación valoración valorado valorada calificación
     experience berufserfahrung erfahrung expérience experiencia
     age aged alter âge edad
-    citation citations cited zitiert zitate citée cité citas citado
+    citation citations cited zitiert zitate citée cité cités citées citas citado citada citados citadas
     salary salaries wage wages pay pays paying paid earn earning gehalt lohn verdienen salaire salaires gagner
         sueldo salario ganar cobrar
     price prices priced cost costs costing cheap cheaper expensive spend preis preise kosten kostet billiger
         günstiger teurer prix coûte coûtant coûter cher chère précio precio precios cuesta cueste cuesten barato
         barata baratos baratas caro cara
     budget budgets
-    length long longer short shorter runtime duration länge lang länger kürzer dauer dauert durée longueur court
-        courte largo larga duración dura duren
+    length long longer short shorter runtime duration länge lang länger kürzer dauer dauert laufzeit spieldauer durée
+        longueur court courte largo larga duración dura duren
     area large larger big bigger small smaller size surface groß größer größe fläche grand grande superficie
     height tall taller high higher hoch höhe höher hauteur haut haute alto alta altura
+    claims claim ansprüche ansprüchen anspruch patentansprüche revendication revendications reivindicación
+        reivindicaciones
+    downloads downloaded download heruntergeladen téléchargement téléchargements téléchargé téléchargés descargas
+        descargado descargados
+    seats seat seating plätze plätzen sitzplätze sitzplätzen couverts asientos plazas
+    words word wörter wörtern wort mots palabras
+    views viewed aufrufe aufrufen vues visualizaciones vistas
+    comments commented kommentare kommentaren commentaires comentarios
+    votes voted stimmen voix votos
+    players player spieler spielern joueurs jugadores
+    employees employee staff mitarbeiter mitarbeitern employés empleados
+    servings serves serving portions portionen portion raciones porciones
+    ingredients zutaten ingrédients ingredientes
+    steps schritte schritten étapes pasos
+    bathrooms bathroom badezimmer bäder salles baños
+    floors floor storey stockwerk stockwerke étage étages planta plantas
+    doors door türen türer portes puertas
+    mileage kilometerstand laufleistung kilométrage kilometraje
+    power leistung puissance potencia
+    speed geschwindigkeit vitesse velocidad
+    battery akku akkulaufzeit batterie autonomie batería autonomía
+    storage memory speicher speicherplatz stockage mémoire almacenamiento memoria
+    warranty guarantee garantie garantía
+    distance strecke distanz entfernung distancia
+    elevation ascent climb höhenmeter höhenmetern anstieg dénivelé desnivel
+    premium beitrag prämie beiträge prime cotisation prima cuota
+    deductible excess selbstbeteiligung selbstbehalt franchise franquicia
+    coverage cover deckung deckungssumme couverture cobertura
+    interest zins zinsen zinssatz intérêt intérêts interés intereses
+    deposit kaution anzahlung caution acompte fianza depósito
+    alcohol alkohol alkoholgehalt alcool
+    credits ects leistungspunkte crédits créditos
+    episodes folgen épisodes episodios
+    chapters kapitel chapitres capítulos
+    capacity kapazität fassungsvermögen capacité capacidad aforo
     granted grant issue erteilt erteilung délivré délivrée délivrés délivrées concedido concedida concedidos
         concedidas
     weight heavy heavier light lighter weigh weighs weighing gewicht schwer leichter wiegt poids lourd léger peso

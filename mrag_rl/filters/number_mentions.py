@@ -20,6 +20,12 @@ from mrag_rl.filters.values import LARGEST_INTEGER
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
 
 _DENIED = re.compile(rf"(?<!\w)(?:{pattern(DENYING)})\s+$", re.IGNORECASE)
+# "over 60,000 km is fine"
+_PERMITTED = re.compile(
+    r"(?:\s+\w+){0,2}\s+(?:is|are|would\s+be|ist|wäre|est|serait|es|está|sería)\s+"
+    r"(?:fine|ok|okay|acceptable|no\s+problem|in\s+Ordnung|kein\s+Problem|bien|aceptable)(?!\w)",
+    re.IGNORECASE,
+)
 _LARGE = 1000  # Amounts from which on no unit is needed, if only one field has such
 _COUNTED = 20  # Amounts up to which a question that names one means just that
 _TIMES = ("minute", "hour", "day", "week", "month", "year")
@@ -28,6 +34,7 @@ _AGES = frozenset(
 )
 _REDUCED = {"off", "discount", "reduced", "reduction", "rabatt", "remise", "descuento", "shipping"}
 _CHEAPER = {"cheaper", "less", "billiger", "günstiger", "weniger"}
+_OR = ("or", "oder", "ou", "o")  # "100 euros or less"
 _MONEY = ("euro", "dollar", "pound", "yen", "franc")
 # How much a word says about the field of an amount: behind it (the unit first), and before it (the nearest first)
 _BEHIND, _BEFORE = (4, 3, 3, 1), (2, 2, 2, 2, 1, 1, 1, 1)
@@ -67,6 +74,8 @@ class NumberMentions:
             denied = _DENIED.search(hidden, max(0, quantity.start - 80), quantity.start)
             if quantity.bounds is None:
                 dropped.append(f"{field.name}: {phrase!r} is not an exact amount")
+            elif quantity.bounds[0][0] in ("$gt", "$gte") and _PERMITTED.match(text, quantity.end):
+                dropped.append(f"{field.name}: {phrase!r} is not asked for")
             elif quantity.bounds[0][0] == "$eq" and not self._is_named(quantity, field):
                 dropped.append(f"{field.name}: {phrase!r} is neither a bound nor a count")
             elif (
@@ -96,7 +105,8 @@ class NumberMentions:
         names = [*self._fields]
         if own in _TIMES and beside & _AGES:  # "children under 5 years", "older than 48 hours"
             names = [name for name in names if name in self._words.fields("age")]
-        if own in _MONEY and (beside & _REDUCED or _CHEAPER & set(quantity.after[:2])):
+        cheaper = not _CHEAPER.isdisjoint(quantity.after[:2]) and quantity.after[0] not in _OR
+        if own in _MONEY and (beside & _REDUCED or cheaper):
             names = []
         if not names:
             return None
@@ -116,7 +126,14 @@ class NumberMentions:
         fields = [name for name, score in scores.items() if score == best]
         if best > 1 and len(fields) == 1:
             return self._fields[fields[0]]
-        if best > 1 or own or quantity.after or not quantity.bounds or quantity.bounds[0][0] == "$eq" or quantity.plain:
+        if (
+            best > 1
+            or own
+            or not quantity.bare
+            or not quantity.bounds
+            or quantity.bounds[0][0] == "$eq"
+            or quantity.plain
+        ):
             return None
         value = quantity.bounds[-1][1]
         fitting = [field for field in self._fields.values() if value >= _LARGE and _fits(field, value)]

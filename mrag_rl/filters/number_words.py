@@ -80,5 +80,5 @@ FACTORS = {
 }  # fmt: skip
 
 MEASURES = {"hour": ("minute", 60.0), "week": ("day", 7.0), "year": ("month", 12.0), "kilometre": ("metre", 1e3),
-            "kilogram": ("gram", 1e3)}  # fmt: skip
+            "kilogram": ("gram", 1e3), "metre": ("centimetre", 1e2)}  # fmt: skip
 """Units that a field in a smaller unit understands: the smaller one, and how many of it they have."""

@@ -28,7 +28,7 @@ _NUMBER = re.compile(
     rf"(?:(?P<digits>{_DIGITS})|(?P<word>{_WORDS})(?:[\s-](?P<unit>{_ONES}))?(?!\w)"
     r"|(?P<half>half\s+an?|(?:ein\w*\s+)?halbe?n?|un\s+demi|medio|media)(?=\s+[^\W\d_])"
     r"|(?P<single>an?|eine?[rnms]?|une?|una)(?=\s+(?:hour|stunde|heure|hora)\b))"
-    rf"(?:[\s-]?(?P<factor>{_FACTORS})\b)?(?:\s+(?:and\s+)?(?P<rest>{_WORDS})(?:[\s-](?P<last>{_ONES}))?(?!\w))?"
+    rf"(?:[\s-]?(?P<factor>{_FACTORS})\b)?(?(factor)(?:\s+(?:and\s+)?(?P<rest>{_WORDS})(?:[\s-](?P<last>{_ONES}))?(?!\w))?)"
     rf"(?P<after>\s?{_CURRENCY})?(?!\d|[./:]\d|e[+-]?\d|(?:st|nd|rd|th|er|e|º|ª)\b)",
     re.IGNORECASE,
 )

@@ -106,7 +106,7 @@ class RuleExtractor:
         periods, lines = self._date_fields.find(text, self.today, spans)
         dropped += lines
         dropped += [
-            f"{text[mention.start : mention.end]!r}: near a negation; whether it is named or excluded is not clear"
+            f"{text[mention.start : mention.end]!r}: whether it is named or excluded is not clear"
             for mention in mentions
             if mention.stance == "doubtful"
         ]

@@ -13,7 +13,7 @@ from rapidfuzz.process import extractOne
 from mrag_rl.filters import asking_words
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.exclusions import Stance, stance
-from mrag_rl.filters.field_words import FieldWords
+from mrag_rl.filters.field_words import FieldWords, folded
 from mrag_rl.filters.names import Token, aliases, fold, key, tokens
 from mrag_rl.filters.phrases import ARTICLE, CLAIMED, QUOTE, REPORT, before, is_informational
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
@@ -77,6 +77,7 @@ class ValueMentions:
                     re.compile(rf"[\"'”’]?\s+{named}\b", re.IGNORECASE),
                 )
         self._index_long_names()
+        self._own_words = {folded(word) for name in self._names for word in name}
 
     def _index(self, field: Field) -> None:
         spellings = _spellings(field)
@@ -132,10 +133,14 @@ class ValueMentions:
                     or self._is_meant(text, words, position, name, in_list, without_capitals)
                 ):
                     cued = bool(_REPORTING_BEFORE.search(before(text, start)) or _REPORTING_AFTER.match(text, end))
-                    said = stance(text, start, end, previous, cued=cued, described=described)
+                    said = stance(text, start, end, previous, self._is_known, cued=cued, described=described)
                     mentions.append(Mention(name.field.name, name.values, start, end, said))
             position += step
         return mentions
+
+    def _is_known(self, word: str) -> bool:
+        """Whether a word (folded) is of a value's name, or speaks of documents or fields."""
+        return word in self._own_words or self._words.knows(word)
 
     def _known(self, keys: Sequence[str], position: int) -> tuple[_Name, int, bool] | None:
         """The longest name at a position, with its number of words; exactly so."""
@@ -241,7 +246,7 @@ class ValueMentions:
         lower = name.spelling[-1] == name.spelling[-1].lower()
         if (without_capitals or lower) and _PREPOSED.search(head):
             return True
-        return stance(text, start, end, previous, cued=False) == "excluded"
+        return stance(text, start, end, previous, self._is_known, cued=False) == "excluded"
 
     def _is_beside_field_name(self, text: str, field: str, start: int, end: int) -> bool:
         """Whether the field is named next to the mention: "category sports", "the sports category"."""

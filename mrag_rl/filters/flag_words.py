@@ -1,0 +1,137 @@
+"""Words for what boolean fields often say, in English, German, French and Spanish, without accents.
+
+Each row has a regular expression for the names of fields (with spaces for underscores), one for what says that they
+hold, and one for what says that they do not. Plain spaces mean nothing in the last two (`exclusion_words.pattern`).
+"""
+
+from __future__ import annotations
+
+FLAGS: tuple[tuple[str, str, str], ...] = (
+    (r"pet safe|non toxic|safe for pets",
+     r"(?:safe|harmless)\ for\ (?:\w+\ (?:and|or)\ )?(?:pets|cats|dogs|animals) | non-?toxic | ungiftig\w* | "
+     r"(?:sicher|unbedenklich)\ fur\ (?:haustiere|hunde|katzen) | "
+     r"sans\ danger\ pour\ (?:les\ )?(?:animaux|chats|chiens) | "
+     r"non\ toxiques? | segur[oa]s?\ para\ (?:las\ |los\ )?(?:mascotas|perros|gatos|animales)",
+     r"(?<!non-)(?<!non\x20)toxic | (?<!un)giftig\w* | (?<!non\x20)toxiques? | toxic[oa]s?"),
+    (r"(?:pets?|dogs?|animals)(?! safe)",
+     r"pets? | (?<!to\x20)dogs? | haustiere? | hunde? | animaux | chiens? | mascotas? | perros?", ""),
+    (r"outdoors?|open air",
+     r"outdoors? | open[-\ ]?air | (?:im|unter\ freiem)\ (?:freien|himmel) | drau(?:ß|ss)en | (?:en\ )?plein\ air | "
+     r"al\ aire\ libre | exterior(?:es)?",
+     r"indoors? | drinnen | in\ (?:der\ halle|innenraumen) | en\ salle | a\ l['’]interieur | bajo\ techo | "
+     r"(?:en\ )?interiores | a\ cubierto"),
+    (r"indoors?",
+     r"indoors? | drinnen | in\ der\ halle | en\ salle | a\ l['’]interieur | bajo\ techo | a\ cubierto",
+     r"outdoors? | open[-\ ]?air | im\ freien | drau(?:ß|ss)en | (?:en\ )?plein\ air | al\ aire\ libre"),
+    (r"online|virtual",
+     r"online | virtual\w* | virtuell\w* | en\ ligne | a\ distance | en\ linea | a\ distancia",
+     r"on[-\ ]?site | in[-\ ]person | vor\ ort | en\ presentiel | presencial\w*"),
+    (r"remote|remote work|home office|telework",
+     r"remote(?:ly)? | home[-\ ]?office | from\ home | von\ zu\ hause | teletravail | a\ distance | teletrabajo | "
+     r"remot[oa]s? | a\ distancia",
+     r"on[-\ ]?site | in\ the\ office | vor\ ort | en\ presentiel | presencial\w*"),
+    (r"organic", r"organic | bio(?![\w.]) | bio-\w+ | biologi(?:que|sch)\w* | okologisch\w* | ecologic[oa]s? | "
+     r"organic[oa]s?",
+     r"conventional(?:ly)? | konventionell\w*"),
+    (r"automatic(?: gearbox| transmission)?",
+     r"automatic | automatik\w* | boite\ auto\w* | (?:cambio\ )?automatic[oa]s?",
+     r"manual(?:\ (?:box|gearbox|transmission))? | schalt(?:getriebe|wagen) | boite\ manuelle | cambio\ manual"),
+    (r"gluten free", r"gluten-?\ ?free | glutenfrei\w* | sans\ gluten | sin\ gluten | celiac\w* | coeliac\w*", ""),
+    (r"vegan", r"vegan\w* | plant[-\ ]based | pflanzlich\w* | vegetalien\w*", ""),
+    (r"vegetarian", r"vegetari\w+ | vegetarisch\w* | meatless | meat-free | fleischlos\w* | sans\ viande | "
+     r"sin\ carne", ""),
+    (r"terrace|patio", r"terrac\w+ | terrass\w* | terraza\w* | patios?", ""),
+    (r"balcony", r"balcon\w* | balkon\w*", ""),
+    (r"garden", r"gardens? | garten | jardins? | jardin\w*", ""),
+    (r"parking|garage|car park",
+     r"parking | car\ park | garages? | parkplatz\w* | parkplatze | stellplatz\w* | aparcamiento | "
+     r"estacionamiento | garaje", ""),
+    (r"lift|elevator", r"lift | elevator | aufzug | fahrstuhl | ascenseur | ascensor", ""),
+    (r"furnished", r"furnished | mobliert\w* | meuble\w* | amueblad\w+",
+     r"unfurnished | unmobliert\w* | non\ meuble\w* | sin\ (?:amueblar|muebles)"),
+    (r"breakfast", r"breakfast | fruhstuck\w* | petit[-\ ]dejeuner | desayunos?", ""),
+    (r"wi ?fi|internet", r"wi-?fi | wlan | internet", ""),
+    (r"pool|swimming pool", r"pools? | schwimmb\w+ | piscines? | piscinas?", ""),
+    (r"smoking", r"smok\w+ | rauch\w* | fumeurs? | fumador\w*", ""),
+    (r"(?:wheelchair )?accessible|wheelchair|step free",
+     r"wheelchairs? | step-?free | accessible | barrierefrei\w* | rollstuhl\w* | fauteuil\ roulant | "
+     r"silla\ de\ ruedas | accesibles?",
+     ""),
+    (r"(?:kids?|child|children|family)(?: friendly)?",
+     r"(?:kid|child|family)-?\ ?friendly | (?:kinder|familien)(?:freundlich|geeignet)\w* | "
+     r"(?:for|fur|pour|para)\ (?:the\ |les\ |los\ )?(?:kids|children|kinder|familien|enfants|familles|ninos|familias)",
+     ""),
+    (r"(?:bookings?|reservations?|bookable)", r"book(?:ed|ing|ings)? | reserv\w+",
+     r"walk-?ins?\ only | no\ (?:bookings|reservations)"),
+    (r"refundable", r"refund\w* | erstattbar\w* | stornierbar\w* | remboursable\w* | reembolsable\w*",
+     r"non-?\ ?refundable | nicht\ (?:erstattbar|stornierbar)\w* | non\ remboursable\w* | no\ reembolsable\w*"),
+    (r"in force|valid|active",
+     r"(?:still\ )?in\ force | still\ (?:valid|active) | in\ kraft | (?:noch\ )?gultig\w* | "
+     r"(?:encore\ )?en\ vigueur | "
+     r"(?:siguen?\ )?en\ vigor | vigentes?",
+     r"expired | lapsed | abgelaufen\w* | erloschen\w* | expires? | caducad[oa]s? | vencid[oa]s?"),
+    (r"open access|free access", r"open[-\ ]access | frei\ zuganglich\w* | (?:acces\ libre|libre\ acces) | "
+     r"acceso\ abierto",
+     r"pay-?walled | behind\ a\ paywall"),
+    (r"peer reviewed", r"peer-?\ ?reviewed | begutachtet\w* | evalue\w*\ par\ (?:des|les)\ pairs | "
+     r"revisad\w+\ por\ pares",
+     r"pre-?prints?"),
+    (r"open source|code(?: available)?|has code",
+     r"open[-\ ]source | quelloffen\w* | (?:with|mit|avec|con)\ code | code\ (?:is\ )?available | "
+     r"codigo\ abierto | code\ (?:libre|ouvert)",
+     ""),
+    (r"water ?proof|water resistant",
+     r"water-?\ ?(?:proof|resistant) | wasser(?:dicht|fest)\w* | etanches? | impermeables? | "
+     r"resistentes?\ al\ agua", ""),
+    (r"wireless|cordless",
+     r"wireless | cordless | kabellos\w* | drahtlos\w* | sans\ fil | inalambric[oa]s?", r"wired | "
+     r"kabelgebunden\w* | filaires? | con\ cable"),
+    (r"used|second hand", r"used | second-?\ ?hand | gebraucht\w* | d['’]occasion | "
+     r"de\ (?:segunda\ mano|ocasion) | usad[oa]s?",
+     r"brand[-\ ]?new | fabrikneu\w*"),
+    (r"in stock|available",
+     r"in\ stock | available | auf\ lager | lieferbar\w* | verfugbar\w* | en\ stock | disponibles?",
+     r"out\ of\ stock | sold\ out | ausverkauft\w* | en\ rupture(?:\ de\ stock)? | epuises? | agotad[oa]s?"),
+    (r"on sale|discounted|reduced", r"on\ sale | discounted | reduced | reduziert\w* | im\ angebot | "
+     r"en\ promotion | soldes? | rebajad[oa]s? | en\ oferta",
+     r"full\ price"),
+    (r"evergreen", r"evergreens? | immergrun\w* | persistante?s? | perennes? | siempre\ verdes?",
+     r"deciduous | laubabwerfend\w* | caduc(?:s|ques|que)? | caducifoli[oa]s? | de\ hoja\ caduca"),
+    (r"black and white", r"black[-\ ](?:and|&)[-\ ]white | b\ ?&\ ?w | schwarz-?\ ?wei(?:ß|ss)\w* | "
+     r"noir\ et\ blanc | blanco\ y\ negro",
+     r"in\ colou?r | in\ farbe | en\ couleurs? | (?:a|en)\ color"),
+    (r"international|foreign", r"international\w* | foreign\w* | from\ abroad | aus\ dem\ ausland | "
+     r"auslandisch\w* | etrangers? | internacional\w* | extranjer[oa]s?", ""),
+    (r"certificate|certified|has certificate", r"certificat\w* | zertifikat\w* | zertifiziert\w* | "
+     r"certificad\w*", ""),
+    (r"transcript|has transcript", r"transcri\w+ | transkript\w*", ""),
+    (r"(?:needs |requires )?partner|partner(?: required| institution)?", r"partner\w* | partenaires? | "
+     r"soci[oa]s?", ""),
+    (r"subtitles?|subtitled", r"subtit\w+ | untertitel\w* | sous-titr\w+", r"dubbed | synchronisiert\w* | "
+     r"doubles? | doblad[oa]s?"),
+    (r"electric", r"electric | elektrisch\w* | elektro\w* | electriques? | electric[oa]s?", ""),
+    (r"full time", r"full-?\ ?time | vollzeit | temps\ plein | "
+     r"(?:jornada|tiempo)\ complet[oa]", r"part-?\ ?time | teilzeit | temps\ partiel | media\ jornada"),
+    (r"part time", r"part-?\ ?time | teilzeit | temps\ partiel | media\ jornada", r"full-?\ ?time | vollzeit | "
+     r"temps\ plein | (?:jornada|tiempo)\ complet[oa]"),
+    (r"permanent", r"permanent | unbefristet\w* | cdi | indefinid[oa]s?", r"temporary | fixed[-\ ]term | "
+     r"(?<!un)befristet\w* | cdd | temporal(?:es)?"),
+    (r"resolved|solved|fixed|closed", r"resolved | solved | fixed | closed | gelost\w* | behoben\w* | "
+     r"geschlossen\w* | resolus? | fermes? | resuelt[oa]s? | cerrad[oa]s?",
+     r"unresolved | unsolved | still\ open | ungelost\w* | non\ resolus? | sin\ resolver"),
+    (r"urgent", r"urgent\w* | dringend\w* | eilig\w* | urgentes?", ""),
+    (r"escalated", r"escalat\w+ | eskaliert\w* | escalad[oa]s?", ""),
+    (r"direct|non ?stop", r"direct(?:ly)? | non-?\ ?stop | direkt\w* | direct[oa]s? | sans\ escale | "
+     r"sin\ escalas?", r"with\ (?:a\ )?(?:stop|stops|layover)"),
+    (r"guided", r"guided | gefuhrt\w* | guidee?s? | guiad[oa]s?", r"self-?guided"),
+    (r"all inclusive", r"all-?\ ?inclusive | tout\ compris | todo\ incluido", ""),
+    (r"unanimous", r"unanim\w+ | einstimmig\w*", r"split\ decision | with\ a\ dissent"),
+    (r"on display|on view", r"on\ (?:display|view|show) | ausgestellt\w* | expose(?:e|s|es)? | "
+     r"expuest[oa]s?", r"in\ storage | im\ (?:depot|magazin) | en\ reserve"),
+    (r"(?:circular|loop)(?: route| trail)?", r"circular | loops? | rundweg\w* | rundwanderung\w* | en\ boucle | "
+     r"boucles? | circulares?", r"one-?way | point[-\ ]to[-\ ]point"),
+    (r"multi ?player", r"multi-?\ ?player | mehrspieler\w* | multijoueurs? | "
+     r"multijugador\w*", r"single-?\ ?player | einzelspieler\w* | solo"),
+    (r"recorded", r"recorded | aufgezeichnet\w* | enregistre(?:e|s|es)? | grabad[oa]s?", ""),
+)  # fmt: skip
+"""(names of fields, what says that it holds, what says that it does not)"""
