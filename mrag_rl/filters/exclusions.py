@@ -2,8 +2,9 @@
 
 A question excludes what stands after a cue ("not by", "except", "ohne", "sauf", "excepto"), with nothing between them
 but words that carry no content ("any of the articles from"), and what an exclusion follows or encloses ("... excluded",
-"leave ... out"). Where a negation stands near a mention in another way, whether it is named or excluded is in doubt. A
-filter would hide the answer if it were wrong, so there is none then. English, German, French and Spanish are read.
+"leave ... out"), unless the sentence says the opposite. Where a negation stands near a mention in another way, or
+nothing in its clause speaks for it (`inclusions`), whether it is named or excluded is in doubt. A filter would hide the
+answer if it were wrong, so there is none then. English, German, French and Spanish are read.
 """
 
 from __future__ import annotations
