@@ -79,7 +79,7 @@ class Clause:
     def around(cls, text: str, start: int, end: int, is_own: Callable[[str], bool]) -> Clause:
         """The clause of the characters [start, end)."""
         head, tail = text[max(0, start - _SENTENCE_REACH) : start], text[end : end + _REACH]
-        if _FRENCH.search(text, 0, _SENTENCE_REACH) and not _ENGLISH.search(text, 0, _SENTENCE_REACH):
+        if not _ENGLISH.search(text, 0, _SENTENCE_REACH) and _FRENCH.search(text, 0, _SENTENCE_REACH):
             head, tail = _ON.sub("nous", head), _ON.sub("nous", tail)
         opening, head = _SENTENCE.split(head)[-1], head[-_REACH:]
         begin = max((match.end() for match in BOUNDARY.finditer(head)), default=0)

@@ -2,8 +2,9 @@
 
 A question excludes what stands after a cue ("not by", "except", "ohne", "sauf", "excepto"), with nothing between them
 but words that carry no content ("any of the articles from"), and what an exclusion follows or encloses ("... excluded",
-"leave ... out"). Where a negation stands near a mention in another way, whether it is named or excluded is in doubt. A
-filter would hide the answer if it were wrong, so there is none then. English, German, French and Spanish are read.
+"leave ... out"), unless the sentence says the opposite. Where a negation stands near a mention in another way, or
+nothing in its clause speaks for it (`inclusions`), whether it is named or excluded is in doubt. A filter would hide the
+answer if it were wrong, so there is none then. English, German, French and Spanish are read.
 """
 
 from __future__ import annotations
@@ -206,12 +207,13 @@ def stance(
     if any(rule.search(head) for rule in (_EXCLUDED, _REQUESTED, _TITLED, _PREFIXED)):
         unclear = (_EXISTS.search(head) and "?" in tail) or _ASKED_ABOUT.search(tail) or _is_contradicted(head, tail)
         return "doubtful" if unclear else "excluded"
-    if _EXCLUDED_AFTER.search(tail) or _PREFERRED.search(far):
+    prefers = _PREFERENCE.search(far)
+    if _EXCLUDED_AFTER.search(tail) or (prefers and _PREFERRED.search(far)):
         return "excluded"
     if _ENCLOSED_BEFORE.search(head) and _ENCLOSED_AFTER.search(tail):
         return "excluded"
     clause = _CLAUSE.split(head)[-1]
-    if _COMPARISON.search(far) or (_RELATIVE.search(head) and _DOES_NOT.match(tail)):
+    if (prefers and _COMPARISON.search(far)) or (_RELATIVE.search(head) and _DOES_NOT.match(tail)):
         return "doubtful"
     if _TAKEN_UP.search(tail) or _LISTED_AFTER.search(tail) or _NEGATION.search(" ".join(clause.split()[-1 - _NEAR :])):
         return "doubtful"

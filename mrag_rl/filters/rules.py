@@ -7,8 +7,9 @@ capitals, and where the value is an ordinary word, it needs words beside it that
 verge", "a fortune article", "in the sports category", "horror films", "soups by ..."). In a question without any
 capitals, names of two or more words need none. A name that several values share stands for all of them. "not by X",
 "except X", "ohne X", "sauf X", "excepto X" and the like (``exclusions``, in four languages) exclude values, also in
-lists ("but not by X or Y"); a value that is also mentioned without such words is not excluded. One that stands near a
-negation in another way is left out and reported.
+lists ("but not by X or Y"); a value that is also mentioned without such words is not excluded. One that something
+unknown in its clause may reject ("ditch X", ``inclusions``), or that stands near a negation in another way, is left out
+and reported.
 
 Days (``date_phrases``). Year, month and day must be stated, though days may share a year or a month ("October 4 and
 October 6, 2023", "between 4 and 6 October 2023"). The filter admits all days that are named outright. "before",

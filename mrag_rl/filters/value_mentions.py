@@ -246,7 +246,7 @@ class ValueMentions:
         lower = name.spelling[-1] == name.spelling[-1].lower()
         if (without_capitals or lower) and _PREPOSED.search(head):
             return True
-        return stance(text, start, end, previous, self._is_known, cued=False) == "excluded"
+        return stance(text, start, end, previous, cued=False) == "excluded"
 
     def _is_beside_field_name(self, text: str, field: str, start: int, end: int) -> bool:
         """Whether the field is named next to the mention: "category sports", "the sports category"."""
