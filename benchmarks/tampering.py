@@ -104,13 +104,13 @@ def contents(run: Path) -> dict[str, object]:
         if part is folder or part.selector.exists():
             selector = Selector.load(part.selector)
             found[f"{name} selector"] = numbers(selector.w1, selector.b1, selector.w2, selector.b2), selector.info
-        found[f"{name} log"] = read_jsonl(part.log)
+        found[f"{name} log"] = list(read_jsonl(part.log))
         checkpoint = latest_checkpoint(part.root / "checkpoints")
         if checkpoint is not None:
             groups = (checkpoint.arrays[group] for group in sorted(checkpoint.arrays))
             arrays = [group[array] for group in groups for array in sorted(group)]
             found[f"{name} checkpoint"] = checkpoint.step, checkpoint.progress, numbers(*arrays)
-    found["answers"] = read_jsonl(run / "answers.jsonl")
+    found["answers"] = list(read_jsonl(run / "answers.jsonl"))
     found["results"] = read_json(run / "results.json")
     return found
 

@@ -151,7 +151,7 @@ def test_log_probabilities_are_computed_once_for_each_prompt_and_completion(tmp_
 def test_model_limit_and_the_border_of_prompt_and_completion_are_part_of_a_scores_key(tmp_path: Path) -> None:
     llm, path = EchoLLM(), tmp_path / "cache.sqlite"
     with CachedLLM(llm, path) as cached:
-        short, long = Prompt("dialogue", "a"), Prompt("dialogue", "a\nReply: b")
+        short, long = Prompt("dialogue", "a"), Prompt("dialogue", "c", (("a", "b"),))
         rest = render(long).removeprefix(render(short)) + "x"
         assert render(short) + rest == render(long) + "x"
         scores = [cached.log_probabilities([long], [["x"]]), cached.log_probabilities([short], [[rest]])]

@@ -24,6 +24,7 @@ from mrag_rl.envs.stopwatch import Stopwatch
 from mrag_rl.errors import InputError
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.writer import Writer
+from mrag_rl.io import sealed
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.states import Ledger, ledger_file
@@ -298,10 +299,10 @@ def test_a_run_says_how_many_memories_it_shows(run: Path) -> None:
 def test_a_selector_from_before_there_was_a_choice_was_trained_with_one(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run / "selector", tmp_path / "selector")
     config = json.loads((run / "selector" / "config.json").read_text())
-    (tmp_path / "selector" / "config.json").write_text(json.dumps(config | {"demonstrations": "three"}))
+    (tmp_path / "selector" / "config.json").write_text(json.dumps(sealed(config | {"demonstrations": "three"})))
     with pytest.raises(InputError, match='"demonstrations" is not of the right type'):
         Selector.load(tmp_path / "selector")
-    del config["demonstrations"]
+    del config["demonstrations"], config["seal"]
     (tmp_path / "selector" / "config.json").write_text(json.dumps(config))
     assert Selector.load(tmp_path / "selector").info.demonstrations == 1
 

@@ -141,7 +141,8 @@ def by_matches(records: Mapping[str, Mapping[str, Any]], tmp_path: Path) -> Call
 
 
 def by_store(records: Mapping[str, Mapping[str, Any]], tmp_path: Path) -> Callable[[Any], list[str]]:
-    pairs = [TextPair(name, "source", "target", metadata=metadata) for name, metadata in records.items()]
+    finite = {name: {key: value for key, value in row.items() if value == value} for name, row in records.items()}
+    pairs = [TextPair(name, "source", "target", metadata=metadata) for name, metadata in finite.items()]
     membership = scipy.sparse.csr_array(np.ones((len(pairs), 1), dtype=bool))
     RecordStore.create(tmp_path / "memories.sqlite", pairs, membership, ["all"], {})
     store = RecordStore.open(tmp_path / "memories.sqlite")

@@ -470,7 +470,7 @@ def test_a_call_that_was_stopped_resumes_with_the_batches_that_are_left(
 
 
 def test_what_is_no_llm_is_refused_by_name(folders: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="LLM '/nowhere/llm': no such folder, and the hub could not provide it"):
+    with pytest.raises(InputError, match="LLM '/nowhere/llm': no such folder; give a model folder"):
         TransformersLLM.load("/nowhere/llm")
     with pytest.raises(InputError, match=r"LLM .*: no config\.json"):
         TransformersLLM.load(tmp_path)

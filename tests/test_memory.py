@@ -451,6 +451,17 @@ def test_damaged_databases_are_refused_by_name(tmp_path: Path) -> None:
     one_line(lambda: MemoryDatabase.open(tmp_path / "mixed"), "39 vectors for 40 memories")
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}])
+def test_metadata_that_json_has_not_are_refused_before_a_database_is_made(value: object, tmp_path: Path) -> None:
+    with make(tmp_path / "db") as database:
+        partitioning = database.partitioning
+    pairs = [TextPair(str(i), "source", "target", metadata={"n": value} if i == 7 else {}) for i in range(40)]
+    vectors = embeddings(1, 40)
+    with pytest.raises(InputError, match=r"the metadata of the pair '7' are no JSON"):
+        MemoryDatabase.create(tmp_path / "other", pairs, vectors, partitioning, encoder_fingerprint=vectors.encoder)
+    assert not (tmp_path / "other").exists()
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_vectors_that_are_not_finite_are_refused_where_they_come_in(bad: float, tmp_path: Path) -> None:
     """One of them once made every search find nothing, in silence."""

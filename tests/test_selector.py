@@ -373,10 +373,10 @@ def test_others_may_read_it_and_are_told_if_they_may_not(folder: Path, monkeypat
     modes = {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
     assert len(set(modes.values())) == 1, modes
 
-    def locked(path: Path) -> bytes:
+    def locked(path: Path, *mode: str) -> Any:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "read_bytes", locked)
+    monkeypatch.setattr("mrag_rl.io.open", locked, raising=False)
     with pytest.raises(InputError, match=r"config\.json: cannot be read \(Permission denied\)"):
         Selector.load(folder)
     monkeypatch.undo()

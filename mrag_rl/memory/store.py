@@ -106,7 +106,7 @@ class RecordStore:
             connection.executemany("INSERT INTO partitions VALUES (?, ?)", enumerate(names))
             connection.executemany(
                 "INSERT INTO memories VALUES (?, ?, ?, ?, ?)",
-                ((i, p.id, p.source, _json(list(p.labels)), _json(dict(p.metadata))) for i, p in enumerate(pairs)),
+                ((i, p.id, p.source, _json(list(p.labels)), _metadata(p)) for i, p in enumerate(pairs)),
             )
             rows, columns = membership.nonzero()
             members = sorted(zip(rows.tolist(), columns.tolist(), strict=True))
@@ -298,5 +298,13 @@ def _unreadable(path: Path, error: sqlite3.Error) -> InputError:
     return InputError(f"{path}: cannot be read: {_mend(error)}")
 
 
+def _metadata(pair: TextPair) -> str:
+    """A pair's metadata as JSON. Raises InputError for what JSON has not, such as NaN."""
+    try:
+        return _json(dict(pair.metadata))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the metadata of the pair {pair.id!r} are no JSON ({error}); change or remove it") from error
+
+
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
