@@ -13,7 +13,7 @@ from safetensors.numpy import load, save
 
 from mrag_rl.agents.agent import Arrays
 from mrag_rl.errors import InputError
-from mrag_rl.io import atomic_directory, atomic_write_bytes, file_sha256, read_json, seal, sealed, write_json
+from mrag_rl.io import atomic_directory, atomic_write_bytes, file_sha256, is_intact, read_json, sealed, write_json
 
 FORMAT = 3
 KEEP = 2  # the newest, and the one before it in case the newest is damaged
@@ -88,7 +88,7 @@ def latest_checkpoint(folder: Path) -> Checkpoint | None:
             f"{newest}: checkpoint format {version}, but this version reads {FORMAT}; resume with the version that "
             f"wrote it, or remove {folder} to train from the start"
         )
-    if content.get("seal", seal(content)) != seal(content):
+    if not is_intact(content):
         raise _damaged(newest, f"{_PROGRESS} has been changed")
     for name, sha256 in content.get("sha256", {}).items():  # absent from checkpoints of earlier versions
         file = newest / f"{name}.safetensors"

@@ -15,7 +15,7 @@ from mrag_rl.data.spoiling import spoil
 from mrag_rl.data.stored import PairTexts
 from mrag_rl.data_config import DataConfig
 from mrag_rl.encoders import EmbeddingStore, TransformerEncoder
-from mrag_rl.envs.states import PAIR_STATES, embed_pairs
+from mrag_rl.envs.states import PAIR_STATES, embed_joined, joined
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.partitioning import Partitioning, fit_partitioning
 from mrag_rl.runs.folder import RunFolder
@@ -52,7 +52,7 @@ class Preparation:
         sources. An `EmbeddingStore` keeps what is encoded, so that a preparation that is stopped encodes nothing twice.
         """
         start, seconds = time.perf_counter(), {"encode": 0.0, "index": 0.0}
-        memories, sources = splits.database, PairTexts(splits.database, "source")
+        memories, sources = splits.database, PairTexts(splits.database, lambda pair: pair.source)
         with _timed(seconds, "encode"):
             embeddings = encoder.encode(sources, progress=progress)
         with _timed(seconds, "index"):
@@ -69,7 +69,8 @@ class Preparation:
         pair_embeddings = None
         if self.state in PAIR_STATES:
             with _timed(seconds, "encode"):
-                pair_embeddings = embed_pairs(encoder, self.state, sources, PairTexts(memories, "target"))
+                texts = PairTexts(memories, lambda pair: joined(pair.source, pair.target))
+                pair_embeddings = embed_joined(encoder, self.state, texts)
         for split in QUERY_SPLITS:
             queries: Sequence[TextPair] = getattr(splits, split)
             folder.pairs(split).parent.mkdir(exist_ok=True)

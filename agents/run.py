@@ -6,7 +6,6 @@ after any stop and ends with the same database, selector and results as one that
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -191,9 +190,8 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
         for warning in _warnings(settings, splits):
             say(f"warning: {warning}")
         say("preparing data, embeddings and databases")
-        kept = settings.encoder.cache_folder
-        if kept is None and len(splits.database) > BLOCK:  # So much that a run should not encode it again
-            kept = os.fspath(folder.encoded)
+        # More than a block is so much that a run should not encode it again
+        kept = settings.encoder.cache_folder or (folder.encoded if len(splits.database) > BLOCK else None)
         store = encoder if kept is None else EmbeddingStore(encoder, Path(kept))
         if repeated := splits.known_sources():
             say(f"{repeated} queries have a source that is in the database too")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import overload
 
 import numpy as np
 
@@ -22,30 +21,19 @@ def embed_pairs(encoder: TextEncoder, state: StateName, sources: Sequence[str], 
 
     "equation_1" has the standard embedding as its only head, so that a database keeps that one.
     """
-    embeddings = encoder.encode(_Joined(sources, targets))
+    return embed_joined(encoder, state, [joined(*sides) for sides in zip(sources, targets, strict=True)])
+
+
+def embed_joined(encoder: TextEncoder, state: StateName, texts: Sequence[str]) -> Embeddings:
+    """`embed_pairs` of N texts that are already `joined`."""
+    embeddings = encoder.encode(texts)
     standard = embeddings.standard
     return embeddings if state == "peeking" else Embeddings(standard, standard[:, None], encoder=embeddings.encoder)
 
 
-class _Joined(Sequence[str]):
-    """Sources with their targets below them, one at a time: those of a large database do not fit in memory together."""
-
-    def __init__(self, sources: Sequence[str], targets: Sequence[str]) -> None:
-        self._sources, self._targets = sources, targets
-
-    def __len__(self) -> int:
-        return len(self._sources)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [f"{s}\n{t}" for s, t in zip(self._sources[index], self._targets[index], strict=True)]
-        return f"{self._sources[index]}\n{self._targets[index]}"
+def joined(source: str, target: str) -> str:
+    """A source with its target below it."""
+    return f"{source}\n{target}"
 
 
 def state_size(database: MemoryDatabase, state: StateName) -> int:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 DEEPEST = 64
@@ -55,10 +57,14 @@ def parse_json(text: str, *, infinite: bool = False) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise UnacceptableJSON(f'the key "{repeated[:40]}" appears twice in one object; keep one of them')
+        raise UnacceptableJSON(f'the key "{repeated_key(pairs)[:40]}" appears twice in one object; keep one of them')
     return values
+
+
+def repeated_key(pairs: Sequence[tuple[str, Any]]) -> str:
+    """The first key that pairs of a key and a value have more than once; there is one."""
+    counts = Counter(name for name, _ in pairs)
+    return next(name for name, count in counts.items() if count > 1)
 
 
 def _refuse(constant: str) -> float:

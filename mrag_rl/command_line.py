@@ -267,9 +267,10 @@ def read_yaml(path: StrPath) -> Any:
     text = read_text(path)
     try:
         _check_yaml_size(text, path)
-        node = yaml.compose(text, yaml.SafeLoader)
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
         _check_yaml_keys(node, path)
-        return yaml.safe_load(text)
+        return None if node is None else loader.construct_document(node)
     except ValueError as error:  # such as a date that no calendar has
         if isinstance(error, InputError):
             raise

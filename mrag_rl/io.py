@@ -117,6 +117,11 @@ def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
     return {**content, "seal": seal(content)}
 
 
+def is_intact(content: Mapping[str, Any]) -> bool:
+    """Whether a mapping is as it was when `sealed`; one without a seal, from an earlier version, passes."""
+    return "seal" not in content or content["seal"] == seal(content)
+
+
 def write_jsonl(path: StrPath, objects: Iterable[Any]) -> None:
     """Write one JSON value per line, atomically."""
     atomic_write_text(path, "".join(json.dumps(o, ensure_ascii=False, allow_nan=False) + "\n" for o in objects))

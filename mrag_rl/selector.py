@@ -17,7 +17,7 @@ import numpy as np
 from mrag_rl.access import checked_mask
 from mrag_rl.choices import ARM_NAMES, INSIDE_LLM
 from mrag_rl.errors import InputError
-from mrag_rl.io import file_sha256, read_json, seal, sealed
+from mrag_rl.io import file_sha256, is_intact, read_json, sealed
 from mrag_rl.normalizer import StateNormalizer, as_states, mean_over_partitions
 from mrag_rl.selector_info import CONFIG_FILE, SelectorInfo, read_field, read_info
 
@@ -266,7 +266,7 @@ def _load(path: Path) -> Selector:
     known = {*config_of(selector, hashes), "seal"}
     for name in sorted(config.keys() - known):
         raise InputError(f"{path / CONFIG_FILE}: unknown key {name[:40]!r}: use a folder that export_selector wrote")
-    if config.get("seal", seal(config)) != seal(config):  # absent from selectors of earlier versions
+    if not is_intact(config):
         raise InputError(
             f"{path / CONFIG_FILE}: changed or damaged since the selector was exported: copy or download it again"
         )

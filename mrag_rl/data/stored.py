@@ -7,8 +7,8 @@ import json
 import os
 import tempfile
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, Literal, overload
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, overload
 
 import numpy as np
 
@@ -78,10 +78,10 @@ class StoredPairs(Sequence[TextPair]):
 
 
 class PairTexts(Sequence[str]):
-    """The sources, or the targets, of pairs, one at a time."""
+    """A text of each pair, such as its source, made when it is asked for."""
 
-    def __init__(self, pairs: Sequence[TextPair], side: Literal["source", "target"]) -> None:
-        self._pairs, self._side = pairs, side
+    def __init__(self, pairs: Sequence[TextPair], text: Callable[[TextPair], str]) -> None:
+        self._pairs, self._text = pairs, text
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -94,12 +94,11 @@ class PairTexts(Sequence[str]):
 
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
-            return [getattr(pair, self._side) for pair in self._pairs[index]]
-        text: str = getattr(self._pairs[index], self._side)
-        return text
+            return [self._text(pair) for pair in self._pairs[index]]
+        return self._text(self._pairs[index])
 
     def __iter__(self) -> Iterator[str]:
-        return (getattr(pair, self._side) for pair in self._pairs)
+        return map(self._text, self._pairs)
 
 
 def take(pairs: Sequence[TextPair], indices: Iterable[int]) -> Sequence[TextPair]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from mrag_rl.checked_json import repeated_key
 from mrag_rl.errors import InputError
 from mrag_rl.filters.dates import has_time, parse_date
 from mrag_rl.filters.language import OPERATORS, ORDERED, And, Condition, Filter, Operator, Or
@@ -52,9 +53,7 @@ def _read_json(text: str) -> Any:
     def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         mapping = dict(pairs)
         if len(mapping) < len(pairs):
-            names = [name for name, _ in pairs]
-            repeated = next(name for name in names if names.count(name) > 1)
-            raise InputError(f"filter: the key {_quoted(repeated)} twice in one object; join both with $and")
+            raise InputError(f"filter: the key {_quoted(repeated_key(pairs))} twice in one object; join both with $and")
         return mapping
 
     def refuse(constant: str) -> NoReturn:

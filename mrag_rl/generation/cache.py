@@ -72,8 +72,7 @@ class CachedLLM:
                     self._connection.execute(table)
                 self._add_seals()
             self._connection.execute("SELECT key, text FROM texts LIMIT 1")
-            tables = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            self._tables = {name for (name,) in tables}  # A file of an earlier version may lack the second
+            self._columns = _columns(self._connection)
 
     @property
     def fingerprint(self) -> str:
@@ -193,13 +192,13 @@ class CachedLLM:
         self._connection.execute("COMMIT")
 
     def _read(self, table: str, keys: Iterable[bytes]) -> dict[bytes, Any]:
-        distinct = list(dict.fromkeys(keys)) if table in self._tables else []
+        distinct = list(dict.fromkeys(keys)) if table in self._columns else []
         rows: dict[bytes, Any] = {}
         for start in range(0, len(distinct), _KEYS_PER_SELECT):
             batch = distinct[start : start + _KEYS_PER_SELECT]
-            column = _columns(self._connection, table)
             marks = ",".join("?" * len(batch))
-            found = self._connection.execute(f"SELECT key, {column} FROM {table} WHERE key IN ({marks})", batch)
+            select = f"SELECT key, {self._columns[table]} FROM {table} WHERE key IN ({marks})"
+            found = self._connection.execute(select, batch)
             for key, value, seal in found.fetchall():
                 if _is_whole(table, key, value, seal):
                     rows[key] = value
@@ -257,9 +256,8 @@ def entries(path: Path) -> Iterator[tuple[bytes, str | float, bool]]:
     """
     try:
         with closing(_connect_to_read(path)) as connection:
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            for table in (table for table in _VALUES if table in tables):
-                for key, value, seal in connection.execute(f"SELECT key, {_columns(connection, table)} FROM {table}"):
+            for table, columns in _columns(connection).items():
+                for key, value, seal in connection.execute(f"SELECT key, {columns} FROM {table}"):
                     yield key, value, _is_whole(table, key, value, seal)
     except sqlite3.Error as error:
         raise InputError(f"generation cache {path}: {error}; delete the file for a new cache") from error
@@ -269,9 +267,15 @@ def _has_seals(connection: sqlite3.Connection, table: str) -> bool:
     return any(name == "seal" for _, name, *_ in connection.execute(f"PRAGMA table_info({table})"))
 
 
-def _columns(connection: sqlite3.Connection, table: str) -> str:
-    """What to select of a table beside its key: value and seal, NULL in a file of an earlier version."""
-    return f"{_VALUES[table][0]}, {'seal' if _has_seals(connection, table) else 'NULL'}"
+def _columns(connection: sqlite3.Connection) -> dict[str, str]:
+    """What to select of each table beside its key: value and seal. A file of an earlier version, if it is only read,
+    may lack seals, which are NULL then, and the second table."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return {
+        table: f"{value}, {'seal' if _has_seals(connection, table) else 'NULL'}"
+        for table, (value, _) in _VALUES.items()
+        if table in tables
+    }
 
 
 def _is_whole(table: str, key: bytes, value: Any, seal: bytes | None) -> bool:

@@ -59,36 +59,26 @@ class TargetVersions:
         others have refined one of the memories since targets were last read; then nothing has changed.
         """
         with self._turn:
-            self._append(indices, targets, pair_heads, step, note)
-
-    def _append(
-        self,
-        indices: Sequence[int],
-        targets: Sequence[str],
-        pair_heads: Sequence[np.ndarray] | None,
-        step: int,
-        note: str,
-    ) -> None:
-        folder = self._store.path.parent
-        if len(indices) != len(targets) or (pair_heads is not None and len(pair_heads) != len(indices)):
-            raise InputError(f"{folder}: {len(indices)} memories but {len(targets)} new targets; give one each")
-        if step < max(self._last_step, 0):
-            raise InputError(
-                f"{folder}: step {step} is before the last step written, {self._last_step}; "
-                f"use that or a later step, or rollback({step}) first"
-            )
-        if not indices:
-            return
-        versions = self._versions.copy()
-        rows: list[tuple[int, int, str, int, str, bytes | None]] = []
-        for row, (index, target) in enumerate(zip(indices, targets, strict=True)):
-            versions[index] += 1
-            vectors = None if pair_heads is None else pair_heads[row].tobytes()
-            rows.append((index, int(versions[index]), target, step, note, vectors))
-        self._store.append(rows)
-        self._versions, self._last_step = versions, step
-        for index, target in zip(indices, targets, strict=True):
-            self._targets[index] = target
+            folder = self._store.path.parent
+            if len(indices) != len(targets) or (pair_heads is not None and len(pair_heads) != len(indices)):
+                raise InputError(f"{folder}: {len(indices)} memories but {len(targets)} new targets; give one each")
+            if step < max(self._last_step, 0):
+                raise InputError(
+                    f"{folder}: step {step} is before the last step written, {self._last_step}; "
+                    f"use that or a later step, or rollback({step}) first"
+                )
+            if not indices:
+                return
+            versions = self._versions.copy()
+            rows: list[tuple[int, int, str, int, str, bytes | None]] = []
+            for row, (index, target) in enumerate(zip(indices, targets, strict=True)):
+                versions[index] += 1
+                vectors = None if pair_heads is None else pair_heads[row].tobytes()
+                rows.append((index, int(versions[index]), target, step, note, vectors))
+            self._store.append(rows)
+            self._versions, self._last_step = versions, step
+            for index, target in zip(indices, targets, strict=True):
+                self._targets[index] = target
 
     def rollback(self, step: int) -> int:
         """Delete every version written after ``step`` and return their number. Raises InputError."""

@@ -10,7 +10,7 @@ from typing import Any
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.results import USAGE
 from mrag_rl.generation.llm import Usage
-from mrag_rl.io import read_json, seal, sealed, write_json
+from mrag_rl.io import is_intact, read_json, sealed, write_json
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.integrity import damages, recorded
 
@@ -117,7 +117,7 @@ class Stages:
 
 def _is_state(state: Any) -> bool:
     """Whether this is what `Stages` writes, or an earlier version of it, which had no seal."""
-    if not isinstance(state, dict) or state.get("seal", seal(state)) != seal(state):
+    if not isinstance(state, dict) or not is_intact(state):
         return False
     stages, others = state.get("stages", {}), (state.get("models", {}), state.get("llm_of_interrupted_stages", {}))
     return (
