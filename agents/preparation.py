@@ -59,7 +59,7 @@ class Preparation:
             partitioning = fit_partitioning(
                 self.partitioning.method,
                 embeddings.standard,
-                labels=[pair.labels for pair in memories],
+                labels=[pair.labels for pair in memories] if self.partitioning.method == "category" else None,
                 partitions=self.partitioning.partitions,
                 seed=self.seed if self.partitioning.seed is None else self.partitioning.seed,
             )
