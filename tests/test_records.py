@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from mrag_rl.data import TextPair, load_documents, load_pairs, load_queries, sav
 from mrag_rl.data.splits import Splits, pair_groups
 from mrag_rl.data_config import DataConfig, SplitFiles
 from mrag_rl.errors import InputError
+from mrag_rl.io import write_jsonl
 from mrag_rl.runs.splits import read_splits
 
 PARTS = ("database", "train", "dev", "test")
@@ -62,6 +64,20 @@ def test_a_file_without_pairs_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pairs.jsonl").write_text("\n")
     with pytest.raises(InputError, match="no pair in the file"):
         load_pairs(tmp_path / "pairs.jsonl")
+
+
+def test_a_key_is_compared_with_the_known_ones_once_for_all_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[str] = []
+    close = difflib.get_close_matches
+    monkeypatch.setattr(
+        difflib, "get_close_matches", lambda key, *rest, **more: compared.append(key) or close(key, *rest, **more)
+    )
+    rows = ({"id": str(n), "source": "s", "target": "t", "Classification": "x"} for n in range(20))
+    write_jsonl(tmp_path / "pairs.jsonl", rows)
+    assert [pair.metadata for pair in load_pairs(tmp_path / "pairs.jsonl")] == [{"Classification": "x"}] * 20
+    assert compared == ["classification"]
 
 
 def test_other_keys_are_kept_as_metadata_and_whole_numbers_make_ids(tmp_path: Path) -> None:
