@@ -24,6 +24,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation.llm import Usage
 from mrag_rl.generation.prompts import Prompt, messages, render
 from mrag_rl.generation.stories import reader_prompt, story_problem, story_prompt, write_stories
+from mrag_rl.io import read_jsonl
 from mrag_rl.metrics.facts import count_facts
 from tests.tiny import TextsOnly
 
@@ -236,6 +237,18 @@ def test_saved_documents_and_queries_load_back_equal(tmp_path: Path) -> None:
     save_queries(tmp_path / "q.jsonl", queries)
     assert load_documents(tmp_path / "d.jsonl") == documents
     assert load_queries(tmp_path / "q.jsonl", documents) == queries
+
+
+def test_a_good_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+    monkeypatch.setattr("mrag_rl.data.rows.read_jsonl", lambda path: read.append(path) or read_jsonl(path))
+    monkeypatch.setattr("mrag_rl.data.multi_aspect.read_jsonl", lambda path: read.append(path) or read_jsonl(path))
+    documents = [Document(str(n), "text", category="c") for n in range(3)]
+    save_documents(tmp_path / "d.jsonl", documents)
+    save_queries(tmp_path / "q.jsonl", [Query("q", "what?", ("1", "2"))])
+    assert load_documents(tmp_path / "d.jsonl") == documents
+    assert load_queries(tmp_path / "q.jsonl", documents)[0].relevant == ("1", "2")
+    assert read == [tmp_path / "d.jsonl", tmp_path / "q.jsonl"]
 
 
 @pytest.mark.parametrize(
