@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -241,8 +241,13 @@ def test_saved_documents_and_queries_load_back_equal(tmp_path: Path) -> None:
 
 def test_a_good_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
-    monkeypatch.setattr("mrag_rl.data.rows.read_jsonl", lambda path: read.append(path) or read_jsonl(path))
-    monkeypatch.setattr("mrag_rl.data.multi_aspect.read_jsonl", lambda path: read.append(path) or read_jsonl(path))
+
+    def noted(path: Path) -> Iterator[tuple[int, Any]]:
+        read.append(path)
+        return read_jsonl(path)
+
+    for module in ("rows", "multi_aspect"):
+        monkeypatch.setattr(f"mrag_rl.data.{module}.read_jsonl", noted)
     documents = [Document(str(n), "text", category="c") for n in range(3)]
     save_documents(tmp_path / "d.jsonl", documents)
     save_queries(tmp_path / "q.jsonl", [Query("q", "what?", ("1", "2"))])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -71,9 +72,12 @@ def test_a_key_is_compared_with_the_known_ones_once_for_all_rows(
 ) -> None:
     compared: list[str] = []
     close = difflib.get_close_matches
-    monkeypatch.setattr(
-        difflib, "get_close_matches", lambda key, *rest, **more: compared.append(key) or close(key, *rest, **more)
-    )
+
+    def noted(key: str, keys: Sequence[str], n: int, cutoff: float) -> list[str]:
+        compared.append(key)
+        return close(key, keys, n=n, cutoff=cutoff)
+
+    monkeypatch.setattr(difflib, "get_close_matches", noted)
     rows = ({"id": str(n), "source": "s", "target": "t", "Classification": "x"} for n in range(20))
     write_jsonl(tmp_path / "pairs.jsonl", rows)
     assert [pair.metadata for pair in load_pairs(tmp_path / "pairs.jsonl")] == [{"Classification": "x"}] * 20

@@ -101,9 +101,15 @@ def test_reading_and_splitting_need_memory_for_the_number_of_pairs_not_for_their
 
 
 def test_a_split_reads_each_pair_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    stored, reads = StoredPairs.of(TextPair(f"{i}.1", f"source {i}", "target") for i in range(50)), []
-    read = mrag_rl.data.stored._pair
-    monkeypatch.setattr("mrag_rl.data.stored._pair", lambda row: reads.append(row) or read(row))
+    stored = StoredPairs.of(TextPair(f"{i}.1", f"source {i}", "target") for i in range(50))
+    reads: list[bytes] = []
+    pair_of = mrag_rl.data.stored._pair
+
+    def noted(row: bytes) -> TextPair:
+        reads.append(row)
+        return pair_of(row)
+
+    monkeypatch.setattr("mrag_rl.data.stored._pair", noted)
     for group in (None, r"^(\d+)"):
         assert len(split_pairs(stored, group=group, seed=0).database) == 35
     assert len(reads) == 2 * len(stored)

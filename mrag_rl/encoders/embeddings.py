@@ -55,7 +55,8 @@ class Embeddings:
             parts = list(parts)
             count = sum(map(len, parts))
         arrays: list[np.ndarray] = []
-        shape, encoder, start = None, "", 0
+        shape: tuple[int, int, int] | None = None
+        encoder, start = "", 0
         for part in parts:
             shape, encoder = shape or part.shape, encoder or part.encoder
             part.check_comparable(shape, encoder, "vectors of one list", "others")
