@@ -9,7 +9,7 @@ EXTRAS := offline,train,export
 
 # fallback, selection_signal, start and transfer compare several finished runs, which have to be named;
 # simultaneous_starts trains a small one many times.
-BENCHMARKS := $(filter-out benchmarks/fallback.py benchmarks/multi_aspect.py benchmarks/selection_signal.py benchmarks/simultaneous_starts.py benchmarks/start.py benchmarks/transfer.py,$(wildcard benchmarks/*.py))
+BENCHMARKS := $(filter-out benchmarks/fallback.py benchmarks/multi_aspect.py benchmarks/selection_signal.py benchmarks/simultaneous_starts.py benchmarks/start.py benchmarks/sweep.py benchmarks/transfer.py,$(wildcard benchmarks/*.py))
 
 # One thread per worker: more only contend for the same cores.
 TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false

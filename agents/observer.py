@@ -11,7 +11,7 @@ from mrag_rl.agents.evidence_agent import START_GAIN, EvidenceAgent
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.envs.states import observe
 from mrag_rl.normalizer import StateNormalizer
-from mrag_rl.states import Ledger, StateReader, asked_by_memories, copied_scores, ledger_file
+from mrag_rl.states import Ledger, StateReader, asked_by_memories, copied_scores, evidence_state, ledger_file
 from mrag_rl.states.ledger import LEDGER_NAMES, NEARBY
 
 GAIN_SCALE = 0.1
@@ -204,7 +204,7 @@ class EvidenceObserver(Observer):
 
     def _observations(self, evidence: np.ndarray, earned: np.ndarray) -> np.ndarray:
         assert self.normalizer is not None
-        return self.normalizer(np.concatenate([evidence, earned], axis=2))
+        return self.normalizer(evidence_state(evidence, earned))
 
     def _read(self, queries: Queries) -> np.ndarray:
         return self.reader.evidence(queries.sources(), queries.embeddings)

@@ -52,14 +52,14 @@ class Preparation:
         sources. An `EmbeddingStore` keeps what is encoded, so that a preparation that is stopped encodes nothing twice.
         """
         start, seconds = time.perf_counter(), {"encode": 0.0, "index": 0.0}
-        memories, sources = splits.database, PairTexts(splits.database, lambda pair: pair.source)
+        memories = splits.database
         with _timed(seconds, "encode"):
-            embeddings = encoder.encode(sources, progress=progress)
+            embeddings = encoder.encode(_sources(memories), progress=progress)
         with _timed(seconds, "index"):
             partitioning = fit_partitioning(
                 self.partitioning.method,
                 embeddings.standard,
-                labels=[pair.labels for pair in memories],
+                labels=[pair.labels for pair in memories] if self.partitioning.method == "category" else None,
                 partitions=self.partitioning.partitions,
                 seed=self.seed if self.partitioning.seed is None else self.partitioning.seed,
             )
@@ -77,7 +77,7 @@ class Preparation:
             folder.embeddings(split).parent.mkdir(exist_ok=True)
             save_pairs(folder.pairs(split), queries)
             with _timed(seconds, "encode"):
-                encoder.encode([pair.source for pair in queries]).save(folder.embeddings(split))
+                encoder.encode(_sources(queries)).save(folder.embeddings(split))
 
         def create(target: RunFolder, partitioning: Partitioning, arms: Sequence[ArmName]) -> None:
             shutil.rmtree(target.database, ignore_errors=True)  # of an interrupted preparation
@@ -100,6 +100,10 @@ class Preparation:
                 else:
                     create(folder.ablation(ablation), partitioning, self.partitioning.arms)
         return seconds | {"total": time.perf_counter() - start}
+
+
+def _sources(pairs: Sequence[TextPair]) -> PairTexts:
+    return PairTexts(pairs, lambda pair: pair.source)
 
 
 @contextmanager

@@ -12,6 +12,11 @@ it encodes and once while it writes the database, then compared with one that wa
     python -m benchmarks.streaming --speed 20000
 
 How many of such texts the bundled encoder encodes a second.
+
+    python -m benchmarks.streaming --layouts 200000
+
+Reads as many pairs, a sentence and its translation each, from JSON Lines, TMX, JRC-Acquis's aligned XML and paired
+lines, each in a process of its own; prints seconds, the file's size and by how much resident memory grew at most.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ import signal
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +41,8 @@ from mrag_rl.agents.preparation import Preparation
 from mrag_rl.choices import PartitioningMethod
 from mrag_rl.config import PartitioningConfig
 from mrag_rl.data.columns import Columns
+from mrag_rl.data.named import load_published
+from mrag_rl.data.tables import read_pairs
 from mrag_rl.data_config import DataConfig, SplitFractions
 from mrag_rl.encoders import Embeddings, EmbeddingStore, Prefixes, TransformerEncoder
 from mrag_rl.memory import MemoryDatabase
@@ -111,11 +118,11 @@ def prepare(file: Path, folder: RunFolder, count: int, method: PartitioningMetho
         send.send((seconds, peak_mebibytes(), database.digest()))
 
 
-def start(*arguments: Any) -> tuple[Any, Any]:
-    """`prepare` in a process of its own, and where what it sends comes out."""
+def start(work: Callable[..., None], *arguments: Any) -> tuple[Any, Any]:
+    """Work in a process of its own, and where what it sends comes out."""
     context = multiprocessing.get_context("spawn")
     receive, send = context.Pipe(duplex=False)
-    process = context.Process(target=prepare, args=(*arguments, send))
+    process = context.Process(target=work, args=(*arguments, send))
     process.start()
     send.close()
     return process, receive
@@ -125,7 +132,7 @@ def killed(folder: RunFolder, blocks: int, *arguments: Any) -> tuple[int, int]:
     """Kill a preparation while it encodes, and again while it writes the database. Returns the blocks encoded then."""
     encoded = []
     for writing in (False, True):
-        process, _ = start(*arguments)
+        process, _ = start(prepare, *arguments)
         while process.is_alive():
             if writing and any(folder.root.glob(f".{folder.database.name}.*")):
                 break
@@ -148,13 +155,75 @@ def encoding_speed(count: int) -> str:
     return f"{count:,} texts of {WORDS} words in {seconds:.0f} s: {count / seconds:.1f} a second"
 
 
+def write_layouts(folder: Path, count: int) -> dict[str, Path]:
+    """The same sentences in each layout, and where its file or folder is."""
+    places = {
+        "JSON Lines": folder / "jrc.jsonl",
+        "TMX": folder / "jrc.tmx",
+        "aligned XML": folder / "jrc.xml",
+        "paired lines": folder / "deen",
+    }
+    lines = places["paired lines"]
+    lines.mkdir()
+    for side in ("src", "tgt"):
+        for part in ("dev", "test"):
+            (lines / f"jrc.{part}.{side}").write_text("some text\n")
+    with (
+        places["JSON Lines"].open("w") as rows,
+        places["TMX"].open("w") as units,
+        places["aligned XML"].open("w") as links,
+        (lines / "jrc.train.src").open("w") as sources,
+        (lines / "jrc.train.tgt").open("w") as targets,
+    ):
+        units.write('<tmx version="1.4"><header srclang="de"/><body>\n')
+        links.write('<TEI.2><text select="de en"><body><linkGrp n="document">\n')
+        for record in records(count):
+            source, target = record["description"][:600], record["abstract"]
+            rows.write(json.dumps({"id": record["publication_number"], "source": source, "target": target}) + "\n")
+            seg = (f'<tuv xml:lang="{tag}"><seg>{text}</seg></tuv>' for tag, text in (("de", source), ("en", target)))
+            units.write(f"<tu>{''.join(seg)}</tu>\n")
+            links.write(f'<link type="1-1"><s1>{source}</s1><s2>{target}</s2></link>\n')
+            sources.write(source + "\n")
+            targets.write(target + "\n")
+        units.write("</body></tmx>\n")
+        links.write("</linkGrp></body></text></TEI.2>\n")
+    return places
+
+
+def read_layout(layout: str, path: Path, send: Any) -> None:
+    """Read the pairs of one layout. Sends how many there are, the seconds, and the growth of resident memory in MiB."""
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the current size
+    before, start = peak_mebibytes(), time.perf_counter()
+    if layout == "paired lines":
+        pairs = load_published("jrc-acquis-de-en", path, Columns())["train"]
+    else:
+        pairs = read_pairs(path, Columns() if layout == "JSON Lines" else Columns(source="de", target="en"))
+    send.send((len(pairs), time.perf_counter() - start, peak_mebibytes() - before))
+
+
+def compare_layouts(count: int) -> None:
+    """Print a row for each layout."""
+    print("| layout | pairs | MB | seconds | memory MiB |\n|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as place:
+        for layout, path in write_layouts(Path(place), count).items():
+            size = sum(file.stat().st_size for file in (path.iterdir() if path.is_dir() else [path])) / 1e6
+            process, receive = start(read_layout, layout, path)
+            pairs, seconds, growth = receive.recv()
+            process.join()
+            print(f"| {layout} | {pairs:,} | {size:.0f} | {seconds:.1f} | {growth:.0f} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, nargs="+", default=[10_000, 100_000], metavar="N")
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
     parser.add_argument("--kill", action="store_true", help="kill each preparation of the largest twice, and resume it")
     parser.add_argument("--speed", type=int, metavar="N", help="measure the encoder on N texts instead")
+    parser.add_argument("--layouts", type=int, metavar="N", help="read N pairs from each layout instead")
     arguments = parser.parse_args()
+    if arguments.layouts:
+        compare_layouts(arguments.layouts)
+        return
     if arguments.speed:
         print(encoding_speed(arguments.speed))
         return
@@ -168,7 +237,7 @@ def main() -> None:
             for method in arguments.methods:
                 folder = RunFolder(Path(place, f"{method}-{count}"))
                 folder.root.mkdir()
-                process, receive = start(file, folder, count, method)
+                process, receive = start(prepare, file, folder, count, method)
                 seconds, peak, digest = receive.recv()
                 process.join()
                 if not header:
@@ -182,7 +251,7 @@ def main() -> None:
                     folder.root.mkdir()
                     blocks = count // 8192
                     first, second = killed(folder, blocks, file, folder, count, method)
-                    process, receive = start(file, folder, count, method)
+                    process, receive = start(prepare, file, folder, count, method)
                     _, _, again = receive.recv()
                     process.join()
                     same = "the same database" if again == digest else "ANOTHER database"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import errno
 import hashlib
-import io
 import json
 import os
 import secrets
@@ -38,6 +37,7 @@ _MENDS = {
     errno.EACCES: "permission denied; make the folder writable or choose another one",
     errno.EPERM: "operation not permitted; make the folder writable or choose another one",
 }
+_BLOCK = 1 << 16  # bytes
 _ICONV = "iconv -f {} -t UTF-8 OLD > NEW"
 
 
@@ -51,13 +51,17 @@ def describe_os_error(error: OSError, path: StrPath | None = None) -> InputError
     return InputError(f"cannot write {os.fspath(where)}: {mend}" if where is not None else f"cannot write: {mend}")
 
 
-def atomic_write_bytes(path: StrPath, data: bytes) -> None:
-    """Write ``data`` to ``path`` so that the file always has either the old bytes or the new ones. Raises OSError."""
+@contextmanager
+def atomic_file(path: StrPath) -> Iterator[BinaryIO]:
+    """Write a file piece by piece: yields an empty temporary one, renamed to ``path`` if the block succeeds.
+
+    So the file always has either the old bytes or the new ones. Raises OSError.
+    """
     path = Path(path)
     temporary = _temporary_sibling(path)
     try:
         with open(temporary, "xb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -71,6 +75,12 @@ def atomic_write_bytes(path: StrPath, data: bytes) -> None:
     sync_folder(path.parent)
 
 
+def atomic_write_bytes(path: StrPath, data: bytes) -> None:
+    """Write ``data`` to ``path`` as `atomic_file` does. Raises OSError."""
+    with atomic_file(path) as file:
+        file.write(data)
+
+
 def atomic_write_text(path: StrPath, text: str) -> None:
     """``atomic_write_bytes`` of ``text`` in UTF-8."""
     atomic_write_bytes(path, text.encode("utf-8"))
@@ -80,10 +90,9 @@ def write_npz(path: StrPath, arrays: Mapping[str, np.ndarray], *, compressed: bo
     """Write arrays to one npz file, atomically. Raises OSError, and ValueError for an array that needs a pickle."""
     import numpy as np  # Commands that only print their help do without
 
-    buffer = io.BytesIO()
     save = np.savez_compressed if compressed else np.savez
-    save(buffer, allow_pickle=False, **arrays)
-    atomic_write_bytes(path, buffer.getvalue())
+    with atomic_file(path) as file:
+        save(file, allow_pickle=False, **arrays)
 
 
 def write_json(path: StrPath, obj: Any) -> None:
@@ -123,8 +132,10 @@ def is_intact(content: Mapping[str, Any]) -> bool:
 
 
 def write_jsonl(path: StrPath, objects: Iterable[Any]) -> None:
-    """Write one JSON value per line, atomically."""
-    atomic_write_text(path, "".join(json.dumps(o, ensure_ascii=False, allow_nan=False) + "\n" for o in objects))
+    """Write one JSON value per line, atomically. Raises OSError, and ValueError for NaN and infinities."""
+    with atomic_file(path) as file:
+        for value in objects:
+            file.write((json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8"))
 
 
 def read_jsonl(path: StrPath) -> Iterator[tuple[int, Any]]:
@@ -174,6 +185,13 @@ def read_lines(path: StrPath) -> Iterator[str]:
                     f"({_ICONV.format('UTF-16LE')})"
                 )
             yield line
+
+
+def read_blocks(path: StrPath) -> Iterator[bytes]:
+    """The bytes in ``path``, a part at a time. Raises InputError if it is missing, a folder, or cannot be read."""
+    with _reading(path) as file:
+        while block := file.read(_BLOCK):
+            yield block
 
 
 @contextmanager

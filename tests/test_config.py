@@ -31,7 +31,9 @@ from mrag_rl.training_config import AgentConfig, RefinementConfig
 
 FOLDER = Path(__file__).parents[1] / "configs"
 CONFIGS = sorted(
-    path for path in FOLDER.rglob("*.yaml") if path.name != "multihop.yaml" and path.parent.name != "tables"
+    path
+    for path in FOLDER.rglob("*.yaml")
+    if path.name != "multihop.yaml" and path.parent.name not in ("sweeps", "tables")
 )
 
 

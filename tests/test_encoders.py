@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -334,6 +335,13 @@ def test_embeddings_slice_join_save_and_load(tmp_path: Path) -> None:
     np.testing.assert_array_equal(Embeddings.concatenate([whole[:2], whole[2:]]).norms, whole.norms)
     np.testing.assert_array_equal(whole[np.array([3, 1])].heads, whole.heads[[3, 1]])
     np.testing.assert_array_equal(Embeddings.concatenate([whole[:2], whole[2:]]).standard, whole.standard)
+    one_by_one = Embeddings.concatenate((whole[[row]] for row in range(5)), count=5)
+    np.testing.assert_array_equal(one_by_one.heads, whole.heads)
+    assert one_by_one.encoder == "a fingerprint"
+    with pytest.raises(ValueError, match="the parts have 3 rows, not 5"):
+        Embeddings.concatenate(iter([whole[:2], whole[2:3]]), count=5)
+    with pytest.raises(InputError, match="vectors of one list are of the encoder another"):
+        Embeddings.concatenate(iter([whole[:2], replace(whole[2:], encoder="another")]), count=5)
     whole.save(tmp_path / "e.npz")
     loaded = Embeddings.load(tmp_path / "e.npz")
     np.testing.assert_array_equal(loaded.heads, whole.heads)

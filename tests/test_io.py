@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mrag_rl import io
@@ -29,6 +31,28 @@ def test_a_failed_write_keeps_the_old_file_and_names_the_wanted_one(tmp_path: Pa
     assert os.listdir(tmp_path) == ["a.txt"]
     line = str(io.describe_os_error(caught.value))
     assert line.startswith(f"cannot write {path}: ") and "raise it (ulimit -f)" in line and "\n" not in line
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "npz"])
+def test_a_large_file_is_written_piece_by_piece(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"a.{kind}"
+    array = np.zeros((12_000, 1000), np.float32)  # NumPy writes 16 MiB at a time
+    tracemalloc.start()
+    if kind == "npz":
+        io.write_npz(path, {"array": array})
+    else:
+        io.write_jsonl(path, ({"text": f"{number} " * 2000} for number in range(400)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < path.stat().st_size / 2 and os.listdir(tmp_path) == [path.name]
+
+
+def test_a_line_that_cannot_be_written_keeps_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    io.write_jsonl(path, [1])
+    with pytest.raises(ValueError):
+        io.write_jsonl(path, [2, float("inf")])
+    assert path.read_text() == "1\n" and os.listdir(tmp_path) == [path.name]
 
 
 def test_json_without_a_value_for_nan_is_refused(tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import time
 import tracemalloc
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +22,7 @@ from mrag_rl.choices import StateName
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
+from mrag_rl.finite import check_finite
 from mrag_rl.memory import MemoryDatabase, Version
 from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
 from mrag_rl.partitioning import fit_partitioning
@@ -460,6 +464,61 @@ def test_metadata_that_json_has_not_are_refused_before_a_database_is_made(value:
     with pytest.raises(InputError, match=r"the metadata of the pair '7' are no JSON"):
         MemoryDatabase.create(tmp_path / "other", pairs, vectors, partitioning, encoder_fingerprint=vectors.encoder)
     assert not (tmp_path / "other").exists()
+
+
+class CountedReads(Sequence[TextPair]):
+    """Pairs that note how often each is read."""
+
+    def __init__(self, pairs: list[TextPair]) -> None:
+        self.pairs, self.reads = pairs, Counter[str]()
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self.pairs[index]
+        self.reads.update(pair.id for pair in (found if isinstance(index, slice) else [found]))
+        return found
+
+
+@pytest.mark.parametrize("block", [3, 1000])
+def test_a_database_is_made_by_reading_each_pair_once(
+    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mrag_rl.memory.store._PAIRS", block)
+    pairs = CountedReads([TextPair(f"id{i}", f"source {i}", f"target {i}", (str(i),), {"n": i}) for i in range(10)])
+    vectors = embeddings(1, 10)
+    partitioning = fit_partitioning("none", vectors.standard, seed=0)
+    with MemoryDatabase.create(tmp_path / "db", pairs, vectors, partitioning, encoder_fingerprint="") as db:
+        assert {*pairs.reads.values()} == {1} and len(pairs.reads) == 10
+        assert [memory.source for memory in db.records(range(10))] == [pair.source for pair in pairs.pairs]
+        assert db.targets(range(10)) == [pair.target for pair in pairs.pairs]
+    pairs.pairs[8] = replace(pairs.pairs[8], id="id1")
+    with pytest.raises(InputError, match="the id 'id1' is given to more than one pair; make the ids unique"):
+        MemoryDatabase.create(tmp_path / "twice", pairs, vectors, partitioning, encoder_fingerprint="")
+    assert [*tmp_path.iterdir()] == [tmp_path / "db"]
+
+
+def test_the_vectors_of_a_file_are_checked_again_only_after_it_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks: list[str] = []
+
+    def counted(vectors: np.ndarray, these: str) -> None:
+        checks.append(these)
+        check_finite(vectors, these)
+
+    monkeypatch.setattr("mrag_rl.memory.vectors.check_finite", counted)
+    with make(tmp_path / "db") as db:
+        np.testing.assert_array_equal(db.source_embeddings().heads, db.source_embeddings().heads)
+        assert len(checks) == 2 and all("its vectors" in these for these in checks)
+        stored = np.load(tmp_path / "db" / "heads.npy")
+        stored[7, 0, 0] = np.nan
+        time.sleep(0.02)  # longer than a tick of the file system's clock
+        np.save(tmp_path / "db" / "heads.npy", stored)
+        for _ in range(2):  # what failed is not taken for checked
+            with pytest.raises(InputError, match=r"heads\.npy: its vectors are not finite, first in row 7"):
+                db.source_embeddings()
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

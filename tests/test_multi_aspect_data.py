@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation.llm import Usage
 from mrag_rl.generation.prompts import Prompt, messages, render
 from mrag_rl.generation.stories import reader_prompt, story_problem, story_prompt, write_stories
+from mrag_rl.io import read_jsonl
 from mrag_rl.metrics.facts import count_facts
 from tests.tiny import TextsOnly
 
@@ -236,6 +237,23 @@ def test_saved_documents_and_queries_load_back_equal(tmp_path: Path) -> None:
     save_queries(tmp_path / "q.jsonl", queries)
     assert load_documents(tmp_path / "d.jsonl") == documents
     assert load_queries(tmp_path / "q.jsonl", documents) == queries
+
+
+def test_a_good_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+
+    def noted(path: Path) -> Iterator[tuple[int, Any]]:
+        read.append(path)
+        return read_jsonl(path)
+
+    for module in ("rows", "multi_aspect"):
+        monkeypatch.setattr(f"mrag_rl.data.{module}.read_jsonl", noted)
+    documents = [Document(str(n), "text", category="c") for n in range(3)]
+    save_documents(tmp_path / "d.jsonl", documents)
+    save_queries(tmp_path / "q.jsonl", [Query("q", "what?", ("1", "2"))])
+    assert load_documents(tmp_path / "d.jsonl") == documents
+    assert load_queries(tmp_path / "q.jsonl", documents)[0].relevant == ("1", "2")
+    assert read == [tmp_path / "d.jsonl", tmp_path / "q.jsonl"]
 
 
 @pytest.mark.parametrize(

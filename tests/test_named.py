@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from mrag_rl.choices import Task
 from mrag_rl.config import Config, load_config
-from mrag_rl.data.named import NAMED
+from mrag_rl.data.columns import Columns
+from mrag_rl.data.named import NAMED, load_published
 from mrag_rl.data.splits import Splits
 from mrag_rl.errors import InputError
 from mrag_rl.runs.pool import world_of
@@ -185,6 +187,17 @@ def test_jrc_acquis_in_paired_lines_either_way(tmp_path: Path, inner: str, endin
     other = read(tmp_path, "translation", *options, "jrc-acquis-en-de")
     assert [(pair.target, pair.source) for pair in other.test] == [(pair.source, pair.target) for pair in one.test]
     assert len(one.train) == 2 and len(one.database) == 18 and len(one.dev) == 3
+
+
+def test_of_large_paired_lines_little_is_in_memory(tmp_path: Path) -> None:
+    write_lines(tmp_path)
+    for side in ("src", "tgt"):
+        (tmp_path / "train" / f"jrc.train.{side}").write_text("".join(f"{'text ' * 200}{n}\n" for n in range(5000)))
+    tracemalloc.start()
+    pairs = load_published("jrc-acquis-de-en", tmp_path, Columns())["train"]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(pairs) == 5000 and peak < 2_500_000  # of 10 MB
 
 
 def test_jrc_acquis_in_selfmem_s_json_lines(tmp_path: Path) -> None:

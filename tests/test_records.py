@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mrag_rl.data import TextPair, load_documents, load_pairs, load_queries, save_pairs, split_pairs
-from mrag_rl.data.splits import Splits, load_splits, pair_groups
+from mrag_rl.data.splits import Splits, pair_groups
+from mrag_rl.data_config import DataConfig, SplitFiles
 from mrag_rl.errors import InputError
+from mrag_rl.io import write_jsonl
+from mrag_rl.runs.splits import read_splits
 
 PARTS = ("database", "train", "dev", "test")
 some_text = st.text(min_size=1).filter(str.strip).filter(lambda text: text.encode("utf-8", "ignore").decode() == text)
@@ -60,6 +65,23 @@ def test_a_file_without_pairs_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pairs.jsonl").write_text("\n")
     with pytest.raises(InputError, match="no pair in the file"):
         load_pairs(tmp_path / "pairs.jsonl")
+
+
+def test_a_key_is_compared_with_the_known_ones_once_for_all_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[str] = []
+    close = difflib.get_close_matches
+
+    def noted(key: str, keys: Sequence[str], n: int, cutoff: float) -> list[str]:
+        compared.append(key)
+        return close(key, keys, n=n, cutoff=cutoff)
+
+    monkeypatch.setattr(difflib, "get_close_matches", noted)
+    rows = ({"id": str(n), "source": "s", "target": "t", "Classification": "x"} for n in range(20))
+    write_jsonl(tmp_path / "pairs.jsonl", rows)
+    assert [pair.metadata for pair in load_pairs(tmp_path / "pairs.jsonl")] == [{"Classification": "x"}] * 20
+    assert compared == ["classification"]
 
 
 def test_other_keys_are_kept_as_metadata_and_whole_numbers_make_ids(tmp_path: Path) -> None:
@@ -161,18 +183,22 @@ def test_an_impossible_split_says_why(arguments: dict, says: str) -> None:
 def test_split_files_are_loaded_and_may_not_share_an_id(tmp_path: Path) -> None:
     for part in PARTS:
         save_pairs(tmp_path / part, [TextPair(part, "s", part), TextPair(f"{part} again", "s", part)])
-    paths = {part: tmp_path / part for part in PARTS}
-    splits = load_splits(group=None, **paths)
+    files = SplitFiles(**{part: str(tmp_path / part) for part in PARTS})
+
+    def read(group: str | None = None) -> Splits:
+        return read_splits(DataConfig(files=files, group=group), "summarization")
+
+    splits = read()
     assert ids(splits) == {part: [part, f"{part} again"] for part in PARTS}
     assert splits.known_sources() == 6 and splits.trained_sources() == 2
     test, train = os.fspath(tmp_path / "test"), os.fspath(tmp_path / "train")
     save_pairs(tmp_path / "test", [TextPair("train", "s", "t")])
     with pytest.raises(InputError, match=f'{test}: id "train" is also in {train};'):
-        load_splits(group=None, **paths)
+        read()
     save_pairs(tmp_path / "test", [TextPair("other", "s", "train")])
     with pytest.raises(InputError, match=f'{test}: pair "other" has .* of "train again" in {train};'):
-        load_splits(group=None, **paths)
+        read()
     save_pairs(tmp_path / "test", [TextPair("train.2", "s", "test")])
-    assert load_splits(group=None, **paths).test and load_splits(**paths, group="(.+)$").test
+    assert read().test and read("(.+)$").test
     with pytest.raises(InputError, match=f'{test}: id "train.2" is of group "train", which {train} has, too;'):
-        load_splits(**paths, group=r"^([^.]+)")
+        read(r"^([^.]+)")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mrag_rl.data.stored
 from mrag_rl.data.columns import Columns
 from mrag_rl.data.records import TextPair
 from mrag_rl.data.splits import split_pairs
@@ -97,3 +98,18 @@ def test_reading_and_splitting_need_memory_for_the_number_of_pairs_not_for_their
     assert sorted(int(pair.id) for part in parts for pair in part) == list(range(count))
     assert all(pair.source.split()[0] == pair.id for part in parts for pair in part)
     assert peak < count * length / 2
+
+
+def test_a_split_reads_each_pair_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = StoredPairs.of(TextPair(f"{i}.1", f"source {i}", "target") for i in range(50))
+    reads: list[bytes] = []
+    pair_of = mrag_rl.data.stored._pair
+
+    def noted(row: bytes) -> TextPair:
+        reads.append(row)
+        return pair_of(row)
+
+    monkeypatch.setattr("mrag_rl.data.stored._pair", noted)
+    for group in (None, r"^(\d+)"):
+        assert len(split_pairs(stored, group=group, seed=0).database) == 35
+    assert len(reads) == 2 * len(stored)

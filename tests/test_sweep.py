@@ -216,6 +216,15 @@ def test_runs_are_named_by_their_settings(workplace: Path, tmp_path: Path) -> No
     assert [*named_alike.runs] == [tmp_path / "seed" / "seed-3"]
 
 
+def test_the_grid_of_partitions_and_candidates_can_be_swept() -> None:
+    grid = "configs/sweeps/partitions_and_candidates.yaml"
+    sweep, _ = plan_sweep(["--grid", grid, "--config", "configs/quickstart.yaml", "--name", "grid"])
+    found = {(run.partitioning.partitions, run.refinement.candidates, run.seed) for run in sweep.runs.values()}
+    assert found == {(m, k, seed) for m in (2, 3, 4, 6, 8) for k in range(1, 6) for seed in range(3)}
+    assert len(sweep.runs) == 75 and {run.partitioning.method for run in sweep.runs.values()} == {"hnsw_spectral"}
+    assert len({run.llm.cache_file for run in sweep.runs.values()}) == 1
+
+
 def test_the_plan_counts_the_work_before_the_first_run(workplace: Path, tmp_path: Path) -> None:
     def planned(*more: str, **values: object) -> str:
         grid = write_grid(tmp_path, **values)

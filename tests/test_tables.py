@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import pickle
+import re
+import tracemalloc
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -141,6 +143,46 @@ def test_aligned_documents_name_their_pairs(tmp_path: Path) -> None:
         ("22002D0163.2", "One two", "Eins zwei"),
         ("31990R0001.1", "b", "a"),
     ]
+
+
+@pytest.mark.parametrize("layout", [TMX, ALIGNED])
+def test_of_a_large_aligned_file_little_is_in_memory(tmp_path: Path, layout: str) -> None:
+    path = tmp_path / "large.xml"
+    before, body, after = re.split("(?<=<body>)|(?=</body>)", layout)
+    body = f"<p>{'not read ' * 300}</p>" + body.replace("two", "two " * 600)
+    with path.open("w", encoding="utf-8") as file:
+        file.write(before.format(encoding="UTF-8"))
+        for number in range(1000):
+            file.write(body.replace('n="', f'n="{number}-'))
+        file.write(after)
+    tracemalloc.start()
+    pairs = read_pairs(path, Columns(source="de", target="en"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(pairs) >= 2000 and peak < path.stat().st_size / 4
+
+
+@pytest.mark.parametrize(
+    ("head", "says"),
+    [
+        ('[<!ENTITY a "ha"><!ENTITY b "&a;&a;">]', ":1: declares the entity &a;, and entities are not expanded; write"),
+        ('[<!ENTITY b SYSTEM "file:///etc/passwd">]', ":1: declares the entity &b;"),
+        ('SYSTEM "tmx14.dtd"', ":5: the entity &b; is not declared; write its text in its place"),
+        ("", ":5: not valid XML (undefined entity); "),
+    ],
+)
+def test_entities_are_not_expanded(tmp_path: Path, head: str, says: str) -> None:
+    path = tmp_path / "p.tmx"
+    path.write_text(f"<!DOCTYPE tmx {head}>\n" + TMX.split("\n", 2)[2].replace("Ende", "&b;"))
+    with pytest.raises(InputError) as caught:
+        read_pairs(path, Columns(source="de", target="en"))
+    assert str(caught.value).startswith(f"{path}{says}")
+
+
+def test_units_without_a_language_are_no_corpus(tmp_path: Path) -> None:
+    (tmp_path / "p.tmx").write_text("<tmx><body><tu><note>x</note></tu></body></tmx>")
+    with pytest.raises(InputError, match="no <tu> of TMX"):
+        read_pairs(tmp_path / "p.tmx", Columns(source="de", target="en"))
 
 
 @pytest.mark.parametrize(

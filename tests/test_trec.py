@@ -118,6 +118,12 @@ def test_judgements_read_back_equal(tmp_path: Path) -> None:
     assert (tmp_path / "qrels.txt").read_text(encoding="utf-8").splitlines()[0] == "q1 0 d1 2"
 
 
+def test_judgements_are_read_line_by_line(tmp_path: Path) -> None:
+    (tmp_path / "qrels.txt").write_bytes(b"q 0 d high\n\xff")  # Read whole, the second line would be named
+    with pytest.raises(InputError, match=r"qrels\.txt:1: grade"):
+        read_qrels(tmp_path / "qrels.txt")
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -9,7 +9,7 @@ from mrag_rl.data.records import (
     load_queries,
     save_pairs,
 )
-from mrag_rl.data.splits import Splits, load_splits, split_pairs
+from mrag_rl.data.splits import Splits, split_pairs
 
 __all__ = [
     "Document",
@@ -19,7 +19,6 @@ __all__ = [
     "load_documents",
     "load_pairs",
     "load_queries",
-    "load_splits",
     "save_pairs",
     "split_pairs",
 ]

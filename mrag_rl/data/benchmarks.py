@@ -26,7 +26,7 @@ from mrag_rl.data.records import Document, Query
 from mrag_rl.data.rows import Row, read_rows, unique_rows
 from mrag_rl.data.trec import parse_grade
 from mrag_rl.errors import InputError
-from mrag_rl.io import StrPath, read_text
+from mrag_rl.io import StrPath, read_lines
 
 _COLUMNS = ("query-id", "corpus-id", "score")
 _LAYOUTS = "corpus.jsonl (BEIR, MTEB, LIMIT), documents.jsonl (QUEST) or documents/ (BRIGHT)"
@@ -258,8 +258,8 @@ def _metadata(row: Row, *read: str) -> dict[str, Any]:
 
 def _read_tsv(path: Path) -> Iterator[_Judgement]:
     header: list[str] | None = None
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        where, values = f"{path}:{number}", line.rstrip("\r").split("\t")
+    for number, line in enumerate(read_lines(path), start=1):
+        where, values = f"{path}:{number}", line.rstrip("\r\n").split("\t")
         if not line.strip():
             continue
         if header is None:

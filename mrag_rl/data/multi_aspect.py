@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 
@@ -30,9 +30,9 @@ def load_documents(path: StrPath) -> list[Document]:
     Raises InputError naming file and line.
     """
     documents = records.load_documents(path)
-    for line, document in zip(_lines(path), documents, strict=True):
+    for index, document in enumerate(documents):
         if not document.category.strip():
-            raise InputError(f'{os.fspath(path)}:{line}: no "category"; add the one that the document belongs to')
+            raise InputError(f'{_place(path, index)}: no "category"; add the one that the document belongs to')
     return [replace(document, category=document.category.strip()) for document in documents]
 
 
@@ -43,23 +43,25 @@ def load_queries(path: StrPath, documents: Sequence[Document]) -> list[Query]:
     """
     document_ids = {document.id for document in documents}
     queries = records.load_queries(path)
-    for line, query in zip(_lines(path), queries, strict=True):
-        where = f"{os.fspath(path)}:{line}"
+    for index, query in enumerate(queries):
         if not query.wanted:
             raise InputError(
-                f'{where}: no "relevant" and no "aspects"; list the ids of the relevant documents, or for each aspect '
-                "those of the documents that answer it"
+                f'{_place(path, index)}: no "relevant" and no "aspects"; list the ids of the relevant documents, or '
+                "for each aspect those of the documents that answer it"
             )
         if query.relevant and query.aspects:
-            raise InputError(f'{where}: both "relevant" and "aspects"; give one of them')
+            raise InputError(f'{_place(path, index)}: both "relevant" and "aspects"; give one of them')
         key, lists = ("aspects", query.aspects) if query.aspects else ("relevant", (query.relevant,))
         for identifier, count in chain.from_iterable(Counter(ids).items() for ids in lists):
             if identifier not in document_ids:
                 raise InputError(
-                    f'{where}: {key} id "{identifier}" is not a document; correct the id or add that document'
+                    f'{_place(path, index)}: {key} id "{identifier}" is not a document; correct the id or add that '
+                    "document"
                 )
             if count > 1:
-                raise InputError(f'{where}: {key} id "{identifier}" is listed {count} times; list it once')
+                raise InputError(
+                    f'{_place(path, index)}: {key} id "{identifier}" is listed {count} times; list it once'
+                )
     return queries
 
 
@@ -208,8 +210,10 @@ def _fold(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _lines(path: StrPath) -> list[int]:
-    return [line for line, _ in read_jsonl(path)]
+def _place(path: StrPath, index: int) -> str:
+    """FILE:LINE of a record of a file, as errors name it; the file is read for it once more."""
+    line, _ = next(islice(read_jsonl(path), index, None))
+    return f"{os.fspath(path)}:{line}"
 
 
 def _save(path: StrPath, items: Iterable[Document] | Iterable[Query]) -> None:

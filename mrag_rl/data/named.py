@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
@@ -21,7 +22,7 @@ from mrag_rl.data.stored import StoredPairs
 from mrag_rl.data.tables import dataset_table, one_line, read_table, saved_splits
 from mrag_rl.errors import InputError
 from mrag_rl.extras import require
-from mrag_rl.io import StrPath, read_text
+from mrag_rl.io import StrPath, read_lines
 
 DatasetName = Literal[
     "xsum",
@@ -258,13 +259,16 @@ def _from_lines(folder: StrPath, entry: NamedDataset) -> dict[str, Table] | None
 
 
 def _paired_lines(source: Path, target: Path) -> Table:
-    """Two files of which each line of one belongs to the same line of the other. Raises InputError."""
-    texts = [read_text(path).removesuffix("\n").split("\n") for path in (source, target)]
-    if len(texts[0]) != len(texts[1]):
-        raise InputError(f"{target}: {len(texts[1])} lines, but {source} has {len(texts[0])}; download them again")
+    """Two files of which each line of one belongs to the same line of the other.
+
+    Raises InputError for a file that cannot be read, and, once the rows are read, for files of different lengths.
+    """
 
     def rows() -> Iterator[TableRow]:
-        for number, (one, other) in enumerate(zip(*texts, strict=True), start=1):
+        for number, (one, other) in enumerate(zip_longest(read_lines(source), read_lines(target)), start=1):
+            if one is None or other is None:
+                lines = [sum(1 for _ in read_lines(path)) for path in (source, target)]
+                raise InputError(f"{target}: {lines[1]} lines, but {source} has {lines[0]}; download them again")
             yield TableRow(f"{source}:{number}", {"source": one.strip(), "target": other.strip()})
 
     return Table(str(source), ("source", "target"), rows())

@@ -13,6 +13,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from mrag_rl.data.rows import Row, read_rows, unique_rows
@@ -167,8 +168,13 @@ def _metadata(row: Row, keys: tuple[str, ...]) -> dict[str, Any]:
     for key in row.values:
         if key in keys:
             continue
-        similar = difflib.get_close_matches(key.lower(), keys, n=1, cutoff=0.75)
-        if similar:
-            raise row.error(f'unknown key "{key}"; did you mean "{similar[0]}"? (other keys go under "metadata")')
+        if (similar := _likely(key, keys)) is not None:
+            raise row.error(f'unknown key "{key}"; did you mean "{similar}"? (other keys go under "metadata")')
         extra[key] = row.values[key]
     return extra | metadata
+
+
+@lru_cache(maxsize=1024)
+def _likely(key: str, keys: tuple[str, ...]) -> str | None:
+    """The one of some keys that another may be a misspelling of; looked up once, as most rows have the same keys."""
+    return next(iter(difflib.get_close_matches(key.lower(), keys, n=1, cutoff=0.75)), None)

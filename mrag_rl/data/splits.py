@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mrag_rl.data.records import TextPair, load_pairs
+from mrag_rl.data.records import TextPair
 from mrag_rl.data.stored import take, texts_key
 from mrag_rl.errors import InputError
-from mrag_rl.io import StrPath
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def split_pairs(
         raise InputError(
             f"split fractions train={train}, dev={dev}, test={test} leave no database; make them sum to less than 1"
         )
-    groups = _groups(pairs, group_names(pairs, group))
+    groups = _groups(pairs, group)
     order = np.random.default_rng(seed).permutation(len(groups))
     parts: dict[str, Sequence[TextPair]] = {}
     start = 0
@@ -94,7 +92,7 @@ def split_published(
     """
     check_parts(parts, {part: f"the published split {part}" for part in parts}, group)
     pairs = parts["train"]
-    groups = _groups(pairs, group_names(pairs, group))
+    groups = _groups(pairs, group)
     if len(groups) < 2:
         raise InputError("the published split train has fewer than 2 pairs or groups; give more pairs")
     order = np.random.default_rng(seed).permutation(len(groups))
@@ -105,14 +103,6 @@ def split_published(
         dev=parts["dev"],
         test=parts["test"],
     )
-
-
-def load_splits(*, database: StrPath, train: StrPath, dev: StrPath, test: StrPath, group: str | None = None) -> Splits:
-    """Four files of pairs that are already split. Raises InputError for a bad line, and as `check_parts` does."""
-    paths = {"database": database, "train": train, "dev": dev, "test": test}
-    parts = {part: load_pairs(path) for part, path in paths.items()}
-    check_parts(parts, {part: os.fspath(path) for part, path in paths.items()}, group)
-    return Splits(**parts)
 
 
 def check_parts(parts: Mapping[str, Sequence[TextPair]], names: Mapping[str, str], group: str | None) -> None:
@@ -160,25 +150,36 @@ def group_names(pairs: Sequence[TextPair], group: str | None) -> list[str]:
 
     Raises InputError for a broken or unmatched ``group``.
     """
+    name = _naming(group)
+    return [name(pair.id) for pair in pairs]
+
+
+def _naming(group: str | None) -> Callable[[str], str]:
+    """From an id to the name of its event or dialogue; it raises InputError for an id that ``group`` does not match.
+
+    Raises InputError for a broken ``group``.
+    """
     if group is None:
-        return [pair.id for pair in pairs]
+        return str
     try:
         pattern = re.compile(group)
     except re.error as error:
         raise InputError(f"group {group!r} is not a regular expression ({error}); try '^([^.]+)'") from error
-    names = []
-    for pair in pairs:
-        match = pattern.search(pair.id)
+
+    def name(identifier: str) -> str:
+        match = pattern.search(identifier)
         if match is None:
-            raise InputError(f"group {group!r} does not match the id {pair.id!r}; make it match every id")
-        name = match.group(1) if pattern.groups else match.group(0)
+            raise InputError(f"group {group!r} does not match the id {identifier!r}; make it match every id")
+        found = match.group(1) if pattern.groups else match.group(0)
         # An optional first group need not take part in the match.
-        if name is None:
+        if found is None:
             raise InputError(
-                f"group {group!r} matches the id {pair.id!r} without its first group; write a group that always matches"
+                f"group {group!r} matches the id {identifier!r} without its first group; write a group that always "
+                "matches"
             )
-        names.append(name)
-    return names
+        return found
+
+    return name
 
 
 def pair_groups(pairs: Sequence[TextPair], group: str) -> list[str]:
@@ -189,14 +190,18 @@ def pair_groups(pairs: Sequence[TextPair], group: str) -> list[str]:
     """
     names = group_names(pairs, group)
     joined = list(names)
-    for members in _groups(pairs, names):
+    for members in _groups(pairs, group):
         for index in members:
             joined[index] = names[members[0]]
     return joined
 
 
-def _groups(pairs: Sequence[TextPair], names: Sequence[str]) -> list[list[int]]:
-    """The indices of the pairs of each group, by first appearance; groups that have a pair in common are one."""
+def _groups(pairs: Sequence[TextPair], group: str | None) -> list[list[int]]:
+    """The indices of the pairs of each group, by first appearance; groups that have a pair in common are one.
+
+    Raises InputError as `group_names` does.
+    """
+    name = _naming(group)
     first: dict[str | bytes, int] = {}  # Where a name or a pair of texts appeared first
     parent = list(range(len(pairs)))
 
@@ -205,8 +210,8 @@ def _groups(pairs: Sequence[TextPair], names: Sequence[str]) -> list[list[int]]:
             parent[index] = index = parent[parent[index]]
         return index
 
-    for index, (pair, name) in enumerate(zip(pairs, names, strict=True)):
-        for key in (name, texts_key(pair.source, pair.target)):
+    for index, pair in enumerate(pairs):
+        for key in (name(pair.id), texts_key(pair.source, pair.target)):
             one, other = sorted((root(index), root(first.setdefault(key, index))))
             parent[other] = one
     groups: dict[int, list[int]] = {}

@@ -45,7 +45,7 @@ _TABLES = {*_SEPARATORS, *_UNREAD, *_ALIGNED, ".parquet"}
 def read_pairs(path: StrPath, columns: Columns, *, prefix: str = "") -> StoredPairs:
     """The pairs in a file or folder, in order: CSV, TSV, Parquet, TMX or XML, a `datasets` folder, else JSON Lines.
 
-    All but TMX and XML are read row by row, so that the memory needed does not grow with the texts.
+    All are read row by row, so that the memory needed does not grow with the texts.
 
     Args:
         path: the file, or a folder that ``Dataset.save_to_disk`` wrote (a ``DatasetDict`` with one split, too).

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from mrag_rl.errors import InputError
-from mrag_rl.io import StrPath, atomic_write_text, read_text
+from mrag_rl.io import StrPath, atomic_write_text, read_lines
 
 _HIGHEST = 1e38  # Below the largest 32-bit number, so that a score can be lowered
 _QRELS = ("query", "0", "document", "grade")
@@ -134,7 +134,7 @@ def _falling(scores: Sequence[float]) -> list[float]:
 def _fields(path: StrPath, names: Sequence[str], noun: str) -> Iterator[tuple[str, list[str]]]:
     """The place and the fields of every line that is not blank; there is at least one. Raises InputError."""
     name, empty = os.fspath(path), True
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         fields = line.split()
         if not fields:
             continue

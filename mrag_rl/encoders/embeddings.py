@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -45,17 +45,29 @@ class Embeddings:
         return Embeddings(self.standard[rows], self.heads[rows], self.norms[rows], encoder=self.encoder)
 
     @staticmethod
-    def concatenate(parts: Sequence[Embeddings]) -> Embeddings:
-        """The rows of all parts (at least one), in order. Raises InputError for vectors of several encoders."""
-        encoder = next((part.encoder for part in parts if part.encoder), "")
+    def concatenate(parts: Iterable[Embeddings], *, count: int | None = None) -> Embeddings:
+        """The rows of all parts (at least one), in order. Raises InputError for vectors of several encoders.
+
+        count: how many rows they have together; given that, parts may be made one at a time, and only one of them is in
+        memory twice.
+        """
+        if count is None:
+            parts = list(parts)
+            count = sum(map(len, parts))
+        arrays: list[np.ndarray] = []
+        shape: tuple[int, int, int] | None = None
+        encoder, start = "", 0
         for part in parts:
-            part.check_comparable(parts[0].shape, encoder, "vectors of one list", "others")
-        return Embeddings(
-            np.concatenate([p.standard for p in parts]),
-            np.concatenate([p.heads for p in parts]),
-            np.concatenate([p.norms for p in parts]),
-            encoder=encoder,
-        )
+            shape, encoder = shape or part.shape, encoder or part.encoder
+            part.check_comparable(shape, encoder, "vectors of one list", "others")
+            rows = part.standard, part.heads, part.norms
+            arrays = arrays or [np.empty((count, *vectors.shape[1:]), vectors.dtype) for vectors in rows]
+            for array, vectors in zip(arrays, rows, strict=True):
+                array[start : start + len(part)] = vectors
+            start += len(part)
+        if start != count:
+            raise ValueError(f"the parts have {start} rows, not {count}")
+        return Embeddings(*arrays, encoder=encoder)
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 
-import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from mrag_rl.encoders.embeddings import Embeddings
@@ -54,10 +52,8 @@ class EmbeddingStore:
         """The embeddings of texts, as by `TransformerEncoder.encode`; only those of one block are in memory twice."""
         prefix = self.prefixes.default if prefix is None else prefix
         start = time.perf_counter()
-        embeddings = self._block(texts[:BLOCK], prefix, progress)
-        if len(texts) > BLOCK:
-            parts = (self._block(texts[i : i + BLOCK], prefix, progress) for i in range(BLOCK, len(texts), BLOCK))
-            embeddings = _filled(len(texts), chain([embeddings], parts), self.fingerprint)
+        blocks = (self._block(texts[i : i + BLOCK], prefix, progress) for i in range(0, max(len(texts), 1), BLOCK))
+        embeddings = next(blocks) if len(texts) <= BLOCK else Embeddings.concatenate(blocks, count=len(texts))
         self.seconds += time.perf_counter() - start
         return embeddings
 
@@ -72,16 +68,3 @@ class EmbeddingStore:
         self.folder.mkdir(parents=True, exist_ok=True)
         embeddings.save(path)
         return embeddings
-
-
-def _filled(count: int, parts: Iterable[Embeddings], encoder: str) -> Embeddings:
-    """The embeddings of `count` texts from those of parts of them, in order."""
-    arrays: list[np.ndarray] = []
-    start = 0
-    for part in parts:
-        rows = part.standard, part.heads, part.norms
-        arrays = arrays or [np.empty((count, *vectors.shape[1:]), np.float32) for vectors in rows]
-        for array, vectors in zip(arrays, rows, strict=True):
-            array[start : start + len(part)] = vectors
-        start += len(part)
-    return Embeddings(*arrays, encoder=encoder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,16 +27,13 @@ def check_contents(
 ) -> None:
     """Check the arguments of ``MemoryDatabase.create``.
 
-    Raises InputError if the folder exists, there are no pairs, an id is repeated, the parts differ in length, vectors
-    are of another encoder, or an arm is unknown, repeated, or named as a partition is.
+    Raises InputError if the folder exists, there are no pairs, the parts differ in length, vectors are of another
+    encoder, or an arm is unknown, repeated, or named as a partition is.
     """
     if folder.exists():
         raise InputError(f"{folder}: exists already; open it, remove it or choose another folder")
     if not pairs:
         raise InputError(f"{folder}: no pairs to create a memory database from; give one or more")
-    repeated = [identifier for identifier, count in Counter(pair.id for pair in pairs).items() if count > 1]
-    if repeated:
-        raise InputError(f"{folder}: the id {repeated[0]!r} is given to more than one pair; make the ids unique")
     lengths = {len(pairs), len(embeddings.standard), len(embeddings.heads), partitioning.membership.shape[0]}
     if pair_embeddings is not None:
         lengths.add(len(pair_embeddings.heads))

@@ -82,7 +82,8 @@ class MemoryDatabase:
 
         ``embeddings`` are those of the sources, ``pair_embeddings`` those of source + newline + target (for the states
         peeking, equation_1); row i belongs to pair i, as does row i of the partitioning's membership. ``arms``: see
-        ``memory.arms``. Raises InputError as ``check_contents`` does, and if it cannot be written.
+        ``memory.arms``. Raises InputError as ``check_contents`` does, for an id of two pairs, and if it cannot be
+        written.
         """
         folder = Path(folder)
         recover_directory(folder)

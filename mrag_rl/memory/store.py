@@ -30,6 +30,7 @@ from mrag_rl.memory.checks import check_file
 from mrag_rl.memory.records import Memory, Version, memory_metadata
 
 _FORMAT = 1
+_PAIRS = 1000  # of a new file that are in memory at a time
 _SCHEMA = f"""
 PRAGMA journal_mode = WAL;
 PRAGMA user_version = {_FORMAT};
@@ -79,6 +80,24 @@ def _mend(error: sqlite3.Error) -> str:
     return f"{error}; restore the database from a copy"
 
 
+def _insert(connection: sqlite3.Connection, start: int, pairs: Sequence[TextPair]) -> None:
+    """Write pairs as memories that are numbered from `start`. Raises InputError for an id that is there already."""
+    try:
+        connection.executemany(
+            "INSERT INTO memories VALUES (?, ?, ?, ?, ?)",
+            ((i, p.id, p.source, _json(list(p.labels)), _metadata(p)) for i, p in enumerate(pairs, start)),
+        )
+    except sqlite3.IntegrityError as error:
+        owner = "SELECT 1 FROM memories WHERE id = ? AND memory != ?"
+        rows = ((p.id, i) for i, p in enumerate(pairs, start))
+        repeated = next(row[0] for row in rows if connection.execute(owner, row).fetchone())
+        raise InputError(f"the id {repeated!r} is given to more than one pair; make the ids unique") from error
+    connection.executemany(
+        "INSERT INTO versions VALUES (?, 0, ?, 0, 'original', NULL)",
+        ((i, p.target) for i, p in enumerate(pairs, start)),
+    )
+
+
 class RecordStore:
     """The open SQLite file of one memory database, for any number of threads, which take turns."""
 
@@ -98,23 +117,20 @@ class RecordStore:
         names: Sequence[str],
         facts: dict[str, str],
     ) -> None:
-        """Write a new file with the pairs and the boolean (N, M) membership. Raises sqlite3.Error."""
+        """Write a new file with the pairs and the boolean (N, M) membership.
+
+        Raises InputError for an id that two pairs have, and sqlite3.Error.
+        """
         connection = sqlite3.connect(path, isolation_level=None)
         try:
             connection.executescript(_SCHEMA)
             connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
             connection.executemany("INSERT INTO partitions VALUES (?, ?)", enumerate(names))
-            connection.executemany(
-                "INSERT INTO memories VALUES (?, ?, ?, ?, ?)",
-                ((i, p.id, p.source, _json(list(p.labels)), _metadata(p)) for i, p in enumerate(pairs)),
-            )
+            for start in range(0, len(pairs), _PAIRS):  # read once, as they may be on the disk
+                _insert(connection, start, list(pairs[start : start + _PAIRS]))
             rows, columns = membership.nonzero()
             members = sorted(zip(rows.tolist(), columns.tolist(), strict=True))
             connection.executemany("INSERT INTO memberships VALUES (?, ?)", members)
-            connection.executemany(
-                "INSERT INTO versions VALUES (?, 0, ?, 0, 'original', NULL)",
-                ((i, p.target) for i, p in enumerate(pairs)),
-            )
             connection.execute("COMMIT")
         finally:
             connection.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -55,6 +56,7 @@ class MemoryVectors:
         for name in self._sets:
             self._originals(name)
         self._keys: dict[VectorSet, np.ndarray] = {}
+        self._checked: dict[VectorSet, tuple[int, int, int]] = {}  # files whose vectors are finite, as they were then
 
     @staticmethod
     def save(folder: Path, embeddings: Embeddings, pair_embeddings: Embeddings | None) -> None:
@@ -104,10 +106,8 @@ class MemoryVectors:
         """The embeddings of the N memories' sources, in the memories' order."""
         from mrag_rl.encoders.embeddings import Embeddings  # the module needs no encoder, but its room does
 
-        vectors = [np.asarray(self._originals(name), dtype=np.float32) for name in ("standard", "heads")]
-        for name, array in zip(("standard", "heads"), vectors, strict=True):
-            check_finite(array, f"{self._folder / name}.npy: its vectors")
-        return Embeddings(*vectors, encoder=self._encoder)
+        names: tuple[VectorSet, ...] = ("standard", "heads")
+        return Embeddings(*map(self._finite_originals, names), encoder=self._encoder)
 
     def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
         """(H, d_h) pair vectors of a version of one memory, from its bytes in the record store; None: the original."""
@@ -148,6 +148,16 @@ class MemoryVectors:
                     keys[:, self._order.positions[index]] = self.pair_heads(index, stored)
             self._keys[name] = keys
         return self._keys[name]
+
+    def _finite_originals(self, name: VectorSet) -> np.ndarray:
+        """The vectors in a file as float32. All are read to check them, but only once while the file stays the same."""
+        vectors = np.asarray(self._originals(name), dtype=np.float32)
+        file = os.stat(self._folder / f"{name}.npy")
+        version = file.st_ino, file.st_size, file.st_mtime_ns
+        if self._checked.get(name) != version:
+            check_finite(vectors, f"{self._folder / name}.npy: its vectors")
+            self._checked[name] = version
+        return vectors
 
     def _originals(self, name: VectorSet) -> np.ndarray:
         """The vectors in a file, memory-mapped, and only as long as they are used: what was read counts as memory."""

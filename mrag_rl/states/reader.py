@@ -28,6 +28,15 @@ def feature_names(state: StateName, heads: int, *, arms: bool = False) -> tuple[
     return ("standard: best",) if state in STANDARD_STATES else tuple(f"head {head}: best" for head in range(heads))
 
 
+def evidence_state(evidence: np.ndarray, earned: np.ndarray) -> np.ndarray:
+    """The state "evidence" (B, M, F), as `feature_names` has it, of what is known of B queries' partitions.
+
+    evidence: what the database says, see `PartitionEvidence`. earned: what a ledger says, `Ledger.earned` for other
+    queries and `Ledger.earned_left_out` for its own.
+    """
+    return np.concatenate([evidence, earned], axis=2)
+
+
 def feature_groups(heads: int, *, arms: bool = False) -> np.ndarray:
     """(F,) the group of each number of the state "evidence": a space's measures, one regression, gains, copies.
 
@@ -75,7 +84,7 @@ class StateReader:
         earned = np.zeros((*evidence.shape[:2], len(LEDGER_NAMES)), np.float32)
         if self.ledger is not None and len(queries):
             earned = self.ledger.earned(queries)
-        return np.concatenate([evidence, earned], axis=2)
+        return evidence_state(evidence, earned)
 
     @property
     def names(self) -> tuple[str, ...]:

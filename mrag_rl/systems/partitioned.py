@@ -14,7 +14,7 @@ from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.selector import Selector
-from mrag_rl.states import StateReader
+from mrag_rl.states import StateReader, evidence_state
 from mrag_rl.systems.base import MemoryAnswer, embedded, rows_found
 from mrag_rl.systems.several import Found, MemorySets
 
@@ -146,7 +146,7 @@ def trained_values(database: MemoryDatabase, selector: Selector) -> Chooser:
         return learned_partition(database, selector)
 
     def choose(texts: Sequence[str], queries: Embeddings) -> Choice:
-        states = np.concatenate([reader.evidence(texts, queries), ledger.earned_left_out()], axis=2)
+        states = evidence_state(reader.evidence(texts, queries), ledger.earned_left_out())
         values = selector.q_values(states)
         return Choice(selector.select_by(values), states, values)
 

@@ -16,7 +16,7 @@ from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.states import Ledger, StateReader, copied_scores
+from mrag_rl.states import Ledger, StateReader, copied_scores, evidence_state
 from mrag_rl.states.ledger import COPIED, LEDGER_NAMES, LINEAR
 from mrag_rl.systems.partitioned import Choice, Chooser, PartitionSystem
 from mrag_rl.systems.several import by_groups, scores_of, texts_of, with_sets
@@ -259,7 +259,7 @@ def _regressed_partition(
 
 
 def _candidates(train: PartitionInputs, ledger: Ledger) -> Iterator[tuple[str, float | None, Predict]]:
-    both = np.concatenate([train.evidence, ledger.earned_left_out()], axis=2)
+    both = evidence_state(train.evidence, ledger.earned_left_out())
     for name in QUERY_FEATURES:
         for penalty in PENALTIES:
             yield f"ridge: {name}", penalty, _by_query(penalty, name, train, ledger)
@@ -303,7 +303,7 @@ def _by_partition(penalty: float, features: np.ndarray, ledger: Ledger) -> Predi
     model.fit(_peculiar(features)[rows], ledger.worth.reshape(-1)[rows])
 
     def predict(queries: PartitionInputs, earned: np.ndarray) -> np.ndarray:
-        read = np.concatenate([queries.evidence, earned], axis=2)[:, :, : features.shape[2]]
+        read = evidence_state(queries.evidence, earned)[:, :, : features.shape[2]]
         expected: np.ndarray = model.predict(_peculiar(read))
         return expected.reshape(read.shape[:2])
 
