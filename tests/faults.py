@@ -122,6 +122,7 @@ def status_with_fault(
             came = True
             fault.happen()
 
+        gc.freeze()  # what was there before need not be looked through at the end
         moment(act)
         status = action()
         gc.collect()

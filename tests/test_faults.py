@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import train
 from mrag_rl.agents.checkpoint import Checkpoint, latest_checkpoint, save_checkpoint
 from mrag_rl.agents.event_file import EventFile
 from mrag_rl.agents.journal import Journal
@@ -36,8 +35,6 @@ from tests.test_memory_durability import make, refine_batch, unit_embeddings
 from tests.test_selector import INFO, make_states, make_weights
 from tests.test_stops import check_whole, resume, stopped_before
 from tests.tiny import outcome
-
-REQUEST = "a question of its own"
 
 
 @dataclass(frozen=True)
@@ -246,3 +243,38 @@ def test_a_write_that_fails_is_one_line_and_what_was_there_stays(kind: str, faul
     assert write.read(place) == before
     write.change(place)
     assert write.read(place) == after
+
+
+MOMENTS = {
+    "queries": ("prepare", write_to(".dev.npz")),
+    "database": ("prepare", write_to("memories.sqlite")),
+    "cache": ("train", call_of(CachedLLM, "_write")),
+    "refinement": ("train", call_of(RecordStore, "append")),
+    "log": ("train", call_of(Journal, "flush")),
+    "tensorboard": ("train", call_of(EventFile, "add")),
+    "checkpoint": ("train", write_to("00000002")),
+    "selector": ("train", write_to("model.onnx")),
+    "answers": ("evaluate", write_to("answers.jsonl")),
+    "results": ("evaluate", write_to("results.json")),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_run_that_meets_a_failing_disk_ends_as_an_undisturbed_one(moment: str, small: Path, tmp_path: Path) -> None:
+    stage, when = MOMENTS[moment]
+    run = stopped_before(stage, small, tmp_path)
+
+    def resume_quietly() -> int:
+        with redirect_stdout(StringIO()):
+            return resume(run)
+
+    for fault in FAULTS:
+        if fault.name not in ("EIO", "short"):  # each kind of write meets the others above
+            continue
+        status, shown, came = status_with_fault(resume_quietly, fault, when)
+        assert (status, came) == (2, True), shown
+        assert str(run) in error_line(shown)
+        check_whole(run)
+    assert resume(run) == 0
+    check_whole(run)
+    assert outcome(run) == outcome(small)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,12 @@ import numpy as np
 from mrag_rl.data.records import TextPair, load_pairs
 from mrag_rl.data.stored import take, texts_key
 from mrag_rl.errors import InputError
+from mrag_rl.extras import require
 from mrag_rl.io import StrPath
+
+LONGEST_MATCH = 1.0
+"""Seconds after which ``group`` is given up on an id."""
+_SHOWN = 100  # characters of that id
 
 
 @dataclass(frozen=True)
@@ -158,17 +162,28 @@ def _check_groups(files: dict[str, Sequence[TextPair]], group: str) -> None:
 def group_names(pairs: Sequence[TextPair], group: str | None) -> list[str]:
     """The event or dialogue of each pair, by the regular expression ``group`` on its id; without one, the id itself.
 
-    Raises InputError for a broken or unmatched ``group``.
+    Raises InputError for a broken or unmatched ``group``, and for one that takes longer than `LONGEST_MATCH` seconds on
+    an id, as expressions with repetitions inside repetitions can.
     """
     if group is None:
         return [pair.id for pair in pairs]
+    require("encode", "regex", by="data.group")
+    import regex  # unlike re, it can be told when to give up
+
     try:
-        pattern = re.compile(group)
-    except re.error as error:
+        pattern = regex.compile(group)
+    except regex.error as error:
         raise InputError(f"group {group!r} is not a regular expression ({error}); try '^([^.]+)'") from error
     names = []
     for pair in pairs:
-        match = pattern.search(pair.id)
+        try:
+            match = pattern.search(pair.id, timeout=LONGEST_MATCH)
+        except TimeoutError as error:
+            shown = pair.id if len(pair.id) <= _SHOWN else f"{pair.id[:_SHOWN]}..."
+            raise InputError(
+                f"group {group!r} takes longer than {LONGEST_MATCH:g} s on the id {shown!r}; write it without a "
+                "repetition inside another, such as '^([^.]+)'"
+            ) from error
         if match is None:
             raise InputError(f"group {group!r} does not match the id {pair.id!r}; make it match every id")
         name = match.group(1) if pattern.groups else match.group(0)
