@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,7 +55,7 @@ class MemoryDatabase:
     def __init__(self, folder: Path, store: RecordStore) -> None:
         """Use ``create`` or ``open``."""
         self.folder = folder
-        self._store = store
+        self._store, self._writing = store, threading.Lock()
         facts = store.facts()
         check_facts(facts, store.path)
         self._encoder_fingerprint = facts["encoder_fingerprint"]
@@ -365,9 +366,10 @@ class MemoryDatabase:
         The database then equals, including its digest, what it was after the last version of that step.
         Raises InputError if it cannot be written.
         """
-        deleted = self._versions.rollback(step)
-        self._vectors.reload_pairs()
-        return deleted
+        with self._writing:
+            deleted = self._versions.rollback(step)
+            self._vectors.reload_pairs()
+            return deleted
 
     def sync(self) -> None:
         """Flush all writes, so that they survive a power cut, not only a killed process. For checkpoints."""
@@ -392,9 +394,10 @@ class MemoryDatabase:
     def _append(
         self, indices: list[int], targets: Sequence[str], pair_heads: list[np.ndarray] | None, step: int, note: str
     ) -> None:
-        self._versions.append(indices, targets, pair_heads, step=step, note=note)
-        if pair_heads is not None:
-            self._vectors.replace_pairs(indices, pair_heads)
+        with self._writing:  # vectors are replaced in the order in which targets are
+            self._versions.append(indices, targets, pair_heads, step=step, note=note)
+            if pair_heads is not None:
+                self._vectors.replace_pairs(indices, pair_heads)
 
     def _checked(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
         return memory_indices(indices, len(self), f"{self.folder}: ")
