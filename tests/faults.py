@@ -9,6 +9,7 @@ import os
 import platform
 import resource
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,19 +21,20 @@ from tests.places import fork
 
 _TABLES = {
     "x86_64": {
-        "write": 1, "open": 2, "pwrite64": 18, "writev": 20, "fsync": 74, "fdatasync": 75, "rename": 82, "mkdir": 83,
-        "unlink": 87, "openat": 257, "mkdirat": 258, "unlinkat": 263, "renameat": 264, "renameat2": 316,
+        "write": 1, "open": 2, "pwrite64": 18, "writev": 20, "sendfile": 40, "fsync": 74, "fdatasync": 75,
+        "rename": 82, "mkdir": 83, "unlink": 87, "openat": 257, "mkdirat": 258, "unlinkat": 263, "renameat": 264,
+        "renameat2": 316, "copy_file_range": 326,
     },
     "aarch64": {
         "mkdirat": 34, "unlinkat": 35, "renameat": 38, "openat": 56, "write": 64, "writev": 66, "pwrite64": 68,
-        "fsync": 82, "fdatasync": 83, "renameat2": 276,
+        "sendfile": 71, "fsync": 82, "fdatasync": 83, "renameat2": 276, "copy_file_range": 285,
     },
 }  # fmt: skip
 _NUMBERS = _TABLES.get(platform.machine(), {}) if sys.platform == "linux" else {}
 _FLAGS_AT = {"open": 1, "openat": 2}  # the argument that says whether a file is opened to be written
 _CAME = 128  # is added to the exit status of a child whose moment came
 _TO_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-_WRITES = ("write", "pwrite64", "writev")
+_WRITES = ("write", "pwrite64", "writev", "sendfile", "copy_file_range")
 _SYNCS = ("fsync", "fdatasync")
 _RENAMES = ("rename", "renameat", "renameat2")
 _CHANGES = ("mkdir", "mkdirat", "unlink", "unlinkat", *_RENAMES)
@@ -122,10 +124,14 @@ def status_with_fault(
             came = True
             fault.happen()
 
-        gc.freeze()  # what was there before need not be looked through at the end
-        moment(act)
-        status = action()
-        gc.collect()
+        status = 70
+        try:
+            gc.freeze()  # what was there before need not be looked through at the end
+            moment(act)
+            status = action()
+            gc.collect()
+        except BaseException:
+            traceback.print_exc()
         sys.stderr.flush()
         os._exit(status + _CAME * came)
 
@@ -133,6 +139,7 @@ def status_with_fault(
     with os.fdopen(reading) as pipe:
         shown = pipe.read()
     ended = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    assert ended >= 0, f"ended by signal {-ended}: {shown}"
     return ended % _CAME, shown, ended >= _CAME
 
 

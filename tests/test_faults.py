@@ -136,25 +136,31 @@ def begin(folder: Path) -> None:
     RunFolder(folder / "run").create("name: run\n")
 
 
-def finish(*stages: str) -> Callable[[Path], None]:
+def begin_stages(folder: Path) -> None:
+    Stages(RunFolder(folder), "hash").begin({"llm": "fingerprint"})
+
+
+def finish_a_stage(folder: Path) -> None:
+    Stages(RunFolder(folder), "hash").finish("evaluate", {"total": 1.0})
+
+
+def note(*steps: int) -> Callable[[Path], None]:
+    """Training goes on where the checkpoint left it, for some batches, and comes to the next checkpoint."""
+
     def change(folder: Path) -> None:
-        done = Stages(RunFolder(folder), "hash")
-        for stage in stages:
-            done.finish(stage, {"total": 1.0})
+        at = len(logged(folder))
+        with Journal(folder, ["a"], log_bytes=at, step=steps[0] - 1, batches=9, done=0, show=False) as journal:
+            for step in steps:
+                journal.batch({"kind": "batch", "step": step, "loss": 0.5, "partition_counts": [step]})
+            atomic_write_text(folder / "checkpoint", str(journal.flush()[0]))
 
     return change
 
 
-def note_in_journal(folder: Path, *, log_bytes: int, steps: range) -> None:
-    with Journal(folder, ["a"], log_bytes=log_bytes, step=steps[0] - 1, batches=9, done=0, show=False) as journal:
-        for step in steps:
-            journal.batch({"kind": "batch", "step": step, "loss": 0.5, "partition_counts": [step]})
-        journal.flush()
-
-
-def logged(folder: Path) -> list[str]:
-    """The lines up to the last checkpoint, which is before the change."""
-    return read_text(folder / "log.jsonl").splitlines()[:2]
+def logged(folder: Path) -> bytes:
+    """The log up to the last checkpoint, after which it may have lines that are dropped."""
+    at = int(read_text(folder / "checkpoint")) if (folder / "checkpoint").exists() else 0
+    return (folder / "log.jsonl").read_bytes()[:at] if at else b""
 
 
 def nothing(folder: Path) -> None: ...
@@ -168,17 +174,13 @@ KINDS = {
     ),
     "folder": Write(lambda folder: write_folder(folder, "old"), lambda folder: write_folder(folder, "new"), files),
     "run folder": Write(nothing, begin, files),
-    "stages": Write(finish("prepare"), finish("train"), files),
+    "stages": Write(begin_stages, finish_a_stage, files),
     "checkpoint": Write(
         lambda folder: save_checkpoint(folder, checkpoint(1)),
         lambda folder: save_checkpoint(folder, checkpoint(2)),
         newest_step,
     ),
-    "log": Write(
-        lambda folder: note_in_journal(folder, log_bytes=0, steps=range(2)),
-        lambda folder: note_in_journal(folder, log_bytes=(folder / "log.jsonl").stat().st_size, steps=range(2, 4)),
-        logged,
-    ),
+    "log": Write(note(0, 1), note(2, 3), logged),
     "selector": Write(
         lambda folder: export(folder, 1),
         lambda folder: export(folder, 2),
@@ -202,7 +204,7 @@ KINDS = {
 }
 # SQLite's log is not renamed, and waits for the disk only when it is moved into the file: such faults may pass it by.
 UNTOUCHED = {(kind, fault) for kind in ("cache", "refinement", "rollback", "revert") for fault in ("sync", "rename")}
-UNTOUCHED |= {("new cache", "rename"), ("log", "rename")}
+UNTOUCHED |= {("new cache", "rename")}
 
 
 def at_once(act: Callable[[], None]) -> None:

@@ -330,8 +330,8 @@ class MemoryDatabase:
 
         ``pair_embeddings`` (of source + newline + new target, one per memory) are required if the database has such
         vectors, so that the state follows the targets, and are ignored if it has none.
-        Raises InputError for an unknown index, a step before ``last_step``, and if it cannot be written; then nothing
-        has changed.
+        Raises InputError for an unknown index, a step before ``last_step``, memories that others have changed since
+        targets were last read, and if it cannot be written; then nothing has changed.
         """
         pair_heads = None
         if self._has_pairs:
