@@ -133,7 +133,7 @@ def encode(*counts: int) -> Callable[[Path], None]:
 
 
 def begin(folder: Path) -> None:
-    RunFolder(folder / "run").create("name: run\n")
+    RunFolder(folder / "run").create("# a comment\n" * 100)
 
 
 def begin_stages(folder: Path) -> None:
