@@ -80,15 +80,20 @@ class TwoCaches(RuleBasedStateMachine):
         missing = [name for name in keys if not all(key in self.texts for key in keys[name])]
         self.llm.fails, before = fails, self.llm.count
         prompts, cache = prompts_of(asked), self.open[which]
-        settings = {"samples": samples, "temperature": temperature, "seeds": seed, "max_new_tokens": limit}
+        arguments: dict[str, Any] = {
+            "samples": samples,
+            "temperature": temperature,
+            "seeds": seed,
+            "max_new_tokens": limit,
+        }
         if fails and missing:
             with pytest.raises(RuntimeError, match="no answer"):
-                cache.generate(prompts, **settings)
+                cache.generate(prompts, **arguments)
             return
         for number, key in enumerate((key for name in missing for key in keys[name]), start=before + 1):
             self.texts.setdefault(key, f"text {number}")
         expected = [[self.texts[key] for key in keys[name]] * (samples // draws) for name in asked]
-        assert cache.generate(prompts, **settings) == expected
+        assert cache.generate(prompts, **arguments) == expected
         assert self.llm.count - before == len(missing) * draws
 
     @rule(which=connections, asked=names, completion=st.sampled_from("xy"), limit=limits)

@@ -110,7 +110,7 @@ def ask(count: int) -> Callable[[Path], None]:
     return change
 
 
-def texts_in_cache(folder: Path) -> list[object]:
+def texts_in_cache(folder: Path) -> object:
     path = folder / "cache.sqlite"
     return sorted(entries(path)) if path.is_file() and path.stat().st_size else []
 

@@ -83,7 +83,7 @@ class StoredPairs(Sequence[TextPair]):
             if len(data) >= stop - start:
                 return data
         except OSError as error:
-            problem = error.strerror
+            problem = error.strerror or str(error)
         raise InputError(
             f"pairs kept in a temporary file cannot be read back ({problem}); check the disk of "
             f"{_temporary_folder()}, or set TMPDIR to another one, and run it again"
