@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,7 +54,7 @@ class MemoryDatabase:
     def __init__(self, folder: Path, store: RecordStore) -> None:
         """Use ``create`` or ``open``."""
         self.folder = folder
-        self._store, self._writing = store, threading.Lock()
+        self._store = store
         facts = store.facts()
         check_facts(facts, store.path)
         self._encoder_fingerprint = facts["encoder_fingerprint"]
@@ -366,10 +365,7 @@ class MemoryDatabase:
         The database then equals, including its digest, what it was after the last version of that step.
         Raises InputError if it cannot be written.
         """
-        with self._writing:
-            deleted = self._versions.rollback(step)
-            self._vectors.reload_pairs()
-            return deleted
+        return self._versions.rollback(step)
 
     def sync(self) -> None:
         """Flush all writes, so that they survive a power cut, not only a killed process. For checkpoints."""
@@ -394,7 +390,7 @@ class MemoryDatabase:
     def _append(
         self, indices: list[int], targets: Sequence[str], pair_heads: list[np.ndarray] | None, step: int, note: str
     ) -> None:
-        with self._writing:  # vectors are replaced in the order in which targets are
+        with self._versions.turn:  # vectors are replaced in the order in which targets are
             self._versions.append(indices, targets, pair_heads, step=step, note=note)
             if pair_heads is not None:
                 self._vectors.replace_pairs(indices, pair_heads)

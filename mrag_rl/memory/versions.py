@@ -17,12 +17,15 @@ class TargetVersions:
 
     Versions are only ever added, at steps that never decrease; ``rollback`` deletes the latest ones. What others have
     written since is read again before it is used.
+
+    Attributes:
+        turn: held while versions are read or written.
     """
 
     def __init__(self, store: RecordStore, changed: Callable[[], object] = lambda: None) -> None:
-        """changed: called when others have written."""
+        """changed: called when others have written, and after a rollback."""
         self._store, self._changed = store, changed
-        self._turn = threading.RLock()
+        self.turn = threading.RLock()
         self._targets: list[str] = []
         self._versions = np.empty(0, dtype=np.int64)
         self._last_step = -1
@@ -35,13 +38,13 @@ class TargetVersions:
     @property
     def last_step(self) -> int:
         """The latest step of any version; -1 before the first refinement."""
-        with self._turn:
+        with self.turn:
             self.refresh()
             return self._last_step
 
     def targets(self, indices: Sequence[int]) -> list[str]:
         """The current targets of some memories."""
-        with self._turn:
+        with self.turn:
             self.refresh()
             return [self._targets[index] for index in indices]
 
@@ -59,7 +62,7 @@ class TargetVersions:
         Raises InputError if the arguments differ in length, the step is before ``last_step``, it cannot be written, or
         others have refined or rolled back one of the memories since targets were last read; then nothing has changed.
         """
-        with self._turn:
+        with self.turn:
             folder = self._store.path.parent
             if len(indices) != len(targets) or (pair_heads is not None and len(pair_heads) != len(indices)):
                 raise InputError(f"{folder}: {len(indices)} memories but {len(targets)} new targets; give one each")
@@ -91,14 +94,15 @@ class TargetVersions:
 
     def rollback(self, step: int) -> int:
         """Delete every version written after ``step`` and return their number. Raises InputError."""
-        with self._turn:
+        with self.turn:
             deleted = self._store.rollback(step)
             self._reload()
+            self._changed()
             return deleted
 
     def refresh(self) -> None:
         """Read again what others have written."""
-        with self._turn:
+        with self.turn:
             if self._store.changed_by_others():
                 self._reload()
                 self._changed()
