@@ -2,4 +2,4 @@
 
 from mrag_rl.extras import require
 
-require("train", "faiss", "gymnasium", "nltk", "stable_baselines3", "torch", "tqdm", "yaml", by=__name__)
+require("train", "faiss", "gymnasium", "nltk", "stable_baselines3", "tensorboard", "torch", "tqdm", "yaml", by=__name__)

@@ -7,17 +7,18 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
-from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
+from mrag_rl.agents.event_file import EventFile
 from mrag_rl.errors import InputError
-from mrag_rl.io import file_sha256
+from mrag_rl.io import file_sha256, names_path
 
 
 class BatchNotes:
@@ -76,7 +77,7 @@ class BatchNotes:
 
 
 class Journal:
-    """Open log, TensorBoard writer and progress bar of one training; closed at the end of a `with` block."""
+    """Open log, TensorBoard's file and progress bar of one training; closed at the end of a `with` block."""
 
     def __init__(
         self,
@@ -110,9 +111,15 @@ class Journal:
                 f"{self.path}: not as it was at the last checkpoint ({problem}); restore it from a copy, or remove "
                 f"{folder / 'checkpoints'} to train from the start"
             )
-        os.truncate(self.path, log_bytes)
-        self._log = self.path.open("a", encoding="utf-8")
-        self._tensorboard = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+        self._files = ExitStack()
+        with names_path(self.path):
+            os.truncate(self.path, log_bytes)
+            self._log = self._files.enter_context(self.path.open("a", encoding="utf-8"))
+        try:
+            self._points = self._files.enter_context(closing(EventFile(folder / "tensorboard", first_step=step + 1)))
+        except BaseException:
+            self._files.close()
+            raise
         self._bar = tqdm(
             total=batches, initial=done, desc="training", unit="batch", file=sys.stderr,
             disable=not show, dynamic_ncols=True,
@@ -125,8 +132,8 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.close()
-        self._tensorboard.close()
-        self._log.close()
+        with names_path(self.path) if error is None else suppress(OSError):  # the first error is the one to report
+            self._files.close()
 
     def batch(self, record: dict[str, Any]) -> None:
         """Write the record of a batch, and advance the bar."""
@@ -140,21 +147,28 @@ class Journal:
 
     def flush(self) -> tuple[int, str]:
         """Flush the log to disk, and return its length in bytes and its SHA-256. For checkpoints."""
-        self._log.flush()
-        os.fsync(self._log.fileno())
+        with names_path(self.path):
+            self._log.flush()
+            os.fsync(self._log.fileno())
+        self._points.flush()
         return self._log.tell(), file_sha256(self.path)
 
     def history(self) -> list[dict[str, Any]]:
         """The records written so far, those of earlier sessions included."""
-        self._log.flush()
+        with names_path(self.path):
+            self._log.flush()
         with self.path.open(encoding="utf-8") as lines:
             return [json.loads(line) for line in lines]
 
     def _write(self, record: dict[str, Any]) -> None:
-        self._log.write(json.dumps(record) + "\n")
-        for name, value in record.items():
-            if isinstance(value, int | float) and name not in ("round", "step"):
-                self._tensorboard.add_scalar(f"{record['kind']}/{name}", value, record["step"])
+        with names_path(self.path):
+            self._log.write(json.dumps(record) + "\n")
+        scalars = {
+            f"{record['kind']}/{name}": value
+            for name, value in record.items()
+            if isinstance(value, int | float) and name not in ("round", "step")
+        }
         for name in ("partition_counts", "dev_partition_shares"):
-            for partition, value in zip(self._names, record.get(name, []), strict=False):
-                self._tensorboard.add_scalar(f"{name}/{partition}", value, record["step"])
+            values = zip(self._names, record.get(name, []), strict=False)
+            scalars |= {f"{name}/{partition}": value for partition, value in values}
+        self._points.add(record["step"], scalars)

@@ -83,7 +83,7 @@ class DataConfig:
     group: str | None = None
     """Regular expression on the ids of your own pairs. Its first group names the event or dialogue that must stay in
     one split: '^([^.]+)' keeps ids 7.1 and 7.2 together. Such pairs depend on each other, so intervals resample whole
-    groups."""
+    groups. One that takes longer than a second on an id is refused."""
     fractions: SplitFractions = field(default_factory=SplitFractions)
     """Shares of ``pairs``."""
     files: SplitFiles = field(default_factory=SplitFiles)

@@ -33,6 +33,7 @@ _MENDS = {
     errno.EMFILE: "too many files are open; raise the limit (ulimit -n) and run it again",
     errno.EEXIST: "a file is in the way; choose another folder",
     errno.ENOTDIR: "a file is in the way; choose another folder",
+    errno.EIO: "the disk reports an error; check it, and run it again (train.py goes on with --resume)",
     errno.EROFS: "the folder is read-only; make it writable or choose another one",
     errno.EACCES: "permission denied; make the folder writable or choose another one",
     errno.EPERM: "operation not permitted; make the folder writable or choose another one",
@@ -52,6 +53,15 @@ def describe_os_error(error: OSError, path: StrPath | None = None) -> InputError
 
 
 @contextmanager
+def names_path(path: StrPath) -> Iterator[None]:
+    """Let an OSError of the block name this path, which the system does not know once a file is open."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+
+
+@contextmanager
 def atomic_file(path: StrPath) -> Iterator[BinaryIO]:
     """Write a file piece by piece: yields an empty temporary one, renamed to ``path`` if the block succeeds.
 
@@ -60,17 +70,15 @@ def atomic_file(path: StrPath) -> Iterator[BinaryIO]:
     path = Path(path)
     temporary = _temporary_sibling(path)
     try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException as error:
+        with names_path(path):  # the temporary name means nothing to a user
+            with open(temporary, "xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+    except BaseException:
         with suppress(OSError):  # a read-only folder refuses this too
             temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            # The temporary name means nothing to a user, so the error names the target.
-            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     sync_folder(path.parent)
 
@@ -229,10 +237,8 @@ def atomic_directory(path: StrPath, *, replace: bool = True) -> Iterator[Path]:
     if replace:
         recover_directory(path)
     temporary = _temporary_sibling(path)
-    try:
+    with names_path(path):
         temporary.mkdir()
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
     try:
         yield temporary
         sync_files(temporary)
@@ -250,8 +256,9 @@ def atomic_directory(path: StrPath, *, replace: bool = True) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
         if replace:
             recover_directory(path)
-        if isinstance(error, OSError) and isinstance(error.filename, str):
-            error.filename = error.filename.replace(str(temporary), str(path))
+        if isinstance(error, OSError):
+            named = isinstance(error.filename, str)
+            error.filename = error.filename.replace(str(temporary), str(path)) if named else str(path)
         raise
 
 

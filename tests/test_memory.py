@@ -369,7 +369,7 @@ def test_a_copy_is_complete_and_independent(tmp_path: Path) -> None:
 def test_two_writers_cannot_lose_each_others_versions(tmp_path: Path) -> None:
     with make(tmp_path / "db") as db, MemoryDatabase.open(tmp_path / "db") as other:
         db.refine([1], ["first"], step=0)
-        with pytest.raises(InputError, match="another process has refined it since its targets were read"):
+        with pytest.raises(InputError, match="another process has refined or rolled back one of the memories since"):
             other.refine([0, 1], ["second", "second"], step=0)
         assert [version.target for version in db.history(1)] == ["target 1", "first"]
         assert len(db.history(0)) == 1

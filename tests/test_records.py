@@ -149,6 +149,16 @@ def test_dialogues_with_a_pair_in_common_are_one_group_named_like_the_first() ->
         pair_groups(pairs, "^[0-9]")
 
 
+def test_an_expression_that_would_take_for_ever_is_given_up_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrag_rl.data.splits.LONGEST_MATCH", 0.05)
+    slow = "a" * 40 + "ba"
+    assert pair_groups([TextPair("aab", "s", "t")], "^(a|a)*b$") == ["a"]
+    for identifier, shown in ((slow, f"'{slow}'"), ("a" * 200 + "ba", f"'{'a' * 100}...'")):
+        with pytest.raises(InputError) as caught:
+            pair_groups([TextPair("aab", "s", "t"), TextPair(identifier, "s", "t")], "^(a|a)*b$")
+        assert f"group '^(a|a)*b$' takes longer than 0.05 s on the id {shown}; write it" in str(caught.value)
+
+
 @given(st.integers(0, 1000), st.lists(st.tuples(st.integers(0, 29), st.integers(0, 29)), max_size=8))
 @settings(max_examples=30, deadline=None)
 def test_dialogues_with_a_pair_in_common_stay_in_one_part(seed: int, twins: list[tuple[int, int]]) -> None:

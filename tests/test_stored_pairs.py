@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from mrag_rl.data.splits import split_pairs
 from mrag_rl.data.stored import PairTexts, StoredPairs, take, texts_key
 from mrag_rl.data.tables import read_pairs
 from mrag_rl.errors import InputError
+from tests.places import file_size_limit
 
 texts = st.text(st.characters(), max_size=20)  # Lone surrogates, too
 metadata = st.dictionaries(texts, st.none() | st.booleans() | st.integers() | texts | st.lists(texts), max_size=3)
@@ -60,16 +63,47 @@ def test_what_the_reader_finds_wrong_is_said() -> None:
         StoredPairs.of(broken())
 
 
-def test_a_full_disk_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Full:
-        def write(self, data: bytes) -> int:
-            raise OSError(28, "No space left on device")
+@pytest.mark.parametrize("count", [1, 3_000])  # at the end, and when the buffer is full
+def test_a_failed_write_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with (
+        pytest.raises(InputError, match=f"^cannot write {tmp_path}: the file exceeds the size limit"),
+        file_size_limit(9),
+    ):
+        StoredPairs.of(TextPair(str(i), "s", "t") for i in range(count))
 
-        def close(self) -> None: ...
 
-    monkeypatch.setattr("mrag_rl.data.stored.tempfile.TemporaryFile", Full)
-    with pytest.raises(InputError, match="the disk is full"):
+def test_no_place_for_temporary_files_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", list)
+    with pytest.raises(InputError, match=r"^cannot write .*: No usable temporary directory"):
         StoredPairs.of([TextPair("a", "s", "t")])
+
+
+def test_what_fails_in_reading_the_source_is_not_called_a_failed_write() -> None:
+    def unreadable() -> Iterator[TextPair]:
+        yield TextPair("a", "s", "t")
+        raise OSError(errno.EIO, "Input/output error", "/data/pairs")
+
+    with pytest.raises(OSError, match="/data/pairs"):
+        StoredPairs.of(unreadable())
+
+
+@pytest.mark.parametrize("read", [lambda stored: stored[3], list])
+def test_pairs_that_cannot_be_read_back_are_said(
+    read: Callable[[StoredPairs], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = StoredPairs.of([TextPair(str(i), "s" * 100, "t") for i in range(5)])
+    os.truncate(stored._file.fileno(), 300)
+    with pytest.raises(InputError, match=r"cannot be read back \(the file is shorter than it was\); .*TMPDIR"):
+        read(stored)
+
+    def broken(*arguments: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("os.pread", broken)
+    with pytest.raises(InputError, match=r"cannot be read back .Input/output error"):
+        read(stored)
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "renamed.jsonl", "csv"])

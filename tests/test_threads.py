@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.shared_database import run
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.prompts import Prompt
 from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory.store import RecordStore
 from tests.test_memory import embeddings, make
 from tests.tiny import ScriptedLLM
 
@@ -83,3 +85,28 @@ def test_a_cache_serves_threads(tmp_path: Path) -> None:
         expected = ScriptedLLM().generate(prompts, samples=2, temperature=1.0, seeds=3)
         found = in_threads(lambda number: cached.generate(prompts, samples=2, temperature=1.0, seeds=3))
         assert all(texts == expected for texts in found)
+
+
+def test_threads_and_processes_that_are_killed_share_a_database(tmp_path: Path) -> None:
+    """A short version of `benchmarks.shared_database`."""
+    done, found = run(tmp_path, seconds=1.5, processes=2, threads=4, seed=0, pause=(0.4, 0.6))
+    assert not found
+    assert done["refinements"] and done["reads"] and done["kills"] >= 2
+
+
+def test_vectors_read_while_they_are_replaced_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may refine a memory between the moment when vectors are read and that when they are kept."""
+    with make(tmp_path / "db", peeking=True) as db:
+        stored = RecordStore.current_pair_heads
+
+        def refine_meanwhile(store: RecordStore) -> list[tuple[int, bytes]]:
+            read = stored(store)
+            monkeypatch.undo()
+            db.refine([5], ["new"], step=0, pair_embeddings=embeddings(9, 1))
+            return read
+
+        monkeypatch.setattr(RecordStore, "current_pair_heads", refine_meanwhile)
+        db.states(embeddings(9, 1), "peeking")
+        with MemoryDatabase.open(tmp_path / "db") as other:
+            for query in (embeddings(9, 1), embeddings(8, 2)):
+                assert np.array_equal(db.states(query, "peeking"), other.states(query, "peeking"))

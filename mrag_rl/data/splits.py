@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,11 @@ import numpy as np
 from mrag_rl.data.records import TextPair
 from mrag_rl.data.stored import take, texts_key
 from mrag_rl.errors import InputError
+from mrag_rl.extras import require
+
+LONGEST_MATCH = 1.0
+"""Seconds after which ``group`` is given up on an id."""
+_SHOWN = 100  # characters of that id
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,8 @@ def _check_groups(files: dict[str, Sequence[TextPair]], group: str) -> None:
 def group_names(pairs: Sequence[TextPair], group: str | None) -> list[str]:
     """The event or dialogue of each pair, by the regular expression ``group`` on its id; without one, the id itself.
 
-    Raises InputError for a broken or unmatched ``group``.
+    Raises InputError for a broken or unmatched ``group``, and for one that takes longer than `LONGEST_MATCH` seconds on
+    an id, as expressions with repetitions inside repetitions can.
     """
     name = _naming(group)
     return [name(pair.id) for pair in pairs]
@@ -161,16 +166,26 @@ def _naming(group: str | None) -> Callable[[str], str]:
     """
     if group is None:
         return str
+    require("encode", "regex", by="data.group")
+    import regex  # unlike re, it can be told when to give up
+
     try:
-        pattern = re.compile(group)
-    except re.error as error:
+        pattern = regex.compile(group)
+    except regex.error as error:
         raise InputError(f"group {group!r} is not a regular expression ({error}); try '^([^.]+)'") from error
 
     def name(identifier: str) -> str:
-        match = pattern.search(identifier)
+        try:
+            match = pattern.search(identifier, timeout=LONGEST_MATCH)
+        except TimeoutError as error:
+            shown = identifier if len(identifier) <= _SHOWN else f"{identifier[:_SHOWN]}..."
+            raise InputError(
+                f"group {group!r} takes longer than {LONGEST_MATCH:g} s on the id {shown!r}; write it without a "
+                "repetition inside another, such as '^([^.]+)'"
+            ) from error
         if match is None:
             raise InputError(f"group {group!r} does not match the id {identifier!r}; make it match every id")
-        found = match.group(1) if pattern.groups else match.group(0)
+        found: str | None = match.group(1) if pattern.groups else match.group(0)
         # An optional first group need not take part in the match.
         if found is None:
             raise InputError(

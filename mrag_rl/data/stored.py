@@ -8,11 +8,13 @@ import os
 import tempfile
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import IO, overload
 
 import numpy as np
 
 from mrag_rl.data.records import TextPair, pair_row
+from mrag_rl.errors import InputError
 from mrag_rl.io import describe_os_error
 
 _READ_AHEAD = 1 << 20  # Bytes read at a time when all pairs are read in order
@@ -31,19 +33,21 @@ class StoredPairs(Sequence[TextPair]):
 
     @classmethod
     def of(cls, pairs: Iterable[TextPair]) -> StoredPairs:
-        """Store pairs, one at a time. Raises InputError if the disk is full, and what the iterable raises."""
-        file = tempfile.TemporaryFile()  # noqa: SIM115
+        """Store pairs, one at a time. Raises InputError if they cannot be written, and what the iterable raises."""
+        with _reported_writes():
+            file = tempfile.TemporaryFile()  # noqa: SIM115
         ends = array("q", [0])
         try:
             for pair in pairs:
                 # ASCII, because a text may have half of a surrogate pair, which UTF-8 cannot write.
-                ends.append(ends[-1] + file.write(json.dumps(pair_row(pair)).encode("ascii") + b"\n"))
-            file.flush()
-        except OSError as error:
-            file.close()
-            raise describe_os_error(error, tempfile.gettempdir()) from error
+                row = json.dumps(pair_row(pair)).encode("ascii") + b"\n"
+                with _reported_writes():
+                    ends.append(ends[-1] + file.write(row))
+            with _reported_writes():
+                file.flush()
         except BaseException:
-            file.close()
+            with suppress(OSError):  # what is still in its buffer
+                file.close()
             raise
         places = np.frombuffer(ends, dtype=np.int64)
         return cls(file, places[:-1], places[1:])
@@ -61,15 +65,29 @@ class StoredPairs(Sequence[TextPair]):
         if isinstance(index, slice):
             return StoredPairs(self._file, self._starts[index], self._stops[index])
         start, stop = int(self._starts[index]), int(self._stops[index])
-        return _pair(os.pread(self._file.fileno(), stop - start, start))
+        return _pair(self._read(start, stop, stop))
 
     def __iter__(self) -> Iterator[TextPair]:
-        """The pairs in order, from blocks of the file: neighbours are read together."""
+        """The pairs in order, from blocks of the file: neighbours are read together. Raises InputError."""
         block, first = b"", 0
         for start, stop in zip(self._starts.tolist(), self._stops.tolist(), strict=True):
             if start < first or stop > first + len(block):
-                block, first = os.pread(self._file.fileno(), max(_READ_AHEAD, stop - start), start), start
+                block, first = self._read(start, stop, start + _READ_AHEAD), start
             yield _pair(block[start - first : stop - first])
+
+    def _read(self, start: int, stop: int, ahead: int) -> bytes:
+        """The bytes from start to stop, and up to `ahead` if there are as many. Raises InputError."""
+        problem = "the file is shorter than it was"
+        try:
+            data = os.pread(self._file.fileno(), max(stop, ahead) - start, start)
+            if len(data) >= stop - start:
+                return data
+        except OSError as error:
+            problem = error.strerror or str(error)
+        raise InputError(
+            f"pairs kept in a temporary file cannot be read back ({problem}); check the disk of "
+            f"{_temporary_folder()}, or set TMPDIR to another one, and run it again"
+        )
 
     def take(self, indices: Iterable[int]) -> StoredPairs:
         """The pairs at some places, in that order."""
@@ -110,6 +128,21 @@ def texts_key(source: str, target: str) -> bytes:
     """16 bytes that two pairs share if, but for a chance of 2^-128, they have the same source and target."""
     sides = json.dumps([source, target]).encode("ascii")
     return hashlib.blake2b(sides, digest_size=16).digest()
+
+
+@contextmanager
+def _reported_writes() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise describe_os_error(OSError(error.errno, error.strerror), _temporary_folder()) from error
+
+
+def _temporary_folder() -> str:
+    try:
+        return tempfile.gettempdir()
+    except OSError:  # none can be written
+        return os.environ.get("TMPDIR", "TMPDIR")
 
 
 def _pair(row: bytes) -> TextPair:

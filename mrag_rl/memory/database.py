@@ -330,8 +330,8 @@ class MemoryDatabase:
 
         ``pair_embeddings`` (of source + newline + new target, one per memory) are required if the database has such
         vectors, so that the state follows the targets, and are ignored if it has none.
-        Raises InputError for an unknown index, a step before ``last_step``, and if it cannot be written; then nothing
-        has changed.
+        Raises InputError for an unknown index, a step before ``last_step``, memories that others have changed since
+        targets were last read, and if it cannot be written; then nothing has changed.
         """
         pair_heads = None
         if self._has_pairs:
@@ -366,9 +366,7 @@ class MemoryDatabase:
         The database then equals, including its digest, what it was after the last version of that step.
         Raises InputError if it cannot be written.
         """
-        deleted = self._versions.rollback(step)
-        self._vectors.reload_pairs()
-        return deleted
+        return self._versions.rollback(step)
 
     def sync(self) -> None:
         """Flush all writes, so that they survive a power cut, not only a killed process. For checkpoints."""
@@ -393,9 +391,10 @@ class MemoryDatabase:
     def _append(
         self, indices: list[int], targets: Sequence[str], pair_heads: list[np.ndarray] | None, step: int, note: str
     ) -> None:
-        self._versions.append(indices, targets, pair_heads, step=step, note=note)
-        if pair_heads is not None:
-            self._vectors.replace_pairs(indices, pair_heads)
+        with self._versions.turn:  # vectors are replaced in the order in which targets are
+            self._versions.append(indices, targets, pair_heads, step=step, note=note)
+            if pair_heads is not None:
+                self._vectors.replace_pairs(indices, pair_heads)
 
     def _checked(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
         return memory_indices(indices, len(self), f"{self.folder}: ")

@@ -75,8 +75,6 @@ def _mend(error: sqlite3.Error) -> str:
         return f"{error}; make the folder writable or copy the database to a writable one"
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return "another process is writing to it; wait until it has finished"
-    if isinstance(error, sqlite3.IntegrityError):
-        return f"another process has refined it since its targets were read ({error}); read them again"
     return f"{error}; restore the database from a copy"
 
 
@@ -248,12 +246,12 @@ class RecordStore:
 
     def append(self, rows: Sequence[tuple[int, int, str, int, str, bytes | None]]) -> None:
         """Write new versions (memory, version, target, step, note, pair vectors), all or none. Raises InputError."""
-        with self._transaction():
+        with self.transaction():
             self._connection.executemany("INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def rollback(self, step: int) -> int:
         """Delete every version of a later step, except the originals, and return their number. Raises InputError."""
-        with self._transaction():
+        with self.transaction():
             return self._connection.execute("DELETE FROM versions WHERE version > 0 AND step > ?", (step,)).rowcount
 
     def sync(self) -> None:
@@ -296,8 +294,13 @@ class RecordStore:
                 raise _unreadable(self.path, error) from error
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
+        """All writes of a block, or none; nobody else writes meanwhile. Raises InputError if it cannot be written."""
         with reported_writes(self.path), self._turn:
+            within = self._connection.in_transaction
+            if within:
+                yield
+                return
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
@@ -57,6 +58,8 @@ class MemoryVectors:
             self._originals(name)
         self._keys: dict[VectorSet, np.ndarray] = {}
         self._checked: dict[VectorSet, tuple[int, int, int]] = {}  # files whose vectors are finite, as they were then
+        self._turn = threading.Lock()  # never held while the record store is asked, which has turns of its own
+        self._changes = 0  # of pair vectors: what was read before the last one is not kept
 
     @staticmethod
     def save(folder: Path, embeddings: Embeddings, pair_embeddings: Embeddings | None) -> None:
@@ -116,14 +119,18 @@ class MemoryVectors:
 
     def replace_pairs(self, indices: Iterable[int], pair_heads: Iterable[np.ndarray]) -> None:
         """Use new pair vectors (H, d_h) of memories from now on; of repeated indices the last one counts."""
-        keys = self._keys.get("pair_heads")
-        if keys is not None:
-            for index, vectors in zip(indices, pair_heads, strict=True):
-                keys[:, self._order.positions[index]] = vectors
+        with self._turn:
+            self._changes += 1
+            keys = self._keys.get("pair_heads")
+            if keys is not None:
+                for index, vectors in zip(indices, pair_heads, strict=True):
+                    keys[:, self._order.positions[index]] = vectors
 
     def reload_pairs(self) -> None:
         """Read the pair vectors again at the next search, after the record store has changed."""
-        self._keys.pop("pair_heads", None)
+        with self._turn:
+            self._changes += 1
+            self._keys.pop("pair_heads", None)
 
     def _check(self, queries: Embeddings) -> None:
         """Only the encoder: queries of the state equation_1 have other heads than the memories, by design."""
@@ -131,7 +138,9 @@ class MemoryVectors:
 
     def _load(self, name: VectorSet) -> np.ndarray:
         """(H, N, d_h) unit vectors in partition order; (1, N, d) for the standard embeddings."""
-        if name not in self._keys:
+        keys = self._keys.get(name)
+        if keys is None:
+            changes = self._changes
             if name not in self._sets:
                 raise InputError(f"{self._folder}: this state needs pair_embeddings; create the database with them")
             vectors = self._originals(name)
@@ -146,8 +155,10 @@ class MemoryVectors:
             if name == "pair_heads":
                 for index, stored in self._store.current_pair_heads():
                     keys[:, self._order.positions[index]] = self.pair_heads(index, stored)
-            self._keys[name] = keys
-        return self._keys[name]
+            with self._turn:
+                if changes == self._changes or name != "pair_heads":  # not out of date already
+                    self._keys[name] = keys
+        return keys
 
     def _finite_originals(self, name: VectorSet) -> np.ndarray:
         """The vectors in a file as float32. All are read to check them, but only once while the file stays the same."""

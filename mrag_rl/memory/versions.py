@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 import numpy as np
 
@@ -16,12 +17,15 @@ class TargetVersions:
 
     Versions are only ever added, at steps that never decrease; ``rollback`` deletes the latest ones. What others have
     written since is read again before it is used.
+
+    Attributes:
+        turn: held while versions are read or written.
     """
 
     def __init__(self, store: RecordStore, changed: Callable[[], object] = lambda: None) -> None:
-        """changed: called when others have written."""
+        """changed: called when others have written, and after a rollback."""
         self._store, self._changed = store, changed
-        self._turn = threading.RLock()
+        self.turn = threading.RLock()
         self._targets: list[str] = []
         self._versions = np.empty(0, dtype=np.int64)
         self._last_step = -1
@@ -34,13 +38,13 @@ class TargetVersions:
     @property
     def last_step(self) -> int:
         """The latest step of any version; -1 before the first refinement."""
-        with self._turn:
+        with self.turn:
             self.refresh()
             return self._last_step
 
     def targets(self, indices: Sequence[int]) -> list[str]:
         """The current targets of some memories."""
-        with self._turn:
+        with self.turn:
             self.refresh()
             return [self._targets[index] for index in indices]
 
@@ -56,43 +60,56 @@ class TargetVersions:
         """Write a new version of each memory in one transaction, with pair vectors (H, d_h) if the database has them.
 
         Raises InputError if the arguments differ in length, the step is before ``last_step``, it cannot be written, or
-        others have refined one of the memories since targets were last read; then nothing has changed.
+        others have refined or rolled back one of the memories since targets were last read; then nothing has changed.
         """
-        with self._turn:
+        with self.turn:
             folder = self._store.path.parent
             if len(indices) != len(targets) or (pair_heads is not None and len(pair_heads) != len(indices)):
                 raise InputError(f"{folder}: {len(indices)} memories but {len(targets)} new targets; give one each")
-            if step < max(self._last_step, 0):
-                raise InputError(
-                    f"{folder}: step {step} is before the last step written, {self._last_step}; "
-                    f"use that or a later step, or rollback({step}) first"
-                )
-            if not indices:
-                return
-            versions = self._versions.copy()
-            rows: list[tuple[int, int, str, int, str, bytes | None]] = []
-            for row, (index, target) in enumerate(zip(indices, targets, strict=True)):
-                versions[index] += 1
-                vectors = None if pair_heads is None else pair_heads[row].tobytes()
-                rows.append((index, int(versions[index]), target, step, note, vectors))
-            self._store.append(rows)
+            read = self._of(indices)
+            with self._store.transaction() if indices else nullcontext():
+                self.refresh()
+                if step < max(self._last_step, 0):
+                    raise InputError(
+                        f"{folder}: step {step} is before the last step written, {self._last_step}; "
+                        f"use that or a later step, or rollback({step}) first"
+                    )
+                if not indices:
+                    return
+                if self._of(indices) != read:
+                    raise InputError(
+                        f"cannot write {self._store.path}: another process has refined or rolled back one of the "
+                        "memories since its targets were read; read them again"
+                    )
+                versions = self._versions.copy()
+                rows: list[tuple[int, int, str, int, str, bytes | None]] = []
+                for row, (index, target) in enumerate(zip(indices, targets, strict=True)):
+                    versions[index] += 1
+                    vectors = None if pair_heads is None else pair_heads[row].tobytes()
+                    rows.append((index, int(versions[index]), target, step, note, vectors))
+                self._store.append(rows)
             self._versions, self._last_step = versions, step
             for index, target in zip(indices, targets, strict=True):
                 self._targets[index] = target
 
     def rollback(self, step: int) -> int:
         """Delete every version written after ``step`` and return their number. Raises InputError."""
-        with self._turn:
+        with self.turn:
             deleted = self._store.rollback(step)
             self._reload()
+            self._changed()
             return deleted
 
     def refresh(self) -> None:
         """Read again what others have written."""
-        with self._turn:
+        with self.turn:
             if self._store.changed_by_others():
                 self._reload()
                 self._changed()
+
+    def _of(self, indices: Sequence[int]) -> list[tuple[int, str]]:
+        """The current version of each memory as it was last read: its number and its target."""
+        return [(int(self._versions[index]), self._targets[index]) for index in indices]
 
     def _reload(self) -> None:
         self._targets, self._versions = self._store.current()

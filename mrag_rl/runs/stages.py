@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -78,7 +78,7 @@ class Stages:
     def metered(self, usage: Usage) -> Iterator[dict[str, int]]:
         """Count the language model's work in a block, and record its cost even if the block is interrupted.
 
-        The counts of a process that is killed outright are lost.
+        The counts of a process that is killed outright, or cannot write, are lost.
         """
         before = asdict(usage)
         work: dict[str, int] = {}
@@ -87,7 +87,8 @@ class Stages:
         except BaseException:
             for name in USAGE:
                 self._interrupted[name] = self._interrupted.get(name, 0) + getattr(usage, name) - before[name]
-            self._write()
+            with suppress(OSError):  # what interrupted the block is what the user has to know
+                self._write()
             raise
         work.update({name: getattr(usage, name) - before[name] for name in USAGE})
 
