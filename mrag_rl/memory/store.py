@@ -71,7 +71,9 @@ def _mend(error: sqlite3.Error) -> str:
     name = getattr(error, "sqlite_errorname", "")
     if name == "SQLITE_FULL" or name.startswith("SQLITE_IOERR"):
         return f"{error}; free some space on the disk (or check it) and run it again"
-    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+    if name.startswith("SQLITE_READONLY"):
+        return "the file or its folder is read-only; make it writable or copy the database to a writable place"
+    if name.startswith(("SQLITE_CANTOPEN", "SQLITE_PERM")):
         return f"{error}; make the folder writable or copy the database to a writable one"
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return "another process is writing to it; wait until it has finished"
