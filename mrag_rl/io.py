@@ -58,7 +58,18 @@ def names_path(path: StrPath) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+        # NumPy reports a short write without a number, which means that the disk is full.
+        raise OSError(error.errno or errno.ENOSPC, error.strerror, os.fspath(path)) from error
+
+
+@contextmanager
+def reported_writes(path: StrPath) -> Iterator[None]:
+    """Turn a failed write of the block into an InputError that names this path."""
+    try:
+        with names_path(path):
+            yield
+    except OSError as error:
+        raise describe_os_error(error) from error
 
 
 @contextmanager

@@ -8,14 +8,14 @@ import os
 import tempfile
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import IO, overload
 
 import numpy as np
 
 from mrag_rl.data.records import TextPair, pair_row
 from mrag_rl.errors import InputError
-from mrag_rl.io import describe_os_error
+from mrag_rl.io import reported_writes
 
 _READ_AHEAD = 1 << 20  # Bytes read at a time when all pairs are read in order
 
@@ -34,16 +34,16 @@ class StoredPairs(Sequence[TextPair]):
     @classmethod
     def of(cls, pairs: Iterable[TextPair]) -> StoredPairs:
         """Store pairs, one at a time. Raises InputError if they cannot be written, and what the iterable raises."""
-        with _reported_writes():
+        with reported_writes(_temporary_folder()):
             file = tempfile.TemporaryFile()  # noqa: SIM115
         ends = array("q", [0])
         try:
             for pair in pairs:
                 # ASCII, because a text may have half of a surrogate pair, which UTF-8 cannot write.
                 row = json.dumps(pair_row(pair)).encode("ascii") + b"\n"
-                with _reported_writes():
+                with reported_writes(_temporary_folder()):
                     ends.append(ends[-1] + file.write(row))
-            with _reported_writes():
+            with reported_writes(_temporary_folder()):
                 file.flush()
         except BaseException:
             with suppress(OSError):  # what is still in its buffer
@@ -128,14 +128,6 @@ def texts_key(source: str, target: str) -> bytes:
     """16 bytes that two pairs share if, but for a chance of 2^-128, they have the same source and target."""
     sides = json.dumps([source, target]).encode("ascii")
     return hashlib.blake2b(sides, digest_size=16).digest()
-
-
-@contextmanager
-def _reported_writes() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise describe_os_error(OSError(error.errno, error.strerror), _temporary_folder()) from error
 
 
 def _temporary_folder() -> str:

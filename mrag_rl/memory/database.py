@@ -22,7 +22,7 @@ from mrag_rl.memory.checks import check_facts
 from mrag_rl.memory.creation import check_contents
 from mrag_rl.memory.records import Hits, Memory, Version
 from mrag_rl.memory.search import NOTHING, PartitionOrder
-from mrag_rl.memory.store import RecordStore, reported_writes
+from mrag_rl.memory.store import RecordStore, reported_changes
 from mrag_rl.memory.vectors import MemoryVectors, SourceVectors
 from mrag_rl.memory.versions import TargetVersions
 
@@ -94,7 +94,7 @@ class MemoryDatabase:
             "peeking": "false" if pair_embeddings is None else "true",
             **arm_facts(arms),
         }
-        with reported_writes(folder), atomic_directory(folder) as temporary:
+        with reported_changes(folder), atomic_directory(folder) as temporary:
             MemoryVectors.save(temporary, embeddings, pair_embeddings)
             partitioning.save(temporary / _PARTITIONING)
             RecordStore.create(temporary / _RECORDS, pairs, partitioning.membership, partitioning.names, facts)
@@ -381,7 +381,7 @@ class MemoryDatabase:
         recover_directory(folder)
         if folder.exists() and (not (folder / _RECORDS).exists() or folder.samefile(self.folder)):
             raise InputError(f"{folder}: exists and is not another memory database; choose another folder")
-        with reported_writes(folder), atomic_directory(folder) as temporary:
+        with reported_changes(folder), atomic_directory(folder) as temporary:
             self._vectors.copy_to(temporary)
             for ledger in self.folder.glob(LEDGER):  # if there is one
                 shutil.copy(ledger, temporary)

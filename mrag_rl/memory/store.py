@@ -6,7 +6,6 @@ during a write. The history is append-only, except that ``rollback`` deletes ver
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -25,7 +24,7 @@ from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import Filter
 from mrag_rl.filters.sql import lay_out, where
-from mrag_rl.io import describe_os_error
+from mrag_rl.io import reported_writes
 from mrag_rl.memory.checks import check_file
 from mrag_rl.memory.records import Memory, Version, memory_metadata
 
@@ -56,15 +55,13 @@ _REQUESTED = "memory IN (SELECT value FROM json_each(?))"
 
 
 @contextmanager
-def reported_writes(path: Path) -> Iterator[None]:
-    """Turns a failed write into an InputError that names ``path``."""
+def reported_changes(path: Path) -> Iterator[None]:
+    """Turn a failed write of the block, SQLite's too, into an InputError that names ``path``."""
     try:
-        yield
+        with reported_writes(path):
+            yield
     except sqlite3.Error as error:
         raise InputError(f"cannot write {path}: {_mend(error)}") from error
-    except OSError as error:
-        # NumPy reports a short write without an errno, which means that the disk is full.
-        raise describe_os_error(OSError(error.errno or errno.ENOSPC, error.strerror), path) from error
 
 
 def _mend(error: sqlite3.Error) -> str:
@@ -218,7 +215,7 @@ class RecordStore:
 
     def matching(self, filter_: Filter) -> list[int]:
         """The memories whose metadata pass a filter, ascending. Raises InputError if SQLite has no room to write."""
-        with reported_writes(self.path), self._turn:
+        with reported_changes(self.path), self._turn:
             if not self._laid_out:  # only once, because metadata never change
                 lay_out(self._connection, self.metadata())
                 self._laid_out = True
@@ -258,7 +255,7 @@ class RecordStore:
 
     def sync(self) -> None:
         """Move the log into the database file and flush it, so that all writes survive a power cut too."""
-        with reported_writes(self.path), self._turn:
+        with reported_changes(self.path), self._turn:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def backup(self, path: Path) -> None:
@@ -298,7 +295,7 @@ class RecordStore:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All writes of a block, or none; nobody else writes meanwhile. Raises InputError if it cannot be written."""
-        with reported_writes(self.path), self._turn:
+        with reported_changes(self.path), self._turn:
             within = self._connection.in_transaction
             if within:
                 yield

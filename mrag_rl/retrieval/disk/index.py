@@ -15,7 +15,7 @@ from mrag_rl.data.records import Document
 from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import Filter
-from mrag_rl.io import StrPath, describe_os_error, sync_file
+from mrag_rl.io import StrPath, reported_writes, sync_file
 from mrag_rl.retrieval.disk.arrays import write_array
 from mrag_rl.retrieval.disk.blocks import blocks_of, encoded, written
 from mrag_rl.retrieval.disk.manifest import Entry, Manifest, prepare, remove_leftovers, writing
@@ -69,7 +69,7 @@ class Index:
         it cannot be written.
         """
         folder = Path(folder)
-        with _reported_writes(folder):
+        with reported_writes(folder):
             folder.mkdir(parents=True, exist_ok=True)
             with writing(folder):
                 prepare(folder)
@@ -291,7 +291,7 @@ class Index:
     @contextmanager
     def _changing(self) -> Iterator[State]:
         """The newest state, with the right to change it; afterwards, this object is what the folder then is."""
-        with _reported_writes(self.folder), writing(self.folder):
+        with reported_writes(self.folder), writing(self.folder):
             self._state = opened(self.folder, self._state)
             remove_leftovers(self.folder, self._state.manifest)
             try:
@@ -345,12 +345,3 @@ def _check(state: State, strategy: str, fetch: int, breadth: int) -> None:
     for name, number in (("fetch", fetch), ("breadth", breadth)):
         if number < 1:
             raise InputError(f"{name} is {number}; give 1 or more")
-
-
-@contextmanager
-def _reported_writes(folder: Path) -> Iterator[None]:
-    """Turns a failed write into an InputError that names the folder."""
-    try:
-        yield
-    except OSError as error:
-        raise describe_os_error(error, folder) from error
