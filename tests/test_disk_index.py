@@ -501,6 +501,18 @@ def test_one_writer_and_several_readers(folder: Path) -> None:
     assert len(Index.open(folder)) == 88
 
 
+def test_documents_that_cannot_be_read(folder: Path, tmp_path: Path) -> None:
+    def documents() -> Iterator[Document]:
+        yield LATER[0]
+        (tmp_path / "gone.jsonl").read_text()
+
+    index = Index.open(folder)
+    for read in (lambda: index.add(documents(), HALF), lambda: Index.build(tmp_path / "new", documents(), HALF)):
+        with pytest.raises(InputError, match=r"cannot read the documents.*gone\.jsonl"):
+            read()
+    assert_same(Index.open(folder), FIRST, "hybrid")
+
+
 def test_a_folder_that_cannot_be_written(folder: Path) -> None:
     def attempt() -> None:
         index = Index.open(folder)

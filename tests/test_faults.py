@@ -247,6 +247,18 @@ def test_a_write_that_fails_is_one_line_and_what_was_there_stays(kind: str, faul
     assert write.read(place) == after
 
 
+def test_a_snapshot_that_fails_at_its_partitioning_says_what_failed(tmp_path: Path) -> None:
+    refined(tmp_path)
+    snapshot = KINDS["snapshot"].change
+    status, shown, came = status_with_fault(
+        lambda: run_command(lambda: str(snapshot(tmp_path) or ""), lambda: "", lambda: tmp_path),
+        next(fault for fault in FAULTS if fault.name == "EIO"),
+        write_to("arrays.npz"),
+    )
+    assert came and status == 2
+    assert "the disk reports an error" in error_line(shown)
+
+
 MOMENTS = {
     "queries": ("prepare", write_to(".dev.npz")),
     "database": ("prepare", write_to("memories.sqlite")),

@@ -385,7 +385,9 @@ class MemoryDatabase:
             self._vectors.copy_to(temporary)
             for ledger in self.folder.glob(LEDGER):  # if there is one
                 shutil.copy(ledger, temporary)
-            shutil.copytree(self.folder / _PARTITIONING, temporary / _PARTITIONING)
+            (temporary / _PARTITIONING).mkdir()
+            for file in (self.folder / _PARTITIONING).iterdir():  # copytree's error hides which fault it was
+                shutil.copy(file, temporary / _PARTITIONING)
             self._store.backup(temporary / _RECORDS)
 
     def _append(

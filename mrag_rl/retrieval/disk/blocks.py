@@ -32,9 +32,10 @@ def encoded(
 ) -> Iterator[Block]:
     """Documents with their vectors, block by block.
 
-    heading, prefix: see `Layout`. held: ids that no document may have. Raises InputError for an id that occurs twice.
+    heading, prefix: see `Layout`. held: ids that no document may have. Raises InputError for an id that occurs twice,
+    and if the documents cannot be read.
     """
-    source, seen = iter(documents), set()
+    source, seen = _read(documents), set()
     while block := list(islice(source, _BLOCK)):
         for document in block:
             if not isinstance(document.id, str):
@@ -45,6 +46,14 @@ def encoded(
         texts = [document.headed(heading) for document in block]
         searched = [document.searched(heading) for document in block]
         yield block, *encode_documents(encoder, texts, searched, prefix=prefix, progress=progress)
+
+
+def _read(documents: Iterable[Document]) -> Iterator[Document]:
+    """The documents; a failed read is told apart from a failed write of the index."""
+    try:
+        yield from documents
+    except OSError as error:
+        raise InputError(f"index: cannot read the documents: {error}; check where they come from") from error
 
 
 def written(folder: Path, number: int, layout: Layout, blocks: Iterable[Block], *, progress: bool) -> Entry:
