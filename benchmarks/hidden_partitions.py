@@ -4,10 +4,10 @@
 
 Makes small databases with random memories, and for every set of rights another database in which all memories that may
 not be read are replaced by others: other ids, texts, vectors and metadata, even of other types. Random queries with
-random filters are asked of both, under these rights: what is retrieved, states of every kind, values, choices and
-trust of selectors, the fields that a filter can name, counts, and the answers of M-RAG with and without falling back,
-of a language model that repeats what it is shown. Counts the triples of query, rights and filter whose outputs differ
-in any byte. Exits with status 1 if there are any.
+random filters are asked of both, under these rights: what is retrieved, states of every kind, values, choices and trust
+of selectors, the fields that a filter can name, counts, the answers of M-RAG with and without falling back, of a
+language model that repeats what it is shown, and what `evaluate.py ask` prints. Counts the triples of query, rights and
+filter whose outputs differ in any byte. Exits with status 1 if there are any.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 
 from mrag_rl.choices import StateName
 from mrag_rl.data.records import TextPair
-from mrag_rl.encoders import Embeddings
+from mrag_rl.encoders import Embeddings, Prefixes
 from mrag_rl.errors import InputError
 from mrag_rl.filters import parse_filter
 from mrag_rl.generation.llm import Usage
@@ -35,6 +35,8 @@ from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.normalizer import StateNormalizer
 from mrag_rl.partitioning import fit_partitioning
+from mrag_rl.runs.ask import Scope, answer, explanation
+from mrag_rl.runs.trained import TrainedSystem
 from mrag_rl.selector import Selector
 from mrag_rl.selector_info import SelectorInfo
 from mrag_rl.states import StateReader, feature_names
@@ -43,6 +45,18 @@ from mrag_rl.systems.partitioned import PartitionSystem, learned_partition
 NAMES = ("court", "farm", "sport", "storm")
 WORDS = ("council", "harbour", "budget", "match", "storm", "appeal", "verge", "tractor", "judge", "goal")
 MEMORIES, HEADS, BATCH = 40, 3, 64
+
+
+class Given:
+    """An encoder whose embeddings are those that were drawn for each text."""
+
+    prefixes = Prefixes()
+
+    def __init__(self, texts: Sequence[str], embeddings: Embeddings) -> None:
+        self._rows, self._embeddings = {text: row for row, text in enumerate(texts)}, embeddings
+
+    def encode(self, texts: Sequence[str], *, progress: bool = False, prefix: str | None = None) -> Embeddings:
+        return self._embeddings[[self._rows[text] for text in texts]]
 
 
 class Repeater:
@@ -157,6 +171,11 @@ def outputs(
         system = PartitionSystem("m_rag", Writer(Repeater(), "summarization"), database, choose, passing)
         answers = system.answer(texts, queries)
         yield [f"{a.hypothesis} {a.partition} {[ids[row] for row in a.memories]} {a.similarities}" for a in answers]
+    names = [name for name, may in zip(NAMES, allowed, strict=True) if may]
+    scope = Scope.of(database, names, None if condition is None else json.dumps(condition))
+    trained, encoder = TrainedSystem(database, selectors[0]), Given(texts, queries)
+    writer = Writer(Repeater(), "summarization")
+    yield [explanation(answer(trained, encoder, writer, text, scope, "per_head")) for text in texts]
 
 
 def differing(seed: int, folder: Path, batches: int) -> Iterator[tuple[int, int]]:
@@ -179,7 +198,7 @@ def differing(seed: int, folder: Path, batches: int) -> Iterator[tuple[int, int]
         )
         replaced = a_database(folder / str(number), others, mixed)
         for _ in range(batches):
-            texts = [" ".join(rng.choice(WORDS, 5)) for _ in range(BATCH)]
+            texts = [f"{' '.join(rng.choice(WORDS, 5))} {row}" for row in range(BATCH)]
             queries, condition = vectors(rng, BATCH), a_filter(rng)
             asked = (selectors, texts, queries, allowed, condition)
             found = [list(outputs(database, *asked)) for database in (original, replaced)]

@@ -3,85 +3,122 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mrag_rl.choices import StateName
+from mrag_rl.encoders import TextEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import to_json
 from mrag_rl.filters.parsing import parse_filter
 from mrag_rl.filters.vocabulary import other_forms
+from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.models import check_encoder, load_models, make_writer, with_cache
 from mrag_rl.runs.settings import AskSettings
 from mrag_rl.runs.systems import trained_system
-from mrag_rl.runs.trained import open_trained
+from mrag_rl.runs.trained import TrainedSystem, open_trained
 from mrag_rl.systems import PartitionAnswer
 
 
 def run(settings: AskSettings) -> str:
-    """The answer of `answer_text` for people to read, or as JSON. Raises InputError."""
-    answer = answer_text(settings)
-    return json.dumps(answer, indent=2, ensure_ascii=False) if settings.json else explanation(answer)
+    """The answer to a text for people to read, or as JSON. Raises InputError."""
+    found = answer_text(settings)
+    return json.dumps(found, indent=2, ensure_ascii=False) if settings.json else explanation(found)
 
 
 def answer_text(settings: AskSettings) -> dict[str, Any]:
-    """Answer one text with a run's M-RAG.
-
-    Only partitions in `settings.allowed` and memories that pass `settings.filter` (on their metadata and `labels`) are
-    read, for the choice and the similarities, too, and only partitions with such a memory are selected; nothing is read
-    if there are none. What the agents learned in training came from all memories. Arms are partitions here; that of no
-    memory, which has nothing to read, is selected only if nothing is restricted or if it is named.
-
-    Returns:
-        {"text", "hypothesis", "partition" (name or None), "partitions": those in `settings.allowed` [{"name",
-        "memories" (how many pass the filter), "allowed" (whether one does), "q_value", "expected_gain" (points; None
-        if the selector has no line of gains), "similarities": [H floats, or None if none passes]}], "filter": JSON or
-        None, "notes": [lines], "memory": the first of "memories" or None, "memories": [{"id", "similarity", "version",
-        "source", "target"}], nearest first}. Nothing in it depends on memories that are in none of these partitions.
+    """Answer one text with a run's M-RAG: `answer` with the run's database, selector and models.
 
     Raises:
         InputError: no complete run there, an empty text, an unknown partition, an invalid filter.
     """
     folder = RunFolder(Path(settings.run))
     config = folder.load_config()
-    text, allowed, condition = settings.text, settings.allowed, settings.filter
-    if not text.strip():
+    if not settings.text.strip():
         raise InputError('--text is empty; give the text to answer, as in --text "The council met ..."')
     with open_trained(folder) as trained:
-        database, names = trained.database, trained.database.names
-        mask = np.ones(len(names), dtype=bool) if allowed is None else np.isin(names, list(allowed))
-        listed = np.flatnonzero(mask).tolist()
+        scope = Scope.of(trained.database, settings.allowed, settings.filter)  # An error before models are loaded
+        encoder, llm = load_models(config)
+        check_encoder(trained.database, encoder)
+        with with_cache(llm, config.llm, folder.cache) as cached:
+            state: StateName = "per_head" if config.state == "evidence" else config.state
+            return answer(trained, encoder, make_writer(config, cached), settings.text, scope, state)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What may be read for an answer.
+
+    Attributes:
+        listed: indices of the partitions that are named in the answer.
+        partitions: (M,) bool, those that may be selected.
+        memories: (N,) bool, those that may be read.
+        readable: (M,) int64, how many of these each partition has.
+        filter: the filter as JSON, None without one.
+        notes: lines on the filter.
+    """
+
+    listed: Sequence[int]
+    partitions: np.ndarray
+    memories: np.ndarray
+    readable: np.ndarray
+    filter: dict[str, Any] | None
+    notes: Sequence[str]
+
+    @classmethod
+    def of(cls, database: MemoryDatabase, allowed: Sequence[str] | None = None, condition: str | None = None) -> Scope:
+        """The scope of some partitions and a filter (JSON, on the memories' metadata and `labels`); None is all.
+
+        Arms are partitions here; that of no memory, which has nothing to read, is selected only if nothing is
+        restricted or if it is named. Raises InputError for an unknown partition and an invalid filter.
+        """
+        names = database.names
         unknown = sorted(set(allowed or ()) - set(names))
         if unknown:
             raise InputError(f"unknown partition {unknown[0]!r}; this run has {', '.join(names)}")
-        allowed_memories, applied, notes = _under_filter(database, condition, mask)
-        readable = database.count_in_partitions(allowed_memories)
+        mask = np.ones(len(names), dtype=bool) if allowed is None else np.isin(names, list(allowed))
+        listed = np.flatnonzero(mask).tolist()
+        memories, applied, notes = _under_filter(database, condition, mask)
+        readable = database.count_in_partitions(memories)
         if condition is not None:
             nothing_to_read = np.arange(len(names)) == database.arms.get("none", -1)
             mask &= (readable > 0) | (nothing_to_read & np.isin(names, list(allowed or ())))
-        encoder, llm = load_models(config)
-        check_encoder(database, encoder)
-        with with_cache(llm, config.llm, folder.cache) as cached:
-            writer = make_writer(config, cached)
-            system = trained_system(
-                "m_rag", trained, writer, encoder=encoder, allowed_partitions=mask, allowed_memories=allowed_memories
-            )
-            (answer,) = system.answer([text])
-        gains = None
-        if isinstance(answer, PartitionAnswer) and answer.values is not None:
-            partition, values, selector = answer.partition, answer.values, trained.selector
-            if selector is not None and selector.info.gain_slope is not None:
-                (gains,) = selector.expected_gain_by(values[None])
-        else:  # One partition: it is searched if it may be read, and there are no q-values
-            partition, values = 0 if mask.any() else -1, np.zeros(len(names))
-        shown: StateName = "per_head" if config.state == "evidence" else config.state
-        masks = {"allowed_partitions": mask, "allowed_memories": allowed_memories}
-        states = database.states(encoder.encode([text]), shown, **masks)[0]
-        records = database.records(answer.memories)
+        return cls(listed, mask, memories, readable, applied, notes)
+
+
+def answer(
+    trained: TrainedSystem, encoder: TextEncoder, writer: Writer, text: str, scope: Scope, state: StateName
+) -> dict[str, Any]:
+    """Answer a text with M-RAG.
+
+    Only partitions and memories in `scope` are read, for the choice and the similarities, too, and only partitions with
+    such a memory are selected; nothing is read if there are none. What the agents learned in training came from all
+    memories. state: the state that is shown; Agent-S reads its own.
+
+    Returns:
+        {"text", "hypothesis", "partition" (name or None), "partitions": those that `scope` lists [{"name", "memories"
+        (how many pass the filter), "allowed" (whether one does), "q_value", "expected_gain" (points; None if the
+        selector has no line of gains), "similarities": [H floats, or None if none passes]}], "filter": JSON or None,
+        "notes": [lines], "memory": the first of "memories" or None, "memories": [{"id", "similarity", "version",
+        "source", "target"}], nearest first}. Nothing in it depends on memories that are in none of these partitions.
+    """
+    database, names, mask = trained.database, trained.database.names, scope.partitions
+    masks = {"allowed_partitions": mask, "allowed_memories": scope.memories}
+    (found,) = trained_system("m_rag", trained, writer, encoder=encoder, **masks).answer([text])
+    gains = None
+    if isinstance(found, PartitionAnswer) and found.values is not None:
+        partition, values, selector = found.partition, found.values, trained.selector
+        if selector is not None and selector.info.gain_slope is not None:
+            (gains,) = selector.expected_gain_by(values[None])
+    else:  # One partition: it is searched if it may be read, and there are no q-values
+        partition, values = 0 if mask.any() else -1, np.zeros(len(names))
+    states = database.states(encoder.encode([text]), state, **masks)[0]
     memories = [
         {
             "id": record.id,
@@ -90,28 +127,28 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
             "source": record.source,
             "target": record.target,
         }
-        for record, similarity in zip(records, answer.similarities, strict=True)
+        for record, similarity in zip(database.records(found.memories), found.similarities, strict=True)
     ]
     return {
         "text": text,
-        "hypothesis": answer.hypothesis,
+        "hypothesis": found.hypothesis,
         "partition": names[partition] if partition >= 0 else None,
         "partitions": [
             {
                 "name": names[index],
-                "memories": int(readable[index]),
+                "memories": int(scope.readable[index]),
                 "allowed": bool(mask[index]),
                 "q_value": round(float(values[index]), 6),
                 "expected_gain": None if gains is None else round(float(gains[index]), 2),
                 "similarities": [
-                    round(float(similarity), 4) if mask[index] and readable[index] else None
+                    round(float(similarity), 4) if mask[index] and scope.readable[index] else None
                     for similarity in states[index]
                 ],
             }
-            for index in listed
+            for index in scope.listed
         ],
-        "filter": applied,
-        "notes": notes,
+        "filter": scope.filter,
+        "notes": list(scope.notes),
         "memory": memories[0] if memories else None,
         "memories": memories,
     }
@@ -139,29 +176,29 @@ def _under_filter(
     return allowed_memories, to_json(parsed), notes
 
 
-def explanation(answer: dict[str, Any]) -> str:
-    """An answer of `answer_text` as text: partitions with gains (or q-values), similarities, memories, hypothesis."""
-    partitions = answer["partitions"]
+def explanation(found: dict[str, Any]) -> str:
+    """An answer as text: partitions with gains (or q-values), similarities, memories, hypothesis."""
+    partitions = found["partitions"]
     calibrated = any(row["expected_gain"] is not None for row in partitions)
     width = max([len("partition"), *(len(row["name"]) for row in partitions)]) + 2
     heads = max((len(row["similarities"]) for row in partitions), default=1)
     columns = "".join(f"{f'head {head}' if heads > 1 else 'nearest':>9}" for head in range(heads))
     lines = [f"{'partition':<{width}}{'gain' if calibrated else 'q':>9}{columns}"]
     for row in partitions:
-        mark = "*" if row["name"] == answer["partition"] else " " if row["allowed"] else "x"
+        mark = "*" if row["name"] == found["partition"] else " " if row["allowed"] else "x"
         cells = "".join(f"{'-':>9}" if value is None else f"{value:9.3f}" for value in row["similarities"])
         value = f"{row['expected_gain']:+9.2f}" if calibrated else f"{row['q_value']:9.4f}"
         lines.append(f"{mark} {row['name']:<{width - 2}}{value}{cells}")
     first = "gain is the expected gain over the naive system in points" if calibrated else "q is the expected reward"
     lines += ["", f"* chosen, x has no memory that passes; {first}, the rest the best cosine similarity per head"]
-    if answer["filter"] is not None:
-        lines += ["", f"Filter: {json.dumps(answer['filter'], ensure_ascii=False)}"]
+    if found["filter"] is not None:
+        lines += ["", f"Filter: {json.dumps(found['filter'], ensure_ascii=False)}"]
         lines += ["Memories that pass: " + ", ".join(f"{row['name']} {row['memories']}" for row in partitions)]
-    lines += answer["notes"]
-    if not answer["memories"]:
-        chosen = answer["partition"] is not None  # the arm of no memory, whatever other partitions are called
+    lines += found["notes"]
+    if not found["memories"]:
+        chosen = found["partition"] is not None  # the arm of no memory, whatever other partitions are called
         lines += ["", "Memory: none was chosen" if chosen else "Memory: none may be read"]
-    for memory in answer["memories"]:
+    for memory in found["memories"]:
         origin = "as first stored" if memory["version"] == 0 else f"refined, version {memory['version']}"
         lines += [
             "",
@@ -169,4 +206,4 @@ def explanation(answer: dict[str, Any]) -> str:
             f"  source: {memory['source']}",
             f"  target: {memory['target']}",
         ]
-    return "\n".join([*lines, "", "Hypothesis:", f"  {answer['hypothesis']}"])
+    return "\n".join([*lines, "", "Hypothesis:", f"  {found['hypothesis']}"])
