@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,15 @@ def test_leaving_a_row_out_is_fitting_without_it() -> None:
     left_out = {p: np.stack([refitted(row, p) for row in range(12)]) for p in PENALTIES}
     best = min(left_out, key=lambda penalty: float(((targets - left_out[penalty]) ** 2).mean()))
     np.testing.assert_allclose(ridge.left_out, left_out[best], atol=1e-8)
+
+
+def test_a_regression_on_one_row_is_that_row_without_a_warning() -> None:
+    """A scope that leaves one memory to read."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ridge = Ridge.fit(np.array([[0.6, 0.8]]), np.array([[1.0, 0.0]]))
+    np.testing.assert_array_equal(ridge(np.array([[0.6, 0.8], [1.0, 0.0]])), [[1.0, 0.0]] * 2)
+    np.testing.assert_array_equal(ridge.left_out, [[1.0, 0.0]])
 
 
 def test_evidence_is_what_its_names_say() -> None:

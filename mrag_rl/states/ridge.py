@@ -26,7 +26,7 @@ class Ridge:
 
     @classmethod
     def fit(cls, features: np.ndarray, targets: np.ndarray) -> Ridge:
-        """The regression of targets (N, K) on features (N, d), N >= 2.
+        """The regression of targets (N, K) on features (N, d). A single row predicts itself, wherever it is asked.
 
         One eigendecomposition serves every penalty: with leverages h, the prediction of a row left out is
         y - (y - prediction) / (1 - h) (Allen's PRESS, 1974).
@@ -40,7 +40,7 @@ class Ridge:
         for penalty in PENALTIES:
             shrunk = 1.0 / (values + penalty)
             leverages = squares @ shrunk + 1.0 / len(features)
-            errors = (residuals - rotated @ (shrunk[:, None] * projected)) / (1.0 - leverages)[:, None]
+            errors = (residuals - rotated @ (shrunk[:, None] * projected)) / np.maximum(1.0 - leverages, 1e-12)[:, None]
             loss = float((errors**2).mean())
             if best is None or loss < best[0]:
                 best = loss, shrunk, errors
