@@ -1,6 +1,6 @@
 """What happens to a run whose files were tampered with, and to files of every format that are not what they should be?
 
-    python -m benchmarks.tampering [RUN] [--count 2000] [--fuzzed 2000] [--seed 0]
+    python -m benchmarks.tampering [RUN] [--count 2000] [--resumed 100] [--fuzzed 2000] [--seed 0]
 
 RUN is a finished run, runs/quickstart unless it is named; a small one is faster. It is copied and stays as it is.
 First, `count` times, one of its files is changed (a bit, a run of bytes, a truncation, an exchange with another file, a
@@ -13,6 +13,9 @@ time is one of:
     silent      something else is read, and nobody says so
     traceback   another error than the one for bad input
 
+Then a training with the same settings is killed after its first checkpoint, and `resumed` times, one of its files is
+changed and it is resumed: "identical" if it ends as RUN did, whatever it had to write again.
+
 Then `fuzzed` files of the formats that come from outside are changed in the same ways and read: "loaded" or "refused".
 Exits with status 1 if anything is silent, ends in a traceback or takes longer than 10 seconds.
 """
@@ -22,20 +25,23 @@ from __future__ import annotations
 import argparse
 import hashlib
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.kill_and_resume import TRAIN, outcome
 from mrag_rl import Selector
 from mrag_rl.agents.checkpoint import latest_checkpoint
 from mrag_rl.command_line import read_yaml
+from mrag_rl.commands import train
 from mrag_rl.config import config_sha256
 from mrag_rl.data import load_pairs
 from mrag_rl.data.records import load_documents, load_queries
@@ -123,8 +129,7 @@ def whole_entries(path: Path) -> dict[bytes, str | float]:
 def tamper(run: Path, count: int, seed: int) -> tuple[Counter[str], list[str]]:
     """What became of so many tamperings, and the bad ones in words."""
     rng, found, bad = np.random.default_rng([seed, 1]), Counter[str](), []
-    files = (path for path in run.rglob("*") if path.is_file() and path.suffix not in PICTURES)
-    names = sorted(path.relative_to(run) for path in files)
+    names = _files(run)
     expected, cached = contents(run), whole_entries(RunFolder(run).cache)
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / run.name
@@ -134,12 +139,12 @@ def tamper(run: Path, count: int, seed: int) -> tuple[Counter[str], list[str]]:
             name = names[rng.integers(len(names))]
             how = change(copy / name, [copy / other for other in names], rng)
             started = time.perf_counter()
-            outcome, error = _read(copy, name, expected, cached)
-            found[outcome] += 1
+            became, error = _read(copy, name, expected, cached)
+            found[became] += 1
             seconds = time.perf_counter() - started
             found["slow"] += seconds > SLOW
-            if outcome in ("silent", "traceback") or seconds > SLOW:
-                bad.append(f"{outcome}: {how} of {name}: {error} ({seconds:.1f} s)")
+            if became in ("silent", "traceback") or seconds > SLOW:
+                bad.append(f"{became}: {how} of {name}: {error} ({seconds:.1f} s)")
     return found, bad
 
 
@@ -159,6 +164,60 @@ def _read(run: Path, name: Path, expected: dict[str, object], cached: dict[bytes
         return ("refused" if "\n" not in line and str(run) in line else "silent"), line
     except Exception as error:
         return "traceback", f"{type(error).__name__}: {error}"
+
+
+def stopped(run: Path, runs: Path) -> Path:
+    """A training with the settings of a run, below another folder, that was killed after its first checkpoint."""
+    begun = runs / run.name
+    command = [sys.executable, str(TRAIN), "--config", str(run / "config.yaml"), "--runs", str(runs)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None and not any((begun / "checkpoints").glob("*[0-9]")):
+            time.sleep(0.01)
+        process.kill()
+    assert not (begun / "results.json").exists(), "it ended before it could be killed"
+    return begun
+
+
+def tamper_and_resume(run: Path, begun: Path, count: int, seed: int) -> tuple[Counter[str], list[str]]:
+    """What became of a stopped run that was tampered with so many times and resumed, and the bad ones in words.
+
+    run: what it becomes if it is left alone.
+    """
+    rng, found, bad = np.random.default_rng([seed, 3]), Counter[str](), []
+    names, expected = _files(begun), outcome(RunFolder(run))
+    with tempfile.TemporaryDirectory() as place:
+        copy = Path(place) / begun.name
+        for _ in range(count):
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(begun, copy)
+            name = names[rng.integers(len(names))]
+            how = change(copy / name, [copy / other for other in names], rng)
+            became, said = _resume(copy, expected)
+            found[became] += 1
+            if became in ("silent", "traceback"):
+                bad.append(f"{became}: {how} of {name}, resumed: {said}")
+    return found, bad
+
+
+def _resume(run: Path, expected: dict[str, object]) -> tuple[str, str]:
+    said = StringIO()
+    try:
+        with redirect_stdout(said), redirect_stderr(said):
+            status = train(["--resume", str(run)])
+        if status:
+            errors = [line for line in said.getvalue().splitlines() if line.startswith("error: ")]
+            return ("refused" if len(errors) == 1 and str(run) in errors[0] else "silent"), said.getvalue()
+        found = outcome(RunFolder(run))
+    except Exception as error:
+        return "traceback", f"{type(error).__name__}: {error}"
+    other = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
+    return ("silent" if other else "identical"), ", ".join(other)
+
+
+def _files(run: Path) -> list[Path]:
+    """The files of a run that are read again, relative to it."""
+    files = (path for path in run.rglob("*") if path.is_file() and path.suffix not in PICTURES)
+    return sorted(path.relative_to(run) for path in files)
 
 
 def readers(run: Path, place: Path) -> Iterator[tuple[str, Path, Callable[[Path], object]]]:
@@ -216,17 +275,17 @@ def _fuzz(
             files = sorted(path for path in target.rglob("*") if path.is_file()) if target.is_dir() else [target]
             hows = [change(files[rng.integers(len(files))], files, rng)]
             started = time.perf_counter()
-            outcome, said = "loaded", ""
+            became, said = "loaded", ""
             try:
                 read(target)
             except InputError as error:
-                outcome, said = ("refused" if "\n" not in str(error) else "traceback"), str(error)
+                became, said = ("refused" if "\n" not in str(error) else "traceback"), str(error)
             except Exception as error:
-                outcome, said = "traceback", f"{type(error).__name__}: {error}"
+                became, said = "traceback", f"{type(error).__name__}: {error}"
             seconds = time.perf_counter() - started
-        found[name][outcome] += 1
-        if outcome == "traceback" or seconds > SLOW:
-            bad.append(f"{outcome}: {', '.join(hows)} of {name}: {said} ({seconds:.1f} s)")
+        found[name][became] += 1
+        if became == "traceback" or seconds > SLOW:
+            bad.append(f"{became}: {', '.join(hows)} of {name}: {said} ({seconds:.1f} s)")
     return found, bad
 
 
@@ -235,17 +294,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
     parser.add_argument("run", type=Path, nargs="?", default=Path("runs/quickstart"))
     parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--resumed", type=int, default=100)
     parser.add_argument("--fuzzed", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     tampered, bad = tamper(arguments.run, arguments.count, arguments.seed)
-    print(f"{arguments.count} tamperings: {dict(tampered)}")
+    print(f"{arguments.count} tamperings: {dict(tampered)}", flush=True)
+    with tempfile.TemporaryDirectory() as place:
+        begun = stopped(arguments.run, Path(place))
+        resumed, wrong = tamper_and_resume(arguments.run, begun, arguments.resumed, arguments.seed)
+    print(f"{arguments.resumed} tamperings of a stopped run, resumed: {dict(resumed)}", flush=True)
     formats, worse = fuzz(arguments.run, arguments.fuzzed, arguments.seed)
     for name, counts in formats.items():
         print(f"{name}: {dict(counts)}")
-    for line in (*bad, *worse):
+    for line in (*bad, *wrong, *worse):
         print(line)
-    return int(bool(bad or worse))
+    return int(bool(bad or wrong or worse))
 
 
 if __name__ == "__main__":
