@@ -144,6 +144,31 @@ def test_a_server_without_log_probabilities_is_named_with_what_needs_them(
         connect(server).log_probabilities(some_prompts(1), [["x"]])
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_log_probabilities_that_are_no_finite_numbers_are_named_and_not_stored(
+    server: LLMServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: float
+) -> None:
+    echo = server.echo
+    monkeypatch.setattr(server, "echo", lambda ids, top: echo(ids, top) | {"token_logprobs": [value] * (len(ids) + 1)})
+    with CachedLLM(connect(server), tmp_path / "cache.sqlite") as cached:
+        with pytest.raises(InputError, match=r"gives no log-probabilities .*no finite numbers"):
+            cached.log_probabilities(some_prompts(1), [["x"]])
+
+
+def test_an_end_that_the_server_holds_for_impossible_has_a_score(
+    server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    echo = server.echo
+
+    def without_end(ids: list[int], top: int) -> dict:
+        told = echo(ids, top)
+        return told | {"top_logprobs": [*told["top_logprobs"][:-1], {"a": -0.1, "\n": -9999.0}]}
+
+    monkeypatch.setattr(server, "echo", without_end)
+    ((score,),) = connect(server).log_probabilities(some_prompts(1), [["x"]])
+    assert -9999 < score < -1000
+
+
 # -- settings ----------------------------------------------------------------------------------------------------------
 
 
