@@ -121,6 +121,16 @@ def test_it_is_converted_once(file: Path, cache: Path, monkeypatch: pytest.Monke
     assert {path.name for path in folder.parent.iterdir()} <= {folder.name, f"{folder.name}.lock"}
 
 
+def test_a_file_is_known_by_its_ending_in_any_case_and_a_missing_one_is_named(
+    file: Path, cache: Path, tmp_path: Path
+) -> None:
+    shouted = tmp_path / "SMALL.GGUF"
+    shouted.write_bytes(file.read_bytes())
+    assert find_model(str(shouted), role="LLM") == find_model(str(file), role="LLM")
+    with pytest.raises(InputError, match=r"LLM 'gone\.gguf': no such file; give the path of a GGUF file"):
+        find_model("gone.gguf", role="LLM")
+
+
 def cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-100])
 
