@@ -47,7 +47,7 @@ def main() -> None:
     task = translation(*arguments.languages)
     prompts = [
         Prompt(task, query.source, ((memory.source, memory.target),))
-        for query, memory in zip(pairs[::2], pairs[1::2], strict=True)
+        for query, memory in zip(pairs[::2], pairs[1::2], strict=False)  # The last of an odd number has no other
     ]
     limit = arguments.max_new_tokens
     if arguments.server:

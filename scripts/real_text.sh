@@ -7,8 +7,9 @@
 # started at any time. OUTPUT has gate/, table/ and the runs of its seeds, clean/ and spoilt/ likewise, and a folder
 # `pooled` in each. All texts are in OUTPUT/texts.sqlite.
 set -eu
-cd "$(dirname "$0")/.."
+[ $# -ge 3 ] || { echo "usage: scripts/real_text.sh NAME PAIRS.jsonl OUTPUT [OPTION...]" >&2; exit 2; }
 name=$1 pairs=$(realpath "$2") output=$(realpath -m "$3")
+cd "$(dirname "$0")/.."
 shift 3
 mkdir -p "$output"
 settings=(--config "configs/real/$name.yaml")

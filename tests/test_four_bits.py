@@ -250,6 +250,16 @@ def test_the_plan_is_what_loading_takes(folders: dict[str, Path], architecture: 
     assert lines == (plan.lines() if quantization else [])
 
 
+def test_the_plan_comes_before_any_weights_are_read(folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(folders["llama"], tmp_path / "model"))
+    for file in folder.glob("*.safetensors"):
+        file.unlink()
+    lines: list[str] = []
+    with pytest.raises(InputError, match=r"no \*\.safetensors weights"):
+        TransformersLLM.load(folder, quantization="nf4", report=lines.append)
+    assert any(line.startswith("all weights") for line in lines)
+
+
 def test_tied_embeddings_are_counted_once_and_stay_together() -> None:
     config = small_config("llama", tie_word_embeddings=True)
     plan = plan_model(config, {"cuda:0": GIB, "cuda:1": GIB}, dtype=torch.bfloat16)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -221,6 +222,16 @@ def test_the_command_runs_on_a_configuration_file(tmp_path: Path, capsys: pytest
     assert evaluate.main(command) == 0
     assert "summarization: 3 development queries, 30 memories" in capsys.readouterr().out
     assert (tmp_path / "out" / "gate.json").is_file()
+
+
+def test_the_script_of_all_measurements_finds_files_from_where_it_was_called(tmp_path: Path) -> None:
+    script = Path(__file__).parents[1] / "scripts" / "real_text.sh"
+    for arguments, message in (
+        (["dialogsum", "gone.jsonl", "out"], f"{tmp_path}/gone.jsonl: no such file"),
+        (["dialogsum"], "usage: scripts/real_text.sh NAME PAIRS.jsonl OUTPUT"),
+    ):
+        done = subprocess.run(["bash", str(script), *arguments], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 2 and message in done.stderr
 
 
 def test_help_names_every_system(settings: GateSettings, capsys: pytest.CaptureFixture[str]) -> None:

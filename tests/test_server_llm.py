@@ -144,6 +144,31 @@ def test_a_server_without_log_probabilities_is_named_with_what_needs_them(
         connect(server).log_probabilities(some_prompts(1), [["x"]])
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_log_probabilities_that_are_no_finite_numbers_are_named_and_not_stored(
+    server: LLMServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: float
+) -> None:
+    echo = server.echo
+    monkeypatch.setattr(server, "echo", lambda ids, top: echo(ids, top) | {"token_logprobs": [value] * (len(ids) + 1)})
+    with CachedLLM(connect(server), tmp_path / "cache.sqlite") as cached:
+        with pytest.raises(InputError, match=r"gives no log-probabilities .*no finite numbers"):
+            cached.log_probabilities(some_prompts(1), [["x"]])
+
+
+def test_an_end_that_the_server_holds_for_impossible_has_a_score(
+    server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    echo = server.echo
+
+    def without_end(ids: list[int], top: int) -> dict:
+        told = echo(ids, top)
+        return told | {"top_logprobs": [*told["top_logprobs"][:-1], {"a": -0.1, "\n": -9999.0}]}
+
+    monkeypatch.setattr(server, "echo", without_end)
+    ((score,),) = connect(server).log_probabilities(some_prompts(1), [["x"]])
+    assert -9999 < score < -1000
+
+
 # -- settings ----------------------------------------------------------------------------------------------------------
 
 
@@ -241,17 +266,21 @@ def test_killed_and_resumed_nothing_that_had_come_is_asked_again(
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_and_resumed_asks_nothing_twice(workplace: Path, tmp_path: Path) -> None:
+def test_a_run_that_is_killed_and_resumed_asks_nothing_twice_and_has_the_results_of_one_without_trouble(
+    workplace: Path, tmp_path: Path
+) -> None:
     """Training through a server that also has its troubles; the run is killed while it trains."""
     llm = TransformersLLM.load(workplace / "llm")
     run = tmp_path / "small"
     with serving(llm) as server:
-        server.context, server.faults = 512, ("cut", "429", "500", "<html>")
-        arguments = ["--config", str(workplace / "small.yaml"), "--runs", str(tmp_path), "--llm.name", MODEL]
+        server.context, server.faults = 512, ("cut", "429", "500", "slow", "<html>")
+        arguments = ["--config", str(workplace / "small.yaml"), "--llm.name", MODEL]
         arguments += ["--llm.server", server.url, "--llm.concurrency", "4"]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "MRAG_RL_API_KEY": KEY}
         command = [sys.executable, str(ROOT / "train.py")]
-        process = subprocess.Popen([*command, *arguments], cwd=workplace, env=environment, stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            [*command, *arguments, "--runs", str(tmp_path)], cwd=workplace, env=environment, stderr=subprocess.PIPE
+        )
         while len(server.completions()) < 40:
             assert process.poll() is None, process.stderr and process.stderr.read()
             time.sleep(0.005)
@@ -263,8 +292,14 @@ def test_a_run_that_is_killed_and_resumed_asks_nothing_twice(workplace: Path, tm
         )
         assert done.returncode == 0, done.stderr
         twice = {json.loads(request)[0] for request, count in server.completions().items() if count > 1}
+        assert sum(server.troubled.values()) > 0.3 * len(server.completions())
+        server.faults = ()
+        untroubled = [*command, *arguments, "--runs", str(tmp_path / "untroubled")]
+        subprocess.run(untroubled, cwd=workplace, env=environment, check=True, capture_output=True)
     results = json.loads((run / "results.json").read_text())
     assert set(results["systems"]) == {"naive", "m_rag"}
+    expected = json.loads((tmp_path / "untroubled" / "small" / "results.json").read_text())
+    assert (results["systems"], results["contrasts"]) == (expected["systems"], expected["contrasts"])
     assert len(twice) <= 8  # Prompts that were being answered, or whose answers had come but were not yet stored
     assert not [path for path in run.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
 

@@ -18,6 +18,7 @@ import openai
 T = TypeVar("T")
 _NO_KEY = "none"  # The client wants one, a server of one's own need not
 _RETRIES = 6  # After faults that pass, by the client: about 25 s in all, or as long as the server says (Retry-After)
+_LONGEST_WAIT = 120  # Seconds; if the server says more, the client does not try again
 _TRIES = 3  # For an answer that makes sense
 _PAUSE = 0.25  # Seconds before the second try, then twice as long each time
 _ABSENT = (400, 404, 405, 422, 501)  # What servers say of a path that they do not have; a 500 may pass
@@ -77,6 +78,7 @@ class Server:
         base = base if base.count("/") > 2 else f"{base}/v1"
         self._root = base.removesuffix("/v1")
         self._key = _key()
+        self._again = ""  # Nothing has been answered yet
         self._client = openai.OpenAI(
             base_url=base,
             api_key=self._key,
@@ -96,6 +98,7 @@ class Server:
         self.reported = {"name": model, "answers as": probe.get("model")}
         self.reported |= {key: entry[key] for key in ("root", "parent", "meta") if entry.get(key) is not None}
         self.tokenizes = bool(self._facts(f"{self._root}/tokenize", "tokens", self._tokenize_body("A")))
+        self._again = "; what it answered so far is in the cache, unless that is off: resume the run"
 
     def complete(self, body: dict[str, Any]) -> Answer:
         """The server's answer to a request of its completions or chat endpoint, without model.
@@ -217,17 +220,14 @@ class Server:
 
     def _named(self, error: openai.APIError) -> InputError:
         """What went wrong, and what to do about it, in a line without the key."""
-        where, again = (
-            f"llm.server {self.url}",
-            "what it answered so far is in the cache, unless that is off: resume the run",
-        )
+        where, again = f"llm.server {self.url}", self._again
         if isinstance(error, openai.APITimeoutError):
-            advice = f"raise llm.timeout, lower llm.concurrency, or check the server; {again}"
+            advice = f"raise llm.timeout, lower llm.concurrency, or check the server{again}"
             return InputError(f"{where}: repeatedly no answer within {self.timeout:g} s; {advice}")
         if not isinstance(error, openai.APIStatusError):
             why = " ".join(str(error.__cause__ or error).split())
             return InputError(
-                f"{where}: no connection ({self._without_key(why)}); start the server or correct the address; {again}"
+                f"{where}: no connection ({self._without_key(why)}); start the server or correct the address{again}"
             )
         status = error.status_code
         if status in (401, 403):  # What else the server says may repeat the key
@@ -237,7 +237,10 @@ class Server:
             )
         if status in (408, 409, 429) or status >= 500:
             path = error.request.url.path
-            return InputError(f"{where}: repeatedly status {status} at {path}; check the server; {again}")
+            wait = error.response.headers.get("retry-after", "")
+            if wait.isdecimal() and int(wait) > _LONGEST_WAIT:
+                return InputError(f"{where}: status {status} at {path}, to be tried again in {wait} s; do so{again}")
+            return InputError(f"{where}: repeatedly status {status} at {path}; check the server{again}")
         detail = self._without_key(_detail(error))
         if self._listed and self.model not in self._listed:
             return self._no_such_model(f"status {status}: {detail}")

@@ -215,13 +215,16 @@ class ServerLLM:
             written = [float(value) for value in told["token_logprobs"][len(item.prompt) : whole]]
             (following,) = told["top_logprobs"][whole:]  # and with that, that all tokens are there
             ended = _end_probability({str(token): float(value) for token, value in following.items()})
+            score = (sum(written) + ended) / (len(item.tokens) + 1)
+            if not math.isfinite(score):
+                raise ValueError("not a number, or infinite")
         except Unanswered as error:
             raise self._no_scores(str(error)) from None
         except (TypeError, ValueError, AttributeError):
-            raise self._no_scores("they are incomplete") from None
+            raise self._no_scores("they are incomplete or no finite numbers") from None
         with self._counting:
             self.usage.batches += 1
-        return (sum(written) + ended) / (len(item.tokens) + 1)
+        return score
 
     def _tokenized(self, prompt: Prompt, ending: str) -> Completion:
         text = render(prompt)
@@ -272,4 +275,7 @@ class ServerLLM:
 def _end_probability(following: dict[str, float]) -> float:
     """The log-probability that a text ends, from those of the likeliest next tokens by the tokens themselves."""
     ends = [value for token, value in following.items() if "\n" in token or _SPECIAL.fullmatch(token)]
-    return math.log(sum(map(math.exp, ends))) if ends else min(following.values())
+    if not ends:
+        return min(following.values())
+    most = max(ends)  # vLLM's least is -9999, whose probability would be 0
+    return most + math.log(sum(math.exp(value - most) for value in ends))

@@ -122,8 +122,9 @@ class TransformersLLM:
             raise InputError(f"quantization {quantization!r} is unknown; choose nf4, or null for none")
         folder = find_model(str(name_or_path), role="LLM", revision=revision)
         precision = f"{dtype} {NF4_PRECISION if quantization else None}{' ' + json.dumps([*stop]) if stop else ''}"
-        weights, settings = weights_sha256(folder, expected=None, role="LLM"), files_sha256(folder, _SETTINGS)
+        # The plan first: what does not fit should not wait for the hash of a large model's weights.
         device_map = placement(folder, devices, dtype=_DTYPES[dtype], quantization=quantization, report=report)
+        weights, settings = weights_sha256(folder, expected=None, role="LLM"), files_sha256(folder, _SETTINGS)
         model, tokenizer, missing = load_pretrained(
             AutoModelForCausalLM,
             folder,

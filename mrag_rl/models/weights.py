@@ -52,7 +52,9 @@ def find_model(name_or_path: str, *, role: str = "encoder", revision: str | None
     if name_or_path == GEMMA:
         return find_gemma()
     folder = Path(name_or_path)
-    if folder.is_file() and folder.suffix == ".gguf":
+    if folder.suffix.lower() == ".gguf" and not folder.is_dir():
+        if not folder.is_file():
+            raise InputError(f"{role} {name_or_path!r}: no such file; give the path of a GGUF file, or a model folder")
         return convert_gguf(folder, role=role)
     if folder.is_dir():
         if not (folder / "config.json").is_file():
@@ -78,7 +80,7 @@ def _is_hub_name(name: str) -> bool:
     """Whether a name that is no folder is meant for the hub: NAME or OWNER/NAME, and no folder OWNER is here."""
     owner, slash, _ = name.partition("/")
     plain = re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", name) is not None
-    return plain and ".." not in name and not (slash and Path(owner).is_dir()) and not name.endswith((".gguf", ".bin"))
+    return plain and ".." not in name and not (slash and Path(owner).is_dir()) and not name.endswith(".bin")
 
 
 def weights_sha256(folder: Path, *, expected: str | None, role: str = "encoder") -> str:
