@@ -14,7 +14,7 @@ import yaml
 
 import evaluate
 import train
-from mrag_rl.evaluation.bootstrap import Origin, hierarchical_resamples
+from mrag_rl.evaluation.bootstrap import Origin, Score, count_systems, hierarchical_resamples, score_systems
 from mrag_rl.evaluation.results import SECONDS, USAGE
 from mrag_rl.evaluation.statistics import PairStatistics, join_statistics
 from mrag_rl.metrics.text import get_metric
@@ -168,6 +168,25 @@ def test_distinct_n_of_joined_runs_counts_what_both_have_once() -> None:
         expected = metric.resampled(metric.statistics(joined, joined), counts)
         assert metric.resampled(values, counts) == pytest.approx(expected)
         assert metric.resampled(values, counts)[0] == pytest.approx(metric.corpus(joined, joined))
+
+
+def test_distinct_n_of_several_runs_is_their_mean() -> None:
+    """Joined, the answers of two equal runs would have half as much."""
+    first, second = ["a b c d e f", "a b"], ["a b x y", "a b"]
+    alone = [score_of(texts) for texts in ([first], [second])]
+    assert score_of([first, first]).value == pytest.approx(alone[0].value)
+    both = score_of([first, second])
+    assert both.value == pytest.approx((alone[0].value + alone[1].value) / 2)
+    assert both.runs == pytest.approx((alone[0].value, alone[1].value))
+    assert both.interval().low < both.value < both.interval().high
+
+
+def score_of(runs: Sequence[Sequence[str]]) -> Score:
+    """Distinct-1 of some runs of one world."""
+    origins = [Origin(0, run, pair) for run, texts in enumerate(runs) for pair in range(len(texts))]
+    texts = [text for run in runs for text in run]
+    statistics = count_systems({"naive": texts}, texts, ["distinct1"])
+    return score_systems(statistics, origins=origins, resamples=400)["naive"]["distinct1"]
 
 
 def test_pooled_groups_are_drawn_whole(small: Path, same_pairs: Path, other_pairs: Path, tmp_path: Path) -> None:

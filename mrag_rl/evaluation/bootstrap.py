@@ -89,6 +89,7 @@ class Resamples:
         units: (G, N) int64, the same for each unit of the highest level that has several: for each world, or for each
             run if there is one world.
         drawn: (R, G) int64, how often each resample draws each unit.
+        runs_drawn: (R, S) int64, how often it draws each run.
         spread: (R,) factors of the deviations between units; with one run, of those between its groups of pairs.
     """
 
@@ -96,6 +97,7 @@ class Resamples:
     runs: np.ndarray
     units: np.ndarray
     drawn: np.ndarray
+    runs_drawn: np.ndarray
     spread: np.ndarray
 
     def widened(self, draws: np.ndarray, unit_scores: np.ndarray) -> np.ndarray:
@@ -162,24 +164,45 @@ def hierarchical_resamples(origins: Sequence[Origin], *, resamples: int, seed: i
     spread = np.ones(resamples)
     if size > 1:
         spread = np.sqrt(size / rng.chisquare(size - 1, size=resamples))
-    return Resamples(counts, _members(run), units, drawn, spread)
+    return Resamples(counts, _members(run), units, drawn, run_draws, spread)
 
 
 def score(metric: Metric, statistics: np.ndarray, resamples: Resamples) -> Score:
     """Corpus score and its bootstrap draws. statistics: (N, S), `metric.statistics` of the answers.
 
-    Distinct-n counts each n-gram once, so a resample, which has some answers twice and lacks others, scores lower than
-    the test set: draws of the same make-up (all worlds once, one of them twice, ...) are shifted so that their mean is
-    the test set's own score.
+    Distinct-n counts each n-gram once, so it falls as answers are joined: of several runs, it is the mean. A resample,
+    which has some answers twice and lacks others, scores lower than the test set: draws of the same make-up (all worlds
+    once, one of them twice, ...) are shifted so that their mean is the test set's own score.
     """
     parts = [np.ones((1, len(statistics)), dtype=np.int64), resamples.units, resamples.runs, resamples.counts]
-    scores = metric.resampled(statistics, np.vstack(parts))
+    counts, distinct = np.vstack(parts), metric.name.startswith("distinct")
+    if distinct:
+        once = [(part @ resamples.runs.T > 0).astype(np.int64) for part in parts[:-1]]
+        scores = _mean_of_runs(metric, statistics, counts, resamples.runs, np.vstack([*once, resamples.runs_drawn]))
+    else:
+        scores = metric.resampled(statistics, counts)
     value, by_unit, by_run, draws = np.split(scores, np.cumsum([len(part) for part in parts[:-1]]))
-    if metric.name.startswith("distinct"):
+    if distinct:
         _, make_up = np.unique(np.sort(resamples.drawn, axis=1), axis=0, return_inverse=True)
         means = np.bincount(make_up, weights=draws) / np.bincount(make_up)
         draws = draws + (value[0] - means[make_up])
     return Score(float(value[0]), resamples.widened(draws, by_unit), tuple(by_run.tolist()))
+
+
+def _mean_of_runs(
+    metric: Metric, statistics: np.ndarray, counts: np.ndarray, runs: np.ndarray, drawn: np.ndarray
+) -> np.ndarray:
+    """Scores (R,) of resamples, each the mean of its runs' own scores, weighted by their answers.
+
+    counts: (R, N), how often each answer is drawn. runs: (S, N), 1 for the answers of each run. drawn: (R, S), how
+    often each run is; its answers, drawn that many times, have as many n-grams to be distinct among.
+    """
+    weights, total = drawn * runs.sum(axis=1), np.zeros(len(counts))
+    for members, times, weight in zip(runs.astype(bool), drawn.T, weights.T, strict=True):
+        rows = np.flatnonzero(times)
+        own = metric.resampled(statistics[members], counts[np.ix_(rows, np.flatnonzero(members))])
+        total[rows] += weight[rows] * times[rows] * own
+    return np.asarray(total / weights.sum(axis=1))
 
 
 def count_systems(
