@@ -35,7 +35,7 @@ check: $(VENV)/.installed-dev  ## check style, types, documentation and tests; w
 	@for target in lint type docs test; do $(MAKE) --no-print-directory $$target || exit; done
 
 test: $(VENV)/.installed-dev  ## run the tests
-	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(WORKERS) tests
+	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal tests
 
 lint: $(VENV)/.installed-dev  ## check style
 	$(BIN)/ruff check .
