@@ -92,6 +92,11 @@ class Quantity:
     plain: bool
     bare: bool
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is a number alone, with nothing that compares it."""
+        return self.bounds is not None and self.bounds[0][0] == "$eq"
+
 
 @dataclass(frozen=True, slots=True)
 class _Number:
