@@ -44,7 +44,7 @@ SAFE, OF_VERBS = words_of(tables.PREPOSITIONS), words_of(tables.PREPOSITIONS_OF_
 PREPOSITIONS = SAFE | OF_VERBS
 DETERMINERS, JOINTS, DEEDS = map(words_of, (tables.DETERMINERS, tables.JOINTS, tables.DEEDS))
 BEFORE_NOUNS = (DETERMINERS | words_of(tables.ADJECTIVES)) - words_of(tables.ADVERBS)
-_KNOWN = OPENERS | PREPOSITIONS | DETERMINERS | BEFORE_NOUNS | JOINTS | DEEDS | words_of(tables.OTHERS)
+KNOWN = OPENERS | PREPOSITIONS | DETERMINERS | BEFORE_NOUNS | JOINTS | DEEDS | words_of(tables.OTHERS)
 _BEFORE_QUESTIONS = JOINTS | PREPOSITIONS | REQUESTS | BESIDE
 _INSTEAD = words_of("statt lieu lugar place")  # They are also nouns: "an ihrer Statt"
 
@@ -103,7 +103,7 @@ class Clause:
 
     def knows(self, word: str) -> bool:
         """Whether a word is in a table, or one of the corpus."""
-        return word in _KNOWN or (word not in _INSTEAD and self.is_own(folded(word)))
+        return word in KNOWN or (word not in _INSTEAD and all(map(self.is_own, folded(word).split("-"))))
 
     @cached_property
     def asks(self) -> bool:

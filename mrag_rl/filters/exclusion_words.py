@@ -215,25 +215,6 @@ ALTERNATIVES = r"""
     alternativas?
 """
 
-# What a request for something named begins with
-SEARCHES = r"""
-    either | maybe | perhaps | entweder | soit | while | whereas | although | whether | that | but | than | because |
-    so | compared | versus | show | find | list | compare | give | get | search | fetch | bring | want | need | book |
-    suggest | recommend | check | read | see | open | summari[sz]e | tell | name | explain | describe | use | only |
-    just | all | any | some | every | both | which | what | who | whose | how | why | when | where | are | is | was |
-    were | do | does | did | has | have | had | can | could | will | would | should | may | might | must | if | as |
-    since | per | via | the | a | an | new | latest | recent | best | top | cheap | cheapest | good | show\ me | like |
-    love | about | regarding | by | from | in | at | on | of | with | to | for | through | during | after | before |
-    between | and | or | zeig\w* | such\w* | find\w* | list\w* | vergleich\w* | gib | nenn\w* | brauch\w* | möchte |
-    nur | alle | welche\w* | wer | wie | wo | wann | warum | hat | haben | ist | sind | war | kann | gibt | der | die |
-    das | bei | von | vom | aus | für | mit | im | neue\w* | laut | montre\w* | trouv\w* | cherch\w* | compar\w* |
-    donn\w* | veux | voudrais | seulement | uniquement | tous | toutes | quels? | quelles? | que | qui | comment | où |
-    quand | pourquoi | est | sont | ont | le | la | les | un | une | du | des | de | chez | par | dans | selon | sur |
-    avec | muestr\w* | encuentr\w* | encontr\w* | busc\w* | dame | dime | quiero | necesito | solo | sólo | todos |
-    todas | qué | quién | cómo | dónde | cuándo | cuál | cuáles | es | son | ha | han | el | los | las | uno | una |
-    del | en | por | según | con | sobre | hay | lista\w*
-"""
-
 # "I have read all of Wired's, so exclude them": what a pronoun stands for is not clear
 PRONOUNS = r"""
     no\ more\ of\ (?:them|those|these|that) | not\ (?:those|these) |
@@ -250,7 +231,7 @@ REFERRING = r"""
 
 # "Rather ... than": the second is excluded
 PREFERENCES = r"""
-    rather | sooner | prefer\w* | lieber | eher | préf[eéè]r\w+ | plutôt | prefier\w+ | mejor
+    rather | sooner | prefer\w* | lieber | eher | préf[eéè]r\w+ | plutôt | prefier\w+ | mejor | antes(?!\ del?(?!\w))
 """
 COMPARED = r"""
     than | over | to | als | statt | à | que | a | antes\ que | antes\ de

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from mrag_rl.filters import exclusion_words as words
-from mrag_rl.filters.clauses import is_request
+from mrag_rl.filters.clauses import KNOWN, is_request
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.inclusions import is_doubtful
 from mrag_rl.filters.phrases import LOOK_BACK, QUOTE, REPORT
@@ -62,6 +62,7 @@ _REQUEST = rf"(?:^|[.;:!?,(\n]\s*|\b(?:{pattern(words.REQUESTING)})\s+)"
 _ENCLOSED_BEFORE = _anywhere(
     rf"(?:{_REQUEST}(?:{pattern(words.ENCLOSING_BEFORE)})|(?<!\w)(?:\w+ing|ruling|dejando))(?!\w)[^.;:?!\n]{{0,50}}$"
 )
+_ENCLOSES = _anywhere(pattern(words.ENCLOSING_BEFORE))
 _REQUESTED = _before(words.REQUESTS, _REQUEST)
 _NOT_SO = _anywhere(rf"{_CLOSING}\s+(?:bitte\s+|bloß\s+|ja\s+)?nicht(?!\w)")  # "Vergiss Wired nicht"
 _TITLED = _anywhere(
@@ -120,7 +121,6 @@ _ALTERNATIVE = _anywhere(rf"{_NO_LETTER_BEFORE}(?:{pattern(words.ALTERNATIVES)})
 _OBJECT = _anywhere(
     rf"(?:(?:^|[.;:!?,(]\s*|\b(?:and|then|und|et|y)\s+)|\b(?:i|we|ich|wir|je|on|nous|yo)\s+|j['’])(?P<verb>[^\W\d_][\w’'-]*)\s+{_MENTION}"
 )
-_SEARCH = _anywhere(rf"(?:{pattern(words.SEARCHES)})")
 _SENTENCES = re.compile(r"[.;:?!¿\n]")
 _CLAUSE = _anywhere(rf"[,.;:!?()\n]|\b(?:{pattern(words.CLAUSES)})\b")
 
@@ -156,6 +156,11 @@ _ANY_MORE = _anywhere(r"^\W?\s+(?:mehr|any\s?more|plus|más)\s*\?")
 _DENIED = _anywhere(
     r"(?<!\w)(?:je|on|nous)\s+n(?:e\s+|['’])(?:(?:me|m['’]|nous|se|s['’]|y|en)\s*)?(?P<verb>\w+)\s+(?:pas|plus|jamais)\s[^.;:?!,\n]{0,25}$"
 )
+
+
+def _may_reject(verb: str) -> bool:
+    """Whether a word that may have the mention as its object may be a verb that rejects it."""
+    return len(verb) > 2 and (verb.casefold() not in KNOWN or bool(_ENCLOSES.fullmatch(verb)))  # "take Wired as read"
 
 
 def _is_contradicted(head: str, tail: str) -> bool:
@@ -223,7 +228,7 @@ def stance(
         return "doubtful"
     if not acts and not continued:
         verb = _OBJECT.search(head)
-        if verb and not described and len(verb["verb"]) > 2 and not _SEARCH.fullmatch(verb["verb"]):
+        if verb and not described and _may_reject(verb["verb"]):
             return "doubtful"
         beside = text[max(0, start - LOOK_BACK) : start], tail[:LOOK_BACK]
         if _NEGATION.search(clause) or any(map(_ALTERNATIVE.search, beside)):

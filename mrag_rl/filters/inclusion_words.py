@@ -65,7 +65,9 @@ SINCE = """
 # Before a name, those that few verbs and adverbs of rejection need, and those that many do ("tired of", "done with")
 PREPOSITIONS = """
     in at by near under via through during im bei beim aus durch um nahe laut chez en dans par vers selon según within
-    inside into across per
+    inside into across per towards toward among amongst amid alongside upon onto behind beside throughout underneath
+    underlying innerhalb während unter neben hinter zwischen entlang gegenüber sous parmi devant derrière durant pendant
+    entre durante mediante bajo ante tras hacia dentro junto
 """
 PREPOSITIONS_OF_VERBS = """
     por of from for with to on about over für pour para regarding concerning like as von vom mit zu zum zur auf an am

@@ -50,6 +50,9 @@ _POINTING = words_of("it that this das ce c eso esto")
 _EARLIER = words_of("before avant antes bevor")
 _CORRECTED = words_of("not t only nicht nur no solo sólo pas non seulement")
 _SOURCES = words_of("laut selon según per")
+_RELATIVES = words_of("that which who whom qui que")
+_PRONOUNS = _RELATIVES | words_of("die der das den")  # Behind a comma
+_BEFORE_CLAUSES = REQUESTS | JOINTS | PREPOSITIONS | AUXILIARIES | DETERMINERS
 _ENGLISH = words_of("of from for with to on about")
 _ROMANCE = words_of("de du des d del")
 _GERMAN = words_of("von vom mit zu zum zur auf an am über nach")
@@ -191,9 +194,11 @@ def _is_rejected(clause: Clause) -> bool:
                 return True  # "mad at Wired, comedies please"
             participle = _PARTICIPLES.get(preposition)
             return participle is not None and participle.fullmatch(word) is not None and not asks(clause.sentence)
-        if left[i + 1 : i + 2] and left[i + 1] in DEEDS and left[i + 2 : i + 3] and left[i + 2] in PREPOSITIONS:
-            preposition = ""  # "Beaujolais made by"
+        if left[i + 2 : i + 3] and left[i + 2] in PREPOSITIONS and _is_done(clause, left[i + 1]):
+            preposition = ""  # "Beaujolais made by", "theses supervised by"
             continue
+        if i > 1 and previous in _RELATIVES and left[i - 2] not in _BEFORE_CLAUSES:
+            return True  # "a phone that beats"
         if previous in _MARKERS and not clause.capitals[i]:
             return True
         if nouns and left[i + 1] in DETERMINERS and left[i + 1] != "a" and not clause.is_question:
@@ -207,10 +212,15 @@ def _is_rejected(clause: Clause) -> bool:
     return False
 
 
+def _is_done(clause: Clause, word: str) -> bool:
+    """Whether a word says what was done to a document, in a table or by the corpus's own words."""
+    return word in DEEDS or (clause.knows(word) and _PARTICIPLES["by"].fullmatch(word) is not None)
+
+
 def _has_topic(clause: Clause) -> bool:
     """Whether what follows the clause speaks of something unknown, which may be what is asked for in its place."""
     words = [word.casefold() for word in split_words(clause.rest)]
-    return not all(word.isdigit() or clause.knows(word) for word in words)
+    return words[:1] != [] and words[0] not in _PRONOUNS and not all(w.isdigit() or clause.knows(w) for w in words)
 
 
 def _is_noun(clause: Clause, i: int, preposition: str) -> bool:
