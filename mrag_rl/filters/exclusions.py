@@ -16,6 +16,7 @@ from typing import Literal
 from mrag_rl.filters import exclusion_words as words
 from mrag_rl.filters.clauses import KNOWN, is_request
 from mrag_rl.filters.exclusion_words import pattern
+from mrag_rl.filters.field_words import folded
 from mrag_rl.filters.inclusions import is_doubtful
 from mrag_rl.filters.phrases import LOOK_BACK, QUOTE, REPORT
 
@@ -100,6 +101,11 @@ _ASKED = _anywhere(
 # "Did Meridian not ...", "Meridian did not ...": who acts is named
 _AUXILIARY = r"(?:do|does|did|has|have|had|will|would|can|could|should)"
 _ACTING = _anywhere(rf"(?:^|[.;:!?,]\s*|\b(?:and|or|why|when|what|how)\s+){_AUXILIARY}\s+{_MENTION}")
+# "What reasons did Meridian give for ...", "Hat Meridian ...": the verbs of the sentence are of who acts
+_DOING = _anywhere(
+    rf"(?:^|[.;:!?¿\n]\s*|(?:and|or|but)\s+)(?:(?:what|which|how|why|when|where|in\s+wh\w+)(?:\s+(?!(?:that|which|who)\b)[\w-]+){{0,4}}\s+)?"
+    rf"(?:{_AUXILIARY}|hat|haben|hatte|kann|wird|est-ce\s+que|ha|han|puede)\s+{_MENTION}"
+)
 _ACTS = _anywhere(rf"^{_CLOSING}\s+{_AUXILIARY}(?:\s+not|n['’]t)\s")
 # "a tart that Nigella Lawson didn't write"
 _RELATIVE = _anywhere(rf"\b(?:that|which|whom|die|den|das|que)\s+{_MENTION}|\bqu['’]{_MENTION}")
@@ -158,9 +164,15 @@ _DENIED = _anywhere(
 )
 
 
-def _may_reject(verb: str) -> bool:
+def asks_what_it_does(text: str, start: int) -> bool:
+    """Whether a question asks what those do that it names at a position."""
+    return _DOING.search(text[max(0, start - _FAR) : start]) is not None
+
+
+def _may_reject(verb: str, is_known: Callable[[str], bool] | None) -> bool:
     """Whether a word that may have the mention as its object may be a verb that rejects it."""
-    return len(verb) > 2 and (verb.casefold() not in KNOWN or bool(_ENCLOSES.fullmatch(verb)))  # "take Wired as read"
+    known = verb.casefold() in KNOWN or (is_known is not None and is_known(folded(verb)))
+    return len(verb) > 2 and (not known or bool(_ENCLOSES.fullmatch(verb)))  # "take Wired as read"
 
 
 def _is_contradicted(head: str, tail: str) -> bool:
@@ -190,12 +202,14 @@ def stance(
     *,
     cued: bool = True,
     described: bool = False,
+    acting: bool = False,
 ) -> Stance:
     """What a text says of its characters [start, end).
 
     previous: where the mention before it ends, and what the text says of that one: a list continues it, and a negation
     before it is not also one of this mention. cued: the words beside it show that it is meant ("according to ...").
     described: they show that it describes documents ("organic Riesling"), so that the word before it is no verb.
+    acting: the question is what somebody does whom it has named before ("Did Wired ...").
     """
     last, said = previous or (0, "named")
     continued = previous is not None and start - last <= _FAR and bool(_CONTINUED.fullmatch(text, last, start))
@@ -223,16 +237,16 @@ def stance(
     if _TAKEN_UP.search(tail) or _LISTED_AFTER.search(tail) or _NEGATION.search(" ".join(clause.split()[-1 - _NEAR :])):
         return "doubtful"
     after = " ".join(_CLAUSE.split(tail, maxsplit=1)[0].split()[: _NEAR + 2])
-    acts = cued or bool(_ACTING.search(head) or _ACTS.search(tail) or _DONE.search(head))
+    acts = cued or acting or bool(_ACTING.search(head) or _ACTS.search(tail) or _DONE.search(head))
     if not acts and (_NEGATION.search(after) or _ENCLOSED_AFTER.search(f" {after}")):
         return "doubtful"
     if not acts and not continued:
         verb = _OBJECT.search(head)
-        if verb and not described and _may_reject(verb["verb"]):
+        if verb and not described and _may_reject(verb["verb"], is_known):
             return "doubtful"
         beside = text[max(0, start - LOOK_BACK) : start], tail[:LOOK_BACK]
         if _NEGATION.search(clause) or any(map(_ALTERNATIVE.search, beside)):
             return "doubtful"
-    if is_known is not None and is_doubtful(text, start, end, is_known, listed=continued, described=described or cued):
+    if is_known is not None and not acting and is_doubtful(text, start, end, is_known, listed=continued, described=described or cued):
         return "doubtful"
     return "named"

@@ -53,6 +53,8 @@ _SOURCES = words_of("laut selon según per")
 _RELATIVES = words_of("that which who whom qui que")
 _PRONOUNS = _RELATIVES | words_of("die der das den")  # Behind a comma
 _BEFORE_CLAUSES = REQUESTS | JOINTS | PREPOSITIONS | AUXILIARIES | DETERMINERS
+_TIMES = words_of("when while wenn während quand lorsque cuando mientras")
+_OPPOSING = words_of("disagree disagrees disagreed contradict contradicts contradicted question questioned")
 _ENGLISH = words_of("of from for with to on about")
 _ROMANCE = words_of("de du des d del")
 _GERMAN = words_of("von vom mit zu zum zur auf an am über nach")
@@ -142,6 +144,8 @@ def _is_conditional(clause: Clause) -> bool:
         return True
     if _UNLESS.search(" ".join(clause.left)):
         return True
+    if clause.left[-1] in _TIMES and not AUXILIARIES.isdisjoint(clause.right[:1]):
+        return True  # "who answers when Wired is closed?"
     bare = [word for word in clause.left if word not in DETERMINERS]
     return bool(bare and clause.stop) and clause.left[0] in ("if", "si", "wenn") and not clause.right
 
@@ -178,12 +182,16 @@ def _is_rejected(clause: Clause) -> bool:
         if word in AUXILIARIES and i and not asks(left[:i]) and not all(map(clause.knows, left[:i])):
             return True  # "Der Chef hat"
         if word in PREPOSITIONS:
+            if _opposes(left, i - 1):
+                return True
             if word in _SOURCES or (previous in DEEDS and (previous == "according" or clause.in_question)):
                 return False
             if inside and word in SAFE and clause.is_question:
                 return False  # "Which ... in the one by Wired?"
             preposition, inside = word, True
             continue
+        if _opposes(left, i):
+            return True
         if clause.knows(word):
             preposition = ""
             continue
@@ -210,6 +218,11 @@ def _is_rejected(clause: Clause) -> bool:
             continue
         return not _is_noun(clause, i, preposition)
     return False
+
+
+def _opposes(left: Sequence[str], i: int) -> bool:
+    """Whether a question asks who opposes: "who disagrees with", "which courts contradict"."""
+    return i > 0 and left[i] in _OPPOSING and left[0] in ASKING | ASKING_WHO and AUXILIARIES.isdisjoint(left[:i])
 
 
 def _is_done(clause: Clause, word: str) -> bool:

@@ -11,8 +11,9 @@ from rapidfuzz.distance import OSA
 from rapidfuzz.process import extractOne
 
 from mrag_rl.filters import asking_words
+from mrag_rl.filters.clauses import BOUNDARY
 from mrag_rl.filters.exclusion_words import pattern
-from mrag_rl.filters.exclusions import Stance, stance
+from mrag_rl.filters.exclusions import Stance, asks_what_it_does, stance
 from mrag_rl.filters.field_words import FieldWords, folded
 from mrag_rl.filters.names import Token, aliases, fold, key, tokens
 from mrag_rl.filters.phrases import ARTICLE, CLAIMED, QUOTE, REPORT, before, is_informational
@@ -110,10 +111,24 @@ class ValueMentions:
 
     def find(self, text: str) -> list[Mention]:
         """The mentions in a text, from left to right; the longest name wins where several fit."""
+        informational = is_informational(text)
+        mentions, passed_over = self._find(text, describes=not informational, asks=not informational)
+        if informational and passed_over and any(text[mention.start].isupper() for mention in mentions):
+            # It is about documents all the same, though an ordinary word by itself may be meant as that word
+            mentions, _ = self._find(text, describes=True, asks=False)
+        return mentions
+
+    def _find(self, text: str, *, describes: bool, asks: bool) -> tuple[list[Mention], bool]:
+        """The mentions, and whether other names are not meant as such.
+
+        describes: ordinary words may describe documents. asks: documents may be asked for by them.
+        """
         words = tokens(text)
         keys = [fold(word.text) for word in words]
-        without_capitals, asks = text == text.lower(), not is_informational(text)
+        without_capitals = text == text.lower()
         mentions: list[Mention] = []
+        passed_over = False
+        acts_until = 0  # Up to where the question is what somebody that it names does
         position = 0
         while position < len(words):
             step = 1
@@ -124,8 +139,9 @@ class ValueMentions:
                 start, end = words[position].start, words[position + length - 1].end
                 in_list = bool(_LIST_CONTINUES.match(text, end)) and self._name_follows(keys, position + length)
                 previous = (mentions[-1].end, mentions[-1].stance) if mentions else None
-                described = asks and self._is_described(text, words, keys, position, length, previous)
-                asked_for = asks and self._is_asked_for(text, start, end, previous, name, without_capitals)
+                described = describes and self._is_described(text, words, keys, position, length, previous)
+                several = describes and len(name.spelling) > 1 and name.spelling[0].lower() != "the"
+                asked_for = several or (asks and self._is_asked_for(text, start, end, previous, name, without_capitals))
                 if (
                     not exact
                     or described
@@ -133,10 +149,18 @@ class ValueMentions:
                     or self._is_meant(text, words, position, name, in_list, without_capitals)
                 ):
                     cued = bool(_REPORTING_BEFORE.search(before(text, start)) or _REPORTING_AFTER.match(text, end))
-                    said = stance(text, start, end, previous, self._is_known, cued=cued, described=described)
+                    acting = start < acts_until
+                    said = stance(
+                        text, start, end, previous, self._is_known, cued=cued, described=described, acting=acting
+                    )
                     mentions.append(Mention(name.field.name, name.values, start, end, said))
+                    if said == "named" and asks_what_it_does(text, start):
+                        clause_end = BOUNDARY.search(text, end)
+                        acts_until = clause_end.start() if clause_end else len(text)
+                else:
+                    passed_over = True
             position += step
-        return mentions
+        return mentions, passed_over
 
     def _is_known(self, word: str) -> bool:
         """Whether a word (folded) is of a value's name, or speaks of documents or fields."""
@@ -236,8 +260,6 @@ class ValueMentions:
         self, text: str, start: int, end: int, previous: tuple[int, Stance] | None, name: _Name, without_capitals: bool
     ) -> bool:
         """Whether a question asks for documents by the characters [start, end), an ordinary word as they may be."""
-        if len(name.spelling) > 1 and name.spelling[0].lower() != "the":
-            return True
         if not _ENDS.match(text, end):
             return False
         head = before(text, start)
