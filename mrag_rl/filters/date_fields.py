@@ -27,6 +27,7 @@ _SUBJECT = re.compile(
     re.IGNORECASE,
 )
 _ATTRIBUTE = re.compile(rf"\s(?!(?:{pattern(FOLLOWING)}|{pattern(UNCOUNTED)})(?!\w))[^\W\d_]", re.IGNORECASE)
+_CLAUSE = re.compile(r"[,;:.!?()]")
 _GENERIC = ("date", "dates", "day", "year", "datum", "jahr", "annee", "fecha", "ano")
 _BEFORE, _AFTER = 6, 4  # Words beside a date that are read for its field
 _MARGIN = 20  # Years beyond the corpus's own that a question may still mean
@@ -136,9 +137,10 @@ class DateFields:
             return bool(alone) or any(map(self._words.speaks_of_dates, [*dates, *after[:1]]))
         if period.relative:
             spoken = any(map(self._words.speaks_of_dates, [*before, *after]))
-            return spoken or any(self._words.is_noun(token.text) for token in tokens(text))
+            return spoken or any(self._words.is_noun(token.text) for token in tokens(hidden))
         after = after[: 2 if period.first and period.last else _AFTER]
-        spoken = any(map(self._words.speaks_of_dates, [*before[:_NEAR], *after]))
+        last = folded(clause[-1].text) if (clause := tokens(_CLAUSE.split(hidden[period.end :], 1)[0])) else ""
+        spoken = any(map(self._words.speaks_of_dates, [*before[:_NEAR], *after, last]))  # "im Mai in Lyon gemeldet"
         return spoken or any(map(self._words.is_noun, before[:1]))
 
 

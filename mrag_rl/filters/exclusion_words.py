@@ -181,7 +181,7 @@ ENCLOSING_BEFORE = r"""
     laisse[zr]? | mets | mettez | deja[dr]? | dejando | dejemos
 """
 ENCLOSING_AFTER = r"""
-    out(?!\ (?:there|loud)) | aside | to\ (?:one|the)\ side | off\ the\ list |
+    (?<!came\x20)(?<!come\x20)(?<!comes\x20)out(?!\ (?:there|loud)) | aside | to\ (?:one|the)\ side | off\ the\ list |
     from\ (?:the|my|this|your)\ (?:search|results?|list|comparison|answer) | weg | aus | beiseite | außen\ vor |
     heraus | raus | unberücksichtigt | von\ der\ liste | de\ côté | à\ part | de\ la\ liste | fuera | de\ lado |
     al\ margen | aparte | de\ la\ lista
