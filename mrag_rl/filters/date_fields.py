@@ -28,6 +28,8 @@ _SUBJECT = re.compile(
 )
 _ATTRIBUTE = re.compile(rf"\s(?!(?:{pattern(FOLLOWING)}|{pattern(UNCOUNTED)})(?!\w))[^\W\d_]", re.IGNORECASE)
 _CLAUSE = re.compile(r"[,;:.!?()]")
+_COPULAS = ("is", "are", "was", "were", "ist", "sind", "est", "sont", "es", "son")
+_FROM = re.compile(r"(?:from|of|aus|von|de|del|d['’])(?!\w)", re.IGNORECASE)
 _GENERIC = ("date", "dates", "day", "year", "datum", "jahr", "annee", "fecha", "ano")
 _BEFORE, _AFTER = 6, 4  # Words beside a date that are read for its field
 _MARGIN = 20  # Years beyond the corpus's own that a question may still mean
@@ -141,7 +143,9 @@ class DateFields:
         after = after[: 2 if period.first and period.last else _AFTER]
         last = folded(clause[-1].text) if (clause := tokens(_CLAUSE.split(hidden[period.end :], 1)[0])) else ""
         spoken = any(map(self._words.speaks_of_dates, [*before[:_NEAR], *after, last]))  # "im Mai in Lyon gemeldet"
-        return spoken or any(map(self._words.is_noun, before[:1]))
+        # "recipes from 2024", "the recipes are from 2024"
+        of_subject = before[:1] and before[0] in _COPULAS and _FROM.match(text, period.start)
+        return spoken or bool(of_subject) or any(map(self._words.is_noun, before[:1]))
 
 
 def _year(value: object) -> int:

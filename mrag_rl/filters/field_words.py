@@ -17,6 +17,8 @@ from mrag_rl.filters.names import key
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
 
 _PUBLISHED = ("publi", "veroff", "ausgestrahl", "erschien", "paru", "diffus", "emiti")
+# "minimum age of participants" is no number of them
+_OF_OTHERS = re.compile(r"(?<!number)(?<!count)(?<!amount) of (?:the )?(\w+)")
 _STEM = 5  # Letters that two words for one thing share, at the least
 
 
@@ -56,6 +58,10 @@ def unit(word: str) -> str | None:
     return _UNIT.get(folded(word))
 
 
+def _without_unit(phrase: re.Match[str]) -> str:
+    return " " if unit(phrase[1]) else phrase[0]
+
+
 def _meaning(word: str) -> str:
     """What words for the same thing share."""
     form = folded(word)
@@ -88,7 +94,8 @@ class FieldWords:
         for field in fields:
             parts = key(field.name.replace("_", " "))
             names = set(map(folded, parts[parts[:1] == ("min",) and len(parts) > 1 :]))  # No minutes in "min_age"
-            words = set(map(folded, key(re.sub(r"\bper \w+", " ", field.description))))
+            description = _OF_OTHERS.sub(_without_unit, re.sub(r"\bper \w+", " ", field.description))
+            words = set(map(folded, key(description)))
             # Two letters of a word name a unit, if anything
             own[field.name] = {word for word in names | words if word not in _EMPTY and (len(word) > 2 or unit(word))}
             described.update({singular(word) for word in words if word in own[field.name] and not unit(word)})

@@ -8,7 +8,7 @@ from __future__ import annotations
 # What says that something is wanted
 REQUESTS = """
     show shows find list give get need needs want wants wanted looking look search searching searched fetch bring book
-    suggest recommend recommendations check summarise summarize tell name explain describe compare use like love prefer
+    suggest recommend recommendations comparing check summarise summarize tell name explain describe compare use like love prefer
     interested interest prefers likes buy rent hear see watch read listen learn know understand wonder choose pick try
     order reserve including included includes send pull open include hello hi hey help advice ideas seek seeks seeking
     hoping hope fancy collect collects restrict limit stick focus take zeig zeige zeigt zeigen such suche sucht suchen
@@ -96,7 +96,7 @@ ONLY = """
 ADJECTIVES = """
     new newest latest recent old older good better best great cheap cheaper cheapest top free own short long small
     large big little nice decent classic modern popular current early late first last next different official original
-    available open full easy quick simple nearby local affordable young famous major main various neu neue neuer neues
+    used usado usada usados usadas gebraucht gebrauchte gebrauchten gebrauchter gebrauchtes available open full easy quick simple nearby local affordable young famous major main various neu neue neuer neues
     neuen neueste neuesten neuester aktuelle aktuellen gut gute guter gutes guten beste besten bester günstige
     günstigen günstiger günstigste günstigsten billige billigen billigste alte alten kurze kurzen lange langen kleine
     kleinen große großen schöne schönen erste ersten letzte letzten nächste nächsten freie freien einfache einfachen

@@ -257,7 +257,7 @@ def _is_noun(clause: Clause, i: int, preposition: str) -> bool:
         return True  # "dibujos animados de"
     if preposition == "from" and i > 1 and left[i - 2] in DETERMINERS and not clause.knows(previous):
         return True  # "a bold red from"
-    if preposition and (not i or previous in REQUESTS or clause.is_own(folded(previous))):
+    if preposition and (not i or previous in REQUESTS or previous == "hay" or clause.is_own(folded(previous))):
         return (_GERMAN_PLURAL if preposition in _GERMAN else _PLURAL).fullmatch(word) is not None
     asked_for = previous in REQUESTS or (previous in BESIDE and left[i - 2] in REQUESTS)
     return asked_for and _VERB.fullmatch(word) is None

@@ -34,6 +34,7 @@ _AGES = frozenset(
 )
 _REDUCED = {"off", "discount", "reduced", "reduction", "rabatt", "remise", "descuento", "shipping"}
 _CHEAPER = {"cheaper", "less", "billiger", "günstiger", "weniger"}
+_NEEDED = {"need", "needs", "brauche", "brauchen", "faut", "necesito", "necesitamos"}  # As many, at least
 _OR = ("or", "oder", "ou", "o")  # "100 euros or less"
 _MONEY = ("euro", "dollar", "pound", "yen", "franc")
 # How much a word says about the field of an amount: behind it (the unit first), and before it (the nearest first)
@@ -152,6 +153,8 @@ class NumberMentions:
         """Whether an amount that is not compared is meant as it is: counts are, prices are not."""
         assert quantity.bounds is not None
         value = quantity.bounds[0][1]
+        if not _NEEDED.isdisjoint(quantity.before[:1]):
+            return False
         units = self._words.units[field.name]
         spoken = any(field.name in self._words.fields(word) for word in quantity.after[:2])
         return value <= _COUNTED and not units & set(_MONEY) and (spoken or bool(quantity.before))
