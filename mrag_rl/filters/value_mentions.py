@@ -33,6 +33,9 @@ _LIST_CONTINUES = re.compile(r"[\"'”’]?(?:,|,?\s+(?:and|or|nor|vs\.?|versus)
 _ASKED_FOR = re.compile(rf"(?:^\W*|[,;:.!?(]\s*|(?<!\w)(?:{pattern(asking_words.ASKING)})\s+)$", re.IGNORECASE)
 _PREPOSED = re.compile(rf"(?<!\w)(?:{pattern(asking_words.PREPOSITIONS)})\s+(?:the\s+)?$", re.IGNORECASE)
 _ENDS = re.compile(rf"\s*$|\s*[,.;:?!(){CLAIMED}]|\s+(?:{pattern(asking_words.FOLLOWING)})(?!\w)", re.IGNORECASE)
+_GERMAN = frozenset(
+    "von vom bei beim mit zum zur der die das des dem den eine einer einem einen und oder für über nach aus im".split()
+)
 _CONJUNCTIONS = ("and", "or", "nor", "vs", "versus")
 _MISSPELT, _MISSPELT_TWICE = 7, 12  # Letters of the shortest names that are known by one wrong letter, and by two
 _ABBREVIATION = re.compile(r"(?:^|[^\w])\w{1,2}$")  # "vs.", "Mr.", the last of "U.S."
@@ -227,7 +230,14 @@ class ValueMentions:
                 return True
         if _REPORTING_BEFORE.search(before(text, start)) or _REPORTING_AFTER.match(text, end):
             return True
-        return self._is_beside_field_name(text, name.field.name, start, end)
+        if self._is_beside_field_name(text, name.field.name, start, end):
+            return True
+        # "business class", "Judge Price": beside a word of the field's description, spelled as the value is
+        return all(word.text == spelled for word, spelled in pairs) and any(
+            name.field.name in self._words.fields(words[i].text)
+            for i in (position - 1, position + length)
+            if 0 <= i < len(words) and text[slice(*sorted((words[i].end, start) if i < position else (end, words[i].start)))] == " "
+        )
 
     def _is_described(
         self,
@@ -332,7 +342,8 @@ def _is_inside_longer_name(text: str, words: Sequence[Token], position: int, len
     if position and text[words[position - 1].end : words[position].start] == " ":
         previous = words[position - 1]
         if previous.text[0].isupper() and not _starts_sentence(text, previous.start):
-            return True
+            # In German, every noun has a capital: "von Richterin Hoffmann"
+            return position < 2 or words[position - 2].text.lower() not in _GERMAN
     return False
 
 
