@@ -27,13 +27,20 @@ _COMPARED = pattern(r"""
     longer | shorter | stronger | after | before | so | up | mehr | weniger | später | früher | höher | neuer | älter |
     plus | moins | après | avant | más | menos | después | antes
 """)  # fmt: skip
-_AND = pattern(r"and | plus | as\ well\ as | together\ with | und | sowie | et | ainsi\ que | y | e | así\ como")
+_AND = pattern(r"and | plus | versus | vs\.? | as\ well\ as | together\ with | und | sowie | et | ainsi\ que | y | e | así\ como")
 _ADVERB = pattern(r"else | maybe | also | otherwise | then | sonst | auch | aussi | bien | también")
-_JOINTS = re.compile(
-    rf"[;,]?\s+(?:(?P<and>{_AND})|(?P<or>or|oder|ou|o))(?:\s+(?:{_ADVERB})|,[^,;.!?\d]{{1,30}},)?\s+(?!(?:{_COMPARED})(?!\w)(?!\s+(?:than\s+|de\s+|als\s+|que\s+)?[€$£]?\d))"
-    r"|[;.!?]\s+|(?P<comma>,\s+)",
-    re.IGNORECASE,
-)
+
+
+def _joints(ands: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"[;,]?\s+(?:(?P<and>{ands})|(?P<or>or|oder|ou|o))(?:\s+(?:{_ADVERB})|,[^,;.!?\d]{{1,30}},)?\s+"
+        rf"(?!(?:{_COMPARED})(?!\w)(?!\s+(?:than\s+|de\s+|als\s+|que\s+)?[€$£]?\d))|[;.!?]\s+|(?P<comma>,\s+)",
+        re.IGNORECASE,
+    )
+
+
+_JOINTS, _JOINTS_OF_COMPARISONS = _joints(_AND), _joints(rf"{_AND}|with|to|mit|avec|à|con")
+_COMPARISON = re.compile(r"\W*(?:\w+\s+){0,3}(?:compar\w+|vergleich\w*)\s", re.IGNORECASE)
 _OPENING = re.compile(rf"(?:(?:{pattern(PREPOSITIONS)})\s+)?(?:(?:{pattern(ARTICLES)})\s+)?", re.IGNORECASE)
 _LIST = re.compile(r"[\"'”’]?\s*,?\s+(?:\w+\s+){1,3}[\"'“‘]?")
 _ADJACENT = re.compile(
@@ -133,7 +140,8 @@ def _alternatives(whole: _Part, words: FieldWords) -> Filter | None:
     if len(whole.conditions) < 2 or _SAME.search(whole.text):
         return None
     text, spans = whole.reading.text, whole.reading.spans
-    for joint in list(_JOINTS.finditer(text, whole.start, whole.end))[:_MAX_JOINTS]:
+    joints = _JOINTS_OF_COMPARISONS if _COMPARISON.match(text) else _JOINTS
+    for joint in list(joints.finditer(text, whole.start, whole.end))[:_MAX_JOINTS]:
         if overlaps(*joint.span(), spans):
             continue
         left, right = (_Part(whole.reading, *ends) for ends in ((whole.start, joint.start()), (joint.end(), whole.end)))

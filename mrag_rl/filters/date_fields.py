@@ -92,6 +92,7 @@ class DateFields:
             if overlaps(period.start, period.end, mentions):
                 continue
             beside_value = any(0 <= period.start - end <= 1 for _, end in mentions)
+            beside_value = beside_value and not (period.relative and len(self.days) > 1)
             if not (beside_value or self._is_meant(text, hidden, period)):
                 continue
             phrase = text[period.start : period.end]

@@ -96,8 +96,12 @@ class FieldWords:
             names = set(map(folded, parts[parts[:1] == ("min",) and len(parts) > 1 :]))  # No minutes in "min_age"
             description = _OF_OTHERS.sub(_without_unit, re.sub(r"\bper \w+", " ", field.description))
             words = set(map(folded, key(description)))
-            # Two letters of a word name a unit, if anything
-            own[field.name] = {word for word in names | words if word not in _EMPTY and (len(word) > 2 or unit(word))}
+            # Two letters of a word name a unit, if anything; "days" are no unit of dates
+            own[field.name] = {
+                word
+                for word in names | words
+                if (word not in _EMPTY or (field.type == "number" and unit(word))) and (len(word) > 2 or unit(word))
+            }
             described.update({singular(word) for word in words if word in own[field.name] and not unit(word)})
         self.nouns = frozenset(word for word, count in described.items() if count > 1 and len(word) > 2)
         self.units = {name: {found for word in words if (found := unit(word))} for name, words in own.items()}

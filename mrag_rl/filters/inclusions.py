@@ -57,6 +57,7 @@ _TIMES = words_of("when while wenn während quand lorsque cuando mientras")
 _OPPOSING = words_of("disagree disagrees disagreed contradict contradicts contradicted question questioned")
 _ENGLISH = words_of("of from for with to on about")
 _ROMANCE = words_of("de du des d del")
+_GERMAN_ARTICLES = words_of("der des dem den eine einer eines einem einen bei beim für")
 _GERMAN = words_of("von vom mit zu zum zur auf an am über nach")
 
 # What endings say of words in no table
@@ -74,6 +75,7 @@ _PARTICIPLES = {
     "von": re.compile(r"ge.{2,}(?:t|en)|(?:be|ent|er|ver|zer).{2,}(?:t|en)"),
     "par": re.compile(r".{2,}(?:ée?s?|[ui]e?s?|its?)"),
 }
+_PARTICIPLE = re.compile(r".{2,}(?:ed|[aiu]d[oa]s?|ée?s?)|ge.{2,}(?:t|en)")
 
 _NEAR = 6  # Words before a mention among which one may separate it
 _CROSS_BEFORE = re.compile(r"[!~¬^≠×✗✘❌🚫⛔👎]$|[✗✘❌🚫⛔👎]\s$")
@@ -209,6 +211,8 @@ def _is_rejected(clause: Clause) -> bool:
             return True  # "a phone that beats"
         if previous in _MARKERS and not clause.capitals[i]:
             return True
+        if i == len(left) - 1 and clause.capitals[i] and previous in _GERMAN | _GERMAN_ARTICLES:
+            return False  # "von Richterin Hoffmann"
         if nouns and left[i + 1] in DETERMINERS and left[i + 1] != "a" and not clause.is_question:
             return True  # "weed the long Westerns", "doy la espalda a"
         if previous in BEFORE_NOUNS or previous in SAFE or (preposition and previous in _TOPICAL):
@@ -227,7 +231,7 @@ def _opposes(left: Sequence[str], i: int) -> bool:
 
 def _is_done(clause: Clause, word: str) -> bool:
     """Whether a word says what was done to a document, in a table or by the corpus's own words."""
-    return word in DEEDS or (clause.knows(word) and _PARTICIPLES["by"].fullmatch(word) is not None)
+    return word in DEEDS or (clause.knows(word) and _PARTICIPLE.fullmatch(word) is not None)
 
 
 def _has_topic(clause: Clause) -> bool:
