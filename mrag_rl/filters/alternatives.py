@@ -165,7 +165,7 @@ def _alternatives(whole: _Part, words: FieldWords) -> Filter | None:
             and right.described
             and not shared
             and left.named.keys() - right.fields
-            and any(map(words.is_noun, head))
+            and any(words.is_noun(word) and not words.fields(word) for word in head)
         ):
             whole.reading.dropped.append(f"{right.text!r} is about other documents; what they are is not clear")
             return EVERYTHING

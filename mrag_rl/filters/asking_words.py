@@ -11,7 +11,8 @@ ASKING = r"""
     | me | us | my | no | non | plus | and | or | an? | une? | una | ein\w* | und | oder | et | ou | y | o |
     as\ well\ as | along\ with | together\ with | sowie | ainsi\ que | así\ como |
     zeig\w* | suche | nur | alle | montre\w* | cherche | des | les | busco | muestra\w* | quiero | los | las |
-    gute | good | best | new | recent | latest | cheap
+    gute | good | best | new | recent | latest | cheap |
+    is | are | was | were | been | be | still | ist | sind | war | waren | noch | est | sont | encore | es | son | está\w*
 """
 
 # Before a name, in lower case

@@ -42,9 +42,11 @@ OPENERS = REQUESTS | QUESTIONS
 SPEAKERS, BESIDE = words_of(tables.SPEAKERS), words_of(tables.BESIDE)
 SAFE, OF_VERBS = words_of(tables.PREPOSITIONS), words_of(tables.PREPOSITIONS_OF_VERBS)
 PREPOSITIONS = SAFE | OF_VERBS
+RELATIVES = words_of("that which who whom qui que")
 DETERMINERS, JOINTS, DEEDS = map(words_of, (tables.DETERMINERS, tables.JOINTS, tables.DEEDS))
 BEFORE_NOUNS = (DETERMINERS | words_of(tables.ADJECTIVES)) - words_of(tables.ADVERBS)
 KNOWN = OPENERS | PREPOSITIONS | DETERMINERS | BEFORE_NOUNS | JOINTS | DEEDS | words_of(tables.OTHERS)
+CLOSED = (PREPOSITIONS | DETERMINERS | JOINTS | AUXILIARIES | ASKING | SPEAKERS | BESIDE) - {"same", "first", "last"}
 _BEFORE_QUESTIONS = JOINTS | PREPOSITIONS | REQUESTS | BESIDE
 _INSTEAD = words_of("statt lieu lugar place")  # They are also nouns: "an ihrer Statt"
 

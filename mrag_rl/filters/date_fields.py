@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from mrag_rl.filters.asking_words import FOLLOWING, UNCOUNTED
 from mrag_rl.filters.claims import Claim
+from mrag_rl.filters.clauses import AUXILIARIES, RELATIVES
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.exclusions import stance
 from mrag_rl.filters.field_words import FieldWords, folded, is_of_years, singular
@@ -146,7 +147,17 @@ class DateFields:
         spoken = any(map(self._words.speaks_of_dates, [*before[:_NEAR], *after, last]))  # "im Mai in Lyon gemeldet"
         # "recipes from 2024", "the recipes are from 2024"
         of_subject = before[:1] and before[0] in _COPULAS and _FROM.match(text, period.start)
-        return spoken or bool(of_subject) or any(map(self._words.is_noun, before[:1]))
+        return spoken or bool(of_subject) or self._follows_noun(before)
+
+    def _follows_noun(self, words: Sequence[str]) -> bool:
+        """Whether the documents come first among words before a date, the nearest first, but for names, pronouns and
+        auxiliaries: "recipes from 2024", "rulings that were [reversed] in 2024"."""
+        for word in words[:_NEAR]:
+            if self._words.is_noun(word):
+                return True
+            if not (set(word) == {"x"} or word in AUXILIARIES or word in RELATIVES):
+                break
+        return False
 
 
 def _year(value: object) -> int:

@@ -34,7 +34,7 @@ CUES = r"""
     save\ (?:those|that|the\ ones) | (?:gefiltert|bereinigt)\ um | nichts\ mehr | nothing\ (?:from|by|of) |
     rien\ d['’] | jenseits\ von | get(?:ting)?\ rid\ of | (?:had\ )?enough\ of | (?:tired|sick|weary)\ of |
     opt\ out\ of | steer\ clear\ of | stay\ away\ from | keep\ away\ from | free\ of | nicht | kein(?:e|er|es|em|en)? |
-    niemals | nie | weder | noch | ohne | außer | ausser | ausgenommen | ausschlie(?:ß|ss)en | abgesehen\ vo[nm] |
+    niemals | nie | weder | ohne | außer | ausser | ausgenommen | ausschlie(?:ß|ss)en | abgesehen\ vo[nm] |
     bis\ auf | mit\ ausnahme | unter\ ausschluss | anstatt | statt | anstelle | außerhalb | jenseits |
     unter\ umgehung | exklusive | pas | jamais | ni | aucun(?:e|es|s)? | sauf | excepté(?:e|s|es)? | hormis | hors |
     à\ l['’]exception | à\ l['’]exclusion | à\ part | mis(?:e|es)?\ à\ part | en\ dehors? | autres?\ que |

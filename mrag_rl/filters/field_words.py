@@ -65,7 +65,8 @@ def _without_unit(phrase: re.Match[str]) -> str:
 def _meaning(word: str) -> str:
     """What words for the same thing share."""
     form = folded(word)
-    return _UNIT.get(form) or _THING.get(form) or _stem(form)
+    # "Zitaten" as "Zitate"
+    return _UNIT.get(form) or _THING.get(form) or _THING.get(form.removesuffix("n")) or _stem(form)
 
 
 def is_of_years(field: Field) -> bool:
@@ -92,7 +93,7 @@ class FieldWords:
         self._flags = {field.name for field in fields if field.type == "boolean"}
         described: Counter[str] = Counter()
         for field in fields:
-            parts = key(field.name.replace("_", " "))
+            parts = key(re.sub(r" per \w+", "", field.name.replace("_", " ")))
             names = set(map(folded, parts[parts[:1] == ("min",) and len(parts) > 1 :]))  # No minutes in "min_age"
             description = _OF_OTHERS.sub(_without_unit, re.sub(r"\bper \w+", " ", field.description))
             words = set(map(folded, key(description)))

@@ -149,7 +149,7 @@ DEEDS = """
     based located offered offers offer filed granted decided issued held hosted taught directed created designed
     developed distributed edited starring recorded brewed grown supplied operated handled assigned funded financed
     sponsored managed owned opened started starts start starting begins ends working works work living lives going goes
-    coming comes come stream streams streaming erschienen veröffentlicht geschrieben gemacht produziert berichtet
+    coming comes come stream streams streaming flying staying travelling traveling erschienen veröffentlicht geschrieben gemacht produziert berichtet
     gesagt sagt schreibt verkauft gebaut angeboten bietet bieten erteilt entschieden veranstaltet erstellt entwickelt
     beginnt beginnen startet starten läuft laufen kommt kommen publié publiée publiés publiées écrit écrite écrits
     écrites fait produit produite réalisé réalisée réalisés dit vendu vendue vendus construit proposé proposés proposée

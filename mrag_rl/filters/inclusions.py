@@ -25,6 +25,7 @@ from mrag_rl.filters.clauses import (
     OF_VERBS,
     OPENERS,
     PREPOSITIONS,
+    RELATIVES,
     REQUESTS,
     SAFE,
     SPEAKERS,
@@ -50,8 +51,7 @@ _POINTING = words_of("it that this das ce c eso esto")
 _EARLIER = words_of("before avant antes bevor")
 _CORRECTED = words_of("not t only nicht nur no solo sólo pas non seulement")
 _SOURCES = words_of("laut selon según per")
-_RELATIVES = words_of("that which who whom qui que")
-_PRONOUNS = _RELATIVES | words_of("die der das den")  # Behind a comma
+_PRONOUNS = RELATIVES | words_of("die der das den")  # Behind a comma
 _BEFORE_CLAUSES = REQUESTS | JOINTS | PREPOSITIONS | AUXILIARIES | DETERMINERS
 _TIMES = words_of("when while wenn während quand lorsque cuando mientras")
 _OPPOSING = words_of("disagree disagrees disagreed contradict contradicts contradicted question questioned")
@@ -207,7 +207,7 @@ def _is_rejected(clause: Clause) -> bool:
         if left[i + 2 : i + 3] and left[i + 2] in PREPOSITIONS and _is_done(clause, left[i + 1]):
             preposition = ""  # "Beaujolais made by", "theses supervised by"
             continue
-        if i > 1 and previous in _RELATIVES and left[i - 2] not in _BEFORE_CLAUSES:
+        if i > 1 and previous in RELATIVES and left[i - 2] not in _BEFORE_CLAUSES:
             return True  # "a phone that beats"
         if previous in _MARKERS and not clause.capitals[i]:
             return True

@@ -40,7 +40,7 @@ AT_LEAST = r"""
 """
 ABOUT = r"""
     around | about | roughly | approximately | approx\.? | circa | ca\.? | some | nearly | almost | close\ to | ~ | ≈ |
-    somewhere\ (?:around|near) | etwa | rund | ungefähr | zirka | knapp | gegen | um\ die | environ |
+    more\ or\ less | plus\ ou\ moins | más\ o\ menos | mehr\ oder\ weniger | somewhere\ (?:around|near) | etwa | rund | ungefähr | zirka | knapp | gegen | um\ die | environ |
     (?:aux\ )?alentours\ de | autour\ de | à\ peu\ près | près\ de | un[oa]s | alrededor\ de | aproximadamente |
     cerca\ de | sobre | casi
 """

@@ -89,7 +89,7 @@ _PAST = re.compile(
     re.IGNORECASE,
 )
 _SINGLE_PAST = re.compile(
-    r"(?<!\w)(?:in|within|over|during)\s+the\s+(?:past|last)\s+(?P<unit>week|month|year)(?!\w)", re.IGNORECASE
+    r"(?<!\w)(?:in|within|over|during)\s+the\s+(?:past|last)\s+(?P<unit>week|month|year)(?!\w|\s+of\s)", re.IGNORECASE
 )
 _NAMED = re.compile(
     r"(?<!\w)(?:(?P<today>today|heute|aujourd['’]hui|hoy)|(?P<yesterday>yesterday|gestern|hier|ayer)"
@@ -99,7 +99,7 @@ _NAMED = re.compile(
     r"|ce|cet|cette|est[ea]|l[ao]?\s+próxim[oa]|el\s+próximo|próxim[oa])\s+(?:calendar\s+)?"
     r"(?P<unit>week|month|year|woche|monats?|jahr(?:es)?|semaine|mois|année|an|semana|mes|año)"
     r"|(?:l[ae]\s+|l['’]|el\s+)?(?P<after>semaine|mois|année|an|semana|mes|año)\s+"
-    r"(?P<how>derni(?:er|ère)|passée?|prochaine?|pasad[oa]|próxim[oa]|que\s+viene))(?!\w)",
+    r"(?P<how>derni(?:er|ère)|passée?|prochaine?|pasad[oa]|próxim[oa]|que\s+viene))(?!\w|\s+of\s)",
     re.IGNORECASE,
 )
 # One of these words is in each of them, and looking for it takes less time than for the whole

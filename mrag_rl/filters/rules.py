@@ -88,8 +88,9 @@ class RuleExtractor:
     def _read(self, text: str) -> Reading:
         mentions = self._values.find(text)
         spans = [(mention.start, mention.end) for mention in mentions]
-        amounts, dropped = self._numbers.find(text, spans)
-        flags, lines = self._flags.find(text, spans)
+        hidden = masked(text, spans, by="x")  # Names deny nothing and are no units
+        amounts, dropped = self._numbers.find(hidden, spans)
+        flags, lines = self._flags.find(hidden, spans)
         dropped += lines
         quantities = []
         if amounts or flags or any(mention.stance != "named" for mention in mentions):

@@ -11,7 +11,7 @@ from rapidfuzz.distance import OSA
 from rapidfuzz.process import extractOne
 
 from mrag_rl.filters import asking_words
-from mrag_rl.filters.clauses import BOUNDARY
+from mrag_rl.filters.clauses import BOUNDARY, CLOSED
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.exclusions import Stance, asks_what_it_does, stance
 from mrag_rl.filters.field_words import FieldWords, folded
@@ -141,14 +141,16 @@ class ValueMentions:
                 step = length
                 start, end = words[position].start, words[position + length - 1].end
                 in_list = bool(_LIST_CONTINUES.match(text, end)) and self._name_follows(keys, position + length)
-                previous = (mentions[-1].end, mentions[-1].stance) if mentions else None
+                last = mentions[-1] if mentions else None
+                # "no Ryanair, Madrid": a list is of one field
+                apart = last and last.field != name.field.name and text[last.end : start].strip() == ","
+                previous = (last.end, "named" if apart else last.stance) if last else None
                 described = describes and self._is_described(text, words, keys, position, length, previous)
                 several = describes and len(name.spelling) > 1 and name.spelling[0].lower() != "the"
                 asked_for = several or (asks and self._is_asked_for(text, start, end, previous, name, without_capitals))
                 if (
                     not exact
-                    or described
-                    or asked_for
+                    or ((described or asked_for) and not (length == 1 and words[position].text in CLOSED))
                     or self._is_meant(text, words, position, name, in_list, without_capitals)
                 ):
                     cued = bool(_REPORTING_BEFORE.search(before(text, start)) or _REPORTING_AFTER.match(text, end))
@@ -211,6 +213,9 @@ class ValueMentions:
         start, end = name_words[0].start, name_words[-1].end
         pairs = list(zip(name_words, name.spelling, strict=True))
         content = [(word, spelled) for word, spelled in pairs if word.text.lower() != "the"] or pairs
+        single = len(content) == 1
+        if single and content[0][0].text in CLOSED:
+            return False  # "mit", "may"
         if any(_is_distinctive(spelled) for _, spelled in content):
             return True
         if all(len(spelled) > 2 and word.text == spelled == spelled.upper() for word, spelled in content):
@@ -218,7 +223,6 @@ class ValueMentions:
         capitalised = all(
             word.text[0].isupper() or not spelled[0].isupper() for word, spelled in content
         ) and any(word.text[0].isupper() for word, _ in content)  # fmt: skip
-        single = len(content) == 1
         if capitalised or (without_capitals and not single):
             # Without its article, "The Age" is "Age", a word like any other.
             lacks_article = single and _lacks_article(name, name_words)
@@ -292,6 +296,8 @@ def _inflected(word: str) -> str | None:
         return None
     if word.endswith("ies"):
         return f"{word[:-3]}y"
+    if word.endswith(("ches", "shes", "xes")):
+        return word[:-2]
     if word.endswith("s"):
         return None if word.endswith(("ss", "us", "is")) else word[:-1]
     return f"{word[:-1]}ies" if word.endswith("y") and word[-2] not in "aeiou" else f"{word}s"
@@ -337,12 +343,12 @@ def _is_inside_longer_name(text: str, words: Sequence[Token], position: int, len
     if after < len(words) and text[words[after - 1].end : words[after].start] == " ":
         next_word = words[after].text
         last_word = words[after + 1].text if next_word == "of" and after + 1 < len(words) else next_word
-        if next_word[0].isdigit() or last_word[0].isupper():
+        german = position and words[position - 1].text.lower() in _GERMAN  # Every noun has a capital there
+        if next_word[0].isdigit() or (last_word[0].isupper() and not german):
             return True
     if position and text[words[position - 1].end : words[position].start] == " ":
         previous = words[position - 1]
         if previous.text[0].isupper() and not _starts_sentence(text, previous.start):
-            # In German, every noun has a capital: "von Richterin Hoffmann"
             return position < 2 or words[position - 2].text.lower() not in _GERMAN
     return False
 
