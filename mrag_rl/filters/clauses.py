@@ -25,6 +25,9 @@ _FRENCH = re.compile(
     r"\b(?:les?|une?|des|du|où|quoi|qui|est|dans|pas|pour|quel\w*|je|nous|moi|que|qu|si)\b", re.IGNORECASE
 )
 _ENGLISH = re.compile(r"\b(?:the|of|and|is|for|with|to|in|about|from|any|what|that)\b", re.IGNORECASE)
+_SPANISH = re.compile(r"\b(?:el|los|las|del?|con|por|para|en|que|una?)\b", re.IGNORECASE)
+# Endings of plural nouns in French and Spanish, but not of imperatives ("évitons", "fuis", "descartamos")
+_ROMANCE_PLURAL = re.compile(r".{2,}(?:as|(?<!m)os|es|eurs|ls|aux)", re.IGNORECASE)
 _AFTER = re.compile(r"\b(?:i['’]?m|we['’]?re|i\s+am|we\s+are)\s+after\b", re.IGNORECASE)
 
 
@@ -61,7 +64,7 @@ class Clause:
         is_first: whether nothing stands before the clause.
         stop: the punctuation behind the clause, if any. rest: what follows that.
         mark: the punctuation at the end of its sentence, if any.
-        closing: the last character of the text.
+        closing: the last character of the text. text: all of it.
         is_own: whether the corpus knows a word.
     """
 
@@ -75,6 +78,7 @@ class Clause:
     mark: str
     rest: str
     closing: str
+    text: str
     is_own: Callable[[str], bool]
 
     @classmethod
@@ -100,6 +104,7 @@ class Clause:
             mark=mark[0] if (mark := _SENTENCE.search(text, end, end + _SENTENCE_REACH)) else "",
             rest=tail[stop.end() :].strip(" .?!") if stop else "",
             closing=text.rstrip()[-1:],
+            text=text,
             is_own=is_own,
         )
 
@@ -140,6 +145,16 @@ def split_words(text: str) -> list[str]:
 def is_request(word: str) -> bool:
     """Whether a word says that something is wanted, or is a verb that a question begins with."""
     return word.casefold() in REQUESTS or word.casefold() in AUXILIARIES
+
+
+def is_romance_plural(word: str, text: str) -> bool:
+    """Whether a word has the ending of a plural noun in a text that may be French or Spanish, and is not English."""
+    return _ROMANCE_PLURAL.fullmatch(word) is not None and _is_romance(text)
+
+
+def _is_romance(text: str) -> bool:
+    romance = _FRENCH.search(text, 0, _SENTENCE_REACH) or _SPANISH.search(text, 0, _SENTENCE_REACH)
+    return romance is not None and _ENGLISH.search(text, 0, _SENTENCE_REACH) is None
 
 
 def asks(words: Sequence[str]) -> bool:

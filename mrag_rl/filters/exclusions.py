@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from mrag_rl.filters import exclusion_words as words
-from mrag_rl.filters.clauses import KNOWN, is_request
+from mrag_rl.filters.clauses import KNOWN, is_request, is_romance_plural
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.field_words import folded
 from mrag_rl.filters.inclusions import is_doubtful
@@ -169,8 +169,10 @@ def asks_what_it_does(text: str, start: int) -> bool:
     return _DOING.search(text[max(0, start - _FAR) : start]) is not None
 
 
-def _may_reject(verb: str, is_known: Callable[[str], bool] | None) -> bool:
+def _may_reject(verb: str, text: str, is_known: Callable[[str], bool] | None) -> bool:
     """Whether a word that may have the mention as its object may be a verb that rejects it."""
+    if (verb[0].isupper() and "-" in verb) or is_romance_plural(verb, text):
+        return False  # "Kfz-Tarife der ...", "zapatillas ..."
     known = verb.casefold() in KNOWN or (is_known is not None and is_known(folded(verb)))
     return len(verb) > 2 and (not known or bool(_ENCLOSES.fullmatch(verb)))  # "take Wired as read"
 
@@ -242,7 +244,7 @@ def stance(
         return "doubtful"
     if not acts and not continued:
         verb = _OBJECT.search(head)
-        if verb and not described and _may_reject(verb["verb"], is_known):
+        if verb and not described and _may_reject(verb["verb"], text, is_known):
             return "doubtful"
         beside = text[max(0, start - LOOK_BACK) : start], tail[:LOOK_BACK]
         if _NEGATION.search(clause) or any(map(_ALTERNATIVE.search, beside)):

@@ -72,10 +72,11 @@ def _meaning(word: str) -> str:
 def is_of_years(field: Field) -> bool:
     """Whether a number field has years for values."""
     values = list(field.values or ())
+    first = 1000 if "year" in key(field.name.replace("_", " ")) else 1500
     return (
         field.type == "number"
         and bool(values)
-        and all(isinstance(value, int) and 1500 <= value <= 2200 for value in values)
+        and all(isinstance(value, int) and first <= value <= 2200 for value in values)
     )
 
 

@@ -31,6 +31,7 @@ from mrag_rl.filters.clauses import (
     SPEAKERS,
     Clause,
     asks,
+    is_romance_plural,
     speaks,
     split_words,
     words_of,
@@ -56,7 +57,7 @@ _BEFORE_CLAUSES = REQUESTS | JOINTS | PREPOSITIONS | AUXILIARIES | DETERMINERS
 _TIMES = words_of("when while wenn während quand lorsque cuando mientras")
 _OPPOSING = words_of("disagree disagrees disagreed contradict contradicts contradicted question questioned")
 _ENGLISH = words_of("of from for with to on about")
-_ROMANCE = words_of("de du des d del")
+_ROMANCE = words_of("de du des d del à au aux en con avec para pour por")
 _GERMAN_ARTICLES = words_of("der des dem den eine einer eines einem einen bei beim für")
 _GERMAN = words_of("von vom mit zu zum zur auf an am über nach")
 
@@ -66,6 +67,7 @@ _VERB = re.compile(r".{3,}(?:ing|[ae]ndo|ant|[aei]r|re)")
 _GERMAN_INFINITIVE = re.compile(r"[a-zäöüß]{3,}(?:en|ern|eln)")
 _PLURAL = re.compile(r".{2,}[sx]")
 _GERMAN_PLURAL = re.compile(r".{3,}(?:en|er|e|n|s)")
+_NOUN = re.compile(r".{2,}(?:ungen|heiten|keiten|schaften|ionen|täten)")
 _ADJECTIVE = re.compile(
     r".{2,}(?:ian|ese|ic|ical|[^e]al|ous|ful|[st]ive|ary)|(?!dis|en).{3,}[ai]ble"
     r"|.{3,}(?:ische|liche|ige|bare|ale|ive|same)[nrsm]?"
@@ -200,10 +202,12 @@ def _is_rejected(clause: Clause) -> bool:
         if preposition in _ENDS and not nouns and _is_compound(left[:i], word):
             return True
         if preposition in SAFE or preposition in _AGENTS:
-            if not i and not _PLURAL.fullmatch(word) and not asks(clause.sentence) and _has_topic(clause):
+            if not i and not (_PLURAL.fullmatch(word) or _NOUN.fullmatch(word)) and not asks(clause.sentence) and _has_topic(clause):
                 return True  # "mad at Wired, comedies please"
             participle = _PARTICIPLES.get(preposition)
-            return participle is not None and participle.fullmatch(word) is not None and not asks(clause.sentence)
+            if participle is None or _NOUN.fullmatch(word):
+                return False
+            return participle.fullmatch(word) is not None and not asks(clause.sentence)
         if left[i + 2 : i + 3] and left[i + 2] in PREPOSITIONS and _is_done(clause, left[i + 1]):
             preposition = ""  # "Beaujolais made by", "theses supervised by"
             continue
@@ -248,6 +252,8 @@ def _is_noun(clause: Clause, i: int, preposition: str) -> bool:
         return True  # "was blockiert", "qué vino de"
     if i == 1 and previous in ASKING_WHO and len(clause.sentence) == len(left) and clause.closing == "?":
         return True
+    if i == len(left) - 1 == 0 and is_romance_plural(word, clause.text):
+        return True  # "zapatillas ..."
     if not i and left[1:2] and clause.is_own(folded(left[1])) and _ADJECTIVE.fullmatch(word):
         return True
     if preposition in _ENGLISH and left[0] in REQUESTS and _PLURAL.fullmatch(word):

@@ -29,7 +29,7 @@ _PERMITTED = re.compile(
 )
 # "without comments", up to the end of the phrase
 _NONE = re.compile(
-    r"(?<!\w)(?:with\s+no|without(?:\s+any)?|zero|with\s+zero|ohne|sans|sin)\s+(?P<word>[^\W\d_]{3,})(?=\s*(?:$|[.,;:!?()])"
+    r"(?<!\w)(?:(?:with|has|have)\s+no|(?<=,\s)no|without(?:\s+any)?|zero|with\s+zero|ohne|sans|sin)\s+(?P<word>[^\W\d_]{3,})(?=\s*(?:$|[.,;:!?()])"
     rf"|\s+(?:{pattern(FOLLOWING)})(?!\w))",
     re.IGNORECASE,
 )
