@@ -28,7 +28,7 @@ _ENGLISH = re.compile(r"\b(?:the|of|and|is|for|with|to|in|about|from|any|what|th
 _SPANISH = re.compile(r"\b(?:el|los|las|del?|con|por|para|en|que|una?)\b", re.IGNORECASE)
 # Endings of plural nouns in French and Spanish, but not of imperatives ("évitons", "fuis", "descartamos")
 _ROMANCE_PLURAL = re.compile(r".{2,}(?:as|(?<!m)os|es|eurs|ls|aux)", re.IGNORECASE)
-_AFTER = re.compile(r"\b(?:i['’]?m|we['’]?re|i\s+am|we\s+are)\s+after\b", re.IGNORECASE)
+_AFTER = re.compile(r"\b(?:i['’]?m|we['’]?re|i\s+am|we\s+are)\s+(?:after|comparing)\b", re.IGNORECASE)
 
 
 def words_of(*lists: str) -> frozenset[str]:
@@ -50,6 +50,7 @@ DETERMINERS, JOINTS, DEEDS = map(words_of, (tables.DETERMINERS, tables.JOINTS, t
 BEFORE_NOUNS = (DETERMINERS | words_of(tables.ADJECTIVES)) - words_of(tables.ADVERBS)
 KNOWN = OPENERS | PREPOSITIONS | DETERMINERS | BEFORE_NOUNS | JOINTS | DEEDS | words_of(tables.OTHERS)
 CLOSED = (PREPOSITIONS | DETERMINERS | JOINTS | AUXILIARIES | ASKING | SPEAKERS | BESIDE) - {"same", "first", "last"}
+_OTHER_CLAUSES = (JOINTS | RELATIVES | SPEAKERS | BESIDE) - words_of("and or und oder et ou y o e u plus sowie")
 _BEFORE_QUESTIONS = JOINTS | PREPOSITIONS | REQUESTS | BESIDE
 _INSTEAD = words_of("statt lieu lugar place")  # They are also nouns: "an ihrer Statt"
 
@@ -131,6 +132,11 @@ class Clause:
     def is_question(self) -> bool:
         """Whether the sentence begins as a question."""
         return self.sentence[:1] != [] and self.sentence[0] in QUESTIONS
+
+
+def of_another_clause(words: Sequence[str]) -> bool:
+    """Whether words begin another clause, or speak of whoever asks."""
+    return not _OTHER_CLAUSES.isdisjoint(word.casefold() for word in words)
 
 
 def split_words(text: str) -> list[str]:

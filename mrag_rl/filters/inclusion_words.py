@@ -8,7 +8,7 @@ from __future__ import annotations
 # What says that something is wanted
 REQUESTS = """
     show shows find list give get need needs want wants wanted looking look search searching searched fetch bring book
-    suggest recommend recommendations comparing check summarise summarize tell name explain describe compare use like love prefer
+    suggest recommend recommendations check summarise summarize tell name explain describe compare use like love prefer
     interested interest prefers likes buy rent hear see watch read listen learn know understand wonder choose pick try
     order reserve including included includes send pull open include hello hi hey help advice ideas seek seeks seeking
     hoping hope fancy collect collects restrict limit stick focus take zeig zeige zeigt zeigen such suche sucht suchen
@@ -27,7 +27,7 @@ REQUESTS = """
 # Those of them by which whoever speaks says so: "I want", not "I find"
 WISHES = """
     rather take want need like love prefer looking look search searching seek seeking interested fancy hoping hope get
-    comparing möchte möchten will wollen suche suchen brauche brauchen interessiere mag liebe wünsche gern gerne veux voudrais
+    möchte möchten will wollen suche suchen brauche brauchen interessiere mag liebe wünsche gern gerne veux voudrais
     voulons cherche cherchons aimerais aime aimons préfère faut besoin intéresse quiero queremos quisiera busco
     buscamos necesito prefiero gustaría gusta encanta interesa
 """
@@ -182,7 +182,7 @@ CONTRASTS = """
 
 # Nouns and adjectives of separation: "a break from", "Ersatz für", "libres de"
 SEPARATIONS = """
-    different distinct unlike free devoid exempt far weit fern verschieden distintos distintas diferentes ajenos ajenas
+    müde überdrüssig different distinct unlike free devoid exempt far weit fern verschieden distintos distintas diferentes ajenos ajenas
     libres exentos exentas carentes privados privadas desprovistos desprovistas hartos hartas cansados cansadas lejanos
     lejanas différents différentes distincts distinctes exempts exemptes dépourvus dépourvues dénués dénuées privés
     privées lassés éloignés éloignées lejos loin break rest change escape substitute replacement end opposite relief

@@ -349,6 +349,8 @@ def _asks_first(text: str) -> bool:
 def _is_statement(clause: Clause) -> bool:
     """Whether a mention is the subject of a statement: "le Western, c'est ...", "Wired a quitté ..."."""
     right = clause.right
+    if clause.left in (["everything"], ["anything"], ["all"]) and not AUXILIARIES.isdisjoint(right[1:3]):
+        return True  # "everything Wired wrote is ..."
     if not DETERMINERS.issuperset(clause.left):
         return False
     if right[0] == "a" and right[1:] and _PARTICIPLES["par"].fullmatch(right[1]):

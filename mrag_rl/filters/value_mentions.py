@@ -11,7 +11,7 @@ from rapidfuzz.distance import OSA
 from rapidfuzz.process import extractOne
 
 from mrag_rl.filters import asking_words
-from mrag_rl.filters.clauses import BOUNDARY, CLOSED
+from mrag_rl.filters.clauses import BOUNDARY, CLOSED, of_another_clause
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.exclusions import Stance, asks_what_it_does, stance
 from mrag_rl.filters.field_words import FieldWords, folded
@@ -131,7 +131,7 @@ class ValueMentions:
         without_capitals = text == text.lower()
         mentions: list[Mention] = []
         passed_over = False
-        acts_until = 0  # Up to where the question is what somebody that it names does
+        acts_from = acts_until = 0  # After what word and Up to where the question is what somebody that it names does
         position = 0
         while position < len(words):
             step = 1
@@ -154,12 +154,14 @@ class ValueMentions:
                     or self._is_meant(text, words, position, name, in_list, without_capitals)
                 ):
                     cued = bool(_REPORTING_BEFORE.search(before(text, start)) or _REPORTING_AFTER.match(text, end))
-                    acting = start < acts_until
+                    between = [word.text for word in words[acts_from:position]]
+                    acting = start < acts_until and not of_another_clause(between)
                     said = stance(
                         text, start, end, previous, self._is_known, cued=cued, described=described, acting=acting
                     )
                     mentions.append(Mention(name.field.name, name.values, start, end, said))
                     if said == "named" and asks_what_it_does(text, start):
+                        acts_from = position + length
                         clause_end = BOUNDARY.search(text, end)
                         acts_until = clause_end.start() if clause_end else len(text)
                 else:
