@@ -12,7 +12,8 @@ ASKING = r"""
     as\ well\ as | along\ with | together\ with | sowie | ainsi\ que | así\ como |
     zeig\w* | suche | nur | alle | montre\w* | cherche | des | les | busco | muestra\w* | quiero | los | las |
     gute | good | best | new | recent | latest | cheap |
-    is | are | was | were | been | be | still | ist | sind | war | waren | noch | est | sont | encore | es | son | está\w*
+    (?:that|which|who)\ (?:is|are|was|were|(?:has|have)\ been)(?:\ still)? | still | (?:ist|sind)\ noch |
+    qui\ (?:est|sont) | que\ (?:es|son|está\w*)
 """
 
 # Before a name, in lower case
