@@ -48,7 +48,7 @@ PREPOSITIONS = SAFE | OF_VERBS
 RELATIVES = words_of("that which who whom qui que")
 DETERMINERS, JOINTS, DEEDS = map(words_of, (tables.DETERMINERS, tables.JOINTS, tables.DEEDS))
 BEFORE_NOUNS = (DETERMINERS | words_of(tables.ADJECTIVES)) - words_of(tables.ADVERBS)
-KNOWN = OPENERS | PREPOSITIONS | DETERMINERS | BEFORE_NOUNS | JOINTS | DEEDS | words_of(tables.OTHERS)
+_KNOWN = OPENERS | PREPOSITIONS | DETERMINERS | BEFORE_NOUNS | JOINTS | DEEDS | words_of(tables.OTHERS)
 CLOSED = (PREPOSITIONS | DETERMINERS | JOINTS | AUXILIARIES | ASKING | SPEAKERS | BESIDE) - {"same", "first", "last"}
 _OTHER_CLAUSES = (JOINTS | RELATIVES | SPEAKERS | BESIDE) - words_of("and or und oder et ou y o e u plus sowie")
 _BEFORE_QUESTIONS = JOINTS | PREPOSITIONS | REQUESTS | BESIDE
@@ -111,7 +111,7 @@ class Clause:
 
     def knows(self, word: str) -> bool:
         """Whether a word is in a table, or one of the corpus."""
-        return word in KNOWN or (word not in _INSTEAD and all(map(self.is_own, folded(word).split("-"))))
+        return word in _KNOWN or (word not in _INSTEAD and all(map(self.is_own, folded(word).split("-"))))
 
     @cached_property
     def asks(self) -> bool:

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from typing import Literal
 
 from mrag_rl.filters import exclusion_words as words
-from mrag_rl.filters.clauses import KNOWN, is_request, is_romance_plural
+from mrag_rl.filters.clauses import is_request
 from mrag_rl.filters.exclusion_words import pattern
-from mrag_rl.filters.field_words import folded
 from mrag_rl.filters.inclusions import is_doubtful
 from mrag_rl.filters.phrases import LOOK_BACK, QUOTE, REPORT
 
@@ -63,7 +62,6 @@ _REQUEST = rf"(?:^|[.;:!?,(\n]\s*|\b(?:{pattern(words.REQUESTING)})\s+)"
 _ENCLOSED_BEFORE = _anywhere(
     rf"(?:{_REQUEST}(?:{pattern(words.ENCLOSING_BEFORE)})|(?<!\w)(?:\w+ing|ruling|dejando))(?!\w)[^.;:?!\n]{{0,50}}$"
 )
-_ENCLOSES = _anywhere(pattern(words.ENCLOSING_BEFORE))
 _REQUESTED = _before(words.REQUESTS, _REQUEST)
 _NOT_SO = _anywhere(rf"{_CLOSING}\s+(?:bitte\s+|bloß\s+|ja\s+)?nicht(?!\w)")  # "Vergiss Wired nicht"
 _TITLED = _anywhere(
@@ -123,9 +121,10 @@ _NEGATION = _anywhere(
 # "Is there no Hilton ...?"
 _EXISTS = _anywhere(r"(?:is|are|was|were)\s+there|gibt\s+es|il\s+n['’]y\s+a|n['’]y\s+a-t-il|(?<!\w)hay(?!\w)")
 _ALTERNATIVE = _anywhere(rf"{_NO_LETTER_BEFORE}(?:{pattern(words.ALTERNATIVES)}){_NO_LETTER_AFTER}")
-# A word that begins a clause, or that follows who speaks, and has the mention as its object
-_OBJECT = _anywhere(
-    rf"(?:(?:^|[.;:!?,(]\s*|\b(?:and|then|und|et|y)\s+)|\b(?:i|we|ich|wir|je|on|nous|yo)\s+|j['’])(?P<verb>[^\W\d_][\w’'-]*)\s+{_MENTION}"
+# "take Wired as read", "I leave Wired to others"
+_ENCLOSING = _anywhere(
+    r"(?:(?:^|[.;:!?,(]\s*|\b(?:and|then|und|et|y)\s+)|\b(?:i|we|ich|wir|je|on|nous|yo)\s+|j['’])"
+    rf"(?:{pattern(words.ENCLOSING_BEFORE)})\s+{_MENTION}"
 )
 _SENTENCES = re.compile(r"[.;:?!¿\n]")
 _CLAUSE = _anywhere(rf"[,.;:!?()\n]|\b(?:{pattern(words.CLAUSES)})\b")
@@ -167,14 +166,6 @@ _DENIED = _anywhere(
 def asks_what_it_does(text: str, start: int) -> bool:
     """Whether a question asks what those do that it names at a position."""
     return _DOING.search(text[max(0, start - _FAR) : start]) is not None
-
-
-def _may_reject(verb: str, text: str, is_known: Callable[[str], bool] | None) -> bool:
-    """Whether a word that may have the mention as its object may be a verb that rejects it."""
-    if (verb[0].isupper() and "-" in verb) or is_romance_plural(verb, text):
-        return False  # "Kfz-Tarife der ...", "zapatillas ..."
-    known = verb.casefold() in KNOWN or (is_known is not None and is_known(folded(verb)))
-    return len(verb) > 2 and (not known or bool(_ENCLOSES.fullmatch(verb)))  # "take Wired as read"
 
 
 def _is_contradicted(head: str, tail: str) -> bool:
@@ -243,12 +234,15 @@ def stance(
     if not acts and (_NEGATION.search(after) or _ENCLOSED_AFTER.search(f" {after}")):
         return "doubtful"
     if not acts and not continued:
-        verb = _OBJECT.search(head)
-        if verb and not described and _may_reject(verb["verb"], text, is_known):
+        if _ENCLOSING.search(head) and not described:
             return "doubtful"
         beside = text[max(0, start - LOOK_BACK) : start], tail[:LOOK_BACK]
         if _NEGATION.search(clause) or any(map(_ALTERNATIVE.search, beside)):
             return "doubtful"
-    if is_known is not None and not acting and is_doubtful(text, start, end, is_known, listed=continued, described=described or cued):
+    if (
+        is_known is not None
+        and not acting
+        and is_doubtful(text, start, end, is_known, listed=continued, described=described or cued)
+    ):
         return "doubtful"
     return "named"

@@ -202,7 +202,12 @@ def _is_rejected(clause: Clause) -> bool:
         if preposition in _ENDS and not nouns and _is_compound(left[:i], word):
             return True
         if preposition in SAFE or preposition in _AGENTS:
-            if not i and not (_PLURAL.fullmatch(word) or _NOUN.fullmatch(word)) and not asks(clause.sentence) and _has_topic(clause):
+            if (
+                not i
+                and not (_PLURAL.fullmatch(word) or _NOUN.fullmatch(word))
+                and not asks(clause.sentence)
+                and _has_topic(clause)
+            ):
                 return True  # "mad at Wired, comedies please"
             participle = _PARTICIPLES.get(preposition)
             if participle is None or _NOUN.fullmatch(word):

@@ -110,7 +110,11 @@ class NumberMentions:
         claims = []
         for match in islice(_NONE.finditer(text), _MOST):
             named = [name for name in self._words.fields(match["word"]) if name in self._fields]
-            if len(named) == 1 and 0 in (self._fields[named[0]].values or ()) and named[0] not in (c.field for c in claims):
+            if (
+                len(named) == 1
+                and 0 in (self._fields[named[0]].values or ())
+                and named[0] not in (c.field for c in claims)
+            ):
                 claims.append(Claim(named[0], Condition(named[0], "$eq", (0,)), *match.span()))
         return claims
 

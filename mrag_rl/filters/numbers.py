@@ -130,7 +130,9 @@ def read_quantities(text: str) -> list[Quantity]:
                     low *= second.factor  # "250 to 400k"
                 start = first.start - len(opening[0]) if opening else first.start
                 bounds: tuple[tuple[Operator, float], ...] | None = (("$gte", low), ("$lte", second.value))
-                found.append(_quantity(text, start, second.end, bounds, first.symbol or second.symbol, first.plain, last))
+                found.append(
+                    _quantity(text, start, second.end, bounds, first.symbol or second.symbol, first.plain, last)
+                )
                 last = second.end
                 index += 1
                 continue

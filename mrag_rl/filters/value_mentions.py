@@ -242,7 +242,8 @@ class ValueMentions:
         return all(word.text == spelled for word, spelled in pairs) and any(
             name.field.name in self._words.fields(words[i].text)
             for i in (position - 1, position + length)
-            if 0 <= i < len(words) and text[slice(*sorted((words[i].end, start) if i < position else (end, words[i].start)))] == " "
+            if 0 <= i < len(words)
+            and text[slice(*sorted((words[i].end, start) if i < position else (end, words[i].start)))] == " "
         )
 
     def _is_described(
