@@ -27,9 +27,9 @@ _COMPARED = pattern(r"""
     longer | shorter | stronger | after | before | so | up | mehr | weniger | später | früher | höher | neuer | älter |
     plus | moins | après | avant | más | menos | después | antes
 """)  # fmt: skip
-_AND = pattern(
-    r"and | plus | versus | vs\.? | as\ well\ as | together\ with | und | sowie | et | ainsi\ que | y | e | así\ como"
-)
+_AND = pattern(r"""
+    and | plus | versus | vs\.? | as\ well\ as | together\ with | und | sowie | et | ainsi\ que | y | e | así\ como
+""")  # fmt: skip
 _ADVERB = pattern(r"else | maybe | also | otherwise | then | sonst | auch | aussi | bien | también")
 
 
@@ -158,9 +158,8 @@ def _alternatives(whole: _Part, words: FieldWords) -> Filter | None:
         both = left.named.keys() & right.named.keys()
         shared = [name for name in both if not left.named[name].keys() & right.named[name].keys()]
         lead = _lead(left, shared)
-        if shared and (
-            len(both) > 1 or _owns(left, right, lead) or (_owns(right, left, lead) and not _is_list(left, right))
-        ):
+        owns = _owns(left, right, lead) or (_owns(right, left, lead) and not _is_list(left, right))
+        if shared and (owns or len(both) > 1):
             second = _alternatives(right, words) or right.filter()
             return Or((left.filter(), second if lead is None else And((lead.filter(), second))))
         head = [token.text for token in tokens(right.text[:60])[:_HEAD]]

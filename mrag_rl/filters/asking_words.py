@@ -60,7 +60,8 @@ UNCOUNTED = r"""
 
 # What denies a boolean field that is named behind it, with a few words between
 NEGATIONS_OF_FLAGS = r"""
-    not | no | non | without | nothing | none | nobody | no\ one | niemand | personne | nadie | never | neither | nor | cannot | \w+n['’]t | lacks? | lacking |
+    not | no | non | without | nothing | none | nobody | no\ one | niemand | personne | nadie | never | neither |
+    nor | cannot | \w+n['’]t | lacks? | lacking |
     out\ of | nicht | kein\w* | ohne | nichts | nie | pas | sans | aucun\w* | rien | jamais | sin | nada | ningun\w* |
     ningún | nunca | tampoco
 """

@@ -94,7 +94,8 @@ REQUESTING = r"""
 # Words that may stand between a cue and a name without changing what is excluded; none is made of others, so that a run
 # of them is read in one way only
 FILLERS = r"""
-    go | going | goes | nach | contar | compter | se | directed | sponsored | distributed | designed | organi[sz]ed | hosted | managed | developed | located | à | the |
+    go | going | goes | nach | contar | compter | se | directed | sponsored | distributed | designed | organi[sz]ed |
+    hosted | managed | developed | located | à | the |
     a | an | any | anything | anyone | all | everything | those | these | this | that | whatever | what | which | who |
     of | from | by | in | on | at | with | for | to | through | is | are | was | were | be | been | being | has |
     have | had | do | does | did | it | its | me | us | my | our | you | your | I | we | there | one | ones | please |

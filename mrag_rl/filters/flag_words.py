@@ -59,7 +59,8 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      ""),
     (r"(?:kids?|child|children|family)(?: friendly)?",
      r"(?:kid|child|family)-?\ ?friendly | (?:kinder|familien)(?:freundlich|geeignet)\w* | "
-     r"(?:for|suits?|suitable\ for|fur|pour|para)\ (?:the\ |les\ |los\ )?(?:families|kids|children|kinder|familien|enfants|familles|ninos|familias)",
+     r"(?:for|suits?|suitable\ for|fur|pour|para)\ "
+     r"(?:the\ |les\ |los\ )?(?:families|kids|children|kinder|familien|enfants|familles|ninos|familias)",
      ""),
     (r"(?:bookings?|reservations?|bookable)", r"book(?:ed|ing|ings)? | reserv\w+",
      r"walk-?ins?\ only | no\ (?:bookings|reservations)"),

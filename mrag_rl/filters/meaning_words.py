@@ -117,11 +117,14 @@ THINGS = """
     filed file angemeldet presentada presentados presentadas opened open submitted reported registered registration
         created raised logged eingereicht eröffnet
         erstellt gemeldet déposé
-        ouvert ouverts créé créés créée créées signalé signalés signalée signalées soumis soumise soumises enviado enviada
-        enviados enviadas comunicado comunicada comunicados comunicadas presentado abierto abiertos abierta abiertas creado
+        ouvert ouverts créé créés créée créées signalé signalés signalée signalées soumis soumise soumises enviado
+        enviada
+        enviados enviadas comunicado comunicada comunicados comunicadas presentado abierto abiertos abierta abiertas
+        creado
     closed close resolved solved fixed deadline bewerbungsschluss frist einsendeschluss plazo cierre due expire ends
         geschlossen gelöst behoben fermé fermés résolu
-        résolus expires expiring endet enden läuft ablaufen expirent vence vencen caducan cerrado cerrados resuelto resueltos
+        résolus expires expiring endet enden läuft ablaufen expirent vence vencen caducan cerrado cerrados resuelto
+        resueltos
     updated update modified changed edited aktualisiert geändert mis modifié actualizado modificado
     started start starts starting began begin begins beginning commence commenced first beginnt begann beginnen
         startet

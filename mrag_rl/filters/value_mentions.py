@@ -11,7 +11,7 @@ from rapidfuzz.distance import OSA
 from rapidfuzz.process import extractOne
 
 from mrag_rl.filters import asking_words
-from mrag_rl.filters.clauses import BOUNDARY, CLOSED, of_another_clause
+from mrag_rl.filters.clauses import BOUNDARY, CLOSED, of_another_clause, words_of
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.exclusions import Stance, asks_what_it_does, stance
 from mrag_rl.filters.field_words import FieldWords, folded
@@ -33,8 +33,8 @@ _LIST_CONTINUES = re.compile(r"[\"'”’]?(?:,|,?\s+(?:and|or|nor|vs\.?|versus)
 _ASKED_FOR = re.compile(rf"(?:^\W*|[,;:.!?(]\s*|(?<!\w)(?:{pattern(asking_words.ASKING)})\s+)$", re.IGNORECASE)
 _PREPOSED = re.compile(rf"(?<!\w)(?:{pattern(asking_words.PREPOSITIONS)})\s+(?:the\s+)?$", re.IGNORECASE)
 _ENDS = re.compile(rf"\s*$|\s*[,.;:?!(){CLAIMED}]|\s+(?:{pattern(asking_words.FOLLOWING)})(?!\w)", re.IGNORECASE)
-_GERMAN = frozenset(
-    "von vom bei beim mit zum zur der die das des dem den eine einer einem einen und oder für über nach aus im".split()
+_GERMAN = words_of(
+    "von vom bei beim mit zum zur der die das des dem den eine einer einem", "einen und oder für nach aus im"
 )
 _CONJUNCTIONS = ("and", "or", "nor", "vs", "versus")
 _MISSPELT, _MISSPELT_TWICE = 7, 12  # Letters of the shortest names that are known by one wrong letter, and by two
@@ -242,8 +242,7 @@ class ValueMentions:
         return all(word.text == spelled for word, spelled in pairs) and any(
             name.field.name in self._words.fields(words[i].text)
             for i in (position - 1, position + length)
-            if 0 <= i < len(words)
-            and text[slice(*sorted((words[i].end, start) if i < position else (end, words[i].start)))] == " "
+            if 0 <= i < len(words) and " " in (text[words[i].end : start], text[end : words[i].start])
         )
 
     def _is_described(
