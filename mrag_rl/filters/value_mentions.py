@@ -131,7 +131,7 @@ class ValueMentions:
         without_capitals = text == text.lower()
         mentions: list[Mention] = []
         passed_over = False
-        acts_from = acts_until = 0  # After what word and Up to where the question is what somebody that it names does
+        acts_from = acts_until = 0  # Between which the question is what somebody named does
         position = 0
         while position < len(words):
             step = 1
