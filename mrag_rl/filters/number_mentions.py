@@ -107,7 +107,7 @@ class NumberMentions:
 
     def _none(self, text: str) -> list[Claim]:
         """The counts of which a text says that there are none: "without comments"."""
-        claims = []
+        claims: list[Claim] = []
         for match in islice(_NONE.finditer(text), _MOST):
             named = [name for name in self._words.fields(match["word"]) if name in self._fields]
             if (

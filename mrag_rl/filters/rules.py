@@ -96,9 +96,9 @@ class RuleExtractor:
         if amounts or flags or any(mention.stance != "named" for mention in mentions):
             # "menos de 500", "since 2022" and "not wireless" deny no value beside them and govern none
             quantities = read_quantities(text)
-            compared = [quantity for quantity in quantities if not quantity.is_exact]
-            periods = [period for period in read_periods(text, None) if not period.relative]
-            read = [(part.start, part.end) for part in (*compared, *periods)] + date_spans(text)
+            read = [(quantity.start, quantity.end) for quantity in quantities if not quantity.is_exact]
+            read += [(span.start, span.end) for span in read_periods(text, None) if not span.relative]
+            read += date_spans(text)
             read = [ends for ends in read if not overlaps(*ends, spans)]
             read += [(claim.start, claim.end) for claim in (*amounts, *flags)]
             mentions = self._values.find(masked(text, read))
