@@ -1,6 +1,6 @@
 """Filters of questions over corpora that the rules were not made for: tests/data/questions.
 
-Each file has five corpora and 200 or 250 questions with their filters, by a language model that had not seen the rules.
+Each file has five corpora and 60 to 250 questions with their filters, by a language model that had not seen the rules.
 The rules were mended after the development files had been read; of the test files, only counts were looked at.
 A question is read right if its filter lets through the records that its reference does, left out in part if it lets
 others through besides, and wrong if it hides one.
@@ -53,11 +53,14 @@ def judged(name: str) -> Counter[str]:
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [
-        ("test_1", 156, 4),
-        ("test_2", 148, 2),
+        ("test_1", 167, 3),
+        ("test_2", 154, 2),
+        ("test_3", 38, 0),
         ("development_1", 192, 0),
         ("development_2", 226, 0),
         ("development_3", 233, 0),
+        ("development_4", 53, 0),
+        ("development_5", 85, 0),
     ],
 )
 def test_questions_over_other_corpora_are_read(name: str, right: int, wrong: int) -> None:
@@ -158,6 +161,28 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
     ("reviews of the 2019 film", {}),
     ("do I need a wireless phone?", {}),
     ("are phones wireless?", {}),
+    ("Sony or Canon cameras from 2024",
+     {"brand": {"$in": ["Sony", "Canon"]}, "category": {"$in": ["Cameras"]},
+      "released": {"$gte": "2024-01-01", "$lte": "2024-12-31"}}),
+    ("cameras by Sony or Canon released since 2021",
+     {"brand": {"$in": ["Sony", "Canon"]}, "category": {"$in": ["Cameras"]}, "released": {"$gte": "2021-01-01"}}),
+    ("cameras by Sony or Leica, released since 2021",
+     {"brand": {"$in": ["Sony"]}, "category": {"$in": ["Cameras"]}, "released": {"$gte": "2021-01-01"}}),
+    (
+        "compare Sony cameras from 2023 with Canon cameras under 500 euros",
+        {
+            "$or": [
+                {"brand": {"$in": ["Sony"]}, "category": {"$in": ["Cameras"]},
+                 "released": {"$gte": "2023-01-01", "$lte": "2023-12-31"}},
+                {"brand": {"$in": ["Canon"]}, "category": {"$in": ["Cameras"]}, "price": {"$lt": 500}},
+            ]
+        },
+    ),
+    ("released between January and March 2025", {"released": {"$gte": "2025-01-01", "$lte": "2025-03-31"}}),
+    ("released in the last week of August", {}),
+    ("cameras that are from 2024",
+     {"category": {"$in": ["Cameras"]}, "released": {"$gte": "2024-01-01", "$lte": "2024-12-31"}}),
+    ("no Sony, cameras", {"brand": {"$nin": ["Sony"]}, "category": {"$in": ["Cameras"]}}),
     ("either wireless or by Sony", {"$or": [{"wireless": {"$eq": True}}, {"brand": {"$in": ["Sony"]}}]}),
 ]  # fmt: skip
 
@@ -211,6 +236,8 @@ FLAT_RULES = RuleExtractor(FieldVocabulary({field.name: field for field in FLATS
         ("más de 10 asientos", {"seats": {"$gt": 10}}),
         ("aged 50 or more (minimum age 50+)", {"min_age": {"$gte": 50}}),
         ("over 60,000 km is fine", {}),
+        ("we need four seats", {}),
+        ("Wohnungen von Makler Orpi", {"agency": {"$in": ["Orpi"]}}),
         ("with a terrace by Orpi or Foxtons", {"terrace": {"$eq": True}, "agency": {"$in": ["Orpi", "Foxtons"]}}),
         (
             "either Orpi (max 5 minutes) or, failing that, Foxtons with a terrace",
@@ -238,6 +265,48 @@ FLAT_RULES = RuleExtractor(FieldVocabulary({field.name: field for field in FLATS
 )
 def test_flags_amounts_and_halves(question: str, expected: dict[str, Any]) -> None:
     assert to_json(FLAT_RULES.extract([question])[0].filter) == expected
+
+
+TOURS = [
+    Field("company", "string", dict.fromkeys(["Intrepid", "Nothing", "Exodus"], 5)),
+    Field("kind", "string", dict.fromkeys(["bicycle tour", "boat tour"], 5), description="kind of tour"),
+    Field("level", "string", dict.fromkeys(["first", "second"], 5), description="class of cabin"),
+    Field("days", "number", {1: 2, 30: 2}, description="length of the tour in days"),
+    Field("group_size", "number", {4: 2, 30: 2}, description="largest number of people in the group"),
+    Field("min_age", "number", {4: 2, 30: 2}, description="minimum age of participants"),
+    Field("price_per_day", "number", {4: 2, 300: 2}, description="price per day in euros"),
+    Field("comments", "number", {0: 2, 300: 2}, description="number of comments"),
+    Field("authors", "number", {1: 2, 3: 2}, description="number of authors"),
+    Field("signed", "date", {dt.date(2020, 1, 1): 2, dt.date(2026, 1, 1): 2}, description="day of signature"),
+    Field("expires", "date", {dt.date(2020, 1, 1): 2, dt.date(2026, 1, 1): 2}, description="day of expiry"),
+    Field("in_stock", "boolean", {True: 3, False: 3}),
+    Field("guide_present", "boolean", {True: 3, False: 3}, description="whether the guide must be present"),
+]
+TOUR_RULES = RuleExtractor(FieldVocabulary({field.name: field for field in TOURS}))
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("a week or less", {"days": {"$lte": 7}}),
+        ("once a week", {}),
+        ("no more than 8 people", {"group_size": {"$lte": 8}}),
+        ("at least 7 days", {"days": {"$gte": 7}}),
+        ("more than 20 comments and fewer than 3 auteurs", {"comments": {"$gt": 20}, "authors": {"$lt": 3}}),
+        ("tours without comments, by Intrepid", {"comments": {"$eq": 0}, "company": {"$in": ["Intrepid"]}}),
+        ("by a single author", {"authors": {"$eq": 1}}),
+        ("mit über 20 Kommentaren", {"comments": {"$gt": 20}}),
+        ("unterschrieben nach 2021", {"signed": {"$gte": "2022-01-01"}}),
+        ("vencen en 2023", {"expires": {"$gte": "2023-01-01", "$lte": "2023-12-31"}}),
+        ("Which Nothing tours are in stock?", {"company": {"$in": ["Nothing"]}, "in_stock": {"$eq": True}}),
+        ("where the guide must be present", {"guide_present": {"$eq": True}}),
+        ("first class with Exodus", {"level": {"$in": ["first"]}, "company": {"$in": ["Exodus"]}}),
+        ("How does Exodus run a bicycle tour?", {"company": {"$in": ["Exodus"]}, "kind": {"$in": ["bicycle tour"]}}),
+        ("How do I run a bicycle tour?", {}),
+    ],
+)
+def test_units_counts_and_what_was_done(question: str, expected: dict[str, Any]) -> None:
+    assert to_json(TOUR_RULES.extract([question])[0].filter) == expected
 
 
 def test_what_is_not_used_is_said() -> None:

@@ -27,16 +27,27 @@ _COMPARED = pattern(r"""
     longer | shorter | stronger | after | before | so | up | mehr | weniger | später | früher | höher | neuer | älter |
     plus | moins | après | avant | más | menos | después | antes
 """)  # fmt: skip
-_AND = pattern(r"and | plus | as\ well\ as | together\ with | und | sowie | et | ainsi\ que | y | e | así\ como")
+_AND = pattern(r"""
+    and | plus | versus | vs\.? | as\ well\ as | together\ with | und | sowie | et | ainsi\ que | y | e | así\ como
+""")  # fmt: skip
 _ADVERB = pattern(r"else | maybe | also | otherwise | then | sonst | auch | aussi | bien | también")
-_JOINTS = re.compile(
-    rf"[;,]?\s+(?:(?P<and>{_AND})|(?P<or>or|oder|ou|o))(?:\s+(?:{_ADVERB})|,[^,;.!?\d]{{1,30}},)?\s+(?!(?:{_COMPARED})(?!\w)(?!\s+(?:than\s+|de\s+|als\s+|que\s+)?[€$£]?\d))"
-    r"|[;.!?]\s+|(?P<comma>,\s+)",
-    re.IGNORECASE,
-)
+
+
+def _joints(ands: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"[;,]?\s+(?:(?P<and>{ands})|(?P<or>or|oder|ou|o))(?:\s+(?:{_ADVERB})|,[^,;.!?\d]{{1,30}},)?\s+"
+        rf"(?!(?:{_COMPARED})(?!\w)(?!\s+(?:than\s+|de\s+|als\s+|que\s+)?[€$£]?\d))|[;.!?]\s+|(?P<comma>,\s+)",
+        re.IGNORECASE,
+    )
+
+
+_JOINTS, _JOINTS_OF_COMPARISONS = _joints(_AND), _joints(rf"{_AND}|with|to|mit|avec|à|con")
+_COMPARISON = re.compile(r"\W*(?:\w+\s+){0,3}(?:compar\w+|vergleich\w*)\s", re.IGNORECASE)
 _OPENING = re.compile(rf"(?:(?:{pattern(PREPOSITIONS)})\s+)?(?:(?:{pattern(ARTICLES)})\s+)?", re.IGNORECASE)
 _LIST = re.compile(r"[\"'”’]?\s*,?\s+(?:\w+\s+){1,3}[\"'“‘]?")
-_ADJACENT = re.compile(r"[\"'”’]?\s+(?:or|oder|ou|o|u)\s+(?:the\s+)?[\"'“‘]?", re.IGNORECASE)
+_ADJACENT = re.compile(
+    rf"[\"'”’]?\s+(?:or|oder|ou|o|u|{_AND})\s+(?:(?:{pattern(PREPOSITIONS)})\s+)?(?:the\s+)?[\"'“‘]?", re.IGNORECASE
+)
 _SAME = re.compile(r"\bsame\s+(?:day|date)\b", re.IGNORECASE)
 _MAX_JOINTS = 8
 _HEAD = 5  # Words after "and" among which a noun shows that others documents are meant: "and the Indian ones"
@@ -131,11 +142,14 @@ def _alternatives(whole: _Part, words: FieldWords) -> Filter | None:
     if len(whole.conditions) < 2 or _SAME.search(whole.text):
         return None
     text, spans = whole.reading.text, whole.reading.spans
-    for joint in list(_JOINTS.finditer(text, whole.start, whole.end))[:_MAX_JOINTS]:
+    joints = _JOINTS_OF_COMPARISONS if _COMPARISON.match(text) else _JOINTS
+    for joint in list(joints.finditer(text, whole.start, whole.end))[:_MAX_JOINTS]:
         if overlaps(*joint.span(), spans):
             continue
         left, right = (_Part(whole.reading, *ends) for ends in ((whole.start, joint.start()), (joint.end(), whole.end)))
         if not left.conditions or not right.conditions:
+            continue
+        if _is_inside_list(left, right) or (joint["or"] and _names_another(left, right, words)):
             continue
         if joint["comma"] and not any(_OPENING.fullmatch(text, right.start, m.start) for m in right.mentions):
             continue
@@ -144,11 +158,8 @@ def _alternatives(whole: _Part, words: FieldWords) -> Filter | None:
         both = left.named.keys() & right.named.keys()
         shared = [name for name in both if not left.named[name].keys() & right.named[name].keys()]
         lead = _lead(left, shared)
-        if shared and (
-            len(both) > 1
-            or (_owns(left, right, lead) and not _ends_list(left, right))
-            or (_owns(right, left, lead) and not _is_list(left, right))
-        ):
+        owns = _owns(left, right, lead) or (_owns(right, left, lead) and not _is_list(left, right))
+        if shared and (owns or len(both) > 1):
             second = _alternatives(right, words) or right.filter()
             return Or((left.filter(), second if lead is None else And((lead.filter(), second))))
         head = [token.text for token in tokens(right.text[:60])[:_HEAD]]
@@ -157,7 +168,7 @@ def _alternatives(whole: _Part, words: FieldWords) -> Filter | None:
             and right.described
             and not shared
             and left.named.keys() - right.fields
-            and any(map(words.is_noun, head))
+            and any(words.is_noun(word) and not words.fields(word) for word in head)
         ):
             whole.reading.dropped.append(f"{right.text!r} is about other documents; what they are is not clear")
             return EVERYTHING
@@ -213,11 +224,21 @@ def _is_list(left: _Part, right: _Part) -> bool:
     return _LIST.fullmatch(left.reading.text, start, end) is not None
 
 
-def _ends_list(left: _Part, right: _Part) -> bool:
-    """Whether the right half only continues a list of the left one: "thrillers by A24 or Netflix"."""
-    start = max(mention.end for mention in left.mentions)
-    alone = not right.described and len({(m.field, m.values) for m in right.mentions}) == 1
-    return alone and _ADJACENT.fullmatch(left.reading.text, start, right.mentions[0].start) is not None
+def _is_inside_list(left: _Part, right: _Part) -> bool:
+    """Whether the last value of the left half and the first of the right one are of one field and side by side:
+    "India or Brazil since 2022", "leases and licence agreements"."""
+    if not left.mentions or not right.mentions or left.named.keys() & right.named.keys() != {left.mentions[-1].field}:
+        return False
+    last, first = left.mentions[-1], right.mentions[0]
+    return last.field == first.field and bool(_ADJACENT.fullmatch(left.reading.text, last.end, first.start))
+
+
+def _names_another(left: _Part, right: _Part, words: FieldWords) -> bool:
+    """Whether a name that the corpus does not have continues a list of values: "Stihl or Husqvarna, launched in"."""
+    follows = bool(left.mentions) and bool(_ADJACENT.fullmatch(left.reading.text, left.mentions[-1].end, right.start))
+    first = tokens(right.text[:60])[:1]
+    named = any(mention.start == right.start for mention in right.mentions) or any(words.is_noun(t.text) for t in first)
+    return follows and not named and right.text[:1].isupper()
 
 
 def _reports(text: str, mentions: Sequence[Mention]) -> int:

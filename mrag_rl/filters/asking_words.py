@@ -11,7 +11,9 @@ ASKING = r"""
     | me | us | my | no | non | plus | and | or | an? | une? | una | ein\w* | und | oder | et | ou | y | o |
     as\ well\ as | along\ with | together\ with | sowie | ainsi\ que | así\ como |
     zeig\w* | suche | nur | alle | montre\w* | cherche | des | les | busco | muestra\w* | quiero | los | las |
-    gute | good | best | new | recent | latest | cheap
+    gute | good | best | new | recent | latest | cheap |
+    (?:that|which|who)\ (?:is|are|was|were|(?:has|have)\ been)(?:\ still)? | still | (?:ist|sind)\ noch |
+    qui\ (?:est|sont) | que\ (?:es|son|está\w*)
 """
 
 # Before a name, in lower case
@@ -58,7 +60,8 @@ UNCOUNTED = r"""
 
 # What denies a boolean field that is named behind it, with a few words between
 NEGATIONS_OF_FLAGS = r"""
-    not | no | non | without | nothing | none | never | neither | nor | cannot | \w+n['’]t | lacks? | lacking |
+    not | no | non | without | nothing | none | nobody | no\ one | niemand | personne | nadie | never | neither |
+    nor | cannot | \w+n['’]t | lacks? | lacking |
     out\ of | nicht | kein\w* | ohne | nichts | nie | pas | sans | aucun\w* | rien | jamais | sin | nada | ningun\w* |
     ningún | nunca | tampoco
 """

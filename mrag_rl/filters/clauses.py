@@ -25,7 +25,10 @@ _FRENCH = re.compile(
     r"\b(?:les?|une?|des|du|où|quoi|qui|est|dans|pas|pour|quel\w*|je|nous|moi|que|qu|si)\b", re.IGNORECASE
 )
 _ENGLISH = re.compile(r"\b(?:the|of|and|is|for|with|to|in|about|from|any|what|that)\b", re.IGNORECASE)
-_AFTER = re.compile(r"\b(?:i['’]?m|we['’]?re|i\s+am|we\s+are)\s+after\b", re.IGNORECASE)
+_SPANISH = re.compile(r"\b(?:el|los|las|del?|con|por|para|en|que|una?)\b", re.IGNORECASE)
+# Endings of plural nouns in French and Spanish, but not of imperatives ("évitons", "fuis", "descartamos")
+_ROMANCE_PLURAL = re.compile(r".{2,}(?:as|(?<!m)os|es|eurs|ls|aux)", re.IGNORECASE)
+_AFTER = re.compile(r"\b(?:i['’]?m|we['’]?re|i\s+am|we\s+are)\s+(?:after|comparing)\b", re.IGNORECASE)
 
 
 def words_of(*lists: str) -> frozenset[str]:
@@ -42,9 +45,12 @@ OPENERS = REQUESTS | QUESTIONS
 SPEAKERS, BESIDE = words_of(tables.SPEAKERS), words_of(tables.BESIDE)
 SAFE, OF_VERBS = words_of(tables.PREPOSITIONS), words_of(tables.PREPOSITIONS_OF_VERBS)
 PREPOSITIONS = SAFE | OF_VERBS
+RELATIVES = words_of("that which who whom qui que")
 DETERMINERS, JOINTS, DEEDS = map(words_of, (tables.DETERMINERS, tables.JOINTS, tables.DEEDS))
 BEFORE_NOUNS = (DETERMINERS | words_of(tables.ADJECTIVES)) - words_of(tables.ADVERBS)
 _KNOWN = OPENERS | PREPOSITIONS | DETERMINERS | BEFORE_NOUNS | JOINTS | DEEDS | words_of(tables.OTHERS)
+CLOSED = (PREPOSITIONS | DETERMINERS | JOINTS | AUXILIARIES | ASKING | SPEAKERS | BESIDE) - {"same", "first", "last"}
+_OTHER_CLAUSES = (JOINTS | RELATIVES | SPEAKERS | BESIDE) - words_of("and or und oder et ou y o e u plus sowie")
 _BEFORE_QUESTIONS = JOINTS | PREPOSITIONS | REQUESTS | BESIDE
 _INSTEAD = words_of("statt lieu lugar place")  # They are also nouns: "an ihrer Statt"
 
@@ -59,7 +65,7 @@ class Clause:
         is_first: whether nothing stands before the clause.
         stop: the punctuation behind the clause, if any. rest: what follows that.
         mark: the punctuation at the end of its sentence, if any.
-        closing: the last character of the text.
+        closing: the last character of the text. text: all of it.
         is_own: whether the corpus knows a word.
     """
 
@@ -73,6 +79,7 @@ class Clause:
     mark: str
     rest: str
     closing: str
+    text: str
     is_own: Callable[[str], bool]
 
     @classmethod
@@ -98,12 +105,13 @@ class Clause:
             mark=mark[0] if (mark := _SENTENCE.search(text, end, end + _SENTENCE_REACH)) else "",
             rest=tail[stop.end() :].strip(" .?!") if stop else "",
             closing=text.rstrip()[-1:],
+            text=text,
             is_own=is_own,
         )
 
     def knows(self, word: str) -> bool:
         """Whether a word is in a table, or one of the corpus."""
-        return word in _KNOWN or (word not in _INSTEAD and self.is_own(folded(word)))
+        return word in _KNOWN or (word not in _INSTEAD and all(map(self.is_own, folded(word).split("-"))))
 
     @cached_property
     def asks(self) -> bool:
@@ -126,6 +134,11 @@ class Clause:
         return self.sentence[:1] != [] and self.sentence[0] in QUESTIONS
 
 
+def of_another_clause(words: Sequence[str]) -> bool:
+    """Whether words begin another clause, or speak of whoever asks."""
+    return not _OTHER_CLAUSES.isdisjoint(word.casefold() for word in words)
+
+
 def split_words(text: str) -> list[str]:
     """The words of a text; "US" is no pronoun, and "montre-moi" is two words."""
     words: list[str] = []
@@ -138,6 +151,16 @@ def split_words(text: str) -> list[str]:
 def is_request(word: str) -> bool:
     """Whether a word says that something is wanted, or is a verb that a question begins with."""
     return word.casefold() in REQUESTS or word.casefold() in AUXILIARIES
+
+
+def is_romance_plural(word: str, text: str) -> bool:
+    """Whether a word has the ending of a plural noun in a text that may be French or Spanish, and is not English."""
+    return _ROMANCE_PLURAL.fullmatch(word) is not None and _is_romance(text)
+
+
+def _is_romance(text: str) -> bool:
+    romance = _FRENCH.search(text, 0, _SENTENCE_REACH) or _SPANISH.search(text, 0, _SENTENCE_REACH)
+    return romance is not None and _ENGLISH.search(text, 0, _SENTENCE_REACH) is None
 
 
 def asks(words: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from mrag_rl.filters.asking_words import FOLLOWING, UNCOUNTED
 from mrag_rl.filters.claims import Claim
+from mrag_rl.filters.clauses import AUXILIARIES, RELATIVES
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.exclusions import stance
 from mrag_rl.filters.field_words import FieldWords, folded, is_of_years, singular
@@ -27,6 +28,9 @@ _SUBJECT = re.compile(
     re.IGNORECASE,
 )
 _ATTRIBUTE = re.compile(rf"\s(?!(?:{pattern(FOLLOWING)}|{pattern(UNCOUNTED)})(?!\w))[^\W\d_]", re.IGNORECASE)
+_CLAUSE = re.compile(r"[,;:.!?()]")
+_COPULAS = ("is", "are", "was", "were", "ist", "sind", "est", "sont", "es", "son")
+_FROM = re.compile(r"(?:from|of|aus|von|de|del|d['’])(?!\w)", re.IGNORECASE)
 _GENERIC = ("date", "dates", "day", "year", "datum", "jahr", "annee", "fecha", "ano")
 _BEFORE, _AFTER = 6, 4  # Words beside a date that are read for its field
 _MARGIN = 20  # Years beyond the corpus's own that a question may still mean
@@ -89,6 +93,7 @@ class DateFields:
             if overlaps(period.start, period.end, mentions):
                 continue
             beside_value = any(0 <= period.start - end <= 1 for _, end in mentions)
+            beside_value = beside_value and not (period.relative and len(self.days) > 1)
             if not (beside_value or self._is_meant(text, hidden, period)):
                 continue
             phrase = text[period.start : period.end]
@@ -136,10 +141,23 @@ class DateFields:
             return bool(alone) or any(map(self._words.speaks_of_dates, [*dates, *after[:1]]))
         if period.relative:
             spoken = any(map(self._words.speaks_of_dates, [*before, *after]))
-            return spoken or any(self._words.is_noun(token.text) for token in tokens(text))
+            return spoken or any(self._words.is_noun(token.text) for token in tokens(hidden))
         after = after[: 2 if period.first and period.last else _AFTER]
-        spoken = any(map(self._words.speaks_of_dates, [*before[:_NEAR], *after]))
-        return spoken or any(map(self._words.is_noun, before[:1]))
+        last = folded(clause[-1].text) if (clause := tokens(_CLAUSE.split(hidden[period.end :], 1)[0])) else ""
+        spoken = any(map(self._words.speaks_of_dates, [*before[:_NEAR], *after, last]))  # "im Mai in Lyon gemeldet"
+        # "recipes from 2024", "the recipes are from 2024"
+        of_subject = before[:1] and before[0] in _COPULAS and _FROM.match(text, period.start)
+        return spoken or bool(of_subject) or self._follows_noun(before)
+
+    def _follows_noun(self, words: Sequence[str]) -> bool:
+        """Whether the documents come first among words before a date, the nearest first, but for names, pronouns and
+        auxiliaries: "recipes from 2024", "rulings that were [reversed] in 2024"."""
+        for word in words[:_NEAR]:
+            if self._words.is_noun(word):
+                return True
+            if not (set(word) == {"x"} or word in AUXILIARIES or word in RELATIVES):
+                break
+        return False
 
 
 def _year(value: object) -> int:

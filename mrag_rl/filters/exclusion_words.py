@@ -34,7 +34,7 @@ CUES = r"""
     save\ (?:those|that|the\ ones) | (?:gefiltert|bereinigt)\ um | nichts\ mehr | nothing\ (?:from|by|of) |
     rien\ d['’] | jenseits\ von | get(?:ting)?\ rid\ of | (?:had\ )?enough\ of | (?:tired|sick|weary)\ of |
     opt\ out\ of | steer\ clear\ of | stay\ away\ from | keep\ away\ from | free\ of | nicht | kein(?:e|er|es|em|en)? |
-    niemals | nie | weder | noch | ohne | außer | ausser | ausgenommen | ausschlie(?:ß|ss)en | abgesehen\ vo[nm] |
+    niemals | nie | weder | ohne | außer | ausser | ausgenommen | ausschlie(?:ß|ss)en | abgesehen\ vo[nm] |
     bis\ auf | mit\ ausnahme | unter\ ausschluss | anstatt | statt | anstelle | außerhalb | jenseits |
     unter\ umgehung | exklusive | pas | jamais | ni | aucun(?:e|es|s)? | sauf | excepté(?:e|s|es)? | hormis | hors |
     à\ l['’]exception | à\ l['’]exclusion | à\ part | mis(?:e|es)?\ à\ part | en\ dehors? | autres?\ que |
@@ -94,7 +94,8 @@ REQUESTING = r"""
 # Words that may stand between a cue and a name without changing what is excluded; none is made of others, so that a run
 # of them is read in one way only
 FILLERS = r"""
-    directed | sponsored | distributed | designed | organi[sz]ed | hosted | managed | developed | located | à | the |
+    go | going | goes | nach | contar | compter | se | directed | sponsored | distributed | designed | organi[sz]ed |
+    hosted | managed | developed | located | à | the |
     a | an | any | anything | anyone | all | everything | those | these | this | that | whatever | what | which | who |
     of | from | by | in | on | at | with | for | to | through | is | are | was | were | be | been | being | has |
     have | had | do | does | did | it | its | me | us | my | our | you | your | I | we | there | one | ones | please |
@@ -181,7 +182,7 @@ ENCLOSING_BEFORE = r"""
     laisse[zr]? | mets | mettez | deja[dr]? | dejando | dejemos
 """
 ENCLOSING_AFTER = r"""
-    out(?!\ (?:there|loud)) | aside | to\ (?:one|the)\ side | off\ the\ list |
+    (?<!came\x20)(?<!come\x20)(?<!comes\x20)out(?!\ (?:there|loud)) | aside | to\ (?:one|the)\ side | off\ the\ list |
     from\ (?:the|my|this|your)\ (?:search|results?|list|comparison|answer) | weg | aus | beiseite | außen\ vor |
     heraus | raus | unberücksichtigt | von\ der\ liste | de\ côté | à\ part | de\ la\ liste | fuera | de\ lado |
     al\ margen | aparte | de\ la\ lista
@@ -215,25 +216,6 @@ ALTERNATIVES = r"""
     alternativas?
 """
 
-# What a request for something named begins with
-SEARCHES = r"""
-    either | maybe | perhaps | entweder | soit | while | whereas | although | whether | that | but | than | because |
-    so | compared | versus | show | find | list | compare | give | get | search | fetch | bring | want | need | book |
-    suggest | recommend | check | read | see | open | summari[sz]e | tell | name | explain | describe | use | only |
-    just | all | any | some | every | both | which | what | who | whose | how | why | when | where | are | is | was |
-    were | do | does | did | has | have | had | can | could | will | would | should | may | might | must | if | as |
-    since | per | via | the | a | an | new | latest | recent | best | top | cheap | cheapest | good | show\ me | like |
-    love | about | regarding | by | from | in | at | on | of | with | to | for | through | during | after | before |
-    between | and | or | zeig\w* | such\w* | find\w* | list\w* | vergleich\w* | gib | nenn\w* | brauch\w* | möchte |
-    nur | alle | welche\w* | wer | wie | wo | wann | warum | hat | haben | ist | sind | war | kann | gibt | der | die |
-    das | bei | von | vom | aus | für | mit | im | neue\w* | laut | montre\w* | trouv\w* | cherch\w* | compar\w* |
-    donn\w* | veux | voudrais | seulement | uniquement | tous | toutes | quels? | quelles? | que | qui | comment | où |
-    quand | pourquoi | est | sont | ont | le | la | les | un | une | du | des | de | chez | par | dans | selon | sur |
-    avec | muestr\w* | encuentr\w* | encontr\w* | busc\w* | dame | dime | quiero | necesito | solo | sólo | todos |
-    todas | qué | quién | cómo | dónde | cuándo | cuál | cuáles | es | son | ha | han | el | los | las | uno | una |
-    del | en | por | según | con | sobre | hay | lista\w*
-"""
-
 # "I have read all of Wired's, so exclude them": what a pronoun stands for is not clear
 PRONOUNS = r"""
     no\ more\ of\ (?:them|those|these|that) | not\ (?:those|these) |
@@ -250,7 +232,7 @@ REFERRING = r"""
 
 # "Rather ... than": the second is excluded
 PREFERENCES = r"""
-    rather | sooner | prefer\w* | lieber | eher | préf[eéè]r\w+ | plutôt | prefier\w+ | mejor
+    rather | sooner | prefer\w* | lieber | eher | préf[eéè]r\w+ | plutôt | prefier\w+ | mejor | antes(?!\ del?(?!\w))
 """
 COMPARED = r"""
     than | over | to | als | statt | à | que | a | antes\ que | antes\ de

@@ -99,6 +99,11 @@ _ASKED = _anywhere(
 # "Did Meridian not ...", "Meridian did not ...": who acts is named
 _AUXILIARY = r"(?:do|does|did|has|have|had|will|would|can|could|should)"
 _ACTING = _anywhere(rf"(?:^|[.;:!?,]\s*|\b(?:and|or|why|when|what|how)\s+){_AUXILIARY}\s+{_MENTION}")
+# "What reasons did Meridian give for ...", "Hat Meridian ...": the verbs of the sentence are of who acts
+_DOING = _anywhere(
+    rf"(?:^|[.;:!?¿\n]\s*|(?:and|or|but)\s+)(?:(?:what|which|how|why|when|where|in\s+wh\w+)(?:\s+(?!(?:that|which|who)\b)[\w-]+){{0,4}}\s+)?"
+    rf"(?:{_AUXILIARY}|hat|haben|hatte|kann|wird|est-ce\s+que|ha|han|puede)\s+{_MENTION}"
+)
 _ACTS = _anywhere(rf"^{_CLOSING}\s+{_AUXILIARY}(?:\s+not|n['’]t)\s")
 # "a tart that Nigella Lawson didn't write"
 _RELATIVE = _anywhere(rf"\b(?:that|which|whom|die|den|das|que)\s+{_MENTION}|\bqu['’]{_MENTION}")
@@ -116,11 +121,11 @@ _NEGATION = _anywhere(
 # "Is there no Hilton ...?"
 _EXISTS = _anywhere(r"(?:is|are|was|were)\s+there|gibt\s+es|il\s+n['’]y\s+a|n['’]y\s+a-t-il|(?<!\w)hay(?!\w)")
 _ALTERNATIVE = _anywhere(rf"{_NO_LETTER_BEFORE}(?:{pattern(words.ALTERNATIVES)}){_NO_LETTER_AFTER}")
-# A word that begins a clause, or that follows who speaks, and has the mention as its object
-_OBJECT = _anywhere(
-    rf"(?:(?:^|[.;:!?,(]\s*|\b(?:and|then|und|et|y)\s+)|\b(?:i|we|ich|wir|je|on|nous|yo)\s+|j['’])(?P<verb>[^\W\d_][\w’'-]*)\s+{_MENTION}"
+# "take Wired as read", "I leave Wired to others"
+_ENCLOSING = _anywhere(
+    r"(?:(?:^|[.;:!?,(]\s*|\b(?:and|then|und|et|y)\s+)|\b(?:i|we|ich|wir|je|on|nous|yo)\s+|j['’])"
+    rf"(?:{pattern(words.ENCLOSING_BEFORE)})\s+{_MENTION}"
 )
-_SEARCH = _anywhere(rf"(?:{pattern(words.SEARCHES)})")
 _SENTENCES = re.compile(r"[.;:?!¿\n]")
 _CLAUSE = _anywhere(rf"[,.;:!?()\n]|\b(?:{pattern(words.CLAUSES)})\b")
 
@@ -158,6 +163,11 @@ _DENIED = _anywhere(
 )
 
 
+def asks_what_it_does(text: str, start: int) -> bool:
+    """Whether a question asks what those do that it names at a position."""
+    return _DOING.search(text[max(0, start - _FAR) : start]) is not None
+
+
 def _is_contradicted(head: str, tail: str) -> bool:
     """Whether something before or behind an excluded mention says that it is wanted all the same."""
     if _NOBODY.search(_SENTENCES.split(head)[-1]) or _NOBODY.search(_SENTENCES.split(tail, maxsplit=1)[0]):
@@ -185,12 +195,14 @@ def stance(
     *,
     cued: bool = True,
     described: bool = False,
+    acting: bool = False,
 ) -> Stance:
     """What a text says of its characters [start, end).
 
     previous: where the mention before it ends, and what the text says of that one: a list continues it, and a negation
     before it is not also one of this mention. cued: the words beside it show that it is meant ("according to ...").
     described: they show that it describes documents ("organic Riesling"), so that the word before it is no verb.
+    acting: the question is what somebody does whom it has named before ("Did Wired ...").
     """
     last, said = previous or (0, "named")
     continued = previous is not None and start - last <= _FAR and bool(_CONTINUED.fullmatch(text, last, start))
@@ -218,16 +230,19 @@ def stance(
     if _TAKEN_UP.search(tail) or _LISTED_AFTER.search(tail) or _NEGATION.search(" ".join(clause.split()[-1 - _NEAR :])):
         return "doubtful"
     after = " ".join(_CLAUSE.split(tail, maxsplit=1)[0].split()[: _NEAR + 2])
-    acts = cued or bool(_ACTING.search(head) or _ACTS.search(tail) or _DONE.search(head))
+    acts = cued or acting or bool(_ACTING.search(head) or _ACTS.search(tail) or _DONE.search(head))
     if not acts and (_NEGATION.search(after) or _ENCLOSED_AFTER.search(f" {after}")):
         return "doubtful"
     if not acts and not continued:
-        verb = _OBJECT.search(head)
-        if verb and not described and len(verb["verb"]) > 2 and not _SEARCH.fullmatch(verb["verb"]):
+        if _ENCLOSING.search(head) and not described:
             return "doubtful"
         beside = text[max(0, start - LOOK_BACK) : start], tail[:LOOK_BACK]
         if _NEGATION.search(clause) or any(map(_ALTERNATIVE.search, beside)):
             return "doubtful"
-    if is_known is not None and is_doubtful(text, start, end, is_known, listed=continued, described=described or cued):
+    if (
+        is_known is not None
+        and not acting
+        and is_doubtful(text, start, end, is_known, listed=continued, described=described or cued)
+    ):
         return "doubtful"
     return "named"

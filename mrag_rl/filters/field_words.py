@@ -17,6 +17,8 @@ from mrag_rl.filters.names import key
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
 
 _PUBLISHED = ("publi", "veroff", "ausgestrahl", "erschien", "paru", "diffus", "emiti")
+# "minimum age of participants" is no number of them
+_OF_OTHERS = re.compile(r"(?<!number)(?<!count)(?<!amount) of (?:the )?(\w+)")
 _STEM = 5  # Letters that two words for one thing share, at the least
 
 
@@ -56,19 +58,25 @@ def unit(word: str) -> str | None:
     return _UNIT.get(folded(word))
 
 
+def _without_unit(phrase: re.Match[str]) -> str:
+    return " " if unit(phrase[1]) else phrase[0]
+
+
 def _meaning(word: str) -> str:
     """What words for the same thing share."""
     form = folded(word)
-    return _UNIT.get(form) or _THING.get(form) or _stem(form)
+    # "Zitaten" as "Zitate"
+    return _UNIT.get(form) or _THING.get(form) or _THING.get(form.removesuffix("n")) or _stem(form)
 
 
 def is_of_years(field: Field) -> bool:
     """Whether a number field has years for values."""
     values = list(field.values or ())
+    first = 1000 if "year" in key(field.name.replace("_", " ")) else 1500
     return (
         field.type == "number"
         and bool(values)
-        and all(isinstance(value, int) and 1500 <= value <= 2200 for value in values)
+        and all(isinstance(value, int) and first <= value <= 2200 for value in values)
     )
 
 
@@ -86,11 +94,16 @@ class FieldWords:
         self._flags = {field.name for field in fields if field.type == "boolean"}
         described: Counter[str] = Counter()
         for field in fields:
-            parts = key(field.name.replace("_", " "))
+            parts = key(re.sub(r" per \w+", "", field.name.replace("_", " ")))
             names = set(map(folded, parts[parts[:1] == ("min",) and len(parts) > 1 :]))  # No minutes in "min_age"
-            words = set(map(folded, key(re.sub(r"\bper \w+", " ", field.description))))
-            # Two letters of a word name a unit, if anything
-            own[field.name] = {word for word in names | words if word not in _EMPTY and (len(word) > 2 or unit(word))}
+            description = _OF_OTHERS.sub(_without_unit, re.sub(r"\bper \w+", " ", field.description))
+            words = set(map(folded, key(description)))
+            # Two letters of a word name a unit, if anything; "days" are no unit of dates
+            own[field.name] = {
+                word
+                for word in names | words
+                if (word not in _EMPTY or (field.type == "number" and unit(word))) and (len(word) > 2 or unit(word))
+            }
             described.update({singular(word) for word in words if word in own[field.name] and not unit(word)})
         self.nouns = frozenset(word for word, count in described.items() if count > 1 and len(word) > 2)
         self.units = {name: {found for word in words if (found := unit(word))} for name, words in own.items()}

@@ -104,7 +104,7 @@ def _pattern(name: str) -> str:
         stem = word[:-2] if len(word) > 8 else re.sub(r"(?:s|e)$" if len(word) > 5 else r"s$", "", word)
         ending = r"\w{0,5}" if len(word) > 8 else r"\w{0,3}" if len(word) > 5 else r"(?:e?s|en)?"
         forms.append("-?".join(map(re.escape, stem)) + ending)
-    joined = r"(?:[\s_-]+(?:and|&|or|of|to|for|with|the)?[\s_-]*)?"
+    joined = r"(?:[\s_-]+(?:and|&|or|of|to|for|with|the|(?:(?:is|are|must|should|can|may)\s+)?be|is|are)?[\s_-]*)?"
     either_way = "|".join(dict.fromkeys((joined.join(forms), joined.join(forms[::-1]))))
     return rf"(?<!\w)(?P<non>non-?|un)?(?:{either_way})(?!\w)"
 

@@ -14,7 +14,7 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      r"non\ toxiques? | segur[oa]s?\ para\ (?:las\ |los\ )?(?:mascotas|perros|gatos|animales)",
      r"(?<!non-)(?<!non\x20)toxic | (?<!un)giftig\w* | (?<!non\x20)toxiques? | toxic[oa]s?"),
     (r"(?:pets?|dogs?|animals)(?! safe)",
-     r"pets? | (?<!to\x20)dogs? | haustiere? | hunde? | animaux | chiens? | mascotas? | perros?", ""),
+     r"pets? | (?<!to\x20)dogs? | haustieren? | hunden? | animaux | chiens? | mascotas? | perros?", ""),
     (r"outdoors?|open air",
      r"outdoors? | open[-\ ]?air | (?:im|unter\ freiem)\ (?:freien|himmel) | drau(?:ß|ss)en | (?:en\ )?plein\ air | "
      r"al\ aire\ libre | exterior(?:es)?",
@@ -59,7 +59,8 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      ""),
     (r"(?:kids?|child|children|family)(?: friendly)?",
      r"(?:kid|child|family)-?\ ?friendly | (?:kinder|familien)(?:freundlich|geeignet)\w* | "
-     r"(?:for|fur|pour|para)\ (?:the\ |les\ |los\ )?(?:kids|children|kinder|familien|enfants|familles|ninos|familias)",
+     r"(?:for|suits?|suitable\ for|fur|pour|para)\ "
+     r"(?:the\ |les\ |los\ )?(?:families|kids|children|kinder|familien|enfants|familles|ninos|familias)",
      ""),
     (r"(?:bookings?|reservations?|bookable)", r"book(?:ed|ing|ings)? | reserv\w+",
      r"walk-?ins?\ only | no\ (?:bookings|reservations)"),

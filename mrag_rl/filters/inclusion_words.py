@@ -65,7 +65,9 @@ SINCE = """
 # Before a name, those that few verbs and adverbs of rejection need, and those that many do ("tired of", "done with")
 PREPOSITIONS = """
     in at by near under via through during im bei beim aus durch um nahe laut chez en dans par vers selon según within
-    inside into across per
+    inside into across per towards toward among amongst amid alongside upon onto behind beside throughout underneath
+    underlying innerhalb während unter neben hinter zwischen entlang gegenüber sous parmi devant derrière durant pendant
+    entre durante mediante bajo ante tras hacia dentro junto
 """
 PREPOSITIONS_OF_VERBS = """
     por of from for with to on about over für pour para regarding concerning like as von vom mit zu zum zur auf an am
@@ -94,7 +96,8 @@ ONLY = """
 ADJECTIVES = """
     new newest latest recent old older good better best great cheap cheaper cheapest top free own short long small
     large big little nice decent classic modern popular current early late first last next different official original
-    available open full easy quick simple nearby local affordable young famous major main various neu neue neuer neues
+    used usado usada usados usadas gebraucht gebrauchte gebrauchten gebrauchter gebrauchtes available open full easy
+    quick simple nearby local affordable young famous major main various neu neue neuer neues
     neuen neueste neuesten neuester aktuelle aktuellen gut gute guter gutes guten beste besten bester günstige
     günstigen günstiger günstigste günstigsten billige billigen billigste alte alten kurze kurzen lange langen kleine
     kleinen große großen schöne schönen erste ersten letzte letzten nächste nächsten freie freien einfache einfachen
@@ -147,7 +150,8 @@ DEEDS = """
     based located offered offers offer filed granted decided issued held hosted taught directed created designed
     developed distributed edited starring recorded brewed grown supplied operated handled assigned funded financed
     sponsored managed owned opened started starts start starting begins ends working works work living lives going goes
-    coming comes come stream streams streaming erschienen veröffentlicht geschrieben gemacht produziert berichtet
+    coming comes come stream streams streaming flying staying travelling traveling erschienen veröffentlicht
+    geschrieben gemacht produziert berichtet
     gesagt sagt schreibt verkauft gebaut angeboten bietet bieten erteilt entschieden veranstaltet erstellt entwickelt
     beginnt beginnen startet starten läuft laufen kommt kommen publié publiée publiés publiées écrit écrite écrits
     écrites fait produit produite réalisé réalisée réalisés dit vendu vendue vendus construit proposé proposés proposée
@@ -180,7 +184,8 @@ CONTRASTS = """
 
 # Nouns and adjectives of separation: "a break from", "Ersatz für", "libres de"
 SEPARATIONS = """
-    different distinct unlike free devoid exempt far weit fern verschieden distintos distintas diferentes ajenos ajenas
+    müde überdrüssig different distinct unlike free devoid exempt far weit fern verschieden distintos distintas
+    diferentes ajenos ajenas
     libres exentos exentas carentes privados privadas desprovistos desprovistas hartos hartas cansados cansadas lejanos
     lejanas différents différentes distincts distinctes exempts exemptes dépourvus dépourvues dénués dénuées privés
     privées lassés éloignés éloignées lejos loin break rest change escape substitute replacement end opposite relief

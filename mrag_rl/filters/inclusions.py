@@ -25,11 +25,13 @@ from mrag_rl.filters.clauses import (
     OF_VERBS,
     OPENERS,
     PREPOSITIONS,
+    RELATIVES,
     REQUESTS,
     SAFE,
     SPEAKERS,
     Clause,
     asks,
+    is_romance_plural,
     speaks,
     split_words,
     words_of,
@@ -50,8 +52,13 @@ _POINTING = words_of("it that this das ce c eso esto")
 _EARLIER = words_of("before avant antes bevor")
 _CORRECTED = words_of("not t only nicht nur no solo sólo pas non seulement")
 _SOURCES = words_of("laut selon según per")
+_PRONOUNS = RELATIVES | words_of("die der das den")  # Behind a comma
+_BEFORE_CLAUSES = REQUESTS | JOINTS | PREPOSITIONS | AUXILIARIES | DETERMINERS
+_TIMES = words_of("when while wenn während quand lorsque cuando mientras")
+_OPPOSING = words_of("disagree disagrees disagreed contradict contradicts contradicted question questioned")
 _ENGLISH = words_of("of from for with to on about")
-_ROMANCE = words_of("de du des d del")
+_ROMANCE = words_of("de du des d del à au aux en con avec para pour por")
+_GERMAN_ARTICLES = words_of("der des dem den eine einer eines einem einen bei beim für")
 _GERMAN = words_of("von vom mit zu zum zur auf an am über nach")
 
 # What endings say of words in no table
@@ -60,6 +67,7 @@ _VERB = re.compile(r".{3,}(?:ing|[ae]ndo|ant|[aei]r|re)")
 _GERMAN_INFINITIVE = re.compile(r"[a-zäöüß]{3,}(?:en|ern|eln)")
 _PLURAL = re.compile(r".{2,}[sx]")
 _GERMAN_PLURAL = re.compile(r".{3,}(?:en|er|e|n|s)")
+_NOUN = re.compile(r".{2,}(?:ungen|heiten|keiten|schaften|ionen|täten)")
 _ADJECTIVE = re.compile(
     r".{2,}(?:ian|ese|ic|ical|[^e]al|ous|ful|[st]ive|ary)|(?!dis|en).{3,}[ai]ble"
     r"|.{3,}(?:ische|liche|ige|bare|ale|ive|same)[nrsm]?"
@@ -69,6 +77,7 @@ _PARTICIPLES = {
     "von": re.compile(r"ge.{2,}(?:t|en)|(?:be|ent|er|ver|zer).{2,}(?:t|en)"),
     "par": re.compile(r".{2,}(?:ée?s?|[ui]e?s?|its?)"),
 }
+_PARTICIPLE = re.compile(r".{2,}(?:ed|[aiu]d[oa]s?|ée?s?)|ge.{2,}(?:t|en)")
 
 _NEAR = 6  # Words before a mention among which one may separate it
 _CROSS_BEFORE = re.compile(r"[!~¬^≠×✗✘❌🚫⛔👎]$|[✗✘❌🚫⛔👎]\s$")
@@ -139,6 +148,8 @@ def _is_conditional(clause: Clause) -> bool:
         return True
     if _UNLESS.search(" ".join(clause.left)):
         return True
+    if clause.left[-1] in _TIMES and not AUXILIARIES.isdisjoint(clause.right[:1]):
+        return True  # "who answers when Wired is closed?"
     bare = [word for word in clause.left if word not in DETERMINERS]
     return bool(bare and clause.stop) and clause.left[0] in ("if", "si", "wenn") and not clause.right
 
@@ -175,27 +186,42 @@ def _is_rejected(clause: Clause) -> bool:
         if word in AUXILIARIES and i and not asks(left[:i]) and not all(map(clause.knows, left[:i])):
             return True  # "Der Chef hat"
         if word in PREPOSITIONS:
+            if _opposes(left, i - 1):
+                return True
             if word in _SOURCES or (previous in DEEDS and (previous == "according" or clause.in_question)):
                 return False
             if inside and word in SAFE and clause.is_question:
                 return False  # "Which ... in the one by Wired?"
             preposition, inside = word, True
             continue
+        if _opposes(left, i):
+            return True
         if clause.knows(word):
             preposition = ""
             continue
         if preposition in _ENDS and not nouns and _is_compound(left[:i], word):
             return True
         if preposition in SAFE or preposition in _AGENTS:
-            if not i and not _PLURAL.fullmatch(word) and not asks(clause.sentence) and _has_topic(clause):
+            if (
+                not i
+                and not (_PLURAL.fullmatch(word) or _NOUN.fullmatch(word))
+                and not asks(clause.sentence)
+                and _has_topic(clause)
+            ):
                 return True  # "mad at Wired, comedies please"
             participle = _PARTICIPLES.get(preposition)
-            return participle is not None and participle.fullmatch(word) is not None and not asks(clause.sentence)
-        if left[i + 1 : i + 2] and left[i + 1] in DEEDS and left[i + 2 : i + 3] and left[i + 2] in PREPOSITIONS:
-            preposition = ""  # "Beaujolais made by"
+            if participle is None or _NOUN.fullmatch(word):
+                return False
+            return participle.fullmatch(word) is not None and not asks(clause.sentence)
+        if left[i + 2 : i + 3] and left[i + 2] in PREPOSITIONS and _is_done(clause, left[i + 1]):
+            preposition = ""  # "Beaujolais made by", "theses supervised by"
             continue
+        if i > 1 and previous in RELATIVES and left[i - 2] not in _BEFORE_CLAUSES:
+            return True  # "a phone that beats"
         if previous in _MARKERS and not clause.capitals[i]:
             return True
+        if i == len(left) - 1 and clause.capitals[i] and previous in _GERMAN | _GERMAN_ARTICLES:
+            return False  # "von Richterin Hoffmann"
         if nouns and left[i + 1] in DETERMINERS and left[i + 1] != "a" and not clause.is_question:
             return True  # "weed the long Westerns", "doy la espalda a"
         if previous in BEFORE_NOUNS or previous in SAFE or (preposition and previous in _TOPICAL):
@@ -207,10 +233,20 @@ def _is_rejected(clause: Clause) -> bool:
     return False
 
 
+def _opposes(left: Sequence[str], i: int) -> bool:
+    """Whether a question asks who opposes: "who disagrees with", "which courts contradict"."""
+    return i > 0 and left[i] in _OPPOSING and left[0] in ASKING | ASKING_WHO and AUXILIARIES.isdisjoint(left[:i])
+
+
+def _is_done(clause: Clause, word: str) -> bool:
+    """Whether a word says what was done to a document, in a table or by the corpus's own words."""
+    return word in DEEDS or (clause.knows(word) and _PARTICIPLE.fullmatch(word) is not None)
+
+
 def _has_topic(clause: Clause) -> bool:
     """Whether what follows the clause speaks of something unknown, which may be what is asked for in its place."""
     words = [word.casefold() for word in split_words(clause.rest)]
-    return not all(word.isdigit() or clause.knows(word) for word in words)
+    return words[:1] != [] and words[0] not in _PRONOUNS and not all(w.isdigit() or clause.knows(w) for w in words)
 
 
 def _is_noun(clause: Clause, i: int, preposition: str) -> bool:
@@ -221,6 +257,8 @@ def _is_noun(clause: Clause, i: int, preposition: str) -> bool:
         return True  # "was blockiert", "qué vino de"
     if i == 1 and previous in ASKING_WHO and len(clause.sentence) == len(left) and clause.closing == "?":
         return True
+    if i == len(left) - 1 == 0 and is_romance_plural(word, clause.text):
+        return True  # "zapatillas ..."
     if not i and left[1:2] and clause.is_own(folded(left[1])) and _ADJECTIVE.fullmatch(word):
         return True
     if preposition in _ENGLISH and left[0] in REQUESTS and _PLURAL.fullmatch(word):
@@ -234,7 +272,7 @@ def _is_noun(clause: Clause, i: int, preposition: str) -> bool:
         return True  # "dibujos animados de"
     if preposition == "from" and i > 1 and left[i - 2] in DETERMINERS and not clause.knows(previous):
         return True  # "a bold red from"
-    if preposition and (not i or previous in REQUESTS or clause.is_own(folded(previous))):
+    if preposition and (not i or previous in REQUESTS or previous == "hay" or clause.is_own(folded(previous))):
         return (_GERMAN_PLURAL if preposition in _GERMAN else _PLURAL).fullmatch(word) is not None
     asked_for = previous in REQUESTS or (previous in BESIDE and left[i - 2] in REQUESTS)
     return asked_for and _VERB.fullmatch(word) is None
@@ -316,6 +354,8 @@ def _asks_first(text: str) -> bool:
 def _is_statement(clause: Clause) -> bool:
     """Whether a mention is the subject of a statement: "le Western, c'est ...", "Wired a quitté ..."."""
     right = clause.right
+    if clause.left in (["everything"], ["anything"], ["all"]) and not AUXILIARIES.isdisjoint(right[1:3]):
+        return True  # "everything Wired wrote is ..."
     if not DETERMINERS.issuperset(clause.left):
         return False
     if right[0] == "a" and right[1:] and _PARTICIPLES["par"].fullmatch(right[1]):

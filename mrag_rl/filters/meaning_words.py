@@ -92,6 +92,13 @@ THINGS = """
     episodes folgen épisodes episodios
     chapters kapitel chapitres capítulos
     capacity kapazität fassungsvermögen capacité capacidad aforo
+    signed sign signature unterschrieben unterzeichnet signé signée signés signées firmado firmada firmados firmadas
+        firmó firmaron
+    finished finish completed fertig fertiggestellt abgeschlossen beendet terminé terminée terminés terminées achevé
+        achevés terminado terminada terminados terminadas finalizado finalizados
+    departure departs depart departing abflug abreise abfahrt départ départs salida salidas
+    defended defence verteidigt verteidigung soutenu soutenue soutenus soutenues defendido defendida defendidas
+    authors author autor autoren autorin auteur auteurs autrice autora autores autoras
     granted grant issue erteilt erteilung délivré délivrée délivrés délivrées concedido concedida concedidos
         concedidas
     weight heavy heavier light lighter weigh weighs weighing gewicht schwer leichter wiegt poids lourd léger peso
@@ -100,6 +107,7 @@ THINGS = """
         emitidas ausgestrahlt diffusé diffusés veröffentlicht erschienen
         erschien herausgekommen paru parue parus parues sorti sortie sortis sorties publié publiée publiés publiées
         estrenó estrenada estrenado estrenadas estrenados publicado publicada publicados publicadas salió
+        launched launch introduced eingeführt lancé lancée lancés lancées lanzado lanzada lanzados lanzadas
     added add acquired acquire bought buy purchased arrivals hinzugefügt aufgenommen angeschafft ajouté ajoutés
         ajoutée ajoutées acquis añadido añadida añadidos añadidas adquirido adquiridos
     posted post listed list went online advertised uploaded listing eingestellt inseriert ligne anunciado
@@ -109,10 +117,14 @@ THINGS = """
     filed file angemeldet presentada presentados presentadas opened open submitted reported registered registration
         created raised logged eingereicht eröffnet
         erstellt gemeldet déposé
-        ouvert ouverts créé signalé presentado abierto abiertos abierta abiertas creado
+        ouvert ouverts créé créés créée créées signalé signalés signalée signalées soumis soumise soumises enviado
+        enviada
+        enviados enviadas comunicado comunicada comunicados comunicadas presentado abierto abiertos abierta abiertas
+        creado
     closed close resolved solved fixed deadline bewerbungsschluss frist einsendeschluss plazo cierre due expire ends
         geschlossen gelöst behoben fermé fermés résolu
-        résolus cerrado cerrados resuelto resueltos
+        résolus expires expiring endet enden läuft ablaufen expirent vence vencen caducan cerrado cerrados resuelto
+        resueltos
     updated update modified changed edited aktualisiert geändert mis modifié actualizado modificado
     started start starts starting began begin begins beginning commence commenced first beginnt begann beginnen
         startet

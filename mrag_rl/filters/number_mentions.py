@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 
-from mrag_rl.filters.asking_words import DENYING
+from mrag_rl.filters.asking_words import DENYING, FOLLOWING
 from mrag_rl.filters.claims import Claim
 from mrag_rl.filters.date_phrases import date_spans
 from mrag_rl.filters.exclusion_words import pattern
@@ -26,6 +27,13 @@ _PERMITTED = re.compile(
     r"(?:fine|ok|okay|acceptable|no\s+problem|in\s+Ordnung|kein\s+Problem|bien|aceptable)(?!\w)",
     re.IGNORECASE,
 )
+# "without comments", up to the end of the phrase
+_NONE = re.compile(
+    r"(?<!\w)(?:(?:with|has|have)\s+no|(?<=,\s)no|without(?:\s+any)?|zero|with\s+zero|ohne|sans|sin)\s+(?P<word>[^\W\d_]{3,})(?=\s*(?:$|[.,;:!?()])"
+    rf"|\s+(?:{pattern(FOLLOWING)})(?!\w))",
+    re.IGNORECASE,
+)
+_MOST = 10
 _LARGE = 1000  # Amounts from which on no unit is needed, if only one field has such
 _COUNTED = 20  # Amounts up to which a question that names one means just that
 _TIMES = ("minute", "hour", "day", "week", "month", "year")
@@ -34,6 +42,7 @@ _AGES = frozenset(
 )
 _REDUCED = {"off", "discount", "reduced", "reduction", "rabatt", "remise", "descuento", "shipping"}
 _CHEAPER = {"cheaper", "less", "billiger", "günstiger", "weniger"}
+_NEEDED = {"need", "needs", "brauche", "brauchen", "faut", "necesito", "necesitamos"}  # As many, at least
 _OR = ("or", "oder", "ou", "o")  # "100 euros or less"
 _MONEY = ("euro", "dollar", "pound", "yen", "franc")
 # How much a word says about the field of an amount: behind it (the unit first), and before it (the nearest first)
@@ -93,7 +102,21 @@ class NumberMentions:
                 condition = parts[0] if len(parts) == 1 else And(parts)
                 start = denied.start() if denied else quantity.start
                 claims.append(Claim(field.name, condition, start, quantity.end))
-        return claims, dropped
+        taken += [(claim.start, claim.end) for claim in claims]
+        return claims + [claim for claim in self._none(text) if not overlaps(claim.start, claim.end, taken)], dropped
+
+    def _none(self, text: str) -> list[Claim]:
+        """The counts of which a text says that there are none: "without comments"."""
+        claims: list[Claim] = []
+        for match in islice(_NONE.finditer(text), _MOST):
+            named = [name for name in self._words.fields(match["word"]) if name in self._fields]
+            if (
+                len(named) == 1
+                and 0 in (self._fields[named[0]].values or ())
+                and named[0] not in (c.field for c in claims)
+            ):
+                claims.append(Claim(named[0], Condition(named[0], "$eq", (0,)), *match.span()))
+        return claims
 
     def _field(self, quantity: Quantity) -> Field | None:
         """The field that a quantity belongs to; None if there is none, or several."""
@@ -152,6 +175,8 @@ class NumberMentions:
         """Whether an amount that is not compared is meant as it is: counts are, prices are not."""
         assert quantity.bounds is not None
         value = quantity.bounds[0][1]
+        if not _NEEDED.isdisjoint(quantity.before[:2]):
+            return False
         units = self._words.units[field.name]
         spoken = any(field.name in self._words.fields(word) for word in quantity.after[:2])
         return value <= _COUNTED and not units & set(_MONEY) and (spoken or bool(quantity.before))

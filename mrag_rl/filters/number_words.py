@@ -25,6 +25,7 @@ AT_MOST = r"""
 """
 ABOVE = r"""
     over | above | super(?:en?|an?|ar)(?:\ los)? | exced\w+\ (?:los|de) | dépass\w+ | überschreite\w* | übersteig\w* |
+    more\ often\ than | (?:öfter|häufiger)\ als |
     (?:more|taller|greater|longer|higher|larger|bigger|older|heavier|better|farther|further)\ than |
     exceed(?:s|ing)? | beyond | upwards?\ of | in\ excess\ of | past | > | über | oberhalb\ von |
     (?:mehr|größer|länger|höher|teurer|älter|schwerer|besser)\ als | plus\ (?:de|d['’]) |
@@ -39,6 +40,7 @@ AT_LEAST = r"""
 """
 ABOUT = r"""
     around | about | roughly | approximately | approx\.? | circa | ca\.? | some | nearly | almost | close\ to | ~ | ≈ |
+    more\ or\ less | plus\ ou\ moins | más\ o\ menos | mehr\ oder\ weniger |
     somewhere\ (?:around|near) | etwa | rund | ungefähr | zirka | knapp | gegen | um\ die | environ |
     (?:aux\ )?alentours\ de | autour\ de | à\ peu\ près | près\ de | un[oa]s | alrededor\ de | aproximadamente |
     cerca\ de | sobre | casi
@@ -62,6 +64,7 @@ TO = r"to | and | until | till | through | up\ to | bis(?:\ zu)? | und | à | et
 
 NUMBERS = {
     "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
+    "single": 1,
     "eleven": 11, "twelve": 12, "zwei": 2, "drei": 3, "vier": 4, "fünf": 5, "sechs": 6, "sieben": 7, "acht": 8,
     "neun": 9, "zehn": 10, "elf": 11, "zwölf": 12, "deux": 2, "trois": 3, "quatre": 4, "cinq": 5, "sept": 7,
     "huit": 8, "neuf": 9, "dix": 10, "onze": 11, "douze": 12, "dos": 2, "tres": 3, "cuatro": 4, "cinco": 5,

@@ -27,7 +27,8 @@ _NUMBER = re.compile(
     rf"(?<![\w.,/:#])(?<![^\d\s]-)(?P<before>{_CURRENCY}\s?)?"
     rf"(?:(?P<digits>{_DIGITS})|(?P<word>{_WORDS})(?:[\s-](?P<unit>{_ONES}))?(?!\w)"
     r"|(?P<half>half\s+an?|(?:ein\w*\s+)?halbe?n?|un\s+demi|medio|media)(?=\s+[^\W\d_])"
-    r"|(?P<single>an?|eine?[rnms]?|une?|una)(?=\s+(?:hour|stunde|heure|hora)\b))"
+    r"|(?P<single>an?|eine?[rnms]?|une?|una)(?=\s+(?:hour|stunde|heure|hora)\b)"
+    r"|(?P<one>an?|eine?[rnms]?|une?|una)(?=\s+(?:week|month|woche|monat|semaine|mois|semana|mes)\b))"
     rf"(?:[\s-]?(?P<factor>{_FACTORS})\b)?(?(factor)(?:\s+(?:and\s+)?(?P<rest>{_WORDS})(?:[\s-](?P<last>{_ONES}))?(?!\w))?)"
     rf"(?P<after>\s?{_CURRENCY})?(?!\d|[./:]\d|e[+-]?\d|(?:st|nd|rd|th|er|e|º|ª)\b)",
     re.IGNORECASE,
@@ -92,6 +93,11 @@ class Quantity:
     plain: bool
     bare: bool
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is a number alone, with nothing that compares it."""
+        return self.bounds is not None and self.bounds[0][0] == "$eq"
+
 
 @dataclass(frozen=True, slots=True)
 class _Number:
@@ -101,6 +107,7 @@ class _Number:
     factor: float
     symbol: str | None
     plain: bool
+    is_article: bool
 
 
 def read_quantities(text: str) -> list[Quantity]:
@@ -108,7 +115,7 @@ def read_quantities(text: str) -> list[Quantity]:
     matches = islice(_NUMBER.finditer(text), _MOST)
     numbers = [number for match in matches if (number := _number(text, match)) is not None]
     found: list[Quantity] = []
-    index = 0
+    index = last = 0
     while index < len(numbers):
         first = numbers[index]
         second = numbers[index + 1] if index + 1 < len(numbers) else None
@@ -123,7 +130,10 @@ def read_quantities(text: str) -> list[Quantity]:
                     low *= second.factor  # "250 to 400k"
                 start = first.start - len(opening[0]) if opening else first.start
                 bounds: tuple[tuple[Operator, float], ...] | None = (("$gte", low), ("$lte", second.value))
-                found.append(_quantity(text, start, second.end, bounds, first.symbol or second.symbol, first.plain))
+                found.append(
+                    _quantity(text, start, second.end, bounds, first.symbol or second.symbol, first.plain, last)
+                )
+                last = second.end
                 index += 1
                 continue
         listed = second is not None and _ALSO.fullmatch(text, first.end, second.start)
@@ -131,7 +141,8 @@ def read_quantities(text: str) -> list[Quantity]:
             # "3 or 4": one after the other is a range, others are left out
             follows = second.value == first.value + 1
             bounds = (("$gte", first.value), ("$lte", second.value)) if follows else None
-            found.append(_quantity(text, first.start, second.end, bounds, second.symbol, first.plain))
+            found.append(_quantity(text, first.start, second.end, bounds, second.symbol, first.plain, last))
+            last = second.end
             index += 1
             continue
         start, bounds = first.start, (("$eq", first.value),)
@@ -145,7 +156,10 @@ def read_quantities(text: str) -> list[Quantity]:
             if bounds is not None and bounds[0][0] == "$eq" and rule.match(text[first.end : first.end + _FAR]):
                 bounds = None if following is None else ((following, first.value),)
                 break
-        found.append(_quantity(text, start, first.end, bounds, first.symbol, first.plain))
+        if first.is_article and bounds == (("$eq", 1.0),):
+            continue  # "once a week"
+        found.append(_quantity(text, start, first.end, bounds, first.symbol, first.plain, last))
+        last = first.end
     return found
 
 
@@ -180,7 +194,7 @@ def _number(text: str, match: re.Match[str]) -> _Number | None:
     if not value * factor < _LARGEST:
         return None
     plain = bool(digits) and digits.isdigit() and len(digits) == 4 and factor == 1 and not sign
-    return _Number(value * factor + rest, match.start(), end, factor, _SYMBOLS.get(sign), plain)
+    return _Number(value * factor + rest, match.start(), end, factor, _SYMBOLS.get(sign), plain, bool(match["one"]))
 
 
 def _adds_up(tens: str, ones: str) -> bool:
@@ -199,15 +213,17 @@ def _quantity(
     bounds: tuple[tuple[Operator, float], ...] | None,
     symbol: str | None,
     plain: bool,
+    after: int,
 ) -> Quantity:
-    clause = re.split(r"[.;:!?,](?=\s|$)", text[max(0, start - _FAR) : start])[-1]
+    """after: where the amount before it ends; the words before that are not of this one."""
+    clause = re.split(r"[.;:!?,](?=\s|$)", text[max(0, start - _FAR, after) : start])[-1]
     following = re.split(r"[.;:!?,](?=\s|$)|\b(?:per|pro|par|por|each|je)\b", text[end : end + _FAR])[0]
     phrase = text[start:end]
     inside = [token.text for token in tokens(phrase) if not token.text.isdigit()]
     before = [token.text for token in tokens(clause)][-5:]
-    after = [*re.findall(r"^\s?%", following), *(_unit_text(token, following) for token in tokens(following)[:4])]
+    unit = [*re.findall(r"^\s?%", following), *(_unit_text(token, following) for token in tokens(following)[:4])]
     return Quantity(
-        start, end, bounds, (*inside, *before[::-1]), tuple(after), symbol, plain, _BARE.match(text, end) is not None
+        start, end, bounds, (*inside, *before[::-1]), tuple(unit), symbol, plain, _BARE.match(text, end) is not None
     )
 
 

@@ -53,6 +53,12 @@ _IN = re.compile(
     re.IGNORECASE,
 )
 _TO = re.compile(rf"\s*(?:-|–|—|to|and|until|till|through|bis|und|à|et|y|a|al|hasta)\s*{_ARTICLE}", re.IGNORECASE)
+# "between January and [March 2025]", "January to [March 2025]"
+_FIRST_MONTH = re.compile(
+    rf"(?:(?<!\w)(?:(?P<between>between|zwischen|entre)|from|von|de|desde)\s+)?(?<!\w)(?P<month>{MONTH_PATTERN})"
+    r"\s*(?:(?P<to>-|–|—|to|until|till|through|bis|à|al?|hasta)|and|und|et|y)\s*$",
+    re.IGNORECASE,
+)
 _NOW = re.compile(
     r"\s*(?:-|–|to|until|till|bis|à|a|hasta)\s*(?:the\s+|el\s+)?(?:present|today|now|heute|aujourd['’]hui|hoy|presente)(?!\w)",
     re.IGNORECASE,
@@ -89,7 +95,7 @@ _PAST = re.compile(
     re.IGNORECASE,
 )
 _SINGLE_PAST = re.compile(
-    r"(?<!\w)(?:in|within|over|during)\s+the\s+(?:past|last)\s+(?P<unit>week|month|year)(?!\w)", re.IGNORECASE
+    r"(?<!\w)(?:in|within|over|during)\s+the\s+(?:past|last)\s+(?P<unit>week|month|year)(?!\w|\s+of\s)", re.IGNORECASE
 )
 _NAMED = re.compile(
     r"(?<!\w)(?:(?P<today>today|heute|aujourd['’]hui|hoy)|(?P<yesterday>yesterday|gestern|hier|ayer)"
@@ -99,7 +105,7 @@ _NAMED = re.compile(
     r"|ce|cet|cette|est[ea]|l[ao]?\s+próxim[oa]|el\s+próximo|próxim[oa])\s+(?:calendar\s+)?"
     r"(?P<unit>week|month|year|woche|monats?|jahr(?:es)?|semaine|mois|année|an|semana|mes|año)"
     r"|(?:l[ae]\s+|l['’]|el\s+)?(?P<after>semaine|mois|année|an|semana|mes|año)\s+"
-    r"(?P<how>derni(?:er|ère)|passée?|prochaine?|pasad[oa]|próxim[oa]|que\s+viene))(?!\w)",
+    r"(?P<how>derni(?:er|ère)|passée?|prochaine?|pasad[oa]|próxim[oa]|que\s+viene))(?!\w|\s+of\s)",
     re.IGNORECASE,
 )
 # One of these words is in each of them, and looking for it takes less time than for the whole
@@ -179,6 +185,11 @@ def _written(text: str, matches: Sequence[re.Match[str]]) -> Iterator[TimeSpan]:
                 yield TimeSpan(start, matches[index].end(), first, following[1], years=years, bare=not between)
                 index += 1
                 continue
+        if not years and (opening := _FIRST_MONTH.search(head)) and (opening["between"] or opening["to"]):
+            month = month_number(opening["month"])
+            start -= len(opening[0])
+            yield TimeSpan(start, end, _month(first.year - (month > first.month), month)[0], last)
+            continue
         following_ones = [first]
         while index < len(matches) and _ALSO.fullmatch(text, end, matches[index].start()):
             end = matches[index].end()

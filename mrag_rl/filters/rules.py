@@ -39,13 +39,14 @@ from typing import Any
 
 from mrag_rl.filters.alternatives import Reading, combined
 from mrag_rl.filters.date_fields import DateFields
-from mrag_rl.filters.date_phrases import DatePhrases, spell_out_months
+from mrag_rl.filters.date_phrases import DatePhrases, date_spans, spell_out_months
 from mrag_rl.filters.extraction import Extraction
 from mrag_rl.filters.field_words import FieldWords
 from mrag_rl.filters.flag_mentions import FlagMentions
 from mrag_rl.filters.number_mentions import NumberMentions
 from mrag_rl.filters.numbers import read_quantities
-from mrag_rl.filters.phrases import masked
+from mrag_rl.filters.periods import read_periods
+from mrag_rl.filters.phrases import masked, overlaps
 from mrag_rl.filters.value_mentions import ValueMentions
 from mrag_rl.filters.vocabulary import FieldVocabulary
 
@@ -87,14 +88,22 @@ class RuleExtractor:
     def _read(self, text: str) -> Reading:
         mentions = self._values.find(text)
         spans = [(mention.start, mention.end) for mention in mentions]
-        amounts, dropped = self._numbers.find(text, spans)
-        flags, lines = self._flags.find(text, spans)
+        hidden = masked(text, spans, by="x")  # Names deny nothing and are no units
+        amounts, dropped = self._numbers.find(hidden, spans)
+        flags, lines = self._flags.find(hidden, spans)
         dropped += lines
-        if amounts or flags:  # "menos de 500" and "not wireless" deny no value beside them
-            mentions = self._values.find(masked(text, [(claim.start, claim.end) for claim in (*amounts, *flags)]))
+        quantities = []
+        if amounts or flags or any(mention.stance != "named" for mention in mentions):
+            # "menos de 500", "since 2022" and "not wireless" deny no value beside them and govern none
+            quantities = read_quantities(text)
+            read = [(quantity.start, quantity.end) for quantity in quantities if not quantity.is_exact]
+            read += [(span.start, span.end) for span in read_periods(text, None) if not span.relative]
+            read += date_spans(text)
+            read = [ends for ends in read if not overlaps(*ends, spans)]
+            read += [(claim.start, claim.end) for claim in (*amounts, *flags)]
+            mentions = self._values.find(masked(text, read))
             spans = [(mention.start, mention.end) for mention in mentions]
         excluded = [mention for mention in mentions if mention.stance == "excluded"]
-        quantities = read_quantities(text) if excluded else []
         described = [quantity.start for quantity in quantities] + [flag.start for flag in flags]
         for mention in excluded:
             if any(0 <= start - mention.end <= 1 for start in described):

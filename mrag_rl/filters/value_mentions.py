@@ -11,8 +11,9 @@ from rapidfuzz.distance import OSA
 from rapidfuzz.process import extractOne
 
 from mrag_rl.filters import asking_words
+from mrag_rl.filters.clauses import BOUNDARY, CLOSED, of_another_clause, words_of
 from mrag_rl.filters.exclusion_words import pattern
-from mrag_rl.filters.exclusions import Stance, stance
+from mrag_rl.filters.exclusions import Stance, asks_what_it_does, stance
 from mrag_rl.filters.field_words import FieldWords, folded
 from mrag_rl.filters.names import Token, aliases, fold, key, tokens
 from mrag_rl.filters.phrases import ARTICLE, CLAIMED, QUOTE, REPORT, before, is_informational
@@ -32,6 +33,9 @@ _LIST_CONTINUES = re.compile(r"[\"'”’]?(?:,|,?\s+(?:and|or|nor|vs\.?|versus)
 _ASKED_FOR = re.compile(rf"(?:^\W*|[,;:.!?(]\s*|(?<!\w)(?:{pattern(asking_words.ASKING)})\s+)$", re.IGNORECASE)
 _PREPOSED = re.compile(rf"(?<!\w)(?:{pattern(asking_words.PREPOSITIONS)})\s+(?:the\s+)?$", re.IGNORECASE)
 _ENDS = re.compile(rf"\s*$|\s*[,.;:?!(){CLAIMED}]|\s+(?:{pattern(asking_words.FOLLOWING)})(?!\w)", re.IGNORECASE)
+_GERMAN = words_of(
+    "von vom bei beim mit zum zur der die das des dem den eine einer einem", "einen und oder für nach aus im"
+)
 _CONJUNCTIONS = ("and", "or", "nor", "vs", "versus")
 _MISSPELT, _MISSPELT_TWICE = 7, 12  # Letters of the shortest names that are known by one wrong letter, and by two
 _ABBREVIATION = re.compile(r"(?:^|[^\w])\w{1,2}$")  # "vs.", "Mr.", the last of "U.S."
@@ -110,10 +114,24 @@ class ValueMentions:
 
     def find(self, text: str) -> list[Mention]:
         """The mentions in a text, from left to right; the longest name wins where several fit."""
+        informational = is_informational(text)
+        mentions, passed_over = self._find(text, describes=not informational, asks=not informational)
+        if informational and passed_over and any(text[mention.start].isupper() for mention in mentions):
+            # It is about documents all the same, though an ordinary word by itself may be meant as that word
+            mentions, _ = self._find(text, describes=True, asks=False)
+        return mentions
+
+    def _find(self, text: str, *, describes: bool, asks: bool) -> tuple[list[Mention], bool]:
+        """The mentions, and whether other names are not meant as such.
+
+        describes: ordinary words may describe documents. asks: documents may be asked for by them.
+        """
         words = tokens(text)
         keys = [fold(word.text) for word in words]
-        without_capitals, asks = text == text.lower(), not is_informational(text)
+        without_capitals = text == text.lower()
         mentions: list[Mention] = []
+        passed_over = False
+        acts_from = acts_until = 0  # Between which the question is what somebody named does
         position = 0
         while position < len(words):
             step = 1
@@ -123,20 +141,33 @@ class ValueMentions:
                 step = length
                 start, end = words[position].start, words[position + length - 1].end
                 in_list = bool(_LIST_CONTINUES.match(text, end)) and self._name_follows(keys, position + length)
-                previous = (mentions[-1].end, mentions[-1].stance) if mentions else None
-                described = asks and self._is_described(text, words, keys, position, length, previous)
-                asked_for = asks and self._is_asked_for(text, start, end, previous, name, without_capitals)
+                last = mentions[-1] if mentions else None
+                # "no Ryanair, Madrid": a list is of one field
+                apart = last and last.field != name.field.name and text[last.end : start].strip() == ","
+                previous = (last.end, "named" if apart else last.stance) if last else None
+                described = describes and self._is_described(text, words, keys, position, length, previous)
+                several = describes and len(name.spelling) > 1 and name.spelling[0].lower() != "the"
+                asked_for = several or (asks and self._is_asked_for(text, start, end, previous, name, without_capitals))
                 if (
                     not exact
-                    or described
-                    or asked_for
+                    or ((described or asked_for) and not (length == 1 and words[position].text in CLOSED))
                     or self._is_meant(text, words, position, name, in_list, without_capitals)
                 ):
                     cued = bool(_REPORTING_BEFORE.search(before(text, start)) or _REPORTING_AFTER.match(text, end))
-                    said = stance(text, start, end, previous, self._is_known, cued=cued, described=described)
+                    between = [word.text for word in words[acts_from:position]]
+                    acting = start < acts_until and not of_another_clause(between)
+                    said = stance(
+                        text, start, end, previous, self._is_known, cued=cued, described=described, acting=acting
+                    )
                     mentions.append(Mention(name.field.name, name.values, start, end, said))
+                    if said == "named" and asks_what_it_does(text, start):
+                        acts_from = position + length
+                        clause_end = BOUNDARY.search(text, end)
+                        acts_until = clause_end.start() if clause_end else len(text)
+                else:
+                    passed_over = True
             position += step
-        return mentions
+        return mentions, passed_over
 
     def _is_known(self, word: str) -> bool:
         """Whether a word (folded) is of a value's name, or speaks of documents or fields."""
@@ -184,6 +215,9 @@ class ValueMentions:
         start, end = name_words[0].start, name_words[-1].end
         pairs = list(zip(name_words, name.spelling, strict=True))
         content = [(word, spelled) for word, spelled in pairs if word.text.lower() != "the"] or pairs
+        single = len(content) == 1
+        if single and content[0][0].text in CLOSED:
+            return False  # "mit", "may"
         if any(_is_distinctive(spelled) for _, spelled in content):
             return True
         if all(len(spelled) > 2 and word.text == spelled == spelled.upper() for word, spelled in content):
@@ -191,7 +225,6 @@ class ValueMentions:
         capitalised = all(
             word.text[0].isupper() or not spelled[0].isupper() for word, spelled in content
         ) and any(word.text[0].isupper() for word, _ in content)  # fmt: skip
-        single = len(content) == 1
         if capitalised or (without_capitals and not single):
             # Without its article, "The Age" is "Age", a word like any other.
             lacks_article = single and _lacks_article(name, name_words)
@@ -203,7 +236,14 @@ class ValueMentions:
                 return True
         if _REPORTING_BEFORE.search(before(text, start)) or _REPORTING_AFTER.match(text, end):
             return True
-        return self._is_beside_field_name(text, name.field.name, start, end)
+        if self._is_beside_field_name(text, name.field.name, start, end):
+            return True
+        # "business class", "Judge Price": beside a word of the field's description, spelled as the value is
+        return all(word.text == spelled for word, spelled in pairs) and any(
+            name.field.name in self._words.fields(words[i].text)
+            for i in (position - 1, position + length)
+            if 0 <= i < len(words) and " " in (text[words[i].end : start], text[end : words[i].start])
+        )
 
     def _is_described(
         self,
@@ -236,8 +276,6 @@ class ValueMentions:
         self, text: str, start: int, end: int, previous: tuple[int, Stance] | None, name: _Name, without_capitals: bool
     ) -> bool:
         """Whether a question asks for documents by the characters [start, end), an ordinary word as they may be."""
-        if len(name.spelling) > 1 and name.spelling[0].lower() != "the":
-            return True
         if not _ENDS.match(text, end):
             return False
         head = before(text, start)
@@ -260,6 +298,8 @@ def _inflected(word: str) -> str | None:
         return None
     if word.endswith("ies"):
         return f"{word[:-3]}y"
+    if word.endswith(("ches", "shes", "xes")):
+        return word[:-2]
     if word.endswith("s"):
         return None if word.endswith(("ss", "us", "is")) else word[:-1]
     return f"{word[:-1]}ies" if word.endswith("y") and word[-2] not in "aeiou" else f"{word}s"
@@ -305,12 +345,13 @@ def _is_inside_longer_name(text: str, words: Sequence[Token], position: int, len
     if after < len(words) and text[words[after - 1].end : words[after].start] == " ":
         next_word = words[after].text
         last_word = words[after + 1].text if next_word == "of" and after + 1 < len(words) else next_word
-        if next_word[0].isdigit() or last_word[0].isupper():
+        german = position and words[position - 1].text.lower() in _GERMAN  # Every noun has a capital there
+        if next_word[0].isdigit() or (last_word[0].isupper() and not german):
             return True
     if position and text[words[position - 1].end : words[position].start] == " ":
         previous = words[position - 1]
         if previous.text[0].isupper() and not _starts_sentence(text, previous.start):
-            return True
+            return position < 2 or words[position - 2].text.lower() not in _GERMAN
     return False
 
 
