@@ -15,6 +15,7 @@ from typing import Any
 from mrag_rl.command_line import SettingsReader
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.settings import FiltersSettings, MultihopSettings, QuestionSettings, RetrievalSettings
+from mrag_rl.runs.report_settings import ReportSettings
 from mrag_rl.runs.settings import (
     AskSettings,
     CheckSettings,
@@ -38,6 +39,7 @@ class Command:
 EVALUATIONS = {
     "systems": Command("compare all systems on a run's test pairs", SystemsSettings, "mrag_rl.runs.evaluate"),
     "check": Command("check whether a run's files are as they were left", CheckSettings, "mrag_rl.runs.check"),
+    "report": Command("write the report of a run, a page for a browser", ReportSettings, "mrag_rl.runs.report"),
     "gate": Command("ask whether memories help on a corpus, before training", GateSettings, "mrag_rl.runs.gate"),
     "pool": Command("score several runs together", PoolSettings, "mrag_rl.runs.pool"),
     "compare": Command("compare runs of different settings", CompareSettings, "mrag_rl.runs.compare"),
@@ -76,7 +78,7 @@ def _read(name: str, arguments: Sequence[str], program: str) -> tuple[Command, A
     reader: SettingsReader[Any] = SettingsReader(command.settings, program)
     if name == "paper" and arguments and not arguments[0].startswith("-"):
         arguments = ["--tables", *arguments]
-    if name == "check" and arguments and not arguments[0].startswith("-"):
+    if name in ("check", "report") and arguments and not arguments[0].startswith("-"):
         arguments = ["--run", *arguments]
     if name != "ask":
         return command, reader.read(arguments)[0]
