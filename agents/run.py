@@ -17,7 +17,6 @@ from mrag_rl.agents.preparation import Preparation
 from mrag_rl.agents.training_stage import TrainingStage
 from mrag_rl.choices import ABLATION_OF
 from mrag_rl.config import Config, config_sha256, config_to_yaml
-from mrag_rl.data import load_pairs
 from mrag_rl.data.splits import Splits
 from mrag_rl.encoders import EmbeddingStore
 from mrag_rl.encoders.store import BLOCK
@@ -27,7 +26,6 @@ from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import remove_leftovers
 from mrag_rl.models.quantization import weight_bytes
 from mrag_rl.runs.evaluate import (
-    Evaluation,
     evaluate_run,
     target_metric,
     write_results,

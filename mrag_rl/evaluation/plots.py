@@ -76,6 +76,7 @@ def save_figure(figure: Figure, folder: Path, name: str, header: Sequence[Any], 
         for ending, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
             buffer = io.BytesIO()
             figure.savefig(buffer, format=ending, dpi=150, metadata=metadata)
+            figure.set_layout_engine("none")  # The places found for the first format serve the others
             atomic_write_bytes(folder / f"{name}.{ending}", buffer.getvalue())
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows([header, *rows])

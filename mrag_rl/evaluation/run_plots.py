@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrag_rl.evaluation.plots import COLOURS, ON_DARK, ON_PALE, Chart, csv_number, literal, new_figure
-from mrag_rl.evaluation.tables import label
+from mrag_rl.evaluation.tables import PARTS, label
 from mrag_rl.selector_info import PRECISION
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _SCORE_OF = {"first_hypothesis": "first_score", "fixed_baseline": "final_score"}
 """The score that each reward compares with the naive system's."""
 
 
-def learning_curves(logs: Sequence[Log], *, metric: str, reward: str, title: str) -> Chart:
+def learning_curves(logs: Sequence[Log], *, metric: str, reward: str) -> Chart:
     """Rewards, scores in training and scores on the development queries, over the steps of a run or of several.
 
     Of several runs, the line is the mean and the band goes from the lowest to the highest; only steps that all of them
@@ -58,7 +58,8 @@ def learning_curves(logs: Sequence[Log], *, metric: str, reward: str, title: str
     for axis in (rewards, scores, dev):
         _mark_rounds(axis, logs[0], named=axis is rewards)
         _finish(axis)
-    figure.suptitle(literal(title), fontsize=11)
+    title = "Learning curves" if len(logs) == 1 else f"Learning curves of {len(logs)} runs"
+    figure.suptitle(title, fontsize=11)
     several = " Lines are means over the runs, bands their range." if len(logs) > 1 else ""
     return Chart(
         figure,
@@ -75,7 +76,7 @@ _REWARDS = {"Agent-S": ("reward_s", 100.0), "Agent-R": ("reward_r", 100.0)}
 _SCORES = {"first answer": ("first_score", 1.0), "refined answer": ("final_score", 1.0)}
 
 
-def partition_shares(log: Log, partitions: Sequence[str], *, title: str) -> Chart:
+def partition_shares(log: Log, partitions: Sequence[str]) -> Chart:
     """The share of queries that was sent to each partition, over the steps of a run, and of development queries.
 
     Of many partitions, the most chosen ones are drawn, and the sum of the others.
@@ -85,20 +86,21 @@ def partition_shares(log: Log, partitions: Sequence[str], *, title: str) -> Char
     shares = np.array([record["partition_counts"] for record in batches], float).reshape(len(batches), len(partitions))
     shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1)
     dev = np.array([record["dev_partition_shares"] for record in rounds], float).reshape(len(rounds), len(partitions))
-    figure = new_figure(6.4, 3.6)
+    figure, title = new_figure(6.4, 3.6), "Partitions chosen"
     axis = figure.subplots()
     axis.axhline(100 / len(partitions), color=_GREY, linewidth=1, linestyle="--", label="equal shares")
     for place, (name, columns) in enumerate(_most_chosen(partitions, shares.sum(axis=0) + dev.sum(axis=0))):
         colour = COLOURS[place]
         _line(axis, steps, 100 * shares[:, columns].sum(axis=1)[None], colour, literal(name))
         ends = [record["step"] for record in rounds]
-        axis.plot(ends, 100 * dev[:, columns].sum(axis=1), "D", color=colour, markersize=5, markeredgecolor=ON_PALE)
+        greedy = 100 * dev[:, columns].sum(axis=1)
+        axis.plot(ends, greedy, "D", color=colour, markersize=9 - 0.8 * place, markeredgecolor=ON_DARK)  # nested
     _mark_rounds(axis, log)
-    axis.set_ylim(-2, 102)
+    axis.set_ylim(bottom=0)
     axis.set_xlabel("step (a batch of queries)")
     axis.set_ylabel("queries sent there (%)")
     _finish(axis, outside=True)
-    axis.set_title(literal(title), fontsize=11)
+    axis.set_title(title, fontsize=11)
     rows = [("training", int(step), *map(csv_number, row)) for step, row in zip(steps, shares, strict=True)]
     rows += [("development", record["step"], *map(csv_number, row)) for record, row in zip(rounds, dev, strict=True)]
     return Chart(
@@ -111,33 +113,37 @@ def partition_shares(log: Log, partitions: Sequence[str], *, title: str) -> Char
     )
 
 
-def headline(results: Mapping[str, Any], *, target: str, title: str) -> Chart:
+def headline(results: Mapping[str, Any], *, target: str) -> Chart:
     """Every system's score in the target metric with its 95% interval, the best first.
 
     results: the contents of results.json.
     """
     systems = sorted(results["systems"].items(), key=lambda item: -item[1][target]["value"])
+    pairs = f"{results['n']['pairs']} {PARTS[results.get('part', 'test')]} pairs"
+    title = f"{label(target)} on {pairs}" + (f", {results['n']['runs']} runs" if results["n"]["runs"] > 1 else "")
     figure = new_figure(6.4, 1.4 + 0.24 * len(systems))
     axis = figure.subplots()
     if "naive" in results["systems"]:
         naive = results["systems"]["naive"][target]["value"]
         axis.axvline(naive, color=_GREY, linewidth=1, linestyle="--", label="naive")
-    rows = []
-    for place, (name, row) in enumerate(systems):
-        found = row[target]
-        colour = COLOURS[1] if name == "m_rag" else COLOURS[0]
-        error = [[max(0.0, found["value"] - found["low"])], [max(0.0, found["high"] - found["value"])]]
-        filled = "white" if name.startswith("oracle") else colour
+    scores = np.array([[row[target][key] for key in _INTERVAL] for _, row in systems])
+    kinds = np.array(["m_rag" if n == "m_rag" else "oracle" if n.startswith("oracle") else "" for n, _ in systems])
+    for kind, colour, inside in _KINDS:
+        value, low, high = scores[kinds == kind].T
         axis.errorbar(
-            found["value"], place, xerr=error, fmt="o", color=colour, markerfacecolor=filled, markersize=5, capsize=2
-        )
-        gain = results["comparisons"].get(f"m_rag - {name}", {}).get(target, {})
-        rows.append((name, *(found[k] for k in _INTERVAL), *(gain.get(k, "") for k in ("difference", "low", "high"))))
+            value, np.flatnonzero(kinds == kind), xerr=np.maximum(0, [value - low, high - value]),
+            fmt="o", color=colour, markerfacecolor=inside, markersize=5, capsize=2,
+        )  # fmt: skip
+    gains = [results["comparisons"].get(f"m_rag - {name}", {}).get(target, {}) for name, _ in systems]
+    rows = [
+        (name, *values, *(gain.get(key, "") for key in ("difference", "low", "high")))
+        for (name, _), values, gain in zip(systems, scores.tolist(), gains, strict=True)
+    ]
     axis.set_yticks(range(len(systems)), [literal(name) for name, _ in systems])
     axis.set_ylim(len(systems) - 0.5, -0.5)
     axis.set_xlabel(f"{label(target)}, 95% interval")
     _finish(axis)
-    axis.set_title(literal(title), fontsize=11)
+    axis.set_title(title, fontsize=11)
     return Chart(
         figure,
         title,
@@ -150,10 +156,13 @@ def headline(results: Mapping[str, Any], *, target: str, title: str) -> Chart:
 
 
 _INTERVAL = ("value", "low", "high")
+_KINDS = (("m_rag", COLOURS[1], COLOURS[1]), ("oracle", COLOURS[0], "white"), ("", COLOURS[0], COLOURS[0]))
+"""Of systems, with the colours of their marks and of what is inside them."""
 
 
-def label_by_partition(counts: np.ndarray, labels: Sequence[str], partitions: Sequence[str], *, title: str) -> Chart:
+def label_by_partition(counts: np.ndarray, labels: Sequence[str], partitions: Sequence[str]) -> Chart:
     """A heat map of queries by label (a desk) and partition; `counts` (L, M) is how many were sent where."""
+    title = "Where queries of each label were sent"
     figure = new_figure(1.8 + 0.9 * len(partitions), 1.6 + 0.45 * len(labels))
     axis = figure.subplots()
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -166,7 +175,7 @@ def label_by_partition(counts: np.ndarray, labels: Sequence[str], partitions: Se
         for column in range(len(partitions)):
             colour = ON_DARK if shares[row, column] > 0.5 else ON_PALE
             axis.text(column, row, str(int(counts[row, column])), ha="center", va="center", color=colour)
-    axis.set_title(literal(title), fontsize=11)
+    axis.set_title(title, fontsize=11)
     return Chart(
         figure,
         title,
@@ -177,7 +186,7 @@ def label_by_partition(counts: np.ndarray, labels: Sequence[str], partitions: Se
     )
 
 
-def reward_by_partition(counts: np.ndarray, sums: np.ndarray, partitions: Sequence[str], *, title: str) -> Chart:
+def reward_by_partition(counts: np.ndarray, sums: np.ndarray, partitions: Sequence[str]) -> Chart:
     """Agent-S's mean reward in each partition, with a 95% interval from the spread between batches.
 
     Args:
@@ -186,14 +195,14 @@ def reward_by_partition(counts: np.ndarray, sums: np.ndarray, partitions: Sequen
     totals = counts.sum(axis=0)
     means = sums.sum(axis=0) / np.maximum(totals, 1)
     errors = 1.96 * np.sqrt(((sums - counts * means) ** 2).sum(axis=0)) / np.maximum(totals, 1)
-    figure = new_figure(2.2 + 0.9 * len(partitions), 3.2)
+    figure, title = new_figure(2.2 + 0.9 * len(partitions), 3.2), "Agent-S's reward in training"
     axis = figure.subplots()
     axis.bar(range(len(partitions)), 100 * means, yerr=100 * errors, capsize=3, color=COLOURS[0], ecolor=_GREY)
     axis.axhline(0, color=_GREY, linewidth=1, linestyle="--")
     ticks = [f"{literal(partition)}\n({count})" for partition, count in zip(partitions, totals, strict=True)]
     axis.set_xticks(range(len(partitions)), ticks)
     axis.set_ylabel("reward (points)")
-    axis.set_title(literal(title), fontsize=11)
+    axis.set_title(title, fontsize=11)
     return Chart(
         figure,
         title,
@@ -325,7 +334,7 @@ def _mark_rounds(axis: Axes, log: Log, *, named: bool = True) -> None:
 
 
 def _most_chosen(partitions: Sequence[str], totals: np.ndarray) -> Iterator[tuple[str, list[int]]]:
-    """Names and columns of the partitions with the greatest `totals` (M,), in their order, and of all others together."""
+    """Names and columns of the partitions with the greatest `totals` (M,), in order, and of all others together."""
     most = np.argsort(-totals, kind="stable")[:_MOST_LINES]
     for column in sorted(most.tolist()):
         yield partitions[column], [column]

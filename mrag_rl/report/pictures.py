@@ -11,7 +11,7 @@ from markupsafe import Markup
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SVG = "http://www.w3.org/2000/svg"
+_SVG, _XLINK = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}"
 
 
 def inline_svg(figure: Figure, name: str, title: str) -> Markup:
@@ -24,12 +24,14 @@ def inline_svg(figure: Figure, name: str, title: str) -> Markup:
     buffer = io.BytesIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    ElementTree.register_namespace("", _SVG)
     root = ElementTree.fromstring(buffer.getvalue())
-    for child in root.findall(f"{{{_SVG}}}metadata") + root.findall(f"{{{_SVG}}}defs[{{{_SVG}}}style]"):
+    for child in root.findall(f"{_SVG}metadata") + root.findall(f"{_SVG}defs[{_SVG}style]"):
         root.remove(child)
     for element in root.iter():
-        if element.tag == f"{{{_SVG}}}g":
+        element.tag = element.tag.removeprefix(_SVG)  # as HTML has it
+        if reference := element.attrib.pop(f"{_XLINK}href", None):
+            element.set("href", reference)
+        if element.tag == "g":
             element.attrib.pop("id", None)  # "axes_1" in every figure; nothing refers to it
         if style := element.get("style"):
             element.set("style", style.replace("#000000", "currentColor").replace("#ffffff", "var(--paper)"))

@@ -22,7 +22,6 @@ from mrag_rl.evaluation.run_plots import (
     partition_shares,
     reward_by_partition,
 )
-from mrag_rl.evaluation.tables import PARTS, label
 from mrag_rl.io import read_jsonl, read_lines
 from mrag_rl.runs.evaluate import target_metric
 from mrag_rl.runs.folder import RunFolder
@@ -47,28 +46,21 @@ def run_charts(
     """
     metric, names = target_metric(config), trained.database.names
     log: Log = [record for _, record in read_jsonl(folder.log)]
-    part = PARTS[results.get("part", "test")]
     charts = {
-        "headline": headline(
-            results, target=metric, title=f"{config.name}: {label(metric)} on {len(pairs)} {part} pairs"
-        ),
-        "learning_curves": learning_curves(
-            [log], metric=metric, reward=config.reward, title=f"{config.name}: learning curves"
-        ),
+        "headline": headline(results, target=metric),
+        "learning_curves": learning_curves([log], metric=metric, reward=config.reward),
     }
     if len(names) > 1:
         batches = [record for record in log if record["kind"] == "batch"]
-        charts["partition_shares"] = partition_shares(log, names, title=f"{config.name}: partitions chosen")
+        charts["partition_shares"] = partition_shares(log, names)
         charts["reward_by_partition"] = reward_by_partition(
             np.array([record["partition_counts"] for record in batches]),
             np.array([record["partition_rewards"] for record in batches]),
             names,
-            title=f"{config.name}: Agent-S's reward",
         )
     labels, counts = label_counts(pairs, chosen, names)
     if labels:
-        title = f"{config.name}: {part} queries by label and partition"
-        charts["label_by_partition"] = label_by_partition(counts, labels, names, title=title)
+        charts["label_by_partition"] = label_by_partition(counts, labels, names)
     if trained.selector is not None:
         if (rows := _numbers(folder.calibration / "margin.csv")) is not None:
             charts["margin"] = calibration_curve(*rows.T, margin=trained.selector.info.margin)

@@ -107,7 +107,7 @@ def _summary(results: Mapping[str, Any], target: str) -> str:
     if "m_rag" not in systems:
         return f"{len(systems)} systems were evaluated, M-RAG not among them."
     text = f"M-RAG scores {score_cell(systems['m_rag'][target])} in {label(target)}"
-    return f"{text}." if gain is None else f"{text}, {difference_cell(gain[target])} points from the naive system."
+    return f"{text}." if gain is None else f"{text}, a gain of {difference_cell(gain[target])} over the naive system."
 
 
 def _facts(config: Config, database: MemoryDatabase, results: Mapping[str, Any]) -> list[Fact]:
