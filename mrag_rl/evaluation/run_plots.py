@@ -235,8 +235,9 @@ def calibration_curve(margins: np.ndarray, coverage: np.ndarray, precision: np.n
     return Chart(
         figure,
         title,
-        "How many choices can be trusted: the more are (to the right), the more often one is worse than searching the "
-        "whole database. Choices beyond the marked margin fall back on it; without a mark, all do.",
+        "How often choices are no worse than a search of the whole database, from the surest ones (left) to all "
+        "(right). The margin kept is the farthest that is right often enough; choices that are less sure fall back on "
+        "the whole database. Without a mark, all do.",
         ("margin", "coverage", "precision"),
         list(zip(*columns, strict=True)),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -16,10 +16,10 @@ from mrag_rl.report.contents import Query, Report
 from mrag_rl.report.pictures import inline_svg
 from mrag_rl.report.texts import clipped, differences, shown
 
-MOST_CHARACTERS = 1_500_000
-"""Of all texts of queries and memories together, so that a page opens at once."""
-LONGEST, SHORTEST = 4000, 200
-"""The most characters of a text, and those that are shown of any text, however many there are."""
+MOST_BYTES = 4_500_000
+"""Of a page, so that it opens at once."""
+LENGTHS = (4000, 1000, 250, 60)
+"""The most characters that are shown of a text: the first of these with which a page is not too large, or the last."""
 
 
 def render(report: Report) -> str:
@@ -30,19 +30,22 @@ def render(report: Report) -> str:
     """
     environment = _environment()
     style, script = (environment.get_template(name).render() for name in ("style.css", "script.js"))
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    length = _text_length(report.queries)
-    return environment.get_template("report.html").render(
-        report=report,
-        version=__version__,
-        style=Markup(style),
-        script=Markup(script),
-        script_sha256=digest,
-        inline_svg=inline_svg,
-        differences=differences,
-        clip=lambda text: clipped(text, length),
-        scale=_scale,
-    )
+    values = {
+        "report": report,
+        "version": __version__,
+        "style": Markup(style),
+        "script": Markup(script),
+        "script_sha256": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "drawings": [inline_svg(chart.figure, name, chart.title) for name, chart in report.pictures],
+        "differences": differences,
+        "scale": _scale,
+    }
+    template = environment.get_template("report.html")
+    for length in LENGTHS:
+        page = template.render(values, clip=functools.partial(clipped, length=length))
+        if len(page.encode()) <= MOST_BYTES:
+            break
+    return page
 
 
 @functools.cache
@@ -60,12 +63,6 @@ def _environment() -> Environment:
 def _finalize(value: Any) -> Any:
     """What the template prints of a value: of a text what `shown` says, except where it is markup of our own."""
     return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _text_length(queries: Sequence[Query]) -> int:
-    """How many characters of a text are shown, so that all of them together are not too many."""
-    texts = sum(2 + 3 * len(query.memories) + len(query.answers) for query in queries)
-    return max(SHORTEST, min(LONGEST, MOST_CHARACTERS // max(1, texts)))
 
 
 def _scale(query: Query) -> Callable[[float], float]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import difflib
 import re
+from itertools import takewhile
 from typing import NamedTuple
 
 _HIDING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, those that change the direction of text, and half of surrogate pairs, which no file can hold."""
 _WORDS = re.compile(r"\w+\s*|[^\w\s]\s*|\s+")
+
+MOST_WORDS = 600
+"""The longest texts that are compared word by word."""
 
 
 class Piece(NamedTuple):
@@ -32,16 +36,37 @@ def clipped(text: str, length: int) -> str:
 
 
 def differences(before: str, after: str) -> tuple[list[Piece], list[Piece]]:
-    """Both texts in pieces, marked where words of the one are not in the other."""
+    """Both texts in pieces, marked where words of the one are not in the other.
+
+    Of texts with more than `MOST_WORDS` words, all between their common beginning and their common end is marked, since
+    finding more takes time that grows with the square of their length.
+    """
     first, second = _WORDS.findall(before), _WORDS.findall(after)
-    matcher = difflib.SequenceMatcher(
-        None, [word.strip() for word in first], [word.strip() for word in second], autojunk=False
-    )
     left: list[Piece] = []
     right: list[Piece] = []
-    for kind, start, end, other_start, other_end in matcher.get_opcodes():
-        changed = kind != "equal"
+    for kind, start, end, other_start, other_end in _operations(
+        [w.strip() for w in first], [w.strip() for w in second]
+    ):
         for pieces, words in ((left, first[start:end]), (right, second[other_start:other_end])):
             if words:
-                pieces.append(Piece("".join(words), changed))
+                pieces.append(Piece("".join(words), kind != "equal"))
     return left, right
+
+
+def _operations(first: list[str], second: list[str]) -> list[tuple[str, int, int, int, int]]:
+    """What is equal and what is not, as `SequenceMatcher.get_opcodes` says it."""
+    if max(len(first), len(second)) <= MOST_WORDS:
+        return difflib.SequenceMatcher(None, first, second, autojunk=False).get_opcodes()
+    start = _in_common(first, second)
+    end = _in_common(first[start:][::-1], second[start:][::-1])
+    i, j = len(first) - end, len(second) - end
+    return [
+        ("equal", 0, start, 0, start),
+        ("replace", start, i, start, j),
+        ("equal", i, len(first), j, len(second)),
+    ]
+
+
+def _in_common(first: list[str], second: list[str]) -> int:
+    """How many words both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
