@@ -320,7 +320,7 @@ def _line(axis: Axes, steps: np.ndarray, values: np.ndarray, colour: str, name: 
 
 def _band(axis: Axes, steps: np.ndarray, values: np.ndarray, colour: str) -> None:
     if len(values) > 1 and len(steps):
-        axis.fill_between(steps, np.nanmin(values, axis=0), np.nanmax(values, axis=0), color=colour, alpha=0.18, lw=0)
+        axis.fill_between(steps, np.fmin.reduce(values), np.fmax.reduce(values), color=colour, alpha=0.18, lw=0)
 
 
 def _mark_rounds(axis: Axes, log: Log, *, named: bool = True) -> None:

@@ -61,7 +61,7 @@ def write_report(folder: RunFolder, config: Config, results: Path) -> Path:
     try:
         with open_trained(folder) as trained:
             report = _report(folder, config, trained, results)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{results}: not the results of this run ({error!r}); evaluate it again") from error
@@ -77,6 +77,7 @@ def _report(folder: RunFolder, config: Config, trained: TrainedSystem, path: Pat
     results = read_json(path / "results.json")
     answered = [row for _, row in read_jsonl(path / "answers.jsonl")]
     part, metrics = results.get("part", "test"), _metrics(config)
+    kind = f"{PARTS[part]} pairs"  # Checks the part, which is going to be a file's name
     pairs = load_pairs(folder.pairs(part))
     if [row["id"] for row in answered] != [pair.id for pair in pairs]:
         raise InputError(f"{path / 'answers.jsonl'}: not the answers to this run's {part} queries; evaluate it again")
@@ -84,12 +85,12 @@ def _report(folder: RunFolder, config: Config, trained: TrainedSystem, path: Pat
     charts = run_charts(folder, config, trained, results, pairs, chosen)
     rows = np.unique(np.linspace(0, len(pairs) - 1, min(QUERIES, len(pairs))).round().astype(int)) if chosen else []
     return Report(
-        title=f"{config.name}: {config.task} on {len(pairs)} {PARTS[part]} pairs",
+        title=f"{config.name}: {config.task} on {len(pairs)} {kind}",
         summary=_summary(results, metrics[0]),
         facts=_facts(config, trained.database, results),
         settings=_settings(config),
         tables=_tables(results, metrics),
-        notes=what_intervals_count(results["n"], f"{PARTS[part]} pairs"),
+        notes=what_intervals_count(results["n"], kind),
         pictures=[Picture(name, chart) for name, chart in charts.items()],
         metrics=[label(name) for name in metrics],
         queries=_queries(folder, config, trained, part, [pairs[i] for i in rows], [answered[i] for i in rows], rows),
