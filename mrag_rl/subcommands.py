@@ -39,12 +39,12 @@ class Command:
 EVALUATIONS = {
     "systems": Command("compare all systems on a run's test pairs", SystemsSettings, "mrag_rl.runs.evaluate"),
     "check": Command("check whether a run's files are as they were left", CheckSettings, "mrag_rl.runs.check"),
-    "report": Command("write the report of a run, a page for a browser", ReportSettings, "mrag_rl.runs.report"),
     "gate": Command("ask whether memories help on a corpus, before training", GateSettings, "mrag_rl.runs.gate"),
     "pool": Command("score several runs together", PoolSettings, "mrag_rl.runs.pool"),
     "compare": Command("compare runs of different settings", CompareSettings, "mrag_rl.runs.compare"),
     "paper": Command("make the tables of M-RAG's evaluation", PaperSettings, "mrag_rl.runs.paper"),
     "ask": Command("answer a text, or questions from documents, and show the steps", AskSettings, "mrag_rl.runs.ask"),
+    "report": Command("write the report of a run, a page for a browser", ReportSettings, "mrag_rl.runs.report"),
     "retrieval": Command(
         "compare retrieval strategies on multi-aspect queries", RetrievalSettings, "mrag_rl.experiments.retrieval"
     ),

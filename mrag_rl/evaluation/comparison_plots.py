@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from mrag_rl.evaluation.comparison_tables import settings_text, short_names
-from mrag_rl.evaluation.plots import literal, new_figure, save_figure
+from mrag_rl.evaluation.plots import Chart, literal, new_figure
 from mrag_rl.evaluation.tables import label
 
 _STYLES = ("-", "--", ":", "-.")
 
 
-def plot_comparison(folder: Path, name: str, report: Mapping[str, Any]) -> None:
-    """Scores with their 95% intervals as PNG, SVG and CSV.
+def comparison_chart(report: Mapping[str, Any]) -> Chart:
+    """Scores with their 95% intervals.
 
     Over the setting with the most different numbers if one has three or more, with a line for each system and each
     combination of the other settings; else a row for each condition.
@@ -61,9 +60,17 @@ def plot_comparison(folder: Path, name: str, report: Mapping[str, Any]) -> None:
         axis.set_xlabel(literal(short[x_name]))
         axis.set_ylabel(metric)
     axis.grid(alpha=0.3)
-    axis.set_title(f"{metric} with 95% intervals", fontsize=10)
+    title = f"{metric} with 95% intervals"
+    axis.set_title(title, fontsize=11)
     figure.legend(loc="outside lower center", ncols=2, fontsize=8)
-    save_figure(figure, folder, name, ("settings", "system", "value", "low", "high"), rows)
+    return Chart(
+        figure,
+        title,
+        "How much the settings matter, beside how much the systems differ. Intervals may overlap although a paired "
+        "difference is clear: see the table.",
+        ("settings", "system", "value", "low", "high"),
+        rows,
+    )
 
 
 def _axis(report: Mapping[str, Any]) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,20 +13,20 @@ from mrag_rl.config import Config
 from mrag_rl.data import TextPair, load_pairs
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
-from mrag_rl.evaluation.tables import PARTS, difference_cell, label, score_cell, what_intervals_count
+from mrag_rl.evaluation.tables import PARTS, label, what_intervals_count
 from mrag_rl.io import atomic_write_text, read_json, read_jsonl
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
-from mrag_rl.report import Answer, Column, Fact, Partition, Picture, Query, Report, Retrieved, Setting, Table, render
+from mrag_rl.report import Answer, Fact, Partition, Picture, Query, Report, Retrieved, render
 from mrag_rl.runs.charts import CALIBRATION, run_charts
 from mrag_rl.runs.evaluate import reported_metrics, target_metric
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.pool import flat_settings
+from mrag_rl.runs.report_parts import REPORT, refused, results_tables, settings_with_defaults, summary
 from mrag_rl.runs.report_settings import ReportSettings
 from mrag_rl.runs.trained import TrainedSystem, open_trained
 from mrag_rl.states import StateReader
 
-REPORT = "report.html"
 QUERIES = 50
 """How many queries a report shows."""
 MOST_PARTITIONS = 8
@@ -58,13 +57,8 @@ def write_report(folder: RunFolder, config: Config, results: Path) -> Path:
     results: a folder with results.json and answers.jsonl, which is the run itself or what `evaluate.py systems` wrote.
     Raises InputError if these or the run's files are not as they were written.
     """
-    try:
-        with open_trained(folder) as trained:
-            report = _report(folder, config, trained, results)
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{results}: not the results of this run ({error!r}); evaluate it again") from error
+    with open_trained(folder) as trained, refused(f"{results}: not the results of this run; evaluate it again"):
+        report = _report(folder, config, trained, results)
     if results == folder.root:
         for picture in report.pictures:
             if picture.name not in CALIBRATION:
@@ -86,10 +80,10 @@ def _report(folder: RunFolder, config: Config, trained: TrainedSystem, path: Pat
     rows = np.unique(np.linspace(0, len(pairs) - 1, min(QUERIES, len(pairs))).round().astype(int)) if chosen else []
     return Report(
         title=f"{config.name}: {config.task} on {len(pairs)} {kind}",
-        summary=_summary(results, metrics[0]),
+        summary=summary(results, metrics[0]),
         facts=_facts(config, trained.database, results),
-        settings=_settings(config),
-        tables=_tables(results, metrics),
+        settings=settings_with_defaults(flat_settings(config), flat_settings(Config(config.name))),
+        tables=results_tables(results, metrics),
         notes=what_intervals_count(results["n"], kind),
         pictures=[Picture(name, chart) for name, chart in charts.items()],
         metrics=[label(name) for name in metrics],
@@ -101,14 +95,6 @@ def _report(folder: RunFolder, config: Config, trained: TrainedSystem, path: Pat
 def _metrics(config: Config) -> list[str]:
     """The reported metrics, the target metric first."""
     return list(dict.fromkeys((target_metric(config), *reported_metrics(config))))
-
-
-def _summary(results: Mapping[str, Any], target: str) -> str:
-    systems, gain = results["systems"], results["comparisons"].get("m_rag - naive")
-    if "m_rag" not in systems:
-        return f"{len(systems)} systems were evaluated, M-RAG not among them."
-    text = f"M-RAG scores {score_cell(systems['m_rag'][target])} in {label(target)}"
-    return f"{text}." if gain is None else f"{text}, a gain of {difference_cell(gain[target])} over the naive system."
 
 
 def _facts(config: Config, database: MemoryDatabase, results: Mapping[str, Any]) -> list[Fact]:
@@ -123,39 +109,6 @@ def _facts(config: Config, database: MemoryDatabase, results: Mapping[str, Any])
         Fact("Prompts", f"{usage['prompts']:,}, {usage['cache_hits']:,} of them from the cache"),
         Fact("Versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
     ]
-
-
-def _settings(config: Config) -> list[Setting]:
-    defaults = flat_settings(Config(config.name))
-    return [
-        Setting(name, _plain(value), "" if name == "name" else _plain(defaults[name]))
-        for name, value in flat_settings(config).items()
-    ]
-
-
-def _plain(value: Any) -> str:
-    """A setting's value as a command line takes it: text as it is, everything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _tables(results: Mapping[str, Any], metrics: Sequence[str]) -> list[Table]:
-    target, gains = metrics[0], results["comparisons"]
-    columns = [Column("System", False), *(Column(label(name)) for name in metrics)]
-    rows = [[name, *(score_cell(row[metric]) for metric in metrics)] for name, row in results["systems"].items()]
-    if gains:
-        columns.append(Column(f"m_rag gains ({label(target)})"))
-        for row in rows:
-            gain = gains.get(f"m_rag - {row[0]}", {}).get(target)
-            row.append("" if gain is None else difference_cell(gain))
-    tables = [Table("All systems, with 95% intervals", columns, rows, marked="m_rag")]
-    if results["contrasts"]:
-        columns = [Column("Contrast", False), Column(label(target)), Column("p"), Column("p (Holm)")]
-        rows = [
-            [name, difference_cell(row[target]), f"{row[target]['p']:.4f}", f"{row[target]['p_holm']:.4f}"]
-            for name, row in results["contrasts"].items()
-        ]
-        tables.insert(0, Table("Primary contrasts, named in the configuration and Holm-corrected", columns, rows))
-    return tables
 
 
 def _queries(
