@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MOST_INCHES = 60.0
 COLOURS = ("#3b7dd8", "#d9742b", "#2f9e63", "#c2457a", "#8a63d2", "#9a8500", "#2a9fb5", "#7a7a7a")
 """Of lines and marks; each is seen on white and on black, since a report may be read in the dark."""
+GREY = "#8a8a8a"
+"""Of baselines."""
 ON_PALE, ON_DARK = "#111111", "#fefefe"
 """Of letters on a colour of our own, unlike black and white, which a report turns into those of its page."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrag_rl.evaluation.plots import COLOURS, ON_DARK, ON_PALE, Chart, csv_number, literal, new_figure
+from mrag_rl.evaluation.plots import COLOURS, GREY, ON_DARK, ON_PALE, Chart, csv_number, literal, new_figure
 from mrag_rl.evaluation.tables import PARTS, label
 from mrag_rl.selector_info import PRECISION
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 Log = Sequence[Mapping[str, Any]]
 """The lines of a run's log.jsonl."""
 
-_GREY = "#8a8a8a"
 _MOST_LINES = len(COLOURS) - 1
 _SCORE_OF = {"first_hypothesis": "first_score", "fixed_baseline": "final_score"}
 """The score that each reward compares with the naive system's."""
@@ -40,27 +39,29 @@ def learning_curves(logs: Sequence[Log], *, metric: str, reward: str) -> Chart:
             steps, values = _series(logs, "batch", key, scale)
             _line(axis, steps, values, COLOURS[place], name)
             rows += [(name, step, csv_number(value)) for step, value in zip(steps, _mean(values), strict=True)]
-    rewards.axhline(0, color=_GREY, linewidth=1, linestyle="--", label="no gain")
+    rewards.axhline(0, color=GREY, linewidth=1, linestyle="--", label="no gain")
     rewards.set_ylabel("reward (points)")
     if reward in _SCORE_OF:
         compared, gains = _series(logs, "batch", _SCORE_OF[reward])[1], _series(logs, "batch", "reward_s", 100.0)[1]
         naive = float(np.nanmean(compared - gains))
-        scores.axhline(naive, color=_GREY, linewidth=1, linestyle="--", label="naive system, mean")
+        scores.axhline(naive, color=GREY, linewidth=1, linestyle="--", label="naive system, mean")
     scores.set_ylabel(f"{label(metric)}, training")
     for place, (name, key) in enumerate({"Agent-S": "dev", "its start, before rewards": "dev_start"}.items()):
         steps, values = _series(logs, "round", key)
-        _band(dev, steps, values, COLOURS[place])
-        style = "--" if key == "dev_start" else "-"
-        dev.plot(steps, _mean(values), style, marker="o", markersize=4, color=COLOURS[place], label=name)
+        mean = _mean(values)
+        reach = [mean - np.fmin.reduce(values), np.fmax.reduce(values) - mean] if len(logs) > 1 else None
+        style = "--o" if key == "dev_start" else "-o"
+        dev.errorbar(steps, mean, yerr=reach, fmt=style, markersize=4, capsize=2, color=COLOURS[place], label=name)
         rows += [(f"development: {name}", step, csv_number(v)) for step, v in zip(steps, _mean(values), strict=True)]
     dev.set_ylabel(f"{label(metric)}, development")
     dev.set_xlabel("step (a batch of queries)")
+    dev.locator_params(axis="x", integer=True)
     for axis in (rewards, scores, dev):
         _mark_rounds(axis, logs[0], named=axis is rewards)
         _finish(axis)
     title = "Learning curves" if len(logs) == 1 else f"Learning curves of {len(logs)} runs"
     figure.suptitle(title, fontsize=11)
-    several = " Lines are means over the runs, bands their range." if len(logs) > 1 else ""
+    several = " Lines are means over the runs; bands and bars, their range." if len(logs) > 1 else ""
     return Chart(
         figure,
         title,
@@ -88,7 +89,7 @@ def partition_shares(log: Log, partitions: Sequence[str]) -> Chart:
     dev = np.array([record["dev_partition_shares"] for record in rounds], float).reshape(len(rounds), len(partitions))
     figure, title = new_figure(6.4, 3.6), "Partitions chosen"
     axis = figure.subplots()
-    axis.axhline(100 / len(partitions), color=_GREY, linewidth=1, linestyle="--", label="equal shares")
+    axis.axhline(100 / len(partitions), color=GREY, linewidth=1, linestyle="--", label="equal shares")
     for place, (name, columns) in enumerate(_most_chosen(partitions, shares.sum(axis=0) + dev.sum(axis=0))):
         colour = COLOURS[place]
         _line(axis, steps, 100 * shares[:, columns].sum(axis=1)[None], colour, literal(name))
@@ -97,6 +98,7 @@ def partition_shares(log: Log, partitions: Sequence[str]) -> Chart:
         axis.plot(ends, greedy, "D", color=colour, markersize=9 - 0.8 * place, markeredgecolor=ON_DARK)  # nested
     _mark_rounds(axis, log)
     axis.set_ylim(bottom=0)
+    axis.locator_params(axis="x", integer=True)
     axis.set_xlabel("step (a batch of queries)")
     axis.set_ylabel("queries sent there (%)")
     _finish(axis, outside=True)
@@ -125,7 +127,7 @@ def headline(results: Mapping[str, Any], *, target: str) -> Chart:
     axis = figure.subplots()
     if "naive" in results["systems"]:
         naive = results["systems"]["naive"][target]["value"]
-        axis.axvline(naive, color=_GREY, linewidth=1, linestyle="--", label="naive")
+        axis.axvline(naive, color=GREY, linewidth=1, linestyle="--", label="naive")
     scores = np.array([[row[target][key] for key in _INTERVAL] for _, row in systems])
     kinds = np.array(["m_rag" if n == "m_rag" else "oracle" if n.startswith("oracle") else "" for n, _ in systems])
     for kind, colour, inside in _KINDS:
@@ -197,8 +199,8 @@ def reward_by_partition(counts: np.ndarray, sums: np.ndarray, partitions: Sequen
     errors = 1.96 * np.sqrt(((sums - counts * means) ** 2).sum(axis=0)) / np.maximum(totals, 1)
     figure, title = new_figure(2.2 + 0.9 * len(partitions), 3.2), "Agent-S's reward in training"
     axis = figure.subplots()
-    axis.bar(range(len(partitions)), 100 * means, yerr=100 * errors, capsize=3, color=COLOURS[0], ecolor=_GREY)
-    axis.axhline(0, color=_GREY, linewidth=1, linestyle="--")
+    axis.bar(range(len(partitions)), 100 * means, yerr=100 * errors, capsize=3, color=COLOURS[0], ecolor=GREY)
+    axis.axhline(0, color=GREY, linewidth=1, linestyle="--")
     ticks = [f"{literal(partition)}\n({count})" for partition, count in zip(partitions, totals, strict=True)]
     axis.set_xticks(range(len(partitions)), ticks)
     axis.set_ylabel("reward (points)")
@@ -221,7 +223,7 @@ def calibration_curve(margins: np.ndarray, coverage: np.ndarray, precision: np.n
     title = "Which choices to trust (development queries)"
     figure = new_figure(5.2, 3.4)
     axis = figure.subplots()
-    axis.axhline(100 * PRECISION, color=_GREY, linewidth=1, linestyle="--", label=f"{100 * PRECISION:g}%, asked for")
+    axis.axhline(100 * PRECISION, color=GREY, linewidth=1, linestyle="--", label=f"{100 * PRECISION:g}%, asked for")
     axis.plot(100 * coverage, 100 * precision, linewidth=1.4, marker=".", color=COLOURS[0])
     trusted = np.flatnonzero(margins >= margin)
     if len(trusted):
@@ -249,7 +251,7 @@ def gain_curve(expected: np.ndarray, realised: np.ndarray, count: np.ndarray) ->
     figure = new_figure(4.8, 3.8)
     axis = figure.subplots()
     ends = [float(expected.min()), float(expected.max())]
-    axis.plot(ends, ends, color=_GREY, linewidth=1, linestyle="--", label="as expected")
+    axis.plot(ends, ends, color=GREY, linewidth=1, linestyle="--", label="as expected")
     axis.plot(expected, realised, marker="o", markersize=5, linestyle="none", color=COLOURS[0])
     axis.set_xlabel("expected gain over the naive system (points)")
     axis.set_ylabel("realised gain (points)")
@@ -326,11 +328,11 @@ def _band(axis: Axes, steps: np.ndarray, values: np.ndarray, colour: str) -> Non
 def _mark_rounds(axis: Axes, log: Log, *, named: bool = True) -> None:
     """A line at the end of each round, and its number above."""
     for record in _records(log, "round"):
-        axis.axvline(record["step"], color=_GREY, linewidth=0.8, linestyle=":")
+        axis.axvline(record["step"], color=GREY, linewidth=0.8, linestyle=":")
         if named:
             axis.annotate(
                 f"round {record['round']}", (record["step"], 1), xycoords=("data", "axes fraction"), xytext=(-2, -2),
-                textcoords="offset points", ha="right", va="top", fontsize=7, color=_GREY, rotation=90,
+                textcoords="offset points", ha="right", va="top", fontsize=7, color=GREY, rotation=90,
             )  # fmt: skip
 
 
