@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mrag_rl.evaluation.comparison_plots import comparison_chart
 from mrag_rl.evaluation.plots import Chart
 from mrag_rl.evaluation.run_plots import (
     calibration_curve,
@@ -54,7 +55,12 @@ def rows(chart: Chart, folder: Path) -> list[dict[str, str]]:
 
 def levels(chart: Chart, label: str) -> list[float]:
     """The heights of the lines of that name."""
-    return [float(line.get_ydata()[0]) for a in chart.figure.axes for line in a.lines if line.get_label() == label]
+    return [
+        float(np.asarray(line.get_ydata())[0])
+        for a in chart.figure.axes
+        for line in a.lines
+        if line.get_label() == label
+    ]
 
 
 def test_learning_curves_have_baselines_and_a_mark_for_every_round(tmp_path: Path) -> None:
@@ -104,7 +110,7 @@ def test_the_headline_has_the_best_first_and_the_naive_system_as_its_baseline(tm
         "naive",
     ]
     (naive,) = [line for line in chart.figure.axes[0].lines if line.get_label() == "naive"]
-    assert list(naive.get_xdata()) == [20.0, 20.0]
+    assert np.asarray(naive.get_xdata()).tolist() == [20.0, 20.0]
     assert [(row["system"], row["low"], row["gain_low"]) for row in rows(chart, tmp_path)] == [
         ("oracle_partition", "39.0", ""),
         ("m_rag", "29.0", ""),
@@ -115,7 +121,23 @@ def test_the_headline_has_the_best_first_and_the_naive_system_as_its_baseline(tm
 def test_the_margin_that_is_kept_is_marked() -> None:
     curve = np.array([0.5, 0.3, 0.1]), np.array([0.2, 0.6, 1.0]), np.array([1.0, 1.0, 0.8])
     marks = [calibration_curve(*curve, margin).figure.axes[0].lines[2:] for margin in (0.3, 0.9)]
-    assert [line.get_xydata().tolist() for line in marks[0]] == [[[60.0, 100.0]]] and not marks[1]
+    assert [np.asarray(line.get_xydata()).tolist() for line in marks[0]] == [[[60.0, 100.0]]] and not marks[1]
+
+
+def test_a_comparison_is_drawn_over_a_setting_only_where_the_others_stay() -> None:
+    def chart(*settings: dict[str, Any]) -> Any:
+        scores = {"m_rag": {"value": 30.0, "low": 20.0, "high": 35.0}}
+        rows = [{"settings": row, "systems": scores} for row in settings]
+        return comparison_chart({"metric": "bleu", "systems": ["m_rag"], "conditions": rows}).figure.axes[0]
+
+    lines = chart(
+        *({"agent_s.hidden": size, "state": state} for size in (4, 8, 16) for state in ("single", "per_head"))
+    )
+    assert lines.get_xlabel() == "hidden" and len(lines.containers) == 2
+    rows = chart(*({"hidden": size, "rounds": size, "state": f"state_{size} " * 9} for size in (4, 8, 16)))
+    assert rows.get_xlabel() == "BLEU" and "\n" in rows.get_yticklabels()[0].get_text()
+    (row,) = rows.containers
+    assert row.has_xerr and [path.vertices[:, 0].tolist() for path in row[2][0].get_paths()] == [[20.0, 35.0]] * 3
 
 
 def test_labels_of_any_kind_and_number_can_be_plotted(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -53,7 +54,7 @@ def differences(before: str, after: str) -> tuple[list[Piece], list[Piece]]:
     return left, right
 
 
-def _operations(first: list[str], second: list[str]) -> list[tuple[str, int, int, int, int]]:
+def _operations(first: list[str], second: list[str]) -> Sequence[tuple[str, int, int, int, int]]:
     """What is equal and what is not, as `SequenceMatcher.get_opcodes` says it."""
     if max(len(first), len(second)) <= MOST_WORDS:
         return difflib.SequenceMatcher(None, first, second, autojunk=False).get_opcodes()

@@ -63,7 +63,8 @@ def run_charts(
         charts["label_by_partition"] = label_by_partition(counts, labels, names)
     if trained.selector is not None:
         if (rows := _numbers(folder.calibration / "margin.csv")) is not None:
-            charts["margin"] = calibration_curve(*rows.T, margin=trained.selector.info.margin)
+            margins, coverage, precision = rows.T
+            charts["margin"] = calibration_curve(margins, coverage, precision, trained.selector.info.margin)
         if (rows := _numbers(folder.calibration / "gain.csv")) is not None:
             charts["gain"] = gain_curve(rows[:, 0], rows[:, 1], rows[:, 2].astype(int))
     return charts

@@ -77,7 +77,9 @@ def _report(folder: RunFolder, config: Config, trained: TrainedSystem, path: Pat
         raise InputError(f"{path / 'answers.jsonl'}: not the answers to this run's {part} queries; evaluate it again")
     chosen = [row["answers"]["m_rag"]["partition"] for row in answered if "m_rag" in row["answers"]]
     charts = run_charts(folder, config, trained, results, pairs, chosen)
-    rows = np.unique(np.linspace(0, len(pairs) - 1, min(QUERIES, len(pairs))).round().astype(int)) if chosen else []
+    rows = np.unique(
+        np.linspace(0, len(pairs) - 1, min(QUERIES, len(chosen))).round().astype(int)
+    )  # none without m_rag
     return Report(
         title=f"{config.name}: {config.task} on {len(pairs)} {kind}",
         summary=summary(results, metrics[0]),
@@ -118,13 +120,13 @@ def _queries(
     part: str,
     pairs: Sequence[TextPair],
     answered: Sequence[Mapping[str, Any]],
-    rows: Sequence[int] | np.ndarray,
+    rows: np.ndarray,
 ) -> list[Query]:
     """What the agents chose for queries, the `rows` of their split, and what was answered."""
     if not len(rows):
         return []
     database, selector, names = trained.database, trained.selector, trained.database.names
-    embeddings = Embeddings.load(folder.embeddings(part))[np.asarray(rows)]
+    embeddings = Embeddings.load(folder.embeddings(part))[rows]
     shown: StateName = "per_head" if config.state == "evidence" else config.state
     similarities = database.states(embeddings, shown)
     sizes = database.membership().sum(axis=0)
