@@ -6,7 +6,7 @@ would hide what a text says are shown by their numbers (`texts.shown`).
 
 from mrag_rl.extras import require
 
-require("train", "jinja2", by=__name__)
+require("train", "jinja2", "markupsafe", "matplotlib", by=__name__)
 
 from mrag_rl.report.contents import (
     Answer,
