@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mrag_rl.selector import margins
-
-PRECISION = 0.99
-"""The share of trusted choices that should do at least as well as the whole database."""
+from mrag_rl.selector_info import PRECISION
 
 
 @dataclass(frozen=True)

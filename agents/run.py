@@ -13,32 +13,26 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from mrag_rl.agents.preparation import Preparation
 from mrag_rl.agents.training_stage import TrainingStage
 from mrag_rl.choices import ABLATION_OF
 from mrag_rl.config import Config, config_sha256, config_to_yaml
-from mrag_rl.data import load_pairs
 from mrag_rl.data.splits import Splits
 from mrag_rl.encoders import EmbeddingStore
 from mrag_rl.encoders.store import BLOCK
 from mrag_rl.errors import InputError
-from mrag_rl.evaluation.plots import label_by_partition, learning_curves, reward_by_partition
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.transformers_llm import TransformersLLM
-from mrag_rl.io import read_jsonl, remove_leftovers
-from mrag_rl.memory import MemoryDatabase
+from mrag_rl.io import remove_leftovers
 from mrag_rl.models.quantization import weight_bytes
 from mrag_rl.runs.evaluate import (
-    Evaluation,
     evaluate_run,
-    label_counts,
     target_metric,
     write_results,
 )
 from mrag_rl.runs.folder import RunFolder, locked
 from mrag_rl.runs.models import load_encoder, load_models, make_writer, with_cache
+from mrag_rl.runs.report import write_report
 from mrag_rl.runs.stages import Stages
 
 FEW_QUERIES = 30
@@ -226,39 +220,15 @@ def _warnings(config: Config, splits: Splits) -> Iterator[str]:
 
 
 def _evaluate(plan: RunPlan, folder: RunFolder, stages: Stages, llm: LLM) -> None:
-    """The final evaluation: answers, plots and results; marks the run complete."""
+    """The final evaluation: answers, results, figures and report; marks the run complete."""
     with stages.metered(llm.usage) as work:
         evaluation = evaluate_run(folder, plan.config, llm, plan.systems)
-    _plot(folder, evaluation)
     usage = {name: stages.llm().get(name, 0) + count for name, count in work.items()}
     seconds = _sum_by_part(stages.seconds(), evaluation.seconds)
     write_results(folder, folder.root, plan.config, evaluation, config_sha256=plan.sha256, seconds=seconds, usage=usage)
+    write_report(folder, plan.config, folder.root)
     stages.finish("evaluate", evaluation.seconds, work)
 
 
 def _sum_by_part(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
     return {part: first.get(part, 0.0) + second.get(part, 0.0) for part in {**first, **second}}
-
-
-def _plot(folder: RunFolder, evaluation: Evaluation) -> None:
-    with MemoryDatabase.open(folder.database) as database:
-        names = database.names
-    records = [record for _, record in read_jsonl(folder.log)]
-    batches = [record for record in records if record["kind"] == "batch"]
-    refined = [record for record in batches if record["reward_r"] is not None]
-    rounds = [record for record in records if record["kind"] == "round"]
-    series = {
-        "Agent-S's reward": [(record["step"], record["reward_s"]) for record in batches],
-        "Agent-R's reward": [(record["step"], record["reward_r"]) for record in refined],
-        "first answer's score": [(record["step"], record["first_score"]) for record in batches],
-        "refined answer's score": [(record["step"], record["final_score"]) for record in batches],
-        "score on dev": [(record["step"], record["dev"]) for record in rounds],
-    }
-    learning_curves(folder.plots, "learning_curves", series, xlabel="step")
-    counts = np.array([record["partition_counts"] for record in batches])
-    sums = np.array([record["partition_rewards"] for record in batches])
-    reward_by_partition(folder.plots, "reward_by_partition", counts, sums, names)
-    if "m_rag" in evaluation.answers:
-        labels, label_rows = label_counts(load_pairs(folder.pairs("test")), evaluation.answers["m_rag"], len(names))
-        if labels:
-            label_by_partition(folder.plots, "label_by_partition", label_rows, labels, names)

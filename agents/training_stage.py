@@ -21,8 +21,8 @@ from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.envs.candidates import candidate_features
 from mrag_rl.envs.partition_selection import answer_scores
 from mrag_rl.envs.states import observe, state_size
-from mrag_rl.evaluation.plots import calibration_curve, gain_curve
 from mrag_rl.evaluation.results import versions
+from mrag_rl.evaluation.run_plots import calibration_curve, gain_curve
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
@@ -194,12 +194,14 @@ def _calibrate(
 
     chosen = score(choices)
     calibration = Calibration.of(values, chosen, score(None))
-    calibration_curve(folder, "margin", calibration.margins, calibration.coverage, calibration.precision)
+    margin = calibration.margin()
+    curve = calibration_curve(calibration.margins, calibration.coverage, calibration.precision, margin)
+    curve.save(folder, "margin")
     naive = score(None, originals=True)
     best, gains = values[np.arange(len(choices)), choices], without_luck(chosen - naive, naive)
     line = GainLine.fit(best, gains)
-    gain_curve(folder, "gain", *deciles(100.0 * line(best), 100.0 * gains))
-    return calibration.margin(), line
+    gain_curve(*deciles(100.0 * line(best), 100.0 * gains)).save(folder, "gain")
+    return margin, line
 
 
 def _queries(run: RunFolder, split: str) -> Queries:

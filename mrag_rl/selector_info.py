@@ -11,6 +11,8 @@ from mrag_rl.choices import StandardEmbedding, StateName
 from mrag_rl.errors import InputError
 
 CONFIG_FILE = "config.json"
+PRECISION = 0.99
+"""The share of trusted choices that should do at least as well as the whole database."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 from mrag_rl.command_line import SettingsReader
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.settings import FiltersSettings, MultihopSettings, QuestionSettings, RetrievalSettings
+from mrag_rl.runs.report_settings import ReportSettings
 from mrag_rl.runs.settings import (
     AskSettings,
     CheckSettings,
@@ -43,6 +44,7 @@ EVALUATIONS = {
     "compare": Command("compare runs of different settings", CompareSettings, "mrag_rl.runs.compare"),
     "paper": Command("make the tables of M-RAG's evaluation", PaperSettings, "mrag_rl.runs.paper"),
     "ask": Command("answer a text, or questions from documents, and show the steps", AskSettings, "mrag_rl.runs.ask"),
+    "report": Command("write the report of a run, a page for a browser", ReportSettings, "mrag_rl.runs.report"),
     "retrieval": Command(
         "compare retrieval strategies on multi-aspect queries", RetrievalSettings, "mrag_rl.experiments.retrieval"
     ),
@@ -76,7 +78,7 @@ def _read(name: str, arguments: Sequence[str], program: str) -> tuple[Command, A
     reader: SettingsReader[Any] = SettingsReader(command.settings, program)
     if name == "paper" and arguments and not arguments[0].startswith("-"):
         arguments = ["--tables", *arguments]
-    if name == "check" and arguments and not arguments[0].startswith("-"):
+    if name in ("check", "report") and arguments and not arguments[0].startswith("-"):
         arguments = ["--run", *arguments]
     if name != "ask":
         return command, reader.read(arguments)[0]

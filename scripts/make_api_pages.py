@@ -27,7 +27,7 @@ PAGES = {
     "metrics": ("metrics",),
     "evaluation": ("evaluation",),
     "experiments": ("experiments",),
-    "runs": ("runs",),
+    "runs": ("runs", "report"),
     "envs": ("envs",),
     "agents": ("agents",),
     "models": ("models",),

@@ -25,11 +25,11 @@ from tests.tiny import Listening, outcome
 
 
 def test_a_run_leaves_everything_behind(finished: Path) -> None:
-    for name in ("config.yaml", "log.jsonl", "results.json", "results.md", "answers.jsonl", "run.json"):
+    for name in ("config.yaml", "log.jsonl", "results.json", "results.md", "answers.jsonl", "run.json", "report.html"):
         assert (finished / name).is_file(), name
     for name in ("tensorboard", "checkpoints", "database", "selector"):
         assert any((finished / name).iterdir()), name
-    for stem in ("learning_curves", "label_by_partition", "reward_by_partition"):
+    for stem in ("headline", "learning_curves", "partition_shares", "label_by_partition", "reward_by_partition"):
         assert all((finished / "plots" / f"{stem}.{ending}").is_file() for ending in ("png", "svg", "csv"))
     rows = (finished / "calibration" / "gain.csv").read_text().splitlines()
     assert rows[0] == "expected,realised,n" and sum(int(row.split(",")[2]) for row in rows[1:]) == 8

@@ -71,7 +71,7 @@ def test_every_strategy_table_pictures_and_vectors_used_again(
             assert list(by_fetched) == [str(k) for k in range(1, 7)]
             each = results["per_query"][name][aspects]["6"]
             np.testing.assert_allclose(np.mean(list(each.values()), axis=0), by_fetched["6"])
-    for picture in ("strategies", "improvement_by_aspects", "success_by_fetched_1"):
+    for picture in ("strategies", "improvement_by_aspects", "success_by_fetched"):
         assert all((tmp_path / "plots" / f"{picture}.{kind}").is_file() for kind in ("png", "svg", "csv"))
     assert list((tmp_path / "plots").glob("documents_by_head_*.csv"))
     assert list((tmp_path / "plots").glob("head_attention_*.png"))

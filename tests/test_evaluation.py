@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from mrag_rl.evaluation.bootstrap import (
     origin_counts,
     resample_counts,
 )
-from mrag_rl.evaluation.plots import label_by_partition, learning_curves, reward_by_partition
 from mrag_rl.evaluation.results import SECONDS, USAGE
 from mrag_rl.metrics.text import get_metric
 
@@ -429,32 +427,3 @@ def test_many_systems_put_m_rag_and_the_primary_rivals_first_in_the_table_of_the
         "Run", "World", "Seed", "**m_rag**", "rival_07", "naive", "none", "rival_00",
     ]  # fmt: skip
     assert sum(line.startswith("| run") for line in page.splitlines()) == 3
-
-
-def test_labels_of_any_kind_and_number_can_be_plotted(tmp_path: Path) -> None:
-    names = ["US$ {and", "A$ ^^ $", r"\frac$x$_", *map(str, range(500))]
-    counts = np.ones((2, len(names)))
-    reward_by_partition(tmp_path, "reward", counts, counts, names)
-    label_by_partition(tmp_path, "labels", np.ones((3, len(names))), names[:3], names)
-    assert (tmp_path / "labels.csv").read_text().splitlines()[0].startswith("label,US$ {and,A$ ^^ $")
-
-
-def test_plots_come_as_png_svg_and_numbers_and_are_reproducible(tmp_path: Path) -> None:
-    def draw(folder: Path) -> None:
-        learning_curves(folder, "curves", {"reward": [(0, 0.1), (1, 0.2)], "dev": [(1, 50.0)]}, xlabel="queries")
-        label_by_partition(folder, "desks", np.array([[3, 1], [0, 4]]), ["arts", "sport"], ["p0", "p1"])
-        reward_by_partition(folder, "reward", np.array([[3, 0], [1, 0]]), np.array([[0.9, 0], [0.1, 0]]), ["p0", "p1"])
-
-    draw(tmp_path / "a")
-    draw(tmp_path / "b")
-    names = sorted(path.name for path in (tmp_path / "a").iterdir())
-    assert names == sorted(f"{stem}.{end}" for stem in ("curves", "desks", "reward") for end in ("png", "svg", "csv"))
-    for name in names:
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
-    assert (tmp_path / "a" / "desks.csv").read_text() == "label,p0,p1\narts,3,1\nsport,0,4\n"
-    assert [line.split(",")[:2] for line in (tmp_path / "a" / "reward.csv").read_text().splitlines()[1:]] == [
-        ["p0", "4"],
-        ["p1", "0"],
-    ]
-    assert float((tmp_path / "a" / "reward.csv").read_text().splitlines()[1].split(",")[2]) == pytest.approx(0.25)
-    assert (tmp_path / "a" / "curves.csv").read_text().splitlines()[1] == "reward,0,0.1"

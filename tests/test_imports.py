@@ -46,6 +46,7 @@ ROOMS = (
     "evaluation",
     "systems",
     "experiments",
+    "report",
     "runs",
     "envs",
     "agents",

@@ -21,6 +21,7 @@ from mrag_rl.metrics.text import get_metric
 from mrag_rl.runs.evaluate import Evaluation, write_results
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.systems import MemoryAnswer
+from tests.test_report import Page, check
 
 RESAMPLES = 200  # of small.yaml
 
@@ -122,6 +123,11 @@ def test_pooled_intervals_are_those_of_a_plain_computation(
     assert [row["difference"], row["low"], row["high"]] == pytest.approx(expected, abs=1e-3)
     tested = found["contrasts"]["m_rag - naive"]["rouge1"]
     assert {key: tested[key] for key in row} == row and tested["p"] == tested["p_holm"]
+    html = Page((tmp_path / "pooled" / "report.html").read_text())
+    check(html)
+    assert [figure["id"] for figure in html.named("figure")] == ["figure-headline", "figure-learning_curves"]
+    assert f"Learning curves of {len(runs)} runs" in html.text("text")
+    assert all((tmp_path / "pooled" / f"learning_curves.{end}").is_file() for end in ("png", "svg", "csv"))
 
 
 def test_a_run_is_pooled_without_its_texts_as_with_them(

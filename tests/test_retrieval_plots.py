@@ -58,8 +58,7 @@ def weighted(strategy: str, aspects: int, fetched: int, weight: float = 2.0) -> 
 def test_all_pictures_come_as_png_svg_and_numbers_and_are_reproducible(tmp_path: Path) -> None:
     draw_all(tmp_path / "a", RESULTS)
     draw_all(tmp_path / "b", make_results())  # keys as numbers, as in memory
-    stems = ["improvement_by_aspects", "strategies"]
-    stems += [f"{kind}success_by_fetched_{n}" for n in ASPECTS for kind in ("", "category_")]
+    stems = ["improvement_by_aspects", "strategies", "success_by_fetched", "category_success_by_fetched"]
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert names == sorted(f"{stem}.{ending}" for stem in stems for ending in ("png", "svg", "csv"))
     for name in names:
@@ -68,22 +67,16 @@ def test_all_pictures_come_as_png_svg_and_numbers_and_are_reproducible(tmp_path:
         assert data.startswith({"png": b"\x89PNG", "svg": b"<?xml", "csv": data[:1]}[name.split(".")[1]])
 
 
-def test_boxes_have_the_quartiles_of_the_queries(tmp_path: Path) -> None:
-    success_by_fetched(tmp_path, "boxes", RESULTS, aspects=10, strategies=["mrag"], fetched=[10, 30], category=True)
-    rows = table(tmp_path / "boxes.csv")
-    assert [(row["strategy"], row["fetched"], row["queries"]) for row in rows] == [
-        ("mrag", k, "12") for k in ("10", "30")
-    ]
-    values = np.array(list(RESULTS["per_query"]["mrag"]["10"]["30"].values()))[:, 1]
-    assert float(rows[1]["median"]) == pytest.approx(np.median(values))
-    assert float(rows[1]["upper_quartile"]) == pytest.approx(np.quantile(values, 0.75))
-    assert float(rows[1]["mean"]) == pytest.approx(RESULTS["strategies"]["mrag"]["10"]["30"][1], rel=1e-5)
-    assert (float(rows[1]["minimum"]), float(rows[1]["maximum"])) == (values.min(), values.max())
-
-
-def test_at_most_six_numbers_fetched_are_drawn_the_last_among_them(tmp_path: Path) -> None:
-    success_by_fetched(tmp_path, "boxes", RESULTS, aspects=4)
-    assert sorted({int(row["fetched"]) for row in table(tmp_path / "boxes.csv")}) == [5, 10, 15, 20, 25, 30]
+def test_success_is_the_mean_of_the_queries_with_its_interval(tmp_path: Path) -> None:
+    success_by_fetched(tmp_path, "means", RESULTS, aspects=[10], strategies=["mrag"], category=True)
+    rows = table(tmp_path / "means.csv")
+    assert [(row["strategy"], row["aspects"], row["queries"]) for row in rows] == [("mrag", "10", "12")] * len(FETCHED)
+    for k in (10, 30):
+        values = np.array(list(RESULTS["per_query"]["mrag"]["10"][str(k)].values()))[:, 1]
+        row, half = rows[k - 1], 1.96 * values.std() / np.sqrt(12)
+        assert float(row["mean"]) == pytest.approx(RESULTS["strategies"]["mrag"]["10"][str(k)][1], rel=1e-5)
+        assert float(row["high"]) == pytest.approx(min(1, values.mean() + half), rel=1e-4)
+        assert float(row["low"]) == pytest.approx(values.mean() - half, rel=1e-4)
 
 
 def test_improvement_is_relative_to_the_baseline_at_three_documents_an_aspect(tmp_path: Path) -> None:
@@ -134,11 +127,9 @@ def test_what_the_results_do_not_have_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match='no strategy "none"'):
         improvement_by_aspects(tmp_path, "x", RESULTS, baseline="none")
     with pytest.raises(InputError, match="no number of aspects 7 in the results; they have 1, 4, 10"):
-        success_by_fetched(tmp_path, "x", RESULTS, aspects=7)
-    with pytest.raises(InputError, match="no number fetched 31"):
-        success_by_fetched(tmp_path, "x", RESULTS, aspects=4, fetched=[31])
+        success_by_fetched(tmp_path, "x", RESULTS, aspects=[7])
     with pytest.raises(InputError, match='no "per_query" results of strategy "mrag"'):
-        success_by_fetched(tmp_path, "x", RESULTS | {"per_query": {}}, aspects=4, strategies=["mrag"])
+        success_by_fetched(tmp_path, "x", RESULTS | {"per_query": {}}, aspects=[4], strategies=["mrag"])
     with pytest.raises(InputError, match="3 documents"):
         documents_by_head(tmp_path, "x", np.zeros((2, 4), dtype=int), ["a", "b", "c"])
     with pytest.raises(InputError, match="1 tokens"):

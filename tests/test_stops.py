@@ -63,7 +63,7 @@ def check_whole(run: Path) -> None:
 MADE_BY = {
     "prepare": ("data", "embeddings", "database"),
     "train": ("cache", "calibration", "checkpoints", "log.jsonl", "selector", "tensorboard"),
-    "evaluate": ("answers.jsonl", "plots", "results.json", "results.md", "evaluation"),
+    "evaluate": ("answers.jsonl", "plots", "report.html", "results.json", "results.md", "evaluation"),
 }
 
 

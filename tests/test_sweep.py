@@ -20,6 +20,7 @@ from mrag_rl.evaluation.bootstrap import score_systems
 from mrag_rl.evaluation.statistics import PairStatistics, join_statistics
 from mrag_rl.runs.sweep import plan_sweep
 from tests.test_pooling import same_pairs, trained, variant
+from tests.test_report import Page, check
 
 __all__ = ["same_pairs"]  # A fixture
 
@@ -76,6 +77,9 @@ def test_rows_are_settings_whose_seeds_are_pooled(
     latex = (tmp_path / "out" / "comparison.tex").read_text()
     assert r"m\_rag" in latex and latex.count(r"\\") == 3
     assert all((tmp_path / "out" / f"comparison_plot.{end}").stat().st_size > 0 for end in ("png", "svg", "csv"))
+    html = Page((tmp_path / "out" / "report.html").read_text())
+    check(html)
+    assert f"{found['difference']:+.2f}" in html.text("td") and len(html.named("svg")) == 1
 
 
 def test_what_cannot_be_paired_is_marked(small: Path, same_pairs: Path, deeper: list[Path], tmp_path: Path) -> None:

@@ -2,78 +2,128 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from mrag_rl.evaluation.comparison_tables import settings_text, short_names
-from mrag_rl.evaluation.plots import literal, new_figure, save_figure
+from mrag_rl.evaluation.plots import COLOURS, GREY, Chart, literal, new_figure
 from mrag_rl.evaluation.tables import label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _STYLES = ("-", "--", ":", "-.")
 
 
-def plot_comparison(folder: Path, name: str, report: Mapping[str, Any]) -> None:
-    """Scores with their 95% intervals as PNG, SVG and CSV.
+def comparison_chart(report: Mapping[str, Any]) -> Chart:
+    """Scores with their 95% intervals.
 
-    Over the setting with the most different numbers if one has three or more, with a line for each system and each
-    combination of the other settings; else a row for each condition.
+    Over a setting of numbers if the other settings have it in three or more steps, with a line for each system and each
+    combination of the others; else a row for each condition.
     """
-    conditions, systems, metric = report["conditions"], report["systems"], label(report["metric"])
-    names = [*conditions[0]["settings"]]
-    short = dict(zip(names, short_names(names), strict=True))
-    x_name = _axis(report)
-    rows = []
-    if x_name is None:
-        figure = new_figure(6.4, 1.2 + 0.3 * len(conditions) * len(systems))
-        axis = figure.subplots()
-        texts = [_named(row["settings"], short) or "all runs" for row in conditions]
-        for place, system in enumerate(systems):
-            found = [row["systems"][system] for row in conditions]
-            heights = [index + 0.22 * (place - (len(systems) - 1) / 2) for index in range(len(conditions))]
-            values = [point["value"] for point in found]
-            errors = [[p["value"] - p["low"] for p in found], [p["high"] - p["value"] for p in found]]
-            axis.errorbar(values, heights, xerr=errors, fmt="o", markersize=4, capsize=2, label=system)
-            rows += [(text, system, p["value"], p["low"], p["high"]) for text, p in zip(texts, found, strict=True)]
-        axis.set_yticks(range(len(conditions)), map(literal, texts))
-        axis.set_ylim(len(conditions) - 0.5, -0.5)
-        axis.set_xlabel(metric)
+    systems, metric = report["systems"], label(report["metric"])
+    lines = _lines(report)
+    if lines is None:
+        texts = [_named(row["settings"], _short(report)) for row in report["conditions"]]
+        height = max(0.3 * len(systems), *(0.17 * _wrapped(text, 40).count("\n") + 0.3 for text in texts))
+        figure = new_figure(6.4, 1.4 + height * len(texts))
+        rows = _draw_rows(figure.subplots(), report)
     else:
         figure = new_figure(6.4, 4.0)
-        axis = figure.subplots()
-        lines: dict[str, list[Mapping[str, Any]]] = {}
-        for row in conditions:
-            lines.setdefault(_named({k: v for k, v in row["settings"].items() if k != x_name}, short), []).append(row)
-        for place, (text, members) in enumerate(lines.items()):
-            members = sorted(members, key=lambda row: float(row["settings"][x_name]))
-            x = [row["settings"][x_name] for row in members]
-            for style, system in zip(_STYLES * len(systems), systems, strict=False):
-                found = [row["systems"][system] for row in members]
-                band = [p["low"] for p in found], [p["high"] for p in found]
-                named = f"{system}, {text}" if text else system
-                values, colour = [p["value"] for p in found], f"C{place % 10}"
-                axis.plot(x, values, style, color=colour, marker="o", markersize=4, label=literal(named))
-                axis.fill_between(x, *band, color=colour, alpha=0.12, linewidth=0)
-                rows += [
-                    (f"{short[x_name]} {at}{', ' + text if text else ''}", system, p["value"], p["low"], p["high"])
-                    for at, p in zip(x, found, strict=True)
-                ]
-        axis.set_xlabel(literal(short[x_name]))
-        axis.set_ylabel(metric)
-    axis.grid(alpha=0.3)
-    axis.set_title(f"{metric} with 95% intervals", fontsize=10)
-    figure.legend(loc="outside lower center", ncols=2, fontsize=8)
-    save_figure(figure, folder, name, ("settings", "system", "value", "low", "high"), rows)
+        rows = _draw_lines(figure.subplots(), report, *lines)
+    title = f"{metric} with 95% intervals"
+    figure.axes[0].grid(alpha=0.3)
+    figure.axes[0].set_title(title, fontsize=11)
+    figure.legend(
+        loc="outside lower center", ncols=1 if any(len(row[0]) > 30 for row in rows) else 2, fontsize=8, handlelength=3
+    )
+    return Chart(
+        figure,
+        title,
+        "How much the settings matter, beside how much the systems differ. Intervals may overlap although a paired "
+        "difference is clear: see the table.",
+        ("settings", "system", "value", "low", "high"),
+        rows,
+    )
 
 
-def _axis(report: Mapping[str, Any]) -> str | None:
-    """The setting of numbers that has the most different ones, at least three; None if there is none."""
-    best: tuple[int, str | None] = (2, None)
+def _draw_rows(axis: Axes, report: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """A row for each condition, and a dashed line at the first one's score; returns the numbers."""
+    conditions, systems = report["conditions"], report["systems"]
+    texts = [_named(row["settings"], _short(report)) or "all runs" for row in conditions]
+    first = conditions[0]["systems"][systems[0]]["value"]
+    axis.axvline(first, color=GREY, linewidth=1, linestyle="--", label=f"{systems[0]}, first row")
+    rows: list[tuple[Any, ...]] = []
+    for place, system in enumerate(systems):
+        found = [row["systems"][system] for row in conditions]
+        heights = [index + 0.22 * (place - (len(systems) - 1) / 2) for index in range(len(conditions))]
+        colour = COLOURS[place % len(COLOURS)]
+        values, errors = _values_and_errors(found)
+        axis.errorbar(values, heights, xerr=errors, fmt="o", color=colour, markersize=4, capsize=2, label=system)
+        rows += [(text, system, p["value"], p["low"], p["high"]) for text, p in zip(texts, found, strict=True)]
+    axis.set_yticks(range(len(conditions)), [_wrapped(text, 40) for text in texts])
+    axis.set_ylim(len(conditions) - 0.5, -0.5)
+    axis.set_xlabel(label(report["metric"]))
+    return rows
+
+
+def _draw_lines(
+    axis: Axes, report: Mapping[str, Any], x_name: str, lines: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> list[tuple[Any, ...]]:
+    """A line over a setting for each system and each of the `lines`; returns the numbers."""
+    systems, short = report["systems"], _short(report)
+    rows: list[tuple[Any, ...]] = []
+    for place, (text, members) in enumerate(lines.items()):
+        members = sorted(members, key=lambda row: float(row["settings"][x_name]))
+        x = [row["settings"][x_name] for row in members]
+        for style, system in zip(_STYLES * len(systems), systems, strict=False):
+            found = [row["systems"][system] for row in members]
+            named, colour = f"{system}, {text}" if text else system, COLOURS[place % len(COLOURS)]
+            values, errors = _values_and_errors(found)
+            axis.errorbar(
+                x, values, yerr=errors, fmt=f"{style}o", color=colour, markersize=4, capsize=2, elinewidth=0.8,
+                label=_wrapped(named, 80),
+            )  # fmt: skip
+            rows += [
+                (f"{short[x_name]} {at}{', ' + text if text else ''}", system, p["value"], p["low"], p["high"])
+                for at, p in zip(x, found, strict=True)
+            ]
+    axis.set_xlabel(literal(short[x_name]))
+    axis.set_ylabel(label(report["metric"]))
+    return rows
+
+
+def _values_and_errors(found: Sequence[Mapping[str, float]]) -> tuple[list[float], list[list[float]]]:
+    """Scores, and how far their intervals reach down and up."""
+    values = [point["value"] for point in found]
+    down = [max(0.0, point["value"] - point["low"]) for point in found]
+    return values, [down, [max(0.0, point["high"] - point["value"]) for point in found]]
+
+
+def _lines(report: Mapping[str, Any]) -> tuple[str, dict[str, list[Mapping[str, Any]]]] | None:
+    """The setting of numbers that has the most steps while the others stay, at least three, and the conditions by the
+    others; None if there is none."""
+    best: tuple[int, tuple[str, dict[str, list[Mapping[str, Any]]]] | None] = (2, None)
     for name in report["conditions"][0]["settings"]:
         values = [row["settings"][name] for row in report["conditions"]]
         if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-            best = max(best, (len(set(values)), name), key=lambda found: found[0])
+            lines: dict[str, list[Mapping[str, Any]]] = {}
+            for row in report["conditions"]:
+                others = {key: value for key, value in row["settings"].items() if key != name}
+                lines.setdefault(_named(others, _short(report)), []).append(row)
+            best = max(best, (max(map(len, lines.values())), (name, lines)), key=lambda found: found[0])
     return best[1]
+
+
+def _short(report: Mapping[str, Any]) -> dict[str, str]:
+    """What the settings are called, by their dotted names."""
+    names = [*report["conditions"][0]["settings"]]
+    return dict(zip(names, short_names(names), strict=True))
+
+
+def _wrapped(text: str, width: int) -> str:
+    return "\n".join(map(literal, textwrap.wrap(text, width)))
 
 
 def _named(settings: Mapping[str, Any], short: Mapping[str, str]) -> str:

@@ -10,13 +10,18 @@ from mrag_rl.evaluation.tables import aligned_table, difference_cell, label, sco
 
 def comparison_page(report: Mapping[str, Any]) -> str:
     """The contents of comparison.md: a row for each condition, and how to read it."""
+    title = f"# {label(report['metric'])} of {len(report['conditions'])} settings"
+    return "\n".join([title, "", aligned_table(comparison_cells(report)), "", *how_to_read(report)]) + "\n"
+
+
+def how_to_read(report: Mapping[str, Any]) -> list[str]:
+    """What the values, intervals and differences of the table mean."""
     conditions, compared = report["conditions"], report["systems"][0]
     paired = [row for row in conditions if "difference" in row]
-    lines = [f"# {label(report['metric'])} of {len(conditions)} settings", "", aligned_table(_cells(report)), ""]
-    lines.append(
+    lines = [
         "Values are 0 to 100 with 95% bootstrap intervals over the runs (seeds and worlds) of a row and its test "
         "pairs; a row with one run says nothing about another seed."
-    )
+    ]
     if paired:
         lines.append(
             f"Differences are those of `{compared}`, paired with the first row by world, seed and test pair; Holm's "
@@ -24,12 +29,12 @@ def comparison_page(report: Mapping[str, Any]) -> str:
         )
     if unpaired := {row["not_paired"] for row in conditions if "not_paired" in row}:
         lines.append(f"A row without a difference has {' or '.join(sorted(unpaired))} and cannot be paired.")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def latex_table(report: Mapping[str, Any]) -> str:
     """The same table for LaTeX's booktabs."""
-    header, *rows = _cells(report)
+    header, *rows = comparison_cells(report)
     settings = len(report["conditions"][0]["settings"])
     columns = "l" * settings + "r" * (len(header) - settings)
     lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", _latex_row(header), r"\midrule"]
@@ -72,7 +77,7 @@ def short_names(names: Sequence[str]) -> list[str]:
     return [short if last.count(short) == 1 else name for name, short in zip(names, last, strict=True)]
 
 
-def _cells(report: Mapping[str, Any]) -> list[list[str]]:
+def comparison_cells(report: Mapping[str, Any]) -> list[list[str]]:
     """The header, then a row for each condition; differences and p-values if any condition has them."""
     conditions, systems = report["conditions"], report["systems"]
     paired = any("difference" in row for row in conditions)

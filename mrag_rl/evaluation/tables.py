@@ -24,7 +24,7 @@ FEWEST_PAIRS = 100
 NEAR_NOTHING = 2.0
 """A percentage needs so many pairs behind it, and `naive` so good a score (0 to 100) to be relative to."""
 
-_PARTS = {"test": "test", "dev": "development"}
+PARTS = {"test": "test", "dev": "development"}
 
 MANY_SYSTEMS = 8
 """With more, the table of the runs starts with `m_rag` and the systems of the primary contrasts."""
@@ -102,7 +102,7 @@ def _verdict(report: Mapping[str, Any]) -> str:
 
 def results_page(results: Mapping[str, Any], *, target: str) -> str:
     """The contents of `results.md`: the primary contrasts, all systems, every run, the gap captured, and the cost."""
-    n, part = results["n"], _PARTS[results.get("part", "test")]  # Earlier versions evaluated test pairs alone
+    n, part = results["n"], PARTS[results.get("part", "test")]  # Earlier versions evaluated test pairs alone
     pairs = f"{n['pairs']} {part} pairs" + (f" in {_count(n['groups'], 'group')}" if "groups" in n else "")
     what = f"{pairs}, seed {results['seed']}"
     if n["runs"] > 1:
@@ -117,7 +117,7 @@ def results_page(results: Mapping[str, Any], *, target: str) -> str:
             "All systems:",
             "",
         ]
-    lines += [results_table(results, target=target), "", _reading(n, f"{part} pairs"), ""]
+    lines += [results_table(results, target=target), "", what_intervals_count(n, f"{part} pairs"), ""]
     if "runs" in results:
         lines += [f"Every run's own {label(target)}:", "", runs_table(results, target=target), ""]
     if "naive" in results["systems"] and "m_rag - naive" in results["comparisons"]:
@@ -131,7 +131,7 @@ def results_page(results: Mapping[str, Any], *, target: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _reading(n: Mapping[str, int], pairs: str) -> str:
+def what_intervals_count(n: Mapping[str, int], pairs: str) -> str:
     """What the intervals count, and what they do not."""
     pairs = f"groups of {pairs}" if "groups" in n else pairs
     if n["runs"] == 1:

@@ -18,22 +18,22 @@ from typing import Any
 import numpy as np
 
 from mrag_rl.errors import InputError
-from mrag_rl.evaluation.plots import csv_number, new_figure, save_figure
+from mrag_rl.evaluation.plots import GREY, csv_number, new_figure, save_figure
 
 Results = Mapping[str, Any]
 
-_COLOURS = (*(f"C{number}" for number in range(10)), "black", "gold", "navy")
+_COLOURS = tuple(f"C{number}" for number in range(10))
+_STYLES = ("-", "--", ":")
 
 
 def draw_all(folder: Path, results: Results, *, baseline: str = "standard", weight: float = 2.0) -> None:
     """Draw every plot of the results.
 
-    Writes `success_by_fetched_N` and `category_success_by_fetched_N` for each number of aspects N, `strategies`, and,
-    if the baseline is among the strategies, `improvement_by_aspects`. Raises InputError for incomplete results.
+    Writes `success_by_fetched`, `category_success_by_fetched`, `strategies`, and, if the baseline is among the
+    strategies, `improvement_by_aspects`. Raises InputError for incomplete results.
     """
-    for aspects in _aspects(results):
-        success_by_fetched(folder, f"success_by_fetched_{aspects}", results, aspects=aspects)
-        success_by_fetched(folder, f"category_success_by_fetched_{aspects}", results, aspects=aspects, category=True)
+    success_by_fetched(folder, "success_by_fetched", results)
+    success_by_fetched(folder, "category_success_by_fetched", results, category=True)
     if baseline in results["strategies"]:
         improvement_by_aspects(folder, "improvement_by_aspects", results, baseline=baseline, weight=weight)
     strategy_comparison(folder, "strategies", results, weight=weight)
@@ -44,65 +44,63 @@ def success_by_fetched(
     name: str,
     results: Results,
     *,
-    aspects: int,
+    aspects: Sequence[int] | None = None,
     strategies: Sequence[str] | None = None,
-    fetched: Sequence[int] | None = None,
     category: bool = False,
 ) -> None:
-    """Box plots over the queries of `aspects` aspects: success ratio by documents fetched, a box per strategy.
+    """The mean success ratio by documents fetched, a line for each strategy and a panel for each number of aspects.
+
+    The CSV also has 95% intervals of the means, by the normal approximation. (The papers' box plots say little of
+    queries with few aspects: with one, a query's success is 0 or 1.)
 
     Args:
-        strategies: strategies to show, None for all.
-        fetched: numbers of documents to show, None for at most six, evenly spaced.
+        aspects, strategies: those to show, None for all.
         category: show the category success ratio instead.
 
     Raises:
-        InputError: the results do not have that strategy, number of aspects or number fetched.
+        InputError: the results do not have that strategy or number of aspects.
     """
     names = _strategies(results, strategies)
-    numbers = list(fetched) if fetched is not None else _spread(_fetched(results, names, aspects), 6)
+    panels = list(aspects) if aspects is not None else _aspects(results)
     values = {
-        strategy: [_per_query(results, strategy, aspects, number)[:, int(category)] for number in numbers]
+        (number, strategy): {k: _per_query(results, strategy, number, k)[:, int(category)] for k in fetched}
+        for number in panels
+        for fetched in [_fetched(results, names, number)]
         for strategy in names
     }
-    figure = new_figure(2 + 0.22 * len(numbers) * (len(names) + 1), 3.6)
-    axis = figure.subplots()
-    width = 0.8 / len(names)
-    for place, (strategy, columns) in enumerate(values.items()):
-        colour = _COLOURS[place % len(_COLOURS)]
-        positions = np.arange(len(numbers)) + (place - (len(names) - 1) / 2) * width
-        boxes = axis.boxplot(
-            columns, positions=positions, widths=0.85 * width, manage_ticks=False, showmeans=True, patch_artist=True,
-            medianprops={"color": "black"}, flierprops={"marker": ".", "markersize": 3, "markeredgecolor": colour},
-            meanprops={"marker": "D", "markersize": 2.5, "markerfacecolor": "white", "markeredgecolor": "black"},
-        )  # fmt: skip
-        for box in boxes["boxes"]:
-            box.set(facecolor=colour, alpha=0.7)
-        boxes["boxes"][0].set_label(strategy)
-    axis.set_xticks(range(len(numbers)), [str(number) for number in numbers])
-    axis.set_xlabel("documents fetched")
-    axis.set_ylabel("category success ratio" if category else "success ratio")
-    axis.set_title(f"{aspects} aspects, {len(next(iter(values.values()))[0])} queries", fontsize="medium")
-    axis.set_ylim(-0.03, 1.03)
-    axis.grid(axis="y", alpha=0.3)
-    axis.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+    across = min(3, len(panels))
+    down = -(-len(panels) // across)
+    figure = new_figure(1.6 + 2.5 * across, 0.8 + 2.2 * down)
+    axes = figure.subplots(down, across, sharey=True, squeeze=False).flat
+    for number, axis in zip(panels, axes, strict=False):  # in this order, so that no axis is skipped
+        for strategy in names:
+            columns = values[number, strategy]
+            means = [column.mean() for column in columns.values()]
+            axis.plot([*columns], means, linewidth=1.4, label=strategy, **_look(results, strategy))
+        queries = len(next(iter(values[number, names[0]].values())))
+        axis.set_title(f"{number} aspect{'s' if number > 1 else ''}, {queries} queries", fontsize="small")
+        axis.set_ylim(-0.03, 1.03)
+        axis.grid(alpha=0.3)
+        axis.locator_params(axis="x", integer=True)
+    for axis in [*axes]:  # those that no number of aspects needs
+        axis.set_axis_off()
+    what = "category success ratio" if category else "success ratio"
+    figure.suptitle(f"Mean {what} by documents fetched", fontsize="medium")
+    figure.supxlabel("documents fetched", fontsize="medium")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize="small", loc="outside right center")
     rows = [
-        (strategy, number, len(column), *(csv_number(x) for x in (column.mean(), *np.quantile(column, _QUARTILES))))
-        for strategy, columns in values.items()
-        for number, column in zip(numbers, columns, strict=True)
+        (strategy, number, k, len(column), *map(csv_number, _mean_and_interval(column)))
+        for (number, strategy), columns in values.items()
+        for k, column in columns.items()
     ]
-    header = (
-        "strategy",
-        "fetched",
-        "queries",
-        "mean",
-        "minimum",
-        "lower_quartile",
-        "median",
-        "upper_quartile",
-        "maximum",
-    )
-    save_figure(figure, folder, name, header, rows)
+    save_figure(figure, folder, name, ("strategy", "aspects", "fetched", "queries", "mean", "low", "high"), rows)
+
+
+def _mean_and_interval(values: np.ndarray) -> tuple[float, float, float]:
+    """The mean of values (n,) and its 95% interval by the normal approximation, within 0..1."""
+    mean, half = values.mean(), 1.96 * values.std() / np.sqrt(len(values))
+    return mean, max(0.0, mean - half), min(1.0, mean + half)
 
 
 def improvement_by_aspects(
@@ -127,7 +125,7 @@ def improvement_by_aspects(
     figure = new_figure(6.4, 3.6)
     axis = figure.subplots()
     rows = []
-    for place, strategy in enumerate(names):
+    for strategy in names:
         points = []
         for aspects, (number, value) in _by_aspects(results, strategy, weight).items():
             reference = base[aspects][1] if aspects in base and base[aspects][0] == number else 0.0
@@ -145,8 +143,9 @@ def improvement_by_aspects(
                 )
             )
         x, y = np.array(points, dtype=float).reshape(-1, 2).T
-        axis.plot(x, y, marker="o", markersize=3.5, label=strategy, color=_COLOURS[place % len(_COLOURS)])
-    axis.axhline(0, color="black", linewidth=0.8)
+        axis.plot(x, y, marker="o", markersize=3.5, label=strategy, **_look(results, strategy))
+    axis.axhline(0, color=GREY, linewidth=1, linestyle="--")
+    axis.set_title(f"Gain in weighted success over {baseline}", fontsize="medium")
     axis.set_xlabel("aspects n, with min(3n, most fetched) documents")
     axis.set_ylabel(f"gain over {baseline} (%)")
     axis.grid(alpha=0.3)
@@ -185,7 +184,10 @@ def strategy_comparison(
     save_figure(figure, folder, name, ("strategy", *columns, "mean"), rows)
 
 
-_QUARTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
+def _look(results: Results, strategy: str) -> dict[str, Any]:
+    """The colour and style of a strategy's line, the same in every figure."""
+    place = list(results["strategies"]).index(strategy)
+    return {"color": _COLOURS[place % len(_COLOURS)], "linestyle": _STYLES[place // len(_COLOURS) % len(_STYLES)]}
 
 
 def _strategies(results: Results, strategies: Sequence[str] | None) -> list[str]:
@@ -215,18 +217,10 @@ def _fetched(results: Results, names: Sequence[str], aspects: int) -> list[int]:
     return sorted(set.intersection(*sets))
 
 
-def _spread(numbers: list[int], count: int) -> list[int]:
-    """At most `count` of the numbers, evenly spaced, always with the last."""
-    if len(numbers) <= count:
-        return numbers
-    step = -(-len(numbers) // count)
-    return numbers[::-1][::step][::-1]
-
-
 def _per_query(results: Results, strategy: str, aspects: int, fetched: int) -> np.ndarray:
     """(Q, 2): success and category success of each query."""
     if strategy not in results.get("per_query", {}):
-        raise InputError(f'no "per_query" results of strategy "{strategy}"; box plots need them')
+        raise InputError(f'no "per_query" results of strategy "{strategy}"; its intervals need them')
     queries = _at(_at(results["per_query"][strategy], aspects, "number of aspects"), fetched, "number fetched")
     return np.array(list(queries.values()), dtype=float).reshape(-1, 2)
 

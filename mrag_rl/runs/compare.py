@@ -13,12 +13,22 @@ from typing import Any
 from mrag_rl.config import NO_RESULT, Config
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Interval, Score, as_json, holm, score_systems
-from mrag_rl.evaluation.comparison_plots import plot_comparison
-from mrag_rl.evaluation.comparison_tables import comparison_page, latex_table, rows_of
+from mrag_rl.evaluation.comparison_plots import comparison_chart
+from mrag_rl.evaluation.comparison_tables import (
+    comparison_cells,
+    comparison_page,
+    how_to_read,
+    latex_table,
+    rows_of,
+)
+from mrag_rl.evaluation.plots import Chart
 from mrag_rl.evaluation.statistics import PairStatistics, join_statistics
+from mrag_rl.evaluation.tables import label
 from mrag_rl.io import atomic_write_text, write_json
+from mrag_rl.report import Column, Picture, Report, Table, render
 from mrag_rl.runs.evaluate import target_metric
 from mrag_rl.runs.pool import MAY_DIFFER, differing, flat_settings, load_runs, run_statistics, world_of
+from mrag_rl.runs.report_parts import REPORT
 from mrag_rl.runs.settings import CompareSettings
 
 NAME = "comparison"
@@ -49,7 +59,7 @@ class Condition:
 
 
 def run(settings: CompareSettings) -> str:
-    """Compare runs; writes comparison.json, .md, .tex, .csv, .png and .svg to `output`, returns the page.
+    """Compare runs; writes comparison.json, .md, .tex and .csv, a figure and report.html to `output`; returns the page.
 
     Runs that differ in name, seed and data.world_seed alone are pooled as by `evaluate.py pool`. All conditions whose
     runs have the seeds and test pairs of the first one's are scored on the same resamples, so that their differences
@@ -69,12 +79,30 @@ def run(settings: CompareSettings) -> str:
     page = comparison_page(report)
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(rows_of(report))
-    plot_comparison(output, f"{NAME}_plot", report)
+    chart = comparison_chart(report)
+    chart.save(output, f"{NAME}_plot")
     atomic_write_text(output / f"{NAME}.csv", text.getvalue())
     atomic_write_text(output / f"{NAME}.tex", latex_table(report))
     atomic_write_text(output / f"{NAME}.md", page)
+    atomic_write_text(output / REPORT, render(_html_report(report, chart)))
     write_json(output / f"{NAME}.json", report)
     return page
+
+
+def _html_report(report: Mapping[str, Any], chart: Chart) -> Report:
+    header, *rows = comparison_cells(report)
+    conditions = report["conditions"]
+    settings = len(conditions[0]["settings"])
+    runs, metric = sum(row["runs"] for row in conditions), label(report["metric"])
+    return Report(
+        title=f"{metric} of {len(conditions)} settings",
+        summary=f"{runs} runs, compared by {', '.join(report['systems'])}.",
+        facts=[],
+        settings=[],
+        tables=[Table(chart.title, [Column(name, place >= settings) for place, name in enumerate(header)], rows)],
+        notes=" ".join(how_to_read(report)).replace("`", ""),
+        pictures=[Picture(f"{NAME}_plot", chart)],
+    )
 
 
 def _run_folders(path: Path) -> list[Path]:

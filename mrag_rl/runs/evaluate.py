@@ -204,18 +204,3 @@ def _answer_rows(
             }
         rows.append({"id": pair.id, "reference": pair.target, "answers": by_system})
     return rows
-
-
-def label_counts(
-    pairs: Sequence[TextPair], answers: Sequence[MemoryAnswer], partitions: int, *, most: int = 30
-) -> tuple[list[str], np.ndarray]:
-    """Numbers of pairs by their first label (a desk) and the partition searched for them: labels (L,), counts (L, M).
-
-    The `most` common labels, in alphabetical order; pairs without a label are left out.
-    """
-    totals: dict[str, np.ndarray] = {}
-    for pair, answer in zip(pairs, answers, strict=True):
-        if pair.labels and answer.partition >= 0:
-            totals.setdefault(pair.labels[0], np.zeros(partitions, dtype=np.int64))[answer.partition] += 1
-    labels = sorted(sorted(totals, key=lambda label: (-totals[label].sum(), label))[:most])
-    return labels, np.array([totals[label] for label in labels]).reshape(len(labels), partitions)

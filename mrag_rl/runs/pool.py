@@ -12,11 +12,14 @@ from mrag_rl.data import load_pairs
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Origin, origin_counts, score_systems
 from mrag_rl.evaluation.results import SECONDS, USAGE, results
+from mrag_rl.evaluation.run_plots import headline, learning_curves
 from mrag_rl.evaluation.statistics import STATISTICS, PairStatistics, join_statistics
-from mrag_rl.evaluation.tables import results_page
+from mrag_rl.evaluation.tables import results_page, what_intervals_count
 from mrag_rl.io import atomic_write_text, read_json, read_jsonl, write_json
+from mrag_rl.report import Fact, Picture, Report, render
 from mrag_rl.runs.evaluate import reported_metrics, target_metric
 from mrag_rl.runs.folder import RunFolder
+from mrag_rl.runs.report_parts import REPORT, refused, results_tables, settings_with_defaults, summary
 from mrag_rl.runs.settings import PoolSettings
 from mrag_rl.runs.splits import pair_origins
 
@@ -24,9 +27,12 @@ MAY_DIFFER = ("name", "seed", "data.world_seed")
 
 
 def run(settings: PoolSettings) -> str:
-    """Score the answers of several runs together; writes OUTPUT/results.json and results.md, returns the page.
+    """Score the answers of several runs together; returns the page.
 
-    Of each run it reads `config.yaml`, `results.json` and `statistics.npz`.
+    Writes results.json, results.md, report.html and its figures to `output`.
+
+    Of each run it reads `config.yaml`, `results.json` and `statistics.npz`, and the learning curves in `log.jsonl`, if
+    all runs have one.
 
     The bootstrap resamples worlds (`data.world_seed`), in each world its runs, and its test pairs: all runs of a world
     answer the same pairs, so a drawn pair counts for each of them. With `data.group`, whole groups of pairs are drawn
@@ -71,9 +77,34 @@ def run(settings: PoolSettings) -> str:
     )
     page = results_page(pooled, target=target_metric(first))
     output.mkdir(parents=True, exist_ok=True)
+    _write_report(output, loaded, pooled)
     atomic_write_text(output / "results.md", page)
     write_json(output / "results.json", pooled)
     return page
+
+
+def _write_report(output: Path, runs: Mapping[Path, Config], pooled: Mapping[str, Any]) -> None:
+    """Write the figures of pooled runs and their report.html."""
+    config = next(iter(runs.values()))
+    target = target_metric(config)
+    charts = {"headline": headline(pooled, target=target)}
+    logs = [RunFolder(folder).log for folder in runs]
+    if all(log.is_file() for log in logs):
+        records = [[record for _, record in read_jsonl(log)] for log in logs]
+        with refused(f"{output}: the log.jsonl of a run is not one; restore it, or remove it to do without"):
+            charts["learning_curves"] = learning_curves(records, metric=target, reward=config.reward)
+    for name, chart in charts.items():
+        chart.save(output, name)
+    report = Report(
+        title=f"{config.task.capitalize()}: {len(runs)} runs pooled",
+        summary=summary(pooled, target),
+        facts=[Fact(run.name, f"seed {run.seed}, world {run.data.world_seed}") for run in runs.values()],
+        settings=settings_with_defaults(flat_settings(config), flat_settings(Config(config.name))),
+        tables=results_tables(pooled, list(dict.fromkeys((target, *reported_metrics(config))))),
+        notes=what_intervals_count(pooled["n"], "test pairs"),
+        pictures=[Picture(name, chart) for name, chart in charts.items()],
+    )
+    atomic_write_text(output / REPORT, render(report))
 
 
 def load_runs(folders: Sequence[Path]) -> dict[Path, Config]:

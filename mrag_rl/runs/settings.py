@@ -284,7 +284,7 @@ class CompareSettings:
 
     Runs that differ in name, seed and data.world_seed alone are one row. Rows with the seeds and test pairs of the
     first one are paired with it: their differences have intervals, p-values and Holm's correction. The others are
-    marked. Writes comparison.md, .csv, .tex and .json, and comparison_plot.png, .svg and .csv.
+    marked. Writes comparison.md, .csv, .tex and .json, comparison_plot.png, .svg and .csv, and report.html.
 
     examples:
       python evaluate.py compare --runs runs/sizes --output runs/sizes/comparison
