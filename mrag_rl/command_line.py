@@ -22,6 +22,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.extras import require
 from mrag_rl.io import StrPath, describe_os_error, read_text
 from mrag_rl.settings import in_words, item_type, schema
+from mrag_rl.shipped import shipped_file
 
 T = TypeVar("T")
 
@@ -90,11 +91,13 @@ class SettingsReader(Generic[T]):
         self._parser = jsonargparse.ArgumentParser(
             prog=program,
             exit_on_error=False,
-            description=inspect.getdoc(cls),
+            description=as_command_of(program, inspect.getdoc(cls) or ""),
             formatter_class=Formatter,
             usage=f"{program} [--config FILE] [--key value ...]",
         )
-        self._parser.add_argument("--config", action="config", help="YAML file of settings.")
+        self._parser.add_argument(
+            "--config", action="config", help="YAML file of settings, or the name of one that comes with mrag-rl."
+        )
         for name, (default, meaning) in self._flags.items():
             self._parser.add_argument(f"--{name}", default=default, help=meaning)
         self._parser.add_class_arguments(cls)
@@ -105,8 +108,8 @@ class SettingsReader(Generic[T]):
     def read(self, arguments: Sequence[str]) -> tuple[T, dict[str, Any]]:
         """The settings and the flags. Raises InputError (one line); ``--help`` prints and exits as argparse does."""
         arguments = list(arguments)
-        for path in option_values(arguments, "--config"):
-            self._check_yaml(path)
+        for name in option_values(arguments, "--config"):
+            self._check_yaml(str(shipped_file(name)))
         arguments = self._normalized(arguments)
         self._check_options(arguments)
         try:
@@ -140,7 +143,7 @@ class SettingsReader(Generic[T]):
             key = _key(option)
             position += 1
             if option == "--config":
-                files += [option, value if equals else arguments[position]]
+                files += [option, str(shipped_file(value if equals else arguments[position]))]
                 position += not equals
                 continue
             if not option.startswith("--") or key not in self.keys:
@@ -249,6 +252,16 @@ class SettingsReader(Generic[T]):
 
     def _members(self, group: str) -> list[str]:
         return [key.removeprefix(f"{group}.") for key in self.keys if key.startswith(f"{group}.")]
+
+
+def as_command_of(program: str, text: str) -> str:
+    """A text with the commands of a checkout, for `program`: if that is an installed `mrag-rl`, with its commands."""
+    if not program.startswith("mrag-rl"):
+        return text
+    text = re.sub(r"configs/([\w./-]+)\.yaml", r"\1", text)
+    for checkout, installed in (("train.py sweep", "sweep"), ("train.py tune", "tune"), ("train.py", "train")):
+        text = text.replace(f"python {checkout}", f"mrag-rl {installed}").replace(checkout, f"mrag-rl {installed}")
+    return text.replace("python evaluate.py", "mrag-rl").replace("evaluate.py", "mrag-rl")
 
 
 DEEPEST = 32

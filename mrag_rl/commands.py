@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from mrag_rl.command_line import run_command
+from mrag_rl.command_line import as_command_of, run_command
 
 if TYPE_CHECKING:
     from mrag_rl.runs.settings import SeveralRuns, TrainArguments
@@ -19,25 +19,49 @@ if TYPE_CHECKING:
 Planned = TypeVar("Planned", "Sweep", "Tuning")
 
 USAGE = """\
-usage: mrag-rl train --config FILE [--key value ...]
-       mrag-rl train sweep --grid FILE --config FILE [--key value ...]
-       mrag-rl train tune --space FILE --config FILE [--key value ...]
-       mrag-rl evaluate COMMAND [--key value ...]
+usage: mrag-rl COMMAND [--key value ...]
 
-The same as train.py and evaluate.py of a checkout; see mrag-rl train --help and mrag-rl evaluate --help."""
+commands that train:
+  train      train both agents jointly, or resume a run
+  sweep      train every combination of a grid of settings
+  tune       search a space of settings by training
+
+commands that evaluate:
+  systems    compare all systems on a run's test pairs
+  check      check whether a run's files are as they were left
+  gate       ask whether memories help on a corpus, before training
+  pool       score several runs together
+  compare    compare runs of different settings
+  paper      make the tables of M-RAG's evaluation
+  ask        answer a text, or questions from documents, and show the steps
+  retrieval  compare retrieval strategies on multi-aspect queries
+  filters    extract filters from questions and score them
+  multihop   compare Multi-Meta-RAG and RAG-Fusion on multi-hop questions
+
+The same as train.py and evaluate.py of a checkout; mrag-rl COMMAND --help lists the settings of a command.
+
+  mrag-rl train --config quickstart
+  mrag-rl ask --run runs/quickstart --text "..."
+"""
 _RUNS_ARE_KEPT = "the runs are kept: the same command again goes on with them"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`mrag-rl train ...` and `mrag-rl evaluate ...`; returns the exit status."""
+    """`mrag-rl COMMAND ...`; returns the exit status."""
     command_line = list(sys.argv[1:] if argv is None else argv)
     name, arguments = next(iter(command_line), ""), command_line[1:]
+    if name in ("", "--help", "-h"):
+        print(USAGE, file=sys.stdout if name else sys.stderr)
+        return 0 if name else 2
     if name == "train":
         return train(arguments, program="mrag-rl train")
+    if name == "sweep":
+        return sweep(arguments, program="mrag-rl sweep")
+    if name == "tune":
+        return tune(arguments, program="mrag-rl tune")
     if name == "evaluate":
         return evaluate(arguments, program="mrag-rl evaluate")
-    print(USAGE, file=sys.stdout if name in ("--help", "-h") else sys.stderr)
-    return 0 if name in ("--help", "-h") else 2
+    return evaluate(command_line, program="mrag-rl")
 
 
 def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> int:
@@ -63,12 +87,12 @@ def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> in
             folder = continue_run(RunFolder(request.resume), request.config)
         results = (folder.root / "results.md").read_text(encoding="utf-8")
         question = f'python evaluate.py ask --run {folder.root} --text "..."'
-        return f"{results}\nEverything is in {folder.root}; try: {question}"
+        return f"{results}\nEverything is in {folder.root}; try: {as_command_of(program, question)}"
 
     def stopped() -> str:
         if request is None or not request.run.is_dir():
             return "nothing was written"
-        return f"resume with: python train.py --resume {request.run}"
+        return f"resume with: {as_command_of(program, 'python train.py')} --resume {request.run}"
 
     return run_command(work, stopped, lambda: None if request is None else request.run)
 

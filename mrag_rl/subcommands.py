@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mrag_rl.command_line import SettingsReader
+from mrag_rl.command_line import SettingsReader, as_command_of
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.settings import FiltersSettings, MultihopSettings, QuestionSettings, RetrievalSettings
 from mrag_rl.runs.settings import (
@@ -108,5 +108,5 @@ def _overview(program: str) -> str:
     for command in EVALUATIONS.values():
         documentation = inspect.getdoc(command.settings) or ""
         examples = documentation.partition("examples:\n")[2].splitlines()
-        lines += [line for line in examples if "python evaluate.py" in line][:1]
+        lines += [as_command_of(program, line) for line in examples if "python evaluate.py" in line][:1]
     return "\n".join(lines)

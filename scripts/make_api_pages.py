@@ -39,6 +39,7 @@ PAGES = {
         "llm_config",
         "data_config",
         "settings",
+        "shipped",
         "command_line",
         "contrasts",
         "access",

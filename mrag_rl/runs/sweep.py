@@ -23,6 +23,7 @@ from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.processes import carry_out, check_same_settings, how_texts_are_shared, with_shared
 from mrag_rl.runs.settings import CompareSettings, SweepSettings, check_data_files
 from mrag_rl.settings import check_bounds
+from mrag_rl.shipped import GRIDS, shipped_file
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def plan_sweep(
     """
     reader = SettingsReader(SweepSettings, program, example="configs/quickstart.yaml")
     settings, _ = reader.read(arguments)
-    path = Path(settings.grid)
+    path = shipped_file(settings.grid, GRIDS)
     grid = _checked_grid(read_yaml(path) if grid is None else grid, path, arguments)
     check_bounds(settings)
     base = settings.run_config()
