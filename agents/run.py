@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mrag_rl.agents.callback import Callback
 from mrag_rl.agents.preparation import Preparation
 from mrag_rl.agents.training_stage import TrainingStage
 from mrag_rl.choices import ABLATION_OF
@@ -103,10 +104,11 @@ class RunPlan:
         )
 
 
-def start_run(config: Config, runs: Path, *, progress: bool = True) -> RunFolder:
+def start_run(config: Config, runs: Path, *, progress: bool = True, callbacks: Sequence[Callback] = ()) -> RunFolder:
     """Make the run folder `runs`/NAME and carry the run out.
 
     Raises:
+        TrainingStopped: a callback stopped it; `continue_run` goes on.
         InputError: the folder exists, or something the configuration names cannot be used. Nothing is left behind
             unless work had begun.
     """
@@ -124,7 +126,7 @@ def start_run(config: Config, runs: Path, *, progress: bool = True) -> RunFolder
         ) from error
     with locked(folder):
         try:
-            _continue(folder, config, progress=progress, evaluate=True)
+            _continue(folder, config, progress=progress, evaluate=True, callbacks=callbacks)
         except InputError:
             # What the configuration names is checked before anything is written; later errors leave a run to resume.
             if {path.name for path in folder.root.iterdir()} <= {folder.config.name, folder.state.name}:
@@ -133,29 +135,40 @@ def start_run(config: Config, runs: Path, *, progress: bool = True) -> RunFolder
     return folder
 
 
-def continue_run(folder: RunFolder, config: Config, *, progress: bool = True, evaluate: bool = True) -> RunFolder:
+def continue_run(
+    folder: RunFolder,
+    config: Config,
+    *,
+    progress: bool = True,
+    evaluate: bool = True,
+    callbacks: Sequence[Callback] = (),
+) -> RunFolder:
     """Carry out the stages of a run that are not complete.
 
     Args:
         evaluate: whether to go on after training, to the final evaluation on the test queries.
+        callbacks: are told of every batch and round of the trainings.
 
     Raises:
+        TrainingStopped: a callback stopped it.
         InputError: something the configuration names cannot be used, a file cannot be written, or another process is
             working on the run.
     """
     with locked(folder):
-        _continue(folder, config, progress=progress, evaluate=evaluate)
+        _continue(folder, config, progress=progress, evaluate=evaluate, callbacks=callbacks)
     return folder
 
 
-def _continue(folder: RunFolder, config: Config, *, progress: bool, evaluate: bool) -> None:
+def _continue(
+    folder: RunFolder, config: Config, *, progress: bool, evaluate: bool, callbacks: Sequence[Callback]
+) -> None:
     """`continue_run` of a run that this process has locked."""
     plan = RunPlan.of(config)
     stages = Stages(folder, plan.sha256)
     stages.check()
     if not stages.done("evaluate" if evaluate else plan.trainings[-1].name):
         remove_leftovers(folder.root)
-        _carry_out(plan, folder, stages, progress=progress, evaluate=evaluate)
+        _carry_out(plan, folder, stages, progress=progress, evaluate=evaluate, callbacks=callbacks)
 
 
 def _remove_empty_run(folder: RunFolder, made: Sequence[Path]) -> None:
@@ -166,7 +179,15 @@ def _remove_empty_run(folder: RunFolder, made: Sequence[Path]) -> None:
             path.rmdir()
 
 
-def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bool, evaluate: bool) -> None:
+def _carry_out(
+    plan: RunPlan,
+    folder: RunFolder,
+    stages: Stages,
+    *,
+    progress: bool,
+    evaluate: bool,
+    callbacks: Sequence[Callback],
+) -> None:
     """The stages that are not complete, in order, with or without the evaluation."""
     settings = plan.config
 
@@ -207,7 +228,9 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
         for training in trainings:
             say(f"training {training.system}")
             with stages.metered(llm.usage) as work:
-                seconds = training.carry_out(folder, encoder, candidate_encoder, writer, progress=progress)
+                seconds = training.carry_out(
+                    folder, encoder, candidate_encoder, writer, progress=progress, callbacks=callbacks
+                )
             stages.finish(training.name, seconds, work)
         if evaluate:
             say("evaluating on the test set")

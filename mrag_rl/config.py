@@ -11,8 +11,10 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
+from types import MappingProxyType
 from typing import Any, Literal
 
 from mrag_rl.extras import require
@@ -159,6 +161,14 @@ class Config:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     """Final evaluation."""
 
+    @classmethod
+    def load(cls, source: StrPath, changes: Mapping[str, Any] = MappingProxyType({})) -> Config:
+        """The configuration in a YAML file, or one that comes with the package by its name, such as "quickstart".
+
+        changes: settings by their dotted names, such as {"seed": 1, "training.rounds": 2}. Raises InputError.
+        """
+        return load_config(source, [f"--{name}={argument_of(value)}" for name, value in changes.items()])
+
     @property
     def compared(self) -> tuple[str, ...]:
         """The systems that are compared: without ablations that are not trained, and rivals that need another state."""
@@ -176,6 +186,11 @@ class Config:
         return translation(*self.data.translated)
 
 
+def argument_of(value: Any) -> str:
+    """A value as the command line has it."""
+    return str(value) if isinstance(value, str | PathLike) else json.dumps(value)
+
+
 @functools.cache
 def config_reader(program: str, *, runs: bool = False) -> SettingsReader[Config]:
     """The reader of configurations for a command; `runs` adds the flags ``--runs`` and ``--resume`` to its options."""
@@ -187,7 +202,7 @@ def config_reader(program: str, *, runs: bool = False) -> SettingsReader[Config]
 
 
 def load_config(path: StrPath, overrides: Sequence[str] = ()) -> Config:
-    """The configuration in a YAML file, with overrides such as ``["--seed", "1"]``.
+    """The configuration in a YAML file, or of a name (`mrag_rl.shipped`), with overrides such as ``["--seed", "1"]``.
 
     Relative paths are relative to the working directory. Whether the files exist is not checked here: a run that has
     read its data resumes without them. Raises InputError.

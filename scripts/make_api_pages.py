@@ -32,6 +32,7 @@ PAGES = {
     "agents": ("agents",),
     "models": ("models",),
     "support": (
+        "training",
         "commands",
         "subcommands",
         "config",

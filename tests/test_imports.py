@@ -50,6 +50,7 @@ ROOMS = (
     "runs",
     "envs",
     "agents",
+    "training",
     "subcommands",
     "commands",
 )

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from mrag_rl.choices import PaperScale
 from mrag_rl.command_line import read_yaml
+from mrag_rl.config import argument_of
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Score, as_json
 from mrag_rl.evaluation.comparison_tables import settings_text, short_names
@@ -19,7 +20,7 @@ from mrag_rl.evaluation.results import SECONDS
 from mrag_rl.io import atomic_write_text, read_json, write_json
 from mrag_rl.runs.compare import Condition, conditions_of, paired_scores
 from mrag_rl.runs.settings import PaperSettings
-from mrag_rl.runs.sweep import Sweep, argument_of, plan_sweep, run_sweep
+from mrag_rl.runs.sweep import Sweep, plan_sweep, run_sweep
 from mrag_rl.shipped import PAPER_TABLES, names_in, shipped_file
 
 _TABLE_KEYS = {"title", "metrics", "seconds", "systems", "published", "scales"}

@@ -13,7 +13,7 @@ from typing import Any
 from tqdm import tqdm
 
 from mrag_rl.command_line import SettingsReader, read_yaml
-from mrag_rl.config import Config, config_reader, validate_config
+from mrag_rl.config import Config, argument_of, config_reader, validate_config
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.comparison_tables import setting_text, short_names
 from mrag_rl.io import read_json
@@ -126,11 +126,6 @@ def _checked_grid(found: Any, path: Path, arguments: Sequence[str]) -> dict[str,
             raise InputError(f"{path}: {name} has a value twice; remove one")
         grid[name] = values
     return grid
-
-
-def argument_of(value: Any) -> str:
-    """A value as the command line has it."""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _slug(value: Any, position: int) -> str:
