@@ -40,6 +40,7 @@ from mrag_rl.runs.evaluate import (
 )
 from mrag_rl.runs.folder import RunFolder, locked
 from mrag_rl.runs.models import load_encoder, load_models, make_writer, with_cache
+from mrag_rl.runs.plugins import loaded_plugins
 from mrag_rl.runs.stages import Stages
 
 FEW_QUERIES = 30
@@ -195,6 +196,9 @@ def _carry_out(
         if progress:
             print(f"{settings.name}: {line}", file=sys.stderr, flush=True)
 
+    own = loaded_plugins(settings)
+    for setting, plugin in own.items():
+        say(f"{setting} is {plugin.path}, code of your own in {plugin.file}")
     # Data first: a mistake there should not wait for a large model to load.
     splits = None if stages.done("prepare") else plan.preparation.read()
     encoder, llm = load_models(settings, say)
@@ -206,7 +210,7 @@ def _carry_out(
         make_writer(settings, llm).log_probabilities(["A"], [()], [["B"]])  # An error now, not after hours of training
     # Another server, or the same one restarted, may finish a run; see docs/servers.md.
     of_llm = {} if settings.llm.server is not None else {"llm": llm.fingerprint}
-    stages.begin({"encoder": encoder.fingerprint, **of_llm})
+    stages.begin({"encoder": encoder.fingerprint, **of_llm, **{role: plugin.sha256 for role, plugin in own.items()}})
     if splits is not None:
         for warning in _warnings(settings, splits):
             say(f"warning: {warning}")

@@ -16,7 +16,7 @@ from mrag_rl.agents.dqn import DQNAgent
 from mrag_rl.agents.evidence_agent import EvidenceAgent
 from mrag_rl.agents.heuristics import BestCandidate, OnlyPartition, RandomAction
 from mrag_rl.agents.joint import train_jointly
-from mrag_rl.choices import CandidateStateName, RewardName, StateName, Task
+from mrag_rl.choices import CandidateStateName, RewardName, StateName
 from mrag_rl.config import EncoderConfig
 from mrag_rl.data import load_pairs
 from mrag_rl.encoders import Embeddings, TransformerEncoder
@@ -59,7 +59,7 @@ class TrainingStage:
     """
 
     ablation: str | None
-    task: Task
+    task: str
     metric: str
     state: StateName
     reward: RewardName

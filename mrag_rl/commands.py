@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from mrag_rl.command_line import as_command_of, run_command
 
 if TYPE_CHECKING:
-    from mrag_rl.runs.settings import SeveralRuns, TrainArguments
+    from mrag_rl.runs.arguments import TrainArguments
+    from mrag_rl.runs.settings import SeveralRuns
     from mrag_rl.runs.sweep import Sweep
     from mrag_rl.runs.tune import Tuning
 
@@ -75,7 +76,7 @@ def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> in
 
     def work() -> str:
         nonlocal request
-        from mrag_rl.runs.settings import parse_train_arguments
+        from mrag_rl.runs.arguments import parse_train_arguments
 
         request = parse_train_arguments(arguments, program=program)
         from mrag_rl.agents.run import continue_run, start_run
@@ -133,7 +134,7 @@ def train_only(argv: Sequence[str] | None = None) -> int:
     """``--resume RUN`` of `train` without the final evaluation, for the runs of `tune`; returns the exit status."""
 
     def work() -> str:
-        from mrag_rl.runs.settings import parse_train_arguments
+        from mrag_rl.runs.arguments import parse_train_arguments
 
         request = parse_train_arguments(sys.argv[1:] if argv is None else argv)
         from mrag_rl.agents.run import continue_run

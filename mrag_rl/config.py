@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from mrag_rl.extras import require
 
@@ -36,6 +36,7 @@ from mrag_rl.choices import (
     StateName,
     SystemName,
     Task,
+    TaskName,
 )
 from mrag_rl.command_line import SettingsReader
 from mrag_rl.contrasts import check_contrasts
@@ -45,6 +46,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import translation
 from mrag_rl.io import StrPath
 from mrag_rl.llm_config import LLMConfig, check_llm_config
+from mrag_rl.plugins import is_import_path
 from mrag_rl.settings import LARGEST_SEED, bounded, check_bounds
 from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig, check_refinement
 
@@ -77,8 +79,9 @@ class EncoderConfig:
 class PartitioningConfig:
     """How the database is divided into partitions."""
 
-    method: PartitioningMethod = "category"
-    """lsh, kmeans, hnsw_spectral, category (by the memories' labels), random (a placebo) or none (one partition)."""
+    method: str = "category"
+    """lsh, kmeans, hnsw_spectral, category (by the memories' labels), random (a placebo), none (one partition), or the
+    import path of a function of your own, such as my_package.partitions:by_year (docs/plugins.md)."""
     partitions: int = bounded(4, minimum=1, maximum=1_000_000)
     """Number of partitions M; not to be set for category, which makes one for each label, and none."""
     seed: int | None = bounded(None, minimum=0, maximum=LARGEST_SEED)
@@ -124,8 +127,9 @@ class Config:
 
     name: str
     """Name of the run, and of its folder."""
-    task: Task = "summarization"
-    """summarization, translation or dialogue."""
+    task: str = "summarization"
+    """summarization, translation, dialogue, question_answering, or the import path of a task of your own, such as
+    my_package.tasks:headlines (docs/plugins.md)."""
     seed: int = bounded(0, minimum=0, maximum=LARGEST_SEED)
     """Seed of everything random in training and evaluation."""
     state: StateName = "evidence"
@@ -135,8 +139,10 @@ class Config:
     reward: RewardName = "first_hypothesis"
     """Agent-S's reward: equation_7 (final score minus the first hypothesis's), fixed_baseline (final score minus the
     naive system's), or first_hypothesis (the first hypothesis's score minus the naive system's)."""
-    metric: MetricName | None = None
-    """Metric of the rewards, which are differences of scores; null is rouge1, bleu or bleu1, depending on the task."""
+    metric: str | None = None
+    """Metric of the rewards, which are differences of scores: rouge1, rouge2, rougeL, bleu, chrf, bleu1, bleu2,
+    distinct1, distinct2, exact_match, f1, or the import path of a function of your own, such as
+    my_package.metrics:exact_match (docs/plugins.md). null is rouge1, bleu, bleu1 or f1, depending on the task."""
     demonstrations: int = bounded(1, minimum=1, maximum=10_000)
     """Memories in a prompt: the nearest of what is searched. The nearest stands last, beside the text; where they do
     not fit the context, the farthest are left out."""
@@ -197,6 +203,7 @@ def config_reader(program: str, *, runs: bool = False) -> SettingsReader[Config]
     flags: dict[str, tuple[str | None, str]] = {
         "runs": ("runs", "Folder that holds the run folders."),
         "resume": (None, "Run folder to resume, with the settings it was started with."),
+        "trust": (None, "With --resume: import path of code that the run's settings name; it may then run."),
     }
     return SettingsReader(Config, program, flags=flags if runs else None, example="configs/quickstart.yaml")
 
@@ -265,6 +272,7 @@ def validate_config(config: Config) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", config.name):
         raise InputError(f"name {config.name!r} cannot name a folder; use letters, digits, '.', '_' and '-'")
     check_bounds(config)
+    _validate_names(config)
     for name, agent in (("agent_s", config.agent_s), ("agent_r", config.agent_r)):
         from_ledger = name == "agent_s" and config.state == "evidence"  # What it learns from is in no buffer
         if agent.learning_starts > agent.buffer_size and not from_ledger:
@@ -301,9 +309,30 @@ def validate_config(config: Config) -> None:
     check_contrasts(config.evaluation.contrasts or (), (*config.compared, *need_ledger))
     check_data_config(config.data)
     _validate_languages(config)
-    if config.data.name is not None and NAMED[config.data.name].task != config.task:
+    named = config.task in get_args(TaskName)
+    if named and config.data.name is not None and NAMED[config.data.name].task != config.task:
         raise InputError(
             f"data.name is {config.data.name}, but task is {config.task}; set task: {NAMED[config.data.name].task}"
+        )
+
+
+def _validate_names(config: Config) -> None:
+    """Check the settings that take names and import paths; nothing is imported."""
+    for key, name, names in (
+        ("task", config.task, get_args(TaskName)),
+        ("metric", config.metric, get_args(MetricName)),
+        ("partitioning.method", config.partitioning.method, get_args(PartitioningMethod)),
+    ):
+        if name is not None and name not in names and not is_import_path(name):
+            raise InputError(
+                f"{key} is {name}; it must be one of {', '.join(names)}, or an import path: package.module:name"
+            )
+    if config.metric is None and is_import_path(config.task):
+        raise InputError(f"metric is null, but the task {config.task} is your own; set metric, such as rouge1")
+    if config.data.world and config.task not in get_args(Task):
+        raise InputError(
+            f"task is {config.task}, but the pairs are the bundled world's, which has {', '.join(get_args(Task))}; set "
+            "data.pairs, or one of these tasks"
         )
 
 

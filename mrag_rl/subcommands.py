@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mrag_rl.command_line import SettingsReader, as_command_of
+from mrag_rl.config import Config
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.settings import FiltersSettings, MultihopSettings, QuestionSettings, RetrievalSettings
 from mrag_rl.runs.settings import (
@@ -79,7 +80,12 @@ def _read(name: str, arguments: Sequence[str], program: str) -> tuple[Command, A
     if name == "check" and arguments and not arguments[0].startswith("-"):
         arguments = ["--run", *arguments]
     if name != "ask":
-        return command, reader.read(arguments)[0]
+        settings = reader.read(arguments)[0]
+        if isinstance(settings, Config):
+            from mrag_rl.runs.plugins import load_own_plugins  # here, because it takes long to import
+
+            load_own_plugins(settings, arguments)
+        return command, settings
     options = {argument.partition("=")[0] for argument in arguments}
     documents: SettingsReader[Any] = SettingsReader(QUESTION.settings, program)
     if not options & {"--documents", "--index"}:

@@ -17,6 +17,7 @@ from mrag_rl.config import Config, validate_config
 from mrag_rl.io import StrPath
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.outcome import Run
+from mrag_rl.runs.plugins import SETTINGS, load_own_plugins, load_trusted_plugins
 from mrag_rl.runs.settings import check_data_files
 
 
@@ -32,19 +33,27 @@ def train(config: Config, *, runs: StrPath = "runs", callbacks: Sequence[Callbac
     """
     validate_config(config)
     check_data_files(config.data)
+    load_own_plugins(config)
     folder = RunFolder(Path(runs) / config.name)
     return _carried_out(
         folder, lambda: start_run(config, Path(runs), progress=progress, callbacks=callbacks), callbacks
     )
 
 
-def resume(run: StrPath, *, callbacks: Sequence[Callback] = (), progress: bool = True) -> Run:
+def resume(
+    run: StrPath, *, callbacks: Sequence[Callback] = (), trust: Sequence[str] = (), progress: bool = True
+) -> Run:
     """Go on with a run that was stopped, however it was stopped, with the settings that it was started with.
 
-    Raises InputError if there is no run, or its files are not as they were left.
+    Args:
+        trust: import paths of code that the run's settings name, which runs then (docs/plugins.md).
+
+    Raises:
+        InputError: there is no run, its files or plug-ins are not as they were left, or a plug-in is not in `trust`.
     """
     folder = RunFolder(Path(run))
     config = folder.load_config()
+    load_trusted_plugins(config, trust, SETTINGS, folder.root)
     return _carried_out(folder, lambda: continue_run(folder, config, progress=progress, callbacks=callbacks), callbacks)
 
 

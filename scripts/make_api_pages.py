@@ -48,6 +48,7 @@ PAGES = {
         "finite",
         "errors",
         "extras",
+        "plugins",
         "choices",
         "io",
     ),

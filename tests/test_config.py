@@ -26,7 +26,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.experiments.settings import MultihopSettings
 from mrag_rl.llm_config import LLMConfig
 from mrag_rl.models.bundled import NEWSROOM_LLM
-from mrag_rl.runs.settings import parse_train_arguments
+from mrag_rl.runs.arguments import parse_train_arguments
 from mrag_rl.training_config import AgentConfig, RefinementConfig
 
 FOLDER = Path(__file__).parents[1] / "configs"

@@ -235,7 +235,7 @@ def _check_installed(wheel: Path, folder: Path) -> None:
         )
 
     shown = call("train", "--help").stdout
-    assert "mrag-rl train --config quickstart" in shown and "mrag-rl sweep --help" in shown and ".py" not in shown
+    assert "mrag-rl train --config quickstart" in shown and "mrag-rl sweep --help" in shown and "train.py" not in shown
     gate = call("gate", "--config", "real/dialogsum", "--data.pairs", "none.jsonl")
     assert (gate.returncode, gate.stderr.split(";")[0]) == (2, "error: none.jsonl: no such file")
     unknown = call("train", "--config", "quikstart")

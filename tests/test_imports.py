@@ -23,6 +23,7 @@ ROOMS = (
     "contrasts",
     "checked_json",
     "io",
+    "plugins",
     "models",
     "encoders",
     "normalizer",

@@ -16,6 +16,7 @@ from mrag_rl.filters.vocabulary import other_forms
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.models import check_encoder, load_models, make_writer, with_cache
+from mrag_rl.runs.plugins import load_trusted_plugins
 from mrag_rl.runs.settings import AskSettings
 from mrag_rl.runs.systems import trained_system
 from mrag_rl.runs.trained import open_trained
@@ -51,6 +52,7 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
     text, allowed, condition = settings.text, settings.allowed, settings.filter
     if not text.strip():
         raise InputError('--text is empty; give the text to answer, as in --text "The council met ..."')
+    load_trusted_plugins(config, settings.trust, ("task",), folder.root)
     with open_trained(folder) as trained:
         database, names = trained.database, trained.database.names
         mask = np.ones(len(names), dtype=bool) if allowed is None else np.isin(names, list(allowed))

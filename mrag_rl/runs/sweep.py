@@ -20,6 +20,7 @@ from mrag_rl.io import read_json
 from mrag_rl.runs import compare
 from mrag_rl.runs.estimate import estimate
 from mrag_rl.runs.folder import RunFolder
+from mrag_rl.runs.plugins import load_own_plugins
 from mrag_rl.runs.processes import carry_out, check_same_settings, how_texts_are_shared, with_shared
 from mrag_rl.runs.settings import CompareSettings, SweepSettings, check_data_files
 from mrag_rl.settings import check_bounds
@@ -84,6 +85,7 @@ def plan_sweep(
             validate_config(config)
         except InputError as error:
             raise InputError(f"{settings.grid}: {name}: {error}") from error
+        load_own_plugins(config, arguments)
         run = RunFolder(settings.folder / name)
         check_same_settings(run, config)
         runs[run.root] = config
