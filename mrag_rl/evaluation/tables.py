@@ -15,6 +15,8 @@ LABELS = {
     "bleu2": "BLEU-2",
     "distinct1": "Distinct-1",
     "distinct2": "Distinct-2",
+    "exact_match": "Exact match",
+    "f1": "F1",
 }
 
 SIGNIFICANT = 0.05
