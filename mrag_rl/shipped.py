@@ -26,10 +26,9 @@ def shipped_file(name: str, folder: Path = CONFIGS) -> Path:
 
     Raises InputError that lists the names of `folder` if there is neither.
     """
-    path = Path(name)
-    if path.exists():
+    path, names = Path(name), names_in(folder)
+    if path.exists() and not (path.is_dir() and name in names):
         return path
-    names = names_in(folder)
     if name not in names:
         raise InputError(
             f"{name}: no such file, and none of this name comes with mrag-rl; choose a path or one of "
