@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mrag_rl.command_line import as_command_of, run_command
 
 if TYPE_CHECKING:
+    from mrag_rl.config import Config
     from mrag_rl.runs.arguments import TrainArguments
     from mrag_rl.runs.settings import SeveralRuns
     from mrag_rl.runs.sweep import Sweep
@@ -87,15 +88,24 @@ def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> in
         else:
             folder = continue_run(RunFolder(request.resume), request.config)
         results = (folder.root / "results.md").read_text(encoding="utf-8")
-        question = f'python evaluate.py ask --run {folder.root} --text "..."'
+        question = f'python evaluate.py ask --run {folder.root} --text "..."{_trust(request.config, "task")}'
         return f"{results}\nEverything is in {folder.root}; try: {as_command_of(program, question)}"
 
     def stopped() -> str:
         if request is None or not request.run.is_dir():
             return "nothing was written"
-        return f"resume with: {as_command_of(program, 'python train.py')} --resume {request.run}"
+        return f"resume with: python train.py --resume {request.run}{_trust(request.config)}"
 
-    return run_command(work, stopped, lambda: None if request is None else request.run)
+    return run_command(work, stopped, lambda: None if request is None else request.run, program=program)
+
+
+def _trust(config: Config, *settings: str) -> str:
+    """The options that let a run's own code be imported again: that of all settings, or of these."""
+    from mrag_rl.runs.plugins import plugins_of
+
+    named = plugins_of(config)
+    paths = dict.fromkeys(path for setting, path in named.items() if not settings or setting in settings)
+    return "".join(f" --trust {path}" for path in paths)
 
 
 def sweep(argv: Sequence[str], *, program: str = "train.py sweep") -> int:
@@ -107,7 +117,7 @@ def sweep(argv: Sequence[str], *, program: str = "train.py sweep") -> int:
 
         return _carry_out(*plan_sweep(argv, program=program), run_sweep)
 
-    return run_command(work, lambda: _RUNS_ARE_KEPT)
+    return run_command(work, lambda: _RUNS_ARE_KEPT, program=program)
 
 
 def tune(argv: Sequence[str], *, program: str = "train.py tune") -> int:
@@ -119,7 +129,7 @@ def tune(argv: Sequence[str], *, program: str = "train.py tune") -> int:
 
         return _carry_out(*plan_tuning(argv, program=program), run_tuning)
 
-    return run_command(work, lambda: _RUNS_ARE_KEPT)
+    return run_command(work, lambda: _RUNS_ARE_KEPT, program=program)
 
 
 def _carry_out(planned: Planned, settings: SeveralRuns, run: Callable[[Planned], str]) -> str:
@@ -154,4 +164,4 @@ def evaluate(argv: Sequence[str] | None = None, *, program: str = "evaluate.py")
 
         return run_evaluation(sys.argv[1:] if argv is None else argv, program)
 
-    return run_command(work, lambda: "nothing is lost: run the same command again")
+    return run_command(work, lambda: "nothing is lost: run the same command again", program=program)

@@ -114,5 +114,5 @@ def _overview(program: str) -> str:
     for command in EVALUATIONS.values():
         documentation = inspect.getdoc(command.settings) or ""
         examples = documentation.partition("examples:\n")[2].splitlines()
-        lines += [as_command_of(program, line) for line in examples if "python evaluate.py" in line][:1]
+        lines += [as_command_of(program, line, configs=True) for line in examples if "python evaluate.py" in line][:1]
     return "\n".join(lines)

@@ -238,6 +238,10 @@ def _check_installed(wheel: Path, folder: Path) -> None:
     assert "mrag-rl train --config quickstart" in shown and "mrag-rl sweep --help" in shown and "train.py" not in shown
     gate = call("gate", "--config", "real/dialogsum", "--data.pairs", "none.jsonl")
     assert (gate.returncode, gate.stderr.split(";")[0]) == (2, "error: none.jsonl: no such file")
+    none = call("train")
+    assert none.stderr == "error: no configuration; give --config FILE, such as --config quickstart\n"
+    resumed = call("train", "--resume", str(folder))
+    assert resumed.stderr.endswith("there is no run to resume; give a folder that mrag-rl train made\n")
     unknown = call("train", "--config", "quikstart")
     assert unknown.returncode == 2 and "choose a path or one of few_systems, llm/gemma-3-270m" in unknown.stderr
 

@@ -90,6 +90,7 @@ def test_the_page_s_plug_ins_train_a_run_that_is_resumed_only_with_the_same_code
         resume(run.folder, trust=[PATHS[0], PATHS[2]], progress=False)
     assert "my_plugins" not in sys.modules
     assert train_command.main(["--resume", str(run.folder), *(f"--trust={path}" for path in PATHS)]) == 0
+    assert capsys.readouterr().out.endswith('ask --run runs/own --text "..." --trust my_plugins:headlines\n')
     results = json.loads((run.folder / "results.json").read_text())
     assert results["task"] == PATHS[0] and list(results["systems"]["m_rag"]) == ["rougeL", PATHS[1]]
     with MemoryDatabase.open(run.folder / "database") as database:
