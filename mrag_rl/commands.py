@@ -101,10 +101,7 @@ def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> in
 
 def _trust(config: Config, *settings: str) -> str:
     """The options that let a run's own code be imported again: that of all settings, or of these."""
-    from mrag_rl.runs.plugins import plugins_of
-
-    named = plugins_of(config)
-    paths = dict.fromkeys(path for setting, path in named.items() if not settings or setting in settings)
+    paths = dict.fromkeys(path for setting, path in config.plugins.items() if not settings or setting in settings)
     return "".join(f" --trust {path}" for path in paths)
 
 

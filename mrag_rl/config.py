@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from types import MappingProxyType
@@ -48,6 +48,7 @@ from mrag_rl.io import StrPath
 from mrag_rl.llm_config import LLMConfig, check_llm_config
 from mrag_rl.plugins import is_import_path
 from mrag_rl.settings import LARGEST_SEED, bounded, check_bounds
+from mrag_rl.shipped import shipped_file
 from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig, check_refinement
 
 
@@ -171,9 +172,18 @@ class Config:
     def load(cls, source: StrPath, changes: Mapping[str, Any] = MappingProxyType({})) -> Config:
         """The configuration in a YAML file, or one that comes with the package by its name, such as "quickstart".
 
-        changes: settings by their dotted names, such as {"seed": 1, "training.rounds": 2}. Raises InputError.
+        changes: settings by their dotted names, such as {"seed": 1, "training.rounds": 2}. Raises InputError, also for
+        the configuration of a run that names code (`check_files_of_plugins`).
         """
-        return load_config(source, [f"--{name}={argument_of(value)}" for name, value in changes.items()])
+        config = load_config(source, [f"--{name}={argument_of(value)}" for name, value in changes.items()])
+        check_files_of_plugins(config, [str(source)])
+        return config
+
+    @property
+    def plugins(self) -> dict[str, str]:
+        """The import paths of the user's own code that settings name, by setting."""
+        named = {"task": self.task, "metric": self.metric, "partitioning.method": self.partitioning.method}
+        return {setting: path for setting, path in named.items() if path is not None and is_import_path(path)}
 
     @property
     def compared(self) -> tuple[str, ...]:
@@ -220,6 +230,21 @@ def load_config(path: StrPath, overrides: Sequence[str] = ()) -> Config:
     except InputError as error:
         raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
     return config
+
+
+def check_files_of_plugins(config: Config, files: Iterable[str]) -> None:
+    """Raises InputError if a configuration that names code comes from the file of a run, which may be somebody else's.
+
+    files: paths, or names of `mrag_rl.shipped`.
+    """
+    for name in files if config.plugins else ():
+        file = shipped_file(name)
+        if (file.parent / "run.json").exists():
+            code = ", ".join(f"{setting}: {path}" for setting, path in config.plugins.items())
+            raise InputError(
+                f"{file}: the settings of a run, which name code ({code}); if you trust that code, copy them to a file "
+                "of your own"
+            )
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:

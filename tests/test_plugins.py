@@ -151,6 +151,8 @@ def test_code_that_a_downloaded_run_names_is_not_imported(
     own = ["--config", str(run / "config.yaml"), "--name", "mine", "--data.pairs", str(small / "data" / "train.jsonl")]
     assert train_command.main(own) == 2
     assert "the settings of a run, which name code" in capsys.readouterr().err
+    with pytest.raises(InputError, match="the settings of a run, which name code"):
+        Config.load(run / "config.yaml")
     assert evaluate.main(["gate", *own]) == 2
     assert "the settings of a run, which name code" in capsys.readouterr().err
     assert not (place / "ran").exists() and "evil" not in sys.modules

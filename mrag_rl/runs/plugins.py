@@ -5,23 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from mrag_rl.command_line import option_values
-from mrag_rl.config import Config
+from mrag_rl.config import Config, check_files_of_plugins
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import check_task
 from mrag_rl.metrics.text import check_metric
 from mrag_rl.partitioning.own import check_partitioner
-from mrag_rl.plugins import Plugin, is_import_path, load_plugin, loaded_plugin
-from mrag_rl.shipped import shipped_file
+from mrag_rl.plugins import Plugin, load_plugin, loaded_plugin
 
 _CHECKS = {"task": check_task, "metric": check_metric, "partitioning.method": check_partitioner}
 SETTINGS = tuple(_CHECKS)
 """The settings that may name code."""
-
-
-def plugins_of(config: Config) -> dict[str, str]:
-    """The import paths that a configuration names, by setting."""
-    named = {"task": config.task, "metric": config.metric, "partitioning.method": config.partitioning.method}
-    return {setting: path for setting, path in named.items() if path is not None and is_import_path(path)}
 
 
 def load_own_plugins(config: Config, arguments: Sequence[str] = ()) -> None:
@@ -32,15 +25,8 @@ def load_own_plugins(config: Config, arguments: Sequence[str] = ()) -> None:
 
     Raises InputError for a plug-in that cannot be imported, or is not what the setting needs.
     """
-    named = plugins_of(config)
-    for name in option_values(arguments, "--config") if named else ():
-        file = shipped_file(name)
-        if (file.parent / "run.json").exists():
-            raise InputError(
-                f"{file}: the settings of a run, which name code ({_in_words(named)}); if you trust that code, copy "
-                "them to a file of your own"
-            )
-    _load(named)
+    check_files_of_plugins(config, option_values(arguments, "--config"))
+    _load(config.plugins)
 
 
 def load_trusted_plugins(config: Config, trusted: Collection[str], settings: Collection[str], where: object) -> None:
@@ -50,23 +36,20 @@ def load_trusted_plugins(config: Config, trusted: Collection[str], settings: Col
 
     Raises InputError, and imports nothing, if one is not in `trusted`; and as `load_own_plugins`.
     """
-    named = {setting: path for setting, path in plugins_of(config).items() if setting in settings}
+    named = {setting: path for setting, path in config.plugins.items() if setting in settings}
     untrusted = {setting: path for setting, path in named.items() if path not in trusted}
     if untrusted:
         options = " ".join(f"--trust {path}" for path in dict.fromkeys(named.values()))
-        raise InputError(f"{where}: its settings name code ({_in_words(untrusted)}); if you trust that code: {options}")
+        code = ", ".join(f"{setting}: {path}" for setting, path in untrusted.items())
+        raise InputError(f"{where}: its settings name code ({code}); if you trust that code: {options}")
     _load(named)
 
 
 def loaded_plugins(config: Config, settings: Collection[str] = SETTINGS) -> dict[str, Plugin]:
     """The plug-ins that a configuration names in these settings, by setting. Raises InputError if one is not loaded."""
-    return {setting: loaded_plugin(path) for setting, path in plugins_of(config).items() if setting in settings}
+    return {setting: loaded_plugin(path) for setting, path in config.plugins.items() if setting in settings}
 
 
 def _load(named: dict[str, str]) -> None:
     for setting, path in named.items():
         _CHECKS[setting](load_plugin(path))
-
-
-def _in_words(named: dict[str, str]) -> str:
-    return ", ".join(f"{setting}: {path}" for setting, path in named.items())

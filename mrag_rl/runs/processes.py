@@ -19,7 +19,6 @@ from mrag_rl.config import Config, config_sha256, config_to_yaml
 from mrag_rl.errors import InputError
 from mrag_rl.io import read_text
 from mrag_rl.runs.folder import RunFolder, in_use
-from mrag_rl.runs.plugins import plugins_of
 
 _COMMAND = {
     "run": "import sys; from mrag_rl.commands import train; sys.exit(train())",
@@ -102,7 +101,7 @@ def _start(run: Path, config: Config, command: str, slot: int, jobs: int, log: I
     if not RunFolder(run).config.is_file():
         RunFolder(run).create(config_to_yaml(config))
     # The settings are this command's, whose user named the code in them.
-    trusted = [f"--trust={path}" for path in plugins_of(config).values()]
+    trusted = [f"--trust={path}" for path in config.plugins.values()]
     environment = dict(os.environ)
     if jobs > 1:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
