@@ -31,7 +31,7 @@ def shipped_file(name: str, folder: Path = CONFIGS) -> Path:
         return path
     if name not in names:
         raise InputError(
-            f"{name}: no such file, and none of this name comes with mrag-rl; choose a path or one of "
+            f"{name}: no such file, and none of this name comes with mrag-rl; check the path, or choose one of "
             f"{', '.join(names)}"
         )
     return folder / f"{name}.yaml"

@@ -259,7 +259,7 @@ def test_a_bad_file_is_one_line_that_says_how_to_mend_it(tmp_path: Path, text: s
         (["--config"], "--config needs a value"),
         (
             ["--config", "nope.yaml"],
-            "nope.yaml: no such file, .* choose a path or one of few_systems, llm/gemma",
+            "nope.yaml: no such file, .* check the path, or choose one of few_systems, llm/gemma",
         ),
         (
             ["--config", "FILE", "--agent_s.hiden", "3"],

@@ -243,7 +243,9 @@ def _check_installed(wheel: Path, folder: Path) -> None:
     resumed = call("train", "--resume", str(folder))
     assert resumed.stderr.endswith("there is no run to resume; give a folder that mrag-rl train made\n")
     unknown = call("train", "--config", "quikstart")
-    assert unknown.returncode == 2 and "choose a path or one of few_systems, llm/gemma-3-270m" in unknown.stderr
+    assert (
+        unknown.returncode == 2 and "check the path, or choose one of few_systems, llm/gemma-3-270m" in unknown.stderr
+    )
 
 
 def test_a_search_without_its_extra_says_so_in_one_line() -> None:

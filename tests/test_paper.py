@@ -149,7 +149,7 @@ def test_an_unknown_table_or_scale_names_those_there_are(
     workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert evaluate.main(["paper", "table7"]) == 2
-    assert "choose a path or one of figure2, table1" in capsys.readouterr().err
+    assert "check the path, or choose one of figure2, table1" in capsys.readouterr().err
     table = small_table(workplace, tmp_path)
     assert evaluate.main(["paper", str(table), "--scale", "real", "--runs", str(tmp_path)]) == 2
     assert "mine has no scale real; choose from small" in capsys.readouterr().err
