@@ -53,7 +53,7 @@ def run_command(
         print(f"error: {as_command_of(program, str(error))}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"error: {as_command_of(program, describe_os_error(error, writes_to()))}", file=sys.stderr)
+        print(f"error: {as_command_of(program, str(describe_os_error(error, writes_to())))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"\nstopped; {as_command_of(program, stopped())}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from pathlib import Path
@@ -14,6 +15,7 @@ import evaluate
 import train
 from mrag_rl import Selector
 from mrag_rl.choices import ABLATION_OF, DEFAULT_SYSTEMS, SystemName
+from mrag_rl.command_line import run_command
 from mrag_rl.commands import main
 from mrag_rl.config import load_config
 from mrag_rl.data import load_pairs
@@ -183,6 +185,16 @@ def test_the_installed_command_lists_every_evaluation_and_says_how_in_its_own_wo
             main([*arguments, "--help"])
         shown = capsys.readouterr().out
         assert stop.value.code == 0 and example in shown and not re.search(r"(train|evaluate)\.py", shown)
+
+
+def test_the_installed_command_s_errors_name_its_own_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> str:
+        raise OSError(errno.ENOSPC, "No space left on device", "runs/a/log.jsonl")
+
+    assert run_command(work, lambda: "", program="mrag-rl train") == 2
+    assert "(mrag-rl train goes on with --resume)" in capsys.readouterr().err
+    assert run_command(work, lambda: "") == 2
+    assert "(train.py goes on with --resume)" in capsys.readouterr().err
 
 
 def test_two_processes_do_not_share_a_run(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
