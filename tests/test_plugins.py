@@ -93,6 +93,7 @@ def test_the_page_s_plug_ins_train_a_run_that_is_resumed_only_with_the_same_code
     assert capsys.readouterr().out.endswith('ask --run runs/own --text "..." --trust my_plugins:headlines\n')
     results = json.loads((run.folder / "results.json").read_text())
     assert results["task"] == PATHS[0] and list(results["systems"]["m_rag"]) == ["rougeL", PATHS[1]]
+    assert (run.folder / "results.md").read_text().startswith(f"# {PATHS[0]}: ")
     with MemoryDatabase.open(run.folder / "database") as database:
         assert database.names == ["length-0", "length-1", "length-2"]
     selector = Selector.load(run.folder / "selector")
