@@ -25,12 +25,14 @@ follows the batch. With more rounds, the agents and memories of the best one are
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
 from mrag_rl.agents.agent import Arrays, Transitions
+from mrag_rl.agents.callback import Callback, TrainingStopped
 from mrag_rl.agents.checkpoint import latest_checkpoint, save_checkpoint
 from mrag_rl.agents.consolidation import consolidate
 from mrag_rl.agents.context import JointContext, JointResult
@@ -44,7 +46,9 @@ from mrag_rl.envs.stopwatch import Stopwatch
 from mrag_rl.errors import InputError
 
 
-def train_jointly(context: JointContext, folder: Path, *, progress: bool = True) -> JointResult:
+def train_jointly(
+    context: JointContext, folder: Path, *, progress: bool = True, callbacks: Sequence[Callback] = ()
+) -> JointResult:
     """Train both agents and refine the database in place, resuming from the last checkpoint in `folder` if it has one.
 
     Refinements made after that checkpoint (without one: after step 0) are rolled back first. An interrupted and resumed
@@ -53,14 +57,19 @@ def train_jointly(context: JointContext, folder: Path, *, progress: bool = True)
     Args:
         folder: gets `log.jsonl`, `tensorboard/` and `checkpoints/`.
         progress: whether to show a progress bar.
+        callbacks: are told of every batch and round, behind the log.
+
+    Raises:
+        TrainingStopped: a callback stopped it; there is a checkpoint.
+        InputError: log, checkpoint or database are not as they were left.
     """
-    trainer = _JointTrainer(context, folder, show=progress)
+    trainer = _JointTrainer(context, folder, callbacks, show=progress)
     with trainer.journal:
         return trainer.run()
 
 
 class _JointTrainer:
-    def __init__(self, context: JointContext, folder: Path, *, show: bool) -> None:
+    def __init__(self, context: JointContext, folder: Path, callbacks: Sequence[Callback], *, show: bool) -> None:
         self.context, self.checkpoints = context, folder / "checkpoints"
         self.stopwatch, self.started = Stopwatch(), time.perf_counter()
         folder.mkdir(parents=True, exist_ok=True)
@@ -95,6 +104,7 @@ class _JointTrainer:
             log_sha256=self.state.progress.log_sha256, step=self.state.progress.step,
             batches=context.training.rounds * self._batches_per_round(), done=self._batches_done(), show=show,
         )  # fmt: skip
+        self.callbacks, self.stopping = (self.journal, *callbacks), False
 
     # -- Algorithm 1 -----------------------------------------------------------------------------------------------
 
@@ -103,8 +113,7 @@ class _JointTrainer:
         while not self._converged():  # line 3
             for rows in self._remaining_batches():  # line 4
                 self._train_batch(rows)
-                if self.state.progress.batch % self.context.training.checkpoint_every == 0:
-                    self._save()
+                self._save(due=self.state.progress.batch % self.context.training.checkpoint_every == 0)
             self._end_round()
             self._save()
         return self._finish()
@@ -132,7 +141,7 @@ class _JointTrainer:
             round=progress.round + 1, step=progress.step, partitions=self.context.database.partitions,
             loss_s=loss_s, loss_r=loss_r,
         )  # fmt: skip
-        self.journal.batch(record)
+        self._tell("on_batch", record)
 
     def _refine(self, episodes: list[RefinementEpisode]) -> np.ndarray:
         """Lines 10-20: Agent-R's episodes for the hypotheses of all slots. Returns their final scores (B,)."""
@@ -196,7 +205,8 @@ class _JointTrainer:
         self._keep_if_best(score, context.agent_s.state_dict())
         start = self._validate_start()
         shares = np.bincount(partitions, minlength=context.database.partitions) / len(partitions)
-        self.journal.round(
+        self._tell(
+            "on_round",
             {
                 "kind": "round",
                 "round": progress.round,
@@ -207,7 +217,7 @@ class _JointTrainer:
                 "best_round": progress.best_round,
                 "dev_partition_shares": shares.tolist(),
                 "refined_memories": context.database.counts_refined(),
-            }
+            },
         )
 
     def _keep_if_best(self, score: float, agent_s: Arrays) -> None:
@@ -300,8 +310,20 @@ class _JointTrainer:
 
     # -- stopping and resuming -------------------------------------------------------------------------------------
 
-    def _save(self) -> None:
-        """Make a checkpoint. The log and the refinements it relies on are flushed to disk first."""
+    def _tell(self, event: Literal["on_batch", "on_round"], record: dict[str, Any]) -> None:
+        """Tell every callback, and take note if one of them stops the training."""
+        answers = [getattr(callback, event)(record) for callback in self.callbacks]
+        self.stopping |= any(answer is not None and not answer for answer in answers)
+
+    def _save(self, *, due: bool = True) -> None:
+        """Make a checkpoint if it is due, or if a callback stops the training. Raises TrainingStopped if one does."""
+        if due or self.stopping:
+            self._make_checkpoint()
+        if self.stopping:
+            raise TrainingStopped
+
+    def _make_checkpoint(self) -> None:
+        """The log and the refinements that a checkpoint relies on are flushed to disk first."""
         progress = self.state.progress
         progress.log_bytes, progress.log_sha256 = self.journal.flush()
         self.context.database.sync()

@@ -1,4 +1,4 @@
-"""The journal of a joint training: `log.jsonl`, TensorBoard and a progress bar."""
+"""The journal of a joint training, the first of its callbacks: `log.jsonl`, TensorBoard and a progress bar."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from mrag_rl.agents.callback import Callback
 from mrag_rl.agents.event_file import EventFile
 from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256, names_path
@@ -76,7 +77,7 @@ class BatchNotes:
             self._columns[name].append(np.asarray(column))
 
 
-class Journal:
+class Journal(Callback):
     """Open log, TensorBoard's file and progress bar of one training; closed at the end of a `with` block."""
 
     def __init__(
@@ -135,12 +136,12 @@ class Journal:
         with names_path(self.path) if error is None else suppress(OSError):  # the first error is the one to report
             self._files.close()
 
-    def batch(self, record: dict[str, Any]) -> None:
+    def on_batch(self, record: dict[str, Any]) -> None:
         """Write the record of a batch, and advance the bar."""
         self._write(record)
         self._bar.update()
 
-    def round(self, record: dict[str, Any]) -> None:
+    def on_round(self, record: dict[str, Any]) -> None:
         """Write the record of a round, and show its development score next to the bar."""
         self._write(record)
         self._bar.set_postfix(dev=f"{record['dev']:.2f}")

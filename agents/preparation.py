@@ -7,8 +7,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 
-from mrag_rl.choices import ArmName, StateName, Task
+import numpy as np
+
+from mrag_rl.choices import ArmName, PartitioningMethod, StateName
 from mrag_rl.config import PartitioningConfig
 from mrag_rl.data import Splits, TextPair, save_pairs
 from mrag_rl.data.spoiling import spoil
@@ -17,7 +20,8 @@ from mrag_rl.data_config import DataConfig
 from mrag_rl.encoders import EmbeddingStore, TransformerEncoder
 from mrag_rl.envs.states import PAIR_STATES, embed_joined, joined
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.partitioning import Partitioning, fit_partitioning
+from mrag_rl.partitioning import Partitioning, fit_own_partitioning, fit_partitioning
+from mrag_rl.plugins import is_import_path
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.splits import read_splits
 
@@ -33,7 +37,7 @@ class Preparation:
     """
 
     data: DataConfig
-    task: Task
+    task: str
     partitioning: PartitioningConfig
     state: StateName
     ablations: Sequence[str]
@@ -56,13 +60,7 @@ class Preparation:
         with _timed(seconds, "encode"):
             embeddings = encoder.encode(_sources(memories), progress=progress)
         with _timed(seconds, "index"):
-            partitioning = fit_partitioning(
-                self.partitioning.method,
-                embeddings.standard,
-                labels=[pair.labels for pair in memories] if self.partitioning.method == "category" else None,
-                partitions=self.partitioning.partitions,
-                seed=self.seed if self.partitioning.seed is None else self.partitioning.seed,
-            )
+            partitioning = self._partitioning(memories, embeddings.standard)
             undivided = fit_partitioning("none", embeddings.standard, seed=self.seed)
         if self.data.spoilt:
             memories = spoil(memories, partitioning.membership.toarray(), self.data.spoilt, self.data.world_seed)
@@ -100,6 +98,17 @@ class Preparation:
                 else:
                     create(folder.ablation(ablation), partitioning, self.partitioning.arms)
         return seconds | {"total": time.perf_counter() - start}
+
+    def _partitioning(self, memories: Sequence[TextPair], vectors: np.ndarray) -> Partitioning:
+        """The partitioning of the memories by their standard embeddings (N, d), labels, or the user's own function."""
+        settings = self.partitioning
+        method, seed = settings.method, self.seed if settings.seed is None else settings.seed
+        if is_import_path(method):
+            return fit_own_partitioning(method, memories, vectors, partitions=settings.partitions, seed=seed)
+        labels = [pair.labels for pair in memories] if method == "category" else None
+        return fit_partitioning(
+            cast(PartitioningMethod, method), vectors, labels=labels, partitions=settings.partitions, seed=seed
+        )
 
 
 def _sources(pairs: Sequence[TextPair]) -> PairTexts:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from mrag_rl.agents.callback import Callback
 from mrag_rl.agents.preparation import Preparation
 from mrag_rl.agents.training_stage import TrainingStage
 from mrag_rl.choices import ABLATION_OF
@@ -32,6 +33,7 @@ from mrag_rl.runs.evaluate import (
 )
 from mrag_rl.runs.folder import RunFolder, locked
 from mrag_rl.runs.models import load_encoder, load_models, make_writer, with_cache
+from mrag_rl.runs.plugins import loaded_plugins
 from mrag_rl.runs.report import write_report
 from mrag_rl.runs.stages import Stages
 
@@ -97,10 +99,11 @@ class RunPlan:
         )
 
 
-def start_run(config: Config, runs: Path, *, progress: bool = True) -> RunFolder:
+def start_run(config: Config, runs: Path, *, progress: bool = True, callbacks: Sequence[Callback] = ()) -> RunFolder:
     """Make the run folder `runs`/NAME and carry the run out.
 
     Raises:
+        TrainingStopped: a callback stopped it; `continue_run` goes on.
         InputError: the folder exists, or something the configuration names cannot be used. Nothing is left behind
             unless work had begun.
     """
@@ -118,7 +121,7 @@ def start_run(config: Config, runs: Path, *, progress: bool = True) -> RunFolder
         ) from error
     with locked(folder):
         try:
-            _continue(folder, config, progress=progress, evaluate=True)
+            _continue(folder, config, progress=progress, evaluate=True, callbacks=callbacks)
         except InputError:
             # What the configuration names is checked before anything is written; later errors leave a run to resume.
             if {path.name for path in folder.root.iterdir()} <= {folder.config.name, folder.state.name}:
@@ -127,29 +130,40 @@ def start_run(config: Config, runs: Path, *, progress: bool = True) -> RunFolder
     return folder
 
 
-def continue_run(folder: RunFolder, config: Config, *, progress: bool = True, evaluate: bool = True) -> RunFolder:
+def continue_run(
+    folder: RunFolder,
+    config: Config,
+    *,
+    progress: bool = True,
+    evaluate: bool = True,
+    callbacks: Sequence[Callback] = (),
+) -> RunFolder:
     """Carry out the stages of a run that are not complete.
 
     Args:
         evaluate: whether to go on after training, to the final evaluation on the test queries.
+        callbacks: are told of every batch and round of the trainings.
 
     Raises:
+        TrainingStopped: a callback stopped it.
         InputError: something the configuration names cannot be used, a file cannot be written, or another process is
             working on the run.
     """
     with locked(folder):
-        _continue(folder, config, progress=progress, evaluate=evaluate)
+        _continue(folder, config, progress=progress, evaluate=evaluate, callbacks=callbacks)
     return folder
 
 
-def _continue(folder: RunFolder, config: Config, *, progress: bool, evaluate: bool) -> None:
+def _continue(
+    folder: RunFolder, config: Config, *, progress: bool, evaluate: bool, callbacks: Sequence[Callback]
+) -> None:
     """`continue_run` of a run that this process has locked."""
     plan = RunPlan.of(config)
     stages = Stages(folder, plan.sha256)
     stages.check()
     if not stages.done("evaluate" if evaluate else plan.trainings[-1].name):
         remove_leftovers(folder.root)
-        _carry_out(plan, folder, stages, progress=progress, evaluate=evaluate)
+        _carry_out(plan, folder, stages, progress=progress, evaluate=evaluate, callbacks=callbacks)
 
 
 def _remove_empty_run(folder: RunFolder, made: Sequence[Path]) -> None:
@@ -160,7 +174,15 @@ def _remove_empty_run(folder: RunFolder, made: Sequence[Path]) -> None:
             path.rmdir()
 
 
-def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bool, evaluate: bool) -> None:
+def _carry_out(
+    plan: RunPlan,
+    folder: RunFolder,
+    stages: Stages,
+    *,
+    progress: bool,
+    evaluate: bool,
+    callbacks: Sequence[Callback],
+) -> None:
     """The stages that are not complete, in order, with or without the evaluation."""
     settings = plan.config
 
@@ -168,6 +190,9 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
         if progress:
             print(f"{settings.name}: {line}", file=sys.stderr, flush=True)
 
+    own = loaded_plugins(settings)
+    for setting, plugin in own.items():
+        say(f"{setting} is {plugin.path}, code of your own in {plugin.file}")
     # Data first: a mistake there should not wait for a large model to load.
     splits = None if stages.done("prepare") else plan.preparation.read()
     encoder, llm = load_models(settings, say)
@@ -179,7 +204,7 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
         make_writer(settings, llm).log_probabilities(["A"], [()], [["B"]])  # An error now, not after hours of training
     # Another server, or the same one restarted, may finish a run; see docs/servers.md.
     of_llm = {} if settings.llm.server is not None else {"llm": llm.fingerprint}
-    stages.begin({"encoder": encoder.fingerprint, **of_llm})
+    stages.begin({"encoder": encoder.fingerprint, **of_llm, **{role: plugin.sha256 for role, plugin in own.items()}})
     if splits is not None:
         for warning in _warnings(settings, splits):
             say(f"warning: {warning}")
@@ -201,7 +226,9 @@ def _carry_out(plan: RunPlan, folder: RunFolder, stages: Stages, *, progress: bo
         for training in trainings:
             say(f"training {training.system}")
             with stages.metered(llm.usage) as work:
-                seconds = training.carry_out(folder, encoder, candidate_encoder, writer, progress=progress)
+                seconds = training.carry_out(
+                    folder, encoder, candidate_encoder, writer, progress=progress, callbacks=callbacks
+                )
             stages.finish(training.name, seconds, work)
         if evaluate:
             say("evaluating on the test set")

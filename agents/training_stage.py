@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,12 +10,13 @@ import numpy as np
 
 from mrag_rl.agents.agent import Agent
 from mrag_rl.agents.calibration import Calibration, GainLine, deciles
+from mrag_rl.agents.callback import Callback
 from mrag_rl.agents.context import JointContext, Queries
 from mrag_rl.agents.dqn import DQNAgent
 from mrag_rl.agents.evidence_agent import EvidenceAgent
 from mrag_rl.agents.heuristics import BestCandidate, OnlyPartition, RandomAction
 from mrag_rl.agents.joint import train_jointly
-from mrag_rl.choices import CandidateStateName, RewardName, StateName, Task
+from mrag_rl.choices import CandidateStateName, RewardName, StateName
 from mrag_rl.config import EncoderConfig
 from mrag_rl.data import load_pairs
 from mrag_rl.encoders import Embeddings, TransformerEncoder
@@ -57,7 +59,7 @@ class TrainingStage:
     """
 
     ablation: str | None
-    task: Task
+    task: str
     metric: str
     state: StateName
     reward: RewardName
@@ -86,8 +88,12 @@ class TrainingStage:
         writer: Writer,
         *,
         progress: bool,
+        callbacks: Sequence[Callback] = (),
     ) -> dict[str, float]:
-        """Train in the run's folder, or the ablation's, and export the selector. Returns seconds by part."""
+        """Train in the run's folder, or the ablation's, and export the selector. Returns seconds by part.
+
+        Raises TrainingStopped if a callback stops it.
+        """
         folder = run.ablation(self.ablation) if self.ablation else run
         with MemoryDatabase.open(folder.database) as database:
             agent_s, agent_r = self._agents(database)
@@ -108,7 +114,9 @@ class TrainingStage:
                 training=self.training,
                 seed=self.seed,
             )
-            result = train_jointly(context, folder.root, progress=progress)
+            for callback in callbacks:
+                callback.system, callback.context = self.system, context
+            result = train_jointly(context, folder.root, progress=progress, callbacks=callbacks)
             if isinstance(agent_s, DQNAgent):
                 margin, line = _calibrate(context, agent_s, result.normalizer, folder.calibration)
                 self._export(folder, agent_s, result.normalizer, context, margin, line)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 Task = Literal["summarization", "translation", "dialogue"]
-"""What the language model writes: a summary of the source, its translation, or a reply to it."""
+"""What the language model writes: a summary of the source, its translation, or a reply to it. The bundled worlds have
+these tasks."""
+
+TaskName = Literal[Task, "question_answering"]
+"""All tasks: also a short answer to a question, for pairs of one's own."""
 
 NewsroomName = Literal["desks", "sources", "scrambled"]
 """The bundled worlds that runs train on (``mrag_rl.data.synthetic.newsroom``), by what the partitions are:
@@ -17,8 +21,11 @@ NewsroomName = Literal["desks", "sources", "scrambled"]
   score misleads, if the metric looks at word order.
 """
 
-MetricName = Literal["rouge1", "rouge2", "rougeL", "bleu", "chrf", "bleu1", "bleu2", "distinct1", "distinct2"]
-"""Text metrics (``mrag_rl.metrics.text``): ROUGE F1, corpus BLEU, chrF, dialogue BLEU-n, Distinct-n."""
+MetricName = Literal[
+    "rouge1", "rouge2", "rougeL", "bleu", "chrf", "bleu1", "bleu2", "distinct1", "distinct2", "exact_match", "f1"
+]  # fmt: skip
+"""Text metrics (``mrag_rl.metrics.text``): ROUGE F1, corpus BLEU, chrF, dialogue BLEU-n, Distinct-n, and SQuAD's exact
+match and F1 of words."""
 
 PartitioningMethod = Literal["lsh", "kmeans", "hnsw_spectral", "category", "random", "none"]
 """How memories are partitioned (M-RAG, Section 3.1; ``mrag_rl.partitioning``): random hyperplanes, k-means, spectral

@@ -22,6 +22,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.extras import require
 from mrag_rl.io import StrPath, describe_os_error, read_text
 from mrag_rl.settings import in_words, item_type, schema
+from mrag_rl.shipped import shipped_file
 
 T = TypeVar("T")
 
@@ -30,6 +31,8 @@ def run_command(
     work: Callable[[], str],
     stopped: Callable[[], str],
     writes_to: Callable[[], StrPath | None] = lambda: None,
+    *,
+    program: str = "",
 ) -> int:
     """Do the work and print the text that it returns, if any; report a mistake in one line, without a traceback.
 
@@ -37,6 +40,7 @@ def run_command(
         work: raises InputError on bad input.
         stopped: what to say after an interruption: what was kept, and how to resume.
         writes_to: the path to name if the system does not say which file an error is about.
+        program: the command, in whose words errors say what to do; see `as_command_of`.
 
     Returns:
         The exit status: 0, 2 on bad input and failing files, 130 when interrupted.
@@ -46,13 +50,13 @@ def run_command(
         if text:
             print(text)
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {as_command_of(program, str(error))}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"error: {describe_os_error(error, writes_to())}", file=sys.stderr)
+        print(f"error: {as_command_of(program, str(describe_os_error(error, writes_to())))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"\nstopped; {stopped()}", file=sys.stderr)
+        print(f"\nstopped; {as_command_of(program, stopped())}", file=sys.stderr)
         return 130
     return 0
 
@@ -83,18 +87,21 @@ class SettingsReader(Generic[T]):
         class Formatter(jsonargparse.DefaultHelpFormatter, argparse.RawDescriptionHelpFormatter):
             """Keeps the lines of the description."""
 
-        self.cls, self.program, self.example = cls, program, example
+        self.cls, self.program = cls, program
+        self.example = None if example is None else as_command_of(program, example, configs=True)
         self.keys, self.groups = schema(cls)
         self._flags = dict(flags or {})
         jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
         self._parser = jsonargparse.ArgumentParser(
             prog=program,
             exit_on_error=False,
-            description=inspect.getdoc(cls),
+            description=as_command_of(program, inspect.getdoc(cls) or "", configs=True),
             formatter_class=Formatter,
             usage=f"{program} [--config FILE] [--key value ...]",
         )
-        self._parser.add_argument("--config", action="config", help="YAML file of settings.")
+        self._parser.add_argument(
+            "--config", action="config", help="YAML file of settings, or the name of one that comes with mrag-rl."
+        )
         for name, (default, meaning) in self._flags.items():
             self._parser.add_argument(f"--{name}", default=default, help=meaning)
         self._parser.add_class_arguments(cls)
@@ -105,8 +112,8 @@ class SettingsReader(Generic[T]):
     def read(self, arguments: Sequence[str]) -> tuple[T, dict[str, Any]]:
         """The settings and the flags. Raises InputError (one line); ``--help`` prints and exits as argparse does."""
         arguments = list(arguments)
-        for path in option_values(arguments, "--config"):
-            self._check_yaml(path)
+        for name in option_values(arguments, "--config"):
+            self._check_yaml(str(shipped_file(name)))
         arguments = self._normalized(arguments)
         self._check_options(arguments)
         try:
@@ -140,7 +147,7 @@ class SettingsReader(Generic[T]):
             key = _key(option)
             position += 1
             if option == "--config":
-                files += [option, value if equals else arguments[position]]
+                files += [option, str(shipped_file(value if equals else arguments[position]))]
                 position += not equals
                 continue
             if not option.startswith("--") or key not in self.keys:
@@ -249,6 +256,20 @@ class SettingsReader(Generic[T]):
 
     def _members(self, group: str) -> list[str]:
         return [key.removeprefix(f"{group}.") for key in self.keys if key.startswith(f"{group}.")]
+
+
+def as_command_of(program: str, text: str, *, configs: bool = False) -> str:
+    """A text with the commands of a checkout, for `program`: if that is an installed `mrag-rl`, with its commands.
+
+    configs: whether a configuration's path in a checkout becomes its name, too.
+    """
+    if not program.startswith("mrag-rl"):
+        return text
+    if configs:
+        text = re.sub(r"configs/([\w./-]+)\.yaml", r"\1", text)
+    for checkout, installed in (("train.py sweep", "sweep"), ("train.py tune", "tune"), ("train.py", "train")):
+        text = text.replace(f"python {checkout}", f"mrag-rl {installed}").replace(checkout, f"mrag-rl {installed}")
+    return text.replace("python evaluate.py", "mrag-rl").replace("evaluate.py", "mrag-rl")
 
 
 DEEPEST = 32

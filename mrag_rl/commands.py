@@ -9,35 +9,62 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from mrag_rl.command_line import run_command
+from mrag_rl.command_line import as_command_of, run_command
 
 if TYPE_CHECKING:
-    from mrag_rl.runs.settings import SeveralRuns, TrainArguments
+    from mrag_rl.config import Config
+    from mrag_rl.runs.arguments import TrainArguments
+    from mrag_rl.runs.settings import SeveralRuns
     from mrag_rl.runs.sweep import Sweep
     from mrag_rl.runs.tune import Tuning
 
 Planned = TypeVar("Planned", "Sweep", "Tuning")
 
 USAGE = """\
-usage: mrag-rl train --config FILE [--key value ...]
-       mrag-rl train sweep --grid FILE --config FILE [--key value ...]
-       mrag-rl train tune --space FILE --config FILE [--key value ...]
-       mrag-rl evaluate COMMAND [--key value ...]
+usage: mrag-rl COMMAND [--key value ...]
 
-The same as train.py and evaluate.py of a checkout; see mrag-rl train --help and mrag-rl evaluate --help."""
+commands that train:
+  train      train both agents jointly, or resume a run
+  sweep      train every combination of a grid of settings
+  tune       search a space of settings by training
+
+commands that evaluate:
+  systems    compare all systems on a run's test pairs
+  check      check whether a run's files are as they were left
+  report     write the report of a run, a page for a browser
+  gate       ask whether memories help on a corpus, before training
+  pool       score several runs together
+  compare    compare runs of different settings
+  paper      make the tables of M-RAG's evaluation
+  ask        answer a text, or questions from documents, and show the steps
+  retrieval  compare retrieval strategies on multi-aspect queries
+  filters    extract filters from questions and score them
+  multihop   compare Multi-Meta-RAG and RAG-Fusion on multi-hop questions
+
+The same as train.py and evaluate.py of a checkout; mrag-rl COMMAND --help lists the settings of a command.
+
+  mrag-rl train --config quickstart
+  mrag-rl ask --run runs/quickstart --text "..."
+"""
 _RUNS_ARE_KEPT = "the runs are kept: the same command again goes on with them"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`mrag-rl train ...` and `mrag-rl evaluate ...`; returns the exit status."""
+    """`mrag-rl COMMAND ...`; returns the exit status."""
     command_line = list(sys.argv[1:] if argv is None else argv)
     name, arguments = next(iter(command_line), ""), command_line[1:]
+    if name in ("", "--help", "-h"):
+        print(USAGE, file=sys.stdout if name else sys.stderr)
+        return 0 if name else 2
     if name == "train":
         return train(arguments, program="mrag-rl train")
+    if name == "sweep":
+        return sweep(arguments, program="mrag-rl sweep")
+    if name == "tune":
+        return tune(arguments, program="mrag-rl tune")
     if name == "evaluate":
         return evaluate(arguments, program="mrag-rl evaluate")
-    print(USAGE, file=sys.stdout if name in ("--help", "-h") else sys.stderr)
-    return 0 if name in ("--help", "-h") else 2
+    return evaluate(command_line, program="mrag-rl")
 
 
 def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> int:
@@ -51,7 +78,7 @@ def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> in
 
     def work() -> str:
         nonlocal request
-        from mrag_rl.runs.settings import parse_train_arguments
+        from mrag_rl.runs.arguments import parse_train_arguments
 
         request = parse_train_arguments(arguments, program=program)
         from mrag_rl.agents.run import continue_run, start_run
@@ -62,15 +89,21 @@ def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> in
         else:
             folder = continue_run(RunFolder(request.resume), request.config)
         results = (folder.root / "results.md").read_text(encoding="utf-8")
-        question = f'python evaluate.py ask --run {folder.root} --text "..."'
-        return f"{results}\nEverything is in {folder.root}; try: {question}"
+        question = f'python evaluate.py ask --run {folder.root} --text "..."{_trust(request.config, "task")}'
+        return f"{results}\nEverything is in {folder.root}; try: {as_command_of(program, question)}"
 
     def stopped() -> str:
         if request is None or not request.run.is_dir():
             return "nothing was written"
-        return f"resume with: python train.py --resume {request.run}"
+        return f"resume with: python train.py --resume {request.run}{_trust(request.config)}"
 
-    return run_command(work, stopped, lambda: None if request is None else request.run)
+    return run_command(work, stopped, lambda: None if request is None else request.run, program=program)
+
+
+def _trust(config: Config, *settings: str) -> str:
+    """The options that let a run's own code be imported again: that of all settings, or of these."""
+    paths = dict.fromkeys(path for setting, path in config.plugins.items() if not settings or setting in settings)
+    return "".join(f" --trust {path}" for path in paths)
 
 
 def sweep(argv: Sequence[str], *, program: str = "train.py sweep") -> int:
@@ -82,7 +115,7 @@ def sweep(argv: Sequence[str], *, program: str = "train.py sweep") -> int:
 
         return _carry_out(*plan_sweep(argv, program=program), run_sweep)
 
-    return run_command(work, lambda: _RUNS_ARE_KEPT)
+    return run_command(work, lambda: _RUNS_ARE_KEPT, program=program)
 
 
 def tune(argv: Sequence[str], *, program: str = "train.py tune") -> int:
@@ -94,7 +127,7 @@ def tune(argv: Sequence[str], *, program: str = "train.py tune") -> int:
 
         return _carry_out(*plan_tuning(argv, program=program), run_tuning)
 
-    return run_command(work, lambda: _RUNS_ARE_KEPT)
+    return run_command(work, lambda: _RUNS_ARE_KEPT, program=program)
 
 
 def _carry_out(planned: Planned, settings: SeveralRuns, run: Callable[[Planned], str]) -> str:
@@ -109,7 +142,7 @@ def train_only(argv: Sequence[str] | None = None) -> int:
     """``--resume RUN`` of `train` without the final evaluation, for the runs of `tune`; returns the exit status."""
 
     def work() -> str:
-        from mrag_rl.runs.settings import parse_train_arguments
+        from mrag_rl.runs.arguments import parse_train_arguments
 
         request = parse_train_arguments(sys.argv[1:] if argv is None else argv)
         from mrag_rl.agents.run import continue_run
@@ -129,4 +162,4 @@ def evaluate(argv: Sequence[str] | None = None, *, program: str = "evaluate.py")
 
         return run_evaluation(sys.argv[1:] if argv is None else argv, program)
 
-    return run_command(work, lambda: "nothing is lost: run the same command again")
+    return run_command(work, lambda: "nothing is lost: run the same command again", program=program)

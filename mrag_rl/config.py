@@ -11,9 +11,11 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from os import PathLike
+from types import MappingProxyType
+from typing import Any, Literal, get_args
 
 from mrag_rl.extras import require
 
@@ -34,6 +36,7 @@ from mrag_rl.choices import (
     StateName,
     SystemName,
     Task,
+    TaskName,
 )
 from mrag_rl.command_line import SettingsReader
 from mrag_rl.contrasts import check_contrasts
@@ -43,7 +46,9 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import translation
 from mrag_rl.io import StrPath
 from mrag_rl.llm_config import LLMConfig, check_llm_config
+from mrag_rl.plugins import is_import_path
 from mrag_rl.settings import LARGEST_SEED, bounded, check_bounds
+from mrag_rl.shipped import shipped_file
 from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig, check_refinement
 
 
@@ -75,8 +80,9 @@ class EncoderConfig:
 class PartitioningConfig:
     """How the database is divided into partitions."""
 
-    method: PartitioningMethod = "category"
-    """lsh, kmeans, hnsw_spectral, category (by the memories' labels), random (a placebo) or none (one partition)."""
+    method: str = "category"
+    """lsh, kmeans, hnsw_spectral, category (by the memories' labels), random (a placebo), none (one partition), or the
+    import path of a function of your own, such as my_package.partitions:by_year (docs/plugins.md)."""
     partitions: int = bounded(4, minimum=1, maximum=1_000_000)
     """Number of partitions M; not to be set for category, which makes one for each label, and none."""
     seed: int | None = bounded(None, minimum=0, maximum=LARGEST_SEED)
@@ -122,8 +128,9 @@ class Config:
 
     name: str
     """Name of the run, and of its folder."""
-    task: Task = "summarization"
-    """summarization, translation or dialogue."""
+    task: str = "summarization"
+    """summarization, translation, dialogue, question_answering, or the import path of a task of your own, such as
+    my_package.tasks:headlines (docs/plugins.md)."""
     seed: int = bounded(0, minimum=0, maximum=LARGEST_SEED)
     """Seed of everything random in training and evaluation."""
     state: StateName = "evidence"
@@ -133,8 +140,10 @@ class Config:
     reward: RewardName = "first_hypothesis"
     """Agent-S's reward: equation_7 (final score minus the first hypothesis's), fixed_baseline (final score minus the
     naive system's), or first_hypothesis (the first hypothesis's score minus the naive system's)."""
-    metric: MetricName | None = None
-    """Metric of the rewards, which are differences of scores; null is rouge1, bleu or bleu1, depending on the task."""
+    metric: str | None = None
+    """Metric of the rewards, which are differences of scores: rouge1, rouge2, rougeL, bleu, chrf, bleu1, bleu2,
+    distinct1, distinct2, exact_match, f1, or the import path of a function of your own, such as
+    my_package.metrics:exact_match (docs/plugins.md). null is rouge1, bleu, bleu1 or f1, depending on the task."""
     demonstrations: int = bounded(1, minimum=1, maximum=10_000)
     """Memories in a prompt: the nearest of what is searched. The nearest stands last, beside the text; where they do
     not fit the context, the farthest are left out."""
@@ -159,6 +168,23 @@ class Config:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     """Final evaluation."""
 
+    @classmethod
+    def load(cls, source: StrPath, changes: Mapping[str, Any] = MappingProxyType({})) -> Config:
+        """The configuration in a YAML file, or one that comes with the package by its name, such as "quickstart".
+
+        changes: settings by their dotted names, such as {"seed": 1, "training.rounds": 2}. Raises InputError, also for
+        the configuration of a run that names code (`check_files_of_plugins`).
+        """
+        config = load_config(source, [f"--{name}={argument_of(value)}" for name, value in changes.items()])
+        check_files_of_plugins(config, [str(source)])
+        return config
+
+    @property
+    def plugins(self) -> dict[str, str]:
+        """The import paths of the user's own code that settings name, by setting."""
+        named = {"task": self.task, "metric": self.metric, "partitioning.method": self.partitioning.method}
+        return {setting: path for setting, path in named.items() if path is not None and is_import_path(path)}
+
     @property
     def compared(self) -> tuple[str, ...]:
         """The systems that are compared: without ablations that are not trained, and rivals that need another state."""
@@ -176,18 +202,24 @@ class Config:
         return translation(*self.data.translated)
 
 
+def argument_of(value: Any) -> str:
+    """A value as the command line has it."""
+    return str(value) if isinstance(value, str | PathLike) else json.dumps(value)
+
+
 @functools.cache
 def config_reader(program: str, *, runs: bool = False) -> SettingsReader[Config]:
     """The reader of configurations for a command; `runs` adds the flags ``--runs`` and ``--resume`` to its options."""
     flags: dict[str, tuple[str | None, str]] = {
         "runs": ("runs", "Folder that holds the run folders."),
         "resume": (None, "Run folder to resume, with the settings it was started with."),
+        "trust": (None, "With --resume: import path of code that the run's settings name; it may then run."),
     }
     return SettingsReader(Config, program, flags=flags if runs else None, example="configs/quickstart.yaml")
 
 
 def load_config(path: StrPath, overrides: Sequence[str] = ()) -> Config:
-    """The configuration in a YAML file, with overrides such as ``["--seed", "1"]``.
+    """The configuration in a YAML file, or of a name (`mrag_rl.shipped`), with overrides such as ``["--seed", "1"]``.
 
     Relative paths are relative to the working directory. Whether the files exist is not checked here: a run that has
     read its data resumes without them. Raises InputError.
@@ -198,6 +230,21 @@ def load_config(path: StrPath, overrides: Sequence[str] = ()) -> Config:
     except InputError as error:
         raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
     return config
+
+
+def check_files_of_plugins(config: Config, files: Iterable[str]) -> None:
+    """Raises InputError if a configuration that names code comes from the file of a run, which may be somebody else's.
+
+    files: paths, or names of `mrag_rl.shipped`.
+    """
+    for name in files if config.plugins else ():
+        file = shipped_file(name)
+        if (file.parent / "run.json").exists():
+            code = ", ".join(f"{setting}: {path}" for setting, path in config.plugins.items())
+            raise InputError(
+                f"{file}: the settings of a run, which name code ({code}); if you trust that code, copy them to a file "
+                "of your own"
+            )
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:
@@ -250,6 +297,7 @@ def validate_config(config: Config) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", config.name):
         raise InputError(f"name {config.name!r} cannot name a folder; use letters, digits, '.', '_' and '-'")
     check_bounds(config)
+    _validate_names(config)
     for name, agent in (("agent_s", config.agent_s), ("agent_r", config.agent_r)):
         from_ledger = name == "agent_s" and config.state == "evidence"  # What it learns from is in no buffer
         if agent.learning_starts > agent.buffer_size and not from_ledger:
@@ -286,9 +334,30 @@ def validate_config(config: Config) -> None:
     check_contrasts(config.evaluation.contrasts or (), (*config.compared, *need_ledger))
     check_data_config(config.data)
     _validate_languages(config)
-    if config.data.name is not None and NAMED[config.data.name].task != config.task:
+    named = config.task in get_args(TaskName)
+    if named and config.data.name is not None and NAMED[config.data.name].task != config.task:
         raise InputError(
             f"data.name is {config.data.name}, but task is {config.task}; set task: {NAMED[config.data.name].task}"
+        )
+
+
+def _validate_names(config: Config) -> None:
+    """Check the settings that take names and import paths; nothing is imported."""
+    for key, name, names in (
+        ("task", config.task, get_args(TaskName)),
+        ("metric", config.metric, get_args(MetricName)),
+        ("partitioning.method", config.partitioning.method, get_args(PartitioningMethod)),
+    ):
+        if name is not None and name not in names and not is_import_path(name):
+            raise InputError(
+                f"{key} is {name}; it must be one of {', '.join(names)}, or an import path: package.module:name"
+            )
+    if config.metric is None and is_import_path(config.task):
+        raise InputError(f"metric is null, but the task {config.task} is your own; set metric, such as rouge1")
+    if config.data.world and config.task not in get_args(Task):
+        raise InputError(
+            f"task is {config.task}, but the pairs are the bundled world's, which has {', '.join(get_args(Task))}; set "
+            "data.pairs, or one of these tasks"
         )
 
 

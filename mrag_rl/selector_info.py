@@ -28,8 +28,8 @@ class SelectorInfo:
         features: F names, of the numbers that a state has for each partition; empty in format 1.
         demonstrations: how many memories the answers were shown whose scores it learned from; 1 if it does not say.
         partition_names: M names, in the order of the selector's outputs.
-        task: "summarization", "translation" or "dialogue".
-        metric: the metric of the reward, e.g. "rouge1".
+        task: a `mrag_rl.choices.TaskName`, or the import path of a task of the user's own, which is not imported.
+        metric: the metric of the reward, e.g. "rouge1", or an import path.
         encoder: name of the encoder of the embeddings.
         encoder_fingerprint: SHA-256 that identifies its weights, tokenizer, settings, layer and pooling.
         encoder_layer: the attention layer of the per-head vectors, -1 for the last.

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mrag_rl.command_line import SettingsReader
+from mrag_rl.command_line import SettingsReader, as_command_of
+from mrag_rl.config import Config
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.settings import FiltersSettings, MultihopSettings, QuestionSettings, RetrievalSettings
 from mrag_rl.runs.report_settings import ReportSettings
@@ -81,7 +82,12 @@ def _read(name: str, arguments: Sequence[str], program: str) -> tuple[Command, A
     if name in ("check", "report") and arguments and not arguments[0].startswith("-"):
         arguments = ["--run", *arguments]
     if name != "ask":
-        return command, reader.read(arguments)[0]
+        settings = reader.read(arguments)[0]
+        if isinstance(settings, Config):
+            from mrag_rl.runs.plugins import load_own_plugins  # here, because it takes long to import
+
+            load_own_plugins(settings, arguments)
+        return command, settings
     options = {argument.partition("=")[0] for argument in arguments}
     documents: SettingsReader[Any] = SettingsReader(QUESTION.settings, program)
     if not options & {"--documents", "--index"}:
@@ -110,5 +116,5 @@ def _overview(program: str) -> str:
     for command in EVALUATIONS.values():
         documentation = inspect.getdoc(command.settings) or ""
         examples = documentation.partition("examples:\n")[2].splitlines()
-        lines += [line for line in examples if "python evaluate.py" in line][:1]
+        lines += [as_command_of(program, line, configs=True) for line in examples if "python evaluate.py" in line][:1]
     return "\n".join(lines)

@@ -32,6 +32,7 @@ PAGES = {
     "agents": ("agents",),
     "models": ("models",),
     "support": (
+        "training",
         "commands",
         "subcommands",
         "config",
@@ -39,6 +40,7 @@ PAGES = {
         "llm_config",
         "data_config",
         "settings",
+        "shipped",
         "command_line",
         "contrasts",
         "access",
@@ -46,6 +48,7 @@ PAGES = {
         "finite",
         "errors",
         "extras",
+        "plugins",
         "choices",
         "io",
     ),

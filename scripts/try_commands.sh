@@ -34,6 +34,8 @@ run ask-run-filter "python evaluate.py ask --run runs/quickstart --text '$ostra'
 run two_rounds "python train.py --config configs/quickstart.yaml --name two_rounds --seed 1 --training.rounds 2"
 run two_rounds-resume "python train.py --resume runs/two_rounds"
 run systems "python evaluate.py systems --run runs/quickstart"
+run mrag-rl-help "mrag-rl --help"
+run mrag-rl-ask "mrag-rl ask --run runs/quickstart --text '$ostra'"
 run select "python -m examples.select_partition --run runs/quickstart"
 run retrieval "python evaluate.py retrieval --output out.json --plots plots"
 run retrieval-files "python evaluate.py retrieval --documents $data/wikipedia/documents.jsonl --queries $data/wikipedia/queries.jsonl --output out.json"

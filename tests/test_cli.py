@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import re
 from pathlib import Path
 from typing import get_args
 
@@ -13,6 +15,8 @@ import evaluate
 import train
 from mrag_rl import Selector
 from mrag_rl.choices import ABLATION_OF, DEFAULT_SYSTEMS, SystemName
+from mrag_rl.command_line import run_command
+from mrag_rl.commands import main
 from mrag_rl.config import load_config
 from mrag_rl.data import load_pairs
 from mrag_rl.data.synthetic import make_newsroom
@@ -21,6 +25,7 @@ from mrag_rl.runs.evaluate import evaluate_run
 from mrag_rl.runs.folder import RunFolder, locked
 from mrag_rl.runs.models import load_llm
 from mrag_rl.states import StateReader
+from mrag_rl.subcommands import EVALUATIONS
 from tests.tiny import Listening, outcome
 
 
@@ -160,6 +165,36 @@ def test_asking_reads_only_what_is_allowed(finished: Path, capsys: pytest.Captur
     assert evaluate.main(ask) == 0
     nothing = json.loads(capsys.readouterr().out)
     assert nothing["partition"] is None and nothing["memory"] is None
+
+
+def test_the_installed_command_lists_every_evaluation_and_says_how_in_its_own_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--help"]) == 0
+    usage = capsys.readouterr().out
+    for name, command in EVALUATIONS.items():
+        assert re.search(rf"^  {name} +{command.purpose}$", usage, re.MULTILINE), name
+    assert main([]) == 2 and capsys.readouterr().err == usage
+    for arguments, example in (
+        (["compare"], "mrag-rl compare --runs runs/sizes --output"),
+        (["evaluate", "multihop"], "mrag-rl multihop --config multihop"),
+        (["sweep"], "mrag-rl sweep --grid grid.yaml --config quickstart"),
+        (["tune"], "mrag-rl train --config quickstart --config runs/tuned/best.yaml"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main([*arguments, "--help"])
+        shown = capsys.readouterr().out
+        assert stop.value.code == 0 and example in shown and not re.search(r"(train|evaluate)\.py", shown)
+
+
+def test_the_installed_command_s_errors_name_its_own_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> str:
+        raise OSError(errno.ENOSPC, "No space left on device", "runs/a/log.jsonl")
+
+    assert run_command(work, lambda: "", program="mrag-rl train") == 2
+    assert "(mrag-rl train goes on with --resume)" in capsys.readouterr().err
+    assert run_command(work, lambda: "") == 2
+    assert "(train.py goes on with --resume)" in capsys.readouterr().err
 
 
 def test_two_processes_do_not_share_a_run(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

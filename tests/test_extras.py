@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from importlib.metadata import Distribution, PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 from typing import NamedTuple
 from zipfile import ZipFile
@@ -200,7 +201,7 @@ def test_a_command_without_extras_says_so_in_one_line(arguments: list[str]) -> N
 def test_the_wheel_has_the_training_code_once_and_nothing_of_the_checkout(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
-    for folder in ("mrag_rl", "envs", "agents", "lm", "tests"):
+    for folder in ("mrag_rl", "envs", "agents", "configs", "lm", "tests"):
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / folder, source / folder, symlinks=True, ignore=ignore)
     for file in ("pyproject.toml", "README.md", "LICENSE", "NOTICE", "train.py", "evaluate.py"):
@@ -213,6 +214,38 @@ def test_the_wheel_has_the_training_code_once_and_nothing_of_the_checkout(tmp_pa
     assert {name for name in packed if not re.match(r"mrag_rl(-[\d.]+\.dist-info)?/", name)} == set()
     assert {str(path.relative_to(ROOT)) for path in MODULES} == {name for name in packed if name.endswith(".py")}
     assert "mrag_rl/data/llm/model.safetensors" in packed
+    configs = {f"mrag_rl/{path.relative_to(ROOT)}" for path in (ROOT / "configs").rglob("*.yaml")}
+    assert {name for name in packed if name.startswith("mrag_rl/configs/")} == configs
+    _check_installed(wheel, tmp_path)
+
+
+def _check_installed(wheel: Path, folder: Path) -> None:
+    """The wheel's command, away from the checkout: its help, a configuration by name, and an error that lists them."""
+    site = folder / "site"
+    with ZipFile(wheel) as archive:
+        archive.extractall(site)
+    (command,) = Distribution.at(site / f"{wheel.name.split('-py3')[0]}.dist-info").entry_points.select(name="mrag-rl")
+    assert command.group == "console_scripts"
+    code = f"from {command.module} import {command.attr} as main\nimport sys; sys.exit(main())"
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"PYTHONPATH": str(site)}
+        return subprocess.run(
+            [sys.executable, "-c", code, *arguments], cwd=folder, env=environment, capture_output=True, text=True
+        )
+
+    shown = call("train", "--help").stdout
+    assert "mrag-rl train --config quickstart" in shown and "mrag-rl sweep --help" in shown and "train.py" not in shown
+    gate = call("gate", "--config", "real/dialogsum", "--data.pairs", "none.jsonl")
+    assert (gate.returncode, gate.stderr.split(";")[0]) == (2, "error: none.jsonl: no such file")
+    none = call("train")
+    assert none.stderr == "error: no configuration; give --config FILE, such as --config quickstart\n"
+    resumed = call("train", "--resume", str(folder))
+    assert resumed.stderr.endswith("there is no run to resume; give a folder that mrag-rl train made\n")
+    unknown = call("train", "--config", "quikstart")
+    assert (
+        unknown.returncode == 2 and "check the path, or choose one of few_systems, llm/gemma-3-270m" in unknown.stderr
+    )
 
 
 def test_a_search_without_its_extra_says_so_in_one_line() -> None:

@@ -151,7 +151,7 @@ def note(*steps: int) -> Callable[[Path], None]:
         at = len(logged(folder))
         with Journal(folder, ["a"], log_bytes=at, step=steps[0] - 1, batches=9, done=0, show=False) as journal:
             for step in steps:
-                journal.batch({"kind": "batch", "step": step, "loss": 0.5, "partition_counts": [step]})
+                journal.on_batch({"kind": "batch", "step": step, "loss": 0.5, "partition_counts": [step]})
             atomic_write_text(folder / "checkpoint", str(journal.flush()[0]))
 
     return change

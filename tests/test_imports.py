@@ -23,6 +23,7 @@ ROOMS = (
     "contrasts",
     "checked_json",
     "io",
+    "plugins",
     "models",
     "encoders",
     "normalizer",
@@ -30,6 +31,7 @@ ROOMS = (
     "selector",
     "selector_export",
     "settings",
+    "shipped",
     "command_line",
     "data",
     "partitioning",
@@ -50,6 +52,7 @@ ROOMS = (
     "runs",
     "envs",
     "agents",
+    "training",
     "subcommands",
     "commands",
 )
@@ -108,7 +111,9 @@ def test_no_file_is_too_long_to_read_in_one_go() -> None:
 
 def test_every_room_has_its_place_in_the_order() -> None:
     found = {
-        path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.name not in ("py.typed", "__pycache__")
+        path.name.removesuffix(".py")
+        for path in PACKAGE.iterdir()
+        if path.name not in ("configs", "py.typed", "__pycache__")
     }
     assert found - {"__init__"} == set(ROOMS)
 

@@ -15,6 +15,8 @@ LABELS = {
     "bleu2": "BLEU-2",
     "distinct1": "Distinct-1",
     "distinct2": "Distinct-2",
+    "exact_match": "Exact match",
+    "f1": "F1",
 }
 
 SIGNIFICANT = 0.05
@@ -107,7 +109,9 @@ def results_page(results: Mapping[str, Any], *, target: str) -> str:
     what = f"{pairs}, seed {results['seed']}"
     if n["runs"] > 1:
         what = f"{_count(n['worlds'], 'world')}, {n['runs']} runs, {pairs}"
-    lines = [f"# {results['task'].capitalize()}: {what}", ""]
+    own = ":" in results["task"]  # an import path, which stays as it is
+    task = results["task"] if own else results["task"].replace("_", " ").capitalize()
+    lines = [f"# {task}: {what}", ""]
     if results["contrasts"]:
         lines += [
             "Primary contrasts (named in the configuration, Holm-corrected):",

@@ -10,8 +10,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import get_args
 
+from mrag_rl.choices import MetricName
 from mrag_rl.errors import InputError
+from mrag_rl.plugins import Plugin, is_import_path, loaded_plugin, wrong_plugin
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,19 @@ class Template:
     target: str
     instruction: str
     keep: str = "head"
+
+
+@dataclass(frozen=True)
+class OwnTask(Template):
+    """A task of the user's own, which the setting `task` names by import path (docs/plugins.md).
+
+    Attributes:
+        stop: Strings that end a text, in addition to those of `llm.stop`.
+        metrics: Names of further metrics that results report, beside that of the setting `metric`.
+    """
+
+    stop: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
 
 
 MOST_QUERIES = 8
@@ -102,6 +118,11 @@ TEMPLATES: Mapping[str, Template] = MappingProxyType(
             "Write the next reply in the style of the example replies. Write the reply only.",
             keep="tail",
         ),
+        "question_answering": Template(
+            "Question",
+            "Answer",
+            "Answer the question in as few words as the example answers. Write the answer only.",
+        ),
         STORY_TASK: Template(
             "Articles",
             "Story",
@@ -150,11 +171,43 @@ TEMPLATES: Mapping[str, Template] = MappingProxyType(
 
 
 def template(task: str) -> Template:
-    """The template of a task: a key of `TEMPLATES`, or a translation task as named by `translation`."""
+    """The template of a task: a key of `TEMPLATES`, a translation task as named by `translation`, or an import path.
+
+    Raises InputError for an import path that has not been loaded.
+    """
+    if is_import_path(task):
+        return own_task(task)
     if task.startswith("translation from "):
         source, target = task.removeprefix("translation from ").split(" to ")
         return _translation_template(source, target)
     return TEMPLATES[task]
+
+
+TASK_FORM = 'OwnTask("Question", "Answer", "Answer the question.", stop=("?",), metrics=("f1",)), of mrag_rl.generation'
+
+
+def own_task(path: str) -> OwnTask:
+    """A task of the user's own that has been loaded. Raises InputError if it has not."""
+    found: OwnTask = loaded_plugin(path).value
+    return found
+
+
+def check_task(plugin: Plugin) -> None:
+    """Raises InputError that shows what is wanted if a plug-in is no usable task."""
+    task = plugin.value
+    if not isinstance(task, OwnTask):
+        raise wrong_plugin(plugin, f"it is {type(task).__name__}", TASK_FORM)
+    texts, lists = (task.source, task.target, task.instruction), (task.stop, task.metrics)
+    if not all(isinstance(text, str) and text.strip() and len(text.splitlines()) == 1 for text in texts):
+        raise wrong_plugin(plugin, "a label or the instruction is not one line of text", TASK_FORM)
+    if task.source == task.target or task.keep not in ("head", "tail"):
+        problem = "both labels are the same" if task.source == task.target else f"keep is {task.keep!r}"
+        raise wrong_plugin(plugin, f"{problem}; give two labels, and head or tail", TASK_FORM)
+    if not all(isinstance(names, tuple) and all(isinstance(name, str) and name for name in names) for names in lists):
+        raise wrong_plugin(plugin, "stop and metrics are not tuples of texts", TASK_FORM)
+    if unknown := set(task.metrics) - set(get_args(MetricName)):
+        problem = f"metrics has {min(unknown)!r}; choose from {', '.join(get_args(MetricName))}"
+        raise wrong_plugin(plugin, problem, TASK_FORM)
 
 
 def render(prompt: Prompt) -> str:

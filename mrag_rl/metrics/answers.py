@@ -38,11 +38,11 @@ def answer_scores(answers: Sequence[str], references: Sequence[str]) -> dict[str
             raise InputError(f"the reference answer of question {i} is blank; give it, or omit the question")
     stated = [_stated(answer) for answer in answers]
     pairs = list(zip(stated, references, strict=True))
-    words = [(_words(answer), _words(reference)) for answer, reference in pairs]
+    words = [(answer_words(answer), answer_words(reference)) for answer, reference in pairs]
     values = (
         [not set(answer.lower().split()).isdisjoint(reference.lower().split()) for answer, reference in pairs],
         [answer == reference for answer, reference in words],
-        [_f1(answer, reference) for answer, reference in words],
+        [word_f1(answer, reference) for answer, reference in words],
     )
     return {name: np.array(value, dtype=np.float64) for name, value in zip(ANSWER_METRICS, values, strict=True)}
 
@@ -72,12 +72,13 @@ def _stated(answer: str) -> str:
     return match.group(1) if match else answer
 
 
-def _words(text: str) -> list[str]:
+def answer_words(text: str) -> list[str]:
+    """The words of an answer, normalised as SQuAD's script does it: lower case, no punctuation, no articles."""
     return _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split()
 
 
-def _f1(answer: list[str], reference: list[str]) -> float:
-    """2 x shared words / (words of both); 1 for two texts without words."""
+def word_f1(answer: list[str], reference: list[str]) -> float:
+    """SQuAD's F1 of two answers' words: 2 x shared words / (words of both); 1 for two texts without words."""
     if not answer and not reference:
         return 1.0
     return 2 * (Counter(answer) & Counter(reference)).total() / (len(answer) + len(reference))

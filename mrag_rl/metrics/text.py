@@ -1,4 +1,5 @@
-"""Text metrics: ROUGE, BLEU, chrF, dialogue BLEU-n and Distinct-n, per sentence (rewards) and per corpus (reports)."""
+"""Text metrics, per sentence (rewards) and per corpus (reports): ROUGE, BLEU, chrF, dialogue BLEU-n, Distinct-n,
+SQuAD's exact match and F1, and metrics of the user's own."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -14,18 +15,26 @@ from rouge_score import rouge_scorer
 from rouge_score import tokenize as rouge_tokenize
 from sacrebleu.metrics.bleu import BLEU
 
-from mrag_rl.choices import MetricName, Task
+from mrag_rl.choices import MetricName, TaskName
 from mrag_rl.errors import InputError
+from mrag_rl.metrics.answers import answer_words, word_f1
+from mrag_rl.plugins import Plugin, check_parameters, is_import_path, loaded_plugin, wrong_plugin
 
-REPORTED: dict[Task, tuple[MetricName, ...]] = {
+REPORTED: dict[TaskName, tuple[MetricName, ...]] = {
     "summarization": ("rouge1", "rouge2", "rougeL"),
     "translation": ("bleu", "chrf"),
     "dialogue": ("bleu1", "bleu2", "distinct1", "distinct2"),
+    "question_answering": ("exact_match", "f1"),
 }
 """The metrics that the results of each task report (M-RAG: Reinforcing Large Language Model Performance through
-Retrieval-Augmented Generation with Multiple Partitions, Tables 1-3), and chrF."""
+Retrieval-Augmented Generation with Multiple Partitions, Tables 1-3), chrF, and those of SQuAD."""
 
-TARGET: dict[Task, MetricName] = {"summarization": "rouge1", "translation": "bleu", "dialogue": "bleu1"}
+TARGET: dict[TaskName, MetricName] = {
+    "summarization": "rouge1",
+    "translation": "bleu",
+    "dialogue": "bleu1",
+    "question_answering": "f1",
+}
 """The metric that each task's reward is computed from: the paper's delta."""
 
 
@@ -59,7 +68,18 @@ class Metric(ABC):
         return float(self.resampled(statistics, np.ones((1, len(statistics)), dtype=np.int64))[0])
 
 
-class Rouge(Metric):
+class MeanMetric(Metric):
+    """A metric whose corpus score is the mean of its sentences' scores."""
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+        """(N, 1): the scores."""
+        return self.scores(hypotheses, references)[:, None]
+
+    def resampled(self, statistics: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        return np.asarray(100.0 * (counts @ statistics[:, 0]) / counts.sum(axis=1))
+
+
+class Rouge(MeanMetric):
     """ROUGE F1 by rouge-score with Porter stemming, as the papers report it; the corpus score is the mean.
 
     Stems and tokenised texts are cached because stemming takes 90% of rouge-score's time.
@@ -72,12 +92,6 @@ class Rouge(Metric):
     def scores(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
         pairs = zip(hypotheses, references, strict=True)
         return np.array([self._scorer.score(ref, hyp)[self.name].fmeasure for hyp, ref in pairs], dtype=np.float64)
-
-    def statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
-        return self.scores(hypotheses, references)[:, None]
-
-    def resampled(self, statistics: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        return np.asarray(100.0 * (counts @ statistics[:, 0]) / counts.sum(axis=1))
 
 
 class _RougeTokenizer:
@@ -236,6 +250,67 @@ class Distinct(Metric):
         return np.asarray(100.0 * unique / np.maximum(counts @ sizes, 1))
 
 
+class ShortAnswer(MeanMetric):
+    """SQuAD's exact match or F1 of words (Rajpurkar et al. 2016), against one reference each.
+
+    Case, punctuation and the articles a, an and the do not count, as in SQuAD's evaluation script.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def scores(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+        words = [(answer_words(hyp), answer_words(ref)) for hyp, ref in zip(hypotheses, references, strict=True)]
+        if self.name == "exact_match":
+            return np.array([hyp == ref for hyp, ref in words], dtype=np.float64)
+        return np.array([word_f1(hyp, ref) for hyp, ref in words], dtype=np.float64)
+
+
+METRIC_FORM = (
+    "def metric(hypotheses: Sequence[str], references: Sequence[str]) -> Sequence[float], a score in 0..1 each"
+)
+
+
+class OwnMetric(MeanMetric):
+    """A function of the user's own, by its import path; the corpus score is the mean.
+
+    What was scored before can be averaged without the function; to score texts, it has to be loaded.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.name = path
+
+    def scores(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+        """Raises InputError if the function has not been loaded, or does not return a score in 0..1 for each pair."""
+        if len(hypotheses) != len(references):
+            raise ValueError(f"{len(hypotheses)} hypotheses and {len(references)} references")
+        plugin = loaded_plugin(self.name)
+        found = plugin.value(hypotheses=list(hypotheses), references=list(references))
+        try:
+            scores = np.array(found, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise wrong_plugin(plugin, f"it returned {type(found).__name__}, no numbers", METRIC_FORM) from error
+        if scores.shape != (len(hypotheses),):
+            problem = f"for {len(hypotheses)} pairs it returned an array of shape {scores.shape}"
+            raise wrong_plugin(plugin, problem, METRIC_FORM)
+        wrong = scores[~((scores >= 0.0) & (scores <= 1.0))]
+        if len(wrong):
+            raise wrong_plugin(plugin, f"it returned {wrong[0]:g}", METRIC_FORM)
+        return scores
+
+
+def check_metric(plugin: Plugin) -> None:
+    """Raises InputError that shows the signature wanted if the plug-in is no metric: two pairs are scored."""
+    check_parameters(plugin, ("hypotheses", "references"), METRIC_FORM)
+    try:
+        OwnMetric(plugin.path).scores(["a text", ""], ["a text", "another"])
+    except InputError:
+        raise
+    except Exception as error:  # whatever the user's code raises
+        problem = f"with two pairs of texts, the second without a word, it raised {type(error).__name__}: {error}"
+        raise wrong_plugin(plugin, problem, METRIC_FORM) from error
+
+
 def _hash(gram: tuple[str, ...]) -> int:
     return int.from_bytes(blake2b("\0".join(gram).encode(), digest_size=8).digest(), "little") >> 1
 
@@ -245,7 +320,7 @@ def _ngrams(words: list[str], n: int) -> list[tuple[str, ...]]:
 
 
 def get_metric(name: str) -> Metric:
-    """The metric of a name: rouge1, rouge2, rougeL, bleu, chrf, bleu1, bleu2, distinct1 or distinct2.
+    """The metric of a name in `MetricName`, or of an import path, which is not imported here.
 
     Raises:
         InputError: There is no such metric.
@@ -260,4 +335,10 @@ def get_metric(name: str) -> Metric:
         return DialogueBleu(int(name[-1]))
     if name in ("distinct1", "distinct2"):
         return Distinct(int(name[-1]))
-    raise InputError(f"metric {name!r} is unknown; choose one of {', '.join(get_args(MetricName))}")
+    if name in ("exact_match", "f1"):
+        return ShortAnswer(name)
+    if is_import_path(name):
+        return OwnMetric(name)
+    raise InputError(
+        f"metric {name!r} is unknown; choose one of {', '.join(get_args(MetricName))}, or an import path of your own"
+    )

@@ -19,6 +19,7 @@ from mrag_rl.partitioning.chance import fit_cuts, parts_between, random_numbers
 from mrag_rl.partitioning.kmeans import fit_centroids, nearest_centroid
 from mrag_rl.partitioning.lsh import HyperplaneTree, fit_hyperplanes, hash_buckets
 from mrag_rl.partitioning.spectral import hnsw_base_layer, spectral_clusters, vote
+from mrag_rl.plugins import is_import_path
 
 METHODS: tuple[PartitioningMethod, ...] = get_args(PartitioningMethod)
 FORMAT = 1
@@ -28,12 +29,13 @@ FORMAT = 1
 class Partitioning:
     """The assignment of N memories to M partitions, and the rule that assigns a new memory.
 
+    method: a `PartitioningMethod`, or the import path of a function of the user's own.
     names: M partition names. membership: (N, M) boolean, sparse, every row with at least one True. arrays: the fitted
     arrays for ``assign``, by method: lsh "normals", "offsets", "children"; kmeans "centroids" (M, d); hnsw_spectral
     "vectors" (N, d) and "clusters" (N,); random "cuts" (M - 1,) and "seed".
     """
 
-    method: PartitioningMethod
+    method: str
     names: list[str]
     membership: sparse.csr_array
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
@@ -52,7 +54,8 @@ class Partitioning:
         """The partitions (n, M) boolean of n memories, new or known, by the fitted rule; the partitioning is unchanged.
 
         vectors: (n, d) unit float32. labels: those of each memory, needed by "category" and ignored by the others.
-        Raises InputError for labels that are missing or name no partition.
+        Raises InputError for labels that are missing or name no partition, and if a function of the user's own made the
+        partitioning: it has no rule for new memories.
         """
         partitions = len(self.names)
         match self.method:
@@ -71,6 +74,8 @@ class Partitioning:
                 return _one_hot(parts_between(numbers, self.arrays["cuts"]), partitions)
             case "none":
                 return _one_hot(np.zeros(len(vectors), np.int64), partitions)
+            case _:
+                raise InputError(f"partitioning {self.method!r} has no rule for new memories; make the database again")
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write ``folder`` (partitioning.json and arrays.npz, no pickle) as a whole. Raises OSError."""
@@ -88,14 +93,15 @@ class Partitioning:
         folder = Path(folder)
         header = read_json(folder / "partitioning.json")
         try:
-            if header["format"] != FORMAT or header["method"] not in METHODS:
+            method = header["method"]
+            if header["format"] != FORMAT or (method not in METHODS and not is_import_path(method)):
                 raise ValueError("unknown format or method")
             with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
                 indices, indptr = stored["indices"], stored["indptr"]
                 arrays = {k.removeprefix("fitted_"): stored[k] for k in stored.files if k.startswith("fitted_")}
             shape = (header["memories"], len(header["names"]))
             membership = sparse.csr_array((np.ones(len(indices), bool), indices, indptr), shape=shape)
-            return Partitioning(header["method"], list(header["names"]), membership, arrays)
+            return Partitioning(method, list(header["names"]), membership, arrays)
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise InputError(f"{folder}: not a saved partitioning ({error}); build the database again") from error
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 
-from mrag_rl.choices import ABLATION_OF, EvaluatedPart, SystemName
+from mrag_rl.choices import ABLATION_OF, EvaluatedPart, SystemName, TaskName
 from mrag_rl.config import Config, config_sha256
 from mrag_rl.contrasts import primary_contrasts
 from mrag_rl.data import TextPair, load_pairs
@@ -23,11 +23,14 @@ from mrag_rl.evaluation.statistics import STATISTICS, PairStatistics
 from mrag_rl.evaluation.tables import results_page
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.llm import LLM
+from mrag_rl.generation.prompts import own_task
 from mrag_rl.io import atomic_write_text, write_json, write_jsonl
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import REPORTED, TARGET, get_metric
+from mrag_rl.plugins import is_import_path
 from mrag_rl.runs.folder import RunFolder
-from mrag_rl.runs.models import load_llm, make_writer, with_cache
+from mrag_rl.runs.models import llm_config, load_llm, make_writer, with_cache
+from mrag_rl.runs.plugins import load_trusted_plugins, loaded_plugins
 from mrag_rl.runs.settings import SystemsSettings
 from mrag_rl.runs.splits import pair_origins
 from mrag_rl.runs.stages import Stages
@@ -55,12 +58,17 @@ class Evaluation:
 
 def target_metric(config: Config) -> str:
     """The metric whose differences were the rewards: the configured one or the task's own."""
-    return config.metric or TARGET[config.task]
+    return config.metric or TARGET[cast(TaskName, config.task)]
 
 
 def reported_metrics(config: Config) -> tuple[str, ...]:
-    """The metrics of the task's tables, and the target metric if it is not one of them."""
-    return tuple(dict.fromkeys((*REPORTED[config.task], target_metric(config))))
+    """The metrics of the task's tables, and the target metric if it is not one of them.
+
+    Raises InputError for a task of the user's own that has not been loaded.
+    """
+    own = is_import_path(config.task)
+    of_task = own_task(config.task).metrics if own else REPORTED[cast(TaskName, config.task)]
+    return tuple(dict.fromkeys((*of_task, target_metric(config))))
 
 
 def evaluate_run(
@@ -169,7 +177,10 @@ def run(settings: SystemsSettings) -> str:
         raise InputError(
             f"{folder.root}: the run is not complete; resume it with: python train.py --resume {folder.root}"
         )
-    llm = load_llm(config.llm)
+    needed = ("task", "metric")
+    load_trusted_plugins(config, settings.trust, needed, folder.root)
+    stages.check_models({setting: plugin.sha256 for setting, plugin in loaded_plugins(config, needed).items()})
+    llm = load_llm(llm_config(config))
     if config.llm.server is None:
         stages.check_models({"llm": llm.fingerprint})
     with with_cache(llm, config.llm, folder.cache, progress=True) as cached:

@@ -24,6 +24,7 @@ from mrag_rl.partitioning import fit_partitioning
 from mrag_rl.retrieval import WordIndex
 from mrag_rl.runs.evaluate import reported_metrics, target_metric
 from mrag_rl.runs.models import load_models, make_writer, with_cache
+from mrag_rl.runs.plugins import load_own_plugins
 from mrag_rl.runs.settings import GateSettings, check_data_files
 from mrag_rl.runs.splits import pair_origins, read_splits
 from mrag_rl.systems import (
@@ -54,6 +55,7 @@ def run(settings: GateSettings, *, models: tuple[TransformerEncoder, LLM] | None
     """
     validate_config(settings)
     check_data_files(settings.data)
+    load_own_plugins(settings)
     start = time.perf_counter()
     splits, folder = read_splits(settings.data, settings.task), settings.folder()
     # Groups are those of the whole split: the pair that joins two of them may not be drawn.

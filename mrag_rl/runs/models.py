@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,10 +15,12 @@ from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.llm import LLM
+from mrag_rl.generation.prompts import own_task
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.generation.writer import Writer
 from mrag_rl.llm_config import LLMConfig
 from mrag_rl.memory import MemoryDatabase
+from mrag_rl.plugins import is_import_path
 
 
 def load_models(config: Config, report: Callable[[str], object] | None = None) -> tuple[TransformerEncoder, LLM]:
@@ -26,10 +29,16 @@ def load_models(config: Config, report: Callable[[str], object] | None = None) -
     report: see `TransformersLLM.load`.
     """
     if config.encoder.name == INSIDE_LLM:
-        llm = load_llm(config.llm, report)
+        llm = load_llm(llm_config(config), report)
         return encoder_inside(llm, config.encoder), llm
     # The smaller first: a mistake there should not wait for a large model to load.
-    return load_encoder(config.encoder), load_llm(config.llm, report)
+    return load_encoder(config.encoder), load_llm(llm_config(config), report)
+
+
+def llm_config(config: Config) -> LLMConfig:
+    """The settings of the run's language model; those of a task of the user's own end its texts, too."""
+    stop = own_task(config.task).stop if is_import_path(config.task) else ()
+    return replace(config.llm, stop=(*config.llm.stop, *stop))
 
 
 def encoder_inside(llm: LLM, config: EncoderConfig) -> TransformerEncoder:

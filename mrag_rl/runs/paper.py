@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from mrag_rl.choices import PaperScale
 from mrag_rl.command_line import read_yaml
+from mrag_rl.config import argument_of
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Score, as_json
 from mrag_rl.evaluation.comparison_tables import settings_text, short_names
@@ -19,9 +20,9 @@ from mrag_rl.evaluation.results import SECONDS
 from mrag_rl.io import atomic_write_text, read_json, write_json
 from mrag_rl.runs.compare import Condition, conditions_of, paired_scores
 from mrag_rl.runs.settings import PaperSettings
-from mrag_rl.runs.sweep import Sweep, argument_of, plan_sweep, run_sweep
+from mrag_rl.runs.sweep import Sweep, plan_sweep, run_sweep
+from mrag_rl.shipped import PAPER_TABLES, names_in, shipped_file
 
-FOLDER = Path("configs/paper/tables")
 _TABLE_KEYS = {"title", "metrics", "seconds", "systems", "published", "scales"}
 _PART_KEYS = {"name", "beside", "config", "grid", "settings", "systems"}
 
@@ -77,9 +78,7 @@ def run(settings: PaperSettings) -> str:
     Raises InputError: an unknown table, a table without this scale, a broken file, a run that fails.
     """
     root = Path(settings.runs) / f"paper-{settings.scale}"
-    tables = [read_table(name) for name in settings.tables or sorted(path.stem for path in FOLDER.glob("*.yaml"))]
-    if not tables:
-        raise InputError(f"no tables in {FOLDER}; run this in a checkout, or name files of your own with --tables")
+    tables = [read_table(name) for name in settings.tables or names_in(PAPER_TABLES)]
     planned = [(table, _sweeps(table, settings, root)) for table in tables]
     if settings.plan:
         return "\n".join(sweep.plan() for _, sweeps in planned for _, sweep in sweeps)
@@ -88,10 +87,7 @@ def run(settings: PaperSettings) -> str:
 
 def read_table(name: str) -> Table:
     """A table of `configs/paper/tables` by its name, or of a file by its path. Raises InputError for a broken one."""
-    path = Path(name) if name.endswith(".yaml") else FOLDER / f"{name}.yaml"
-    if not path.is_file():
-        known = ", ".join(sorted(path.stem for path in FOLDER.glob("*.yaml"))) or f"none in {FOLDER}"
-        raise InputError(f"{path}: no such table; choose from {known}, or give a file ending in .yaml")
+    path = shipped_file(name, PAPER_TABLES)
     found = _mapping(read_yaml(path), _TABLE_KEYS, str(path))
     try:
         systems = tuple(found["systems"])
@@ -114,7 +110,7 @@ def read_table(name: str) -> Table:
             found.get("published") or {}, scales,
         )  # fmt: skip
     except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: not a table ({error}); see {FOLDER}/table5.yaml for one") from error
+        raise InputError(f"{path}: not a table ({error}); see {PAPER_TABLES / 'table5.yaml'} for one") from error
     for scale, parts in table.scales.items():
         if scale not in get_args(PaperScale):
             raise InputError(f"{path}: unknown scale {scale!r}; choose from {', '.join(get_args(PaperScale))}")
@@ -128,7 +124,7 @@ def read_table(name: str) -> Table:
 
 def _mapping(found: Any, keys: set[str], where: str) -> Mapping[str, Any]:
     if not isinstance(found, Mapping):
-        raise InputError(f"{where}: not a mapping; see {FOLDER}/table5.yaml for a table")
+        raise InputError(f"{where}: not a mapping; see {PAPER_TABLES / 'table5.yaml'} for a table")
     if unknown := set(found) - keys:
         raise InputError(f"{where}: unknown key {sorted(map(str, unknown))[0]}; choose from {', '.join(sorted(keys))}")
     return found

@@ -59,9 +59,10 @@ def run(settings: PoolSettings) -> str:
             for name in totals:
                 totals[name] += report[part][name]
     first = configs[0]
-    scores = score_systems(
-        join_statistics(parts), origins=origins, resamples=first.evaluation.bootstrap, seed=first.seed
-    )
+    joined = join_statistics(parts)
+    if any(target_metric(first) not in row for row in joined.values()):
+        raise InputError(f"{runs[0]}: its metric {target_metric(first)} was not measured; restore it from a copy")
+    scores = score_systems(joined, origins=origins, resamples=first.evaluation.bootstrap, seed=first.seed)
     pooled = results(
         task=first.task,
         test_size=len(origins),

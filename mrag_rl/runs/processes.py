@@ -100,6 +100,8 @@ def _start(run: Path, config: Config, command: str, slot: int, jobs: int, log: I
     """Start a run, or go on with it."""
     if not RunFolder(run).config.is_file():
         RunFolder(run).create(config_to_yaml(config))
+    # The settings are this command's, whose user named the code in them.
+    trusted = [f"--trust={path}" for path in config.plugins.values()]
     environment = dict(os.environ)
     if jobs > 1:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
@@ -108,7 +110,7 @@ def _start(run: Path, config: Config, command: str, slot: int, jobs: int, log: I
             environment["CUDA_VISIBLE_DEVICES"] = devices[slot % len(devices)]
     # A session of its own: Ctrl-C reaches this process alone, which stops the runs and waits for them.
     return subprocess.Popen(
-        [sys.executable, "-c", command, "--resume", str(run)],
+        [sys.executable, "-c", command, "--resume", str(run), *trusted],
         stdout=log,
         stderr=log,
         env=environment,

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from mrag_rl.command_line import read_yaml
-from mrag_rl.config import NO_RESULT, Config, config_reader
+from mrag_rl.config import NO_RESULT, Config, argument_of, config_reader
 from mrag_rl.errors import InputError
 from mrag_rl.extras import require
 from mrag_rl.runs.pool import flat_settings
-from mrag_rl.runs.sweep import argument_of
 from mrag_rl.settings import check_bounds
 
 require("tune", "optuna", by="train.py tune")

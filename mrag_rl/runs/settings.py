@@ -1,47 +1,16 @@
-"""The command line of training, and the settings of sweep, tune, gate and of the commands on finished runs."""
+"""The settings of sweep, tune, gate and of the commands on finished runs."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mrag_rl.choices import EvaluatedPart, PaperScale
-from mrag_rl.command_line import option_values
-from mrag_rl.config import Config, config_reader, load_config, validate_config
+from mrag_rl.config import Config
 from mrag_rl.data_config import DataConfig
 from mrag_rl.errors import InputError
 from mrag_rl.settings import bounded
-
-
-@dataclass(frozen=True)
-class TrainArguments:
-    """What to train: a new run of ``config`` under ``runs``, or, if ``resume`` is set, the rest of that run."""
-
-    config: Config
-    runs: Path
-    resume: Path | None
-
-    @property
-    def run(self) -> Path:
-        """The run folder."""
-        return self.resume or self.runs / self.config.name
-
-
-def parse_train_arguments(arguments: Sequence[str], *, program: str = "train.py") -> TrainArguments:
-    """Read the command line of training: ``--config FILE``, overrides, ``--runs DIR``, or ``--resume RUN`` alone.
-
-    With ``--resume RUN`` the configuration is ``RUN/config.yaml``. Raises InputError (one line) if anything is wrong;
-    ``--help`` prints and exits as argparse does.
-    """
-    resume = _resume_folder(arguments)
-    if resume is not None:
-        return TrainArguments(load_config(resume / "config.yaml"), resume.parent, resume)
-    config, flags = config_reader(program, runs=True).read(arguments)
-    validate_config(config)
-    check_data_files(config.data)
-    return TrainArguments(config, Path(flags["runs"]), None)
 
 
 @dataclass(frozen=True)
@@ -126,6 +95,8 @@ class SystemsSettings:
     supervised systems choose among what they learned by their development scores, which are flattering therefore."""
     output: str | None = None
     """Folder to write to; null is RUN/evaluation, or RUN/evaluation_dev for dev."""
+    trust: tuple[str, ...] = ()
+    """Import paths of code that the run's settings name, and that may therefore run (docs/plugins.md)."""
 
 
 @dataclass(frozen=True)
@@ -363,6 +334,8 @@ class AskSettings:
     """A filter (JSON) on the memories; null for none."""
     json: bool = False
     """Print JSON."""
+    trust: tuple[str, ...] = ()
+    """Import paths of code that the run's settings name, and that may therefore run (docs/plugins.md)."""
 
 
 def check_data_files(data: DataConfig) -> None:
@@ -374,22 +347,3 @@ def check_data_files(data: DataConfig) -> None:
             )
     if data.folder is not None and not Path(data.folder).exists():
         raise InputError(f"{data.folder}: no such folder; check data.folder (relative to the working directory)")
-
-
-def _resume_folder(arguments: Sequence[str]) -> Path | None:
-    """The folder after ``--resume``, checked to hold a run and to be the only argument."""
-    folders = list(option_values(arguments, "--resume"))
-    if not folders or "--help" in arguments or "-h" in arguments:
-        return None
-    for before, argument in zip(["", *arguments], arguments, strict=False):
-        option = argument.split("=")[0]
-        if option != "--resume" and before != "--resume":
-            raise InputError(f"--resume uses the run's own settings; leave out {option}")
-    folder = Path(folders[-1])
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such run folder; give the folder that train.py made, such as runs/quickstart")
-    if not (folder / "config.yaml").is_file():
-        raise InputError(
-            f"{folder}: no config.yaml in it, so there is no run to resume; give a folder that train.py made"
-        )
-    return folder

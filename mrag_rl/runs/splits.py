@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
 
-from mrag_rl.choices import Task
 from mrag_rl.data import Splits, TextPair, split_pairs
 from mrag_rl.data.cleaning import without_copies, without_long
 from mrag_rl.data.named import load_published
@@ -17,7 +16,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Origin
 
 
-def read_splits(data: DataConfig, task: Task) -> Splits:
+def read_splits(data: DataConfig, task: str) -> Splits:
     """The memories and queries. Raises InputError naming the file and line at fault."""
     if data.world:
         return make_newsroom(task, seed=data.world_seed, newsroom=data.newsroom, **asdict(data.sizes))

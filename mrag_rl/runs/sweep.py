@@ -13,16 +13,18 @@ from typing import Any
 from tqdm import tqdm
 
 from mrag_rl.command_line import SettingsReader, read_yaml
-from mrag_rl.config import Config, config_reader, validate_config
+from mrag_rl.config import Config, argument_of, config_reader, validate_config
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.comparison_tables import setting_text, short_names
 from mrag_rl.io import read_json
 from mrag_rl.runs import compare
 from mrag_rl.runs.estimate import estimate
 from mrag_rl.runs.folder import RunFolder
+from mrag_rl.runs.plugins import load_own_plugins
 from mrag_rl.runs.processes import carry_out, check_same_settings, how_texts_are_shared, with_shared
 from mrag_rl.runs.settings import CompareSettings, SweepSettings, check_data_files
 from mrag_rl.settings import check_bounds
+from mrag_rl.shipped import GRIDS, shipped_file
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def plan_sweep(
     """
     reader = SettingsReader(SweepSettings, program, example="configs/quickstart.yaml")
     settings, _ = reader.read(arguments)
-    path = Path(settings.grid)
+    path = shipped_file(settings.grid, GRIDS)
     grid = _checked_grid(read_yaml(path) if grid is None else grid, path, arguments)
     check_bounds(settings)
     base = settings.run_config()
@@ -83,6 +85,7 @@ def plan_sweep(
             validate_config(config)
         except InputError as error:
             raise InputError(f"{settings.grid}: {name}: {error}") from error
+        load_own_plugins(config, arguments)
         run = RunFolder(settings.folder / name)
         check_same_settings(run, config)
         runs[run.root] = config
@@ -125,11 +128,6 @@ def _checked_grid(found: Any, path: Path, arguments: Sequence[str]) -> dict[str,
             raise InputError(f"{path}: {name} has a value twice; remove one")
         grid[name] = values
     return grid
-
-
-def argument_of(value: Any) -> str:
-    """A value as the command line has it."""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _slug(value: Any, position: int) -> str:

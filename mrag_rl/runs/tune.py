@@ -23,6 +23,7 @@ from mrag_rl.io import atomic_write_text, read_json, read_jsonl, write_json
 from mrag_rl.runs.estimate import estimate
 from mrag_rl.runs.evaluate import target_metric
 from mrag_rl.runs.folder import RunFolder
+from mrag_rl.runs.plugins import load_own_plugins
 from mrag_rl.runs.pool import flat_settings
 from mrag_rl.runs.processes import carry_out, how_texts_are_shared, with_shared
 from mrag_rl.runs.search import Space, importances, propose, read_space, with_settings
@@ -136,6 +137,7 @@ def plan_tuning(arguments: Sequence[str], *, program: str = "train.py tune") -> 
     base = settings.run_config()
     validate_config(base)
     check_data_files(base.data)
+    load_own_plugins(base, arguments)
     if not settings.seeds or len(set(settings.seeds)) < len(settings.seeds) or min(settings.seeds) < 0:
         raise InputError(f"seeds is {list(settings.seeds)}; give one or more different whole numbers from 0 on")
     space = read_space(Path(settings.space), base)

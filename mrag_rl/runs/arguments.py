@@ -1,0 +1,67 @@
+"""The command line of training: a new run, or one to resume."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mrag_rl.command_line import option_values
+from mrag_rl.config import Config, config_reader, load_config, validate_config
+from mrag_rl.errors import InputError
+from mrag_rl.runs.plugins import SETTINGS, load_own_plugins, load_trusted_plugins
+from mrag_rl.runs.settings import check_data_files
+
+
+@dataclass(frozen=True)
+class TrainArguments:
+    """What to train: a new run of ``config`` under ``runs``, or, if ``resume`` is set, the rest of that run."""
+
+    config: Config
+    runs: Path
+    resume: Path | None
+
+    @property
+    def run(self) -> Path:
+        """The run folder."""
+        return self.resume or self.runs / self.config.name
+
+
+def parse_train_arguments(arguments: Sequence[str], *, program: str = "train.py") -> TrainArguments:
+    """Read the command line of training: ``--config FILE``, overrides, ``--runs DIR``, or ``--resume RUN`` alone.
+
+    With ``--resume RUN`` the configuration is ``RUN/config.yaml``; code that it names is imported only if ``--trust``
+    names it, too, whereas that of the user's own configuration is imported. Raises InputError (one line) if anything is
+    wrong; ``--help`` prints and exits as argparse does.
+    """
+    resume = _resume_folder(arguments)
+    if resume is not None:
+        config = load_config(resume / "config.yaml")
+        load_trusted_plugins(config, [*option_values(arguments, "--trust")], SETTINGS, resume)
+        return TrainArguments(config, resume.parent, resume)
+    config, flags = config_reader(program, runs=True).read(arguments)
+    if flags["trust"] is not None:
+        raise InputError("--trust goes with --resume: code that your own configuration names is imported anyway")
+    validate_config(config)
+    check_data_files(config.data)
+    load_own_plugins(config, arguments)
+    return TrainArguments(config, Path(flags["runs"]), None)
+
+
+def _resume_folder(arguments: Sequence[str]) -> Path | None:
+    """The folder after ``--resume``, checked to hold a run, and no argument beside it but ``--trust``."""
+    folders = list(option_values(arguments, "--resume"))
+    if not folders or "--help" in arguments or "-h" in arguments:
+        return None
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        option = argument.split("=")[0]
+        if option not in ("--resume", "--trust") and before not in ("--resume", "--trust"):
+            raise InputError(f"--resume uses the run's own settings; leave out {option}")
+    folder = Path(folders[-1])
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such run folder; give the folder that train.py made, such as runs/quickstart")
+    if not (folder / "config.yaml").is_file():
+        raise InputError(
+            f"{folder}: no config.yaml in it, so there is no run to resume; give a folder that train.py made"
+        )
+    return folder
