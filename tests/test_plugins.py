@@ -110,6 +110,8 @@ def test_the_page_s_plug_ins_train_a_run_that_is_resumed_only_with_the_same_code
     assert "my_plugins" not in sys.modules and "--trust my_plugins:headlines" in capsys.readouterr().err
     assert evaluate.main([*ask, "--trust", PATHS[0]]) == 0
     assert evaluate.main(["systems", "--run", str(run.folder), "--trust", *PATHS[:2]]) == 0
+    assert evaluate.main(["report", str(run.folder)]) == 2 and "if you trust that code" in capsys.readouterr().err
+    assert evaluate.main(["report", str(run.folder), "--trust", PATHS[1]]) == 0
     again = json.loads((run.folder / "evaluation" / "results.json").read_text())
     assert again["systems"] == results["systems"]
 

@@ -19,7 +19,7 @@ from mrag_rl.io import atomic_write_text, read_json, read_jsonl, write_json
 from mrag_rl.report import Fact, Picture, Report, render
 from mrag_rl.runs.evaluate import reported_metrics, target_metric
 from mrag_rl.runs.folder import RunFolder
-from mrag_rl.runs.report_parts import REPORT, refused, results_tables, settings_with_defaults, summary
+from mrag_rl.runs.report_parts import REPORT, measured, refused, results_tables, settings_with_defaults, summary
 from mrag_rl.runs.settings import PoolSettings
 from mrag_rl.runs.splits import pair_origins
 
@@ -101,7 +101,7 @@ def _write_report(output: Path, runs: Mapping[Path, Config], pooled: Mapping[str
         summary=summary(pooled, target),
         facts=[Fact(run.name, f"seed {run.seed}, world {run.data.world_seed}") for run in runs.values()],
         settings=settings_with_defaults(flat_settings(config), flat_settings(Config(config.name))),
-        tables=results_tables(pooled, list(dict.fromkeys((target, *reported_metrics(config))))),
+        tables=results_tables(pooled, measured(pooled, target)),
         notes=what_intervals_count(pooled["n"], "test pairs"),
         pictures=[Picture(name, chart) for name, chart in charts.items()],
     )

@@ -19,10 +19,11 @@ from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import get_metric
 from mrag_rl.report import Answer, Fact, Partition, Picture, Query, Report, Retrieved, render
 from mrag_rl.runs.charts import CALIBRATION, run_charts
-from mrag_rl.runs.evaluate import reported_metrics, target_metric
+from mrag_rl.runs.evaluate import target_metric
 from mrag_rl.runs.folder import RunFolder
+from mrag_rl.runs.plugins import load_trusted_plugins
 from mrag_rl.runs.pool import flat_settings
-from mrag_rl.runs.report_parts import REPORT, refused, results_tables, settings_with_defaults, summary
+from mrag_rl.runs.report_parts import REPORT, measured, refused, results_tables, settings_with_defaults, summary
 from mrag_rl.runs.report_settings import ReportSettings
 from mrag_rl.runs.trained import TrainedSystem, open_trained
 from mrag_rl.states import StateReader
@@ -48,6 +49,7 @@ def run(settings: ReportSettings) -> str:
             f"{results}: no results.json in it; finish the run with train.py --resume, or evaluate it with "
             "evaluate.py systems"
         )
+    load_trusted_plugins(config, settings.trust, ("metric",), folder.root)
     return f"{write_report(folder, config, results)}: open it in a browser"
 
 
@@ -70,7 +72,7 @@ def write_report(folder: RunFolder, config: Config, results: Path) -> Path:
 def _report(folder: RunFolder, config: Config, trained: TrainedSystem, path: Path) -> Report:
     results = read_json(path / "results.json")
     answered = [row for _, row in read_jsonl(path / "answers.jsonl")]
-    part, metrics = results.get("part", "test"), _metrics(config)
+    part, metrics = results.get("part", "test"), measured(results, target_metric(config))
     kind = f"{PARTS[part]} pairs"  # Checks the part, which is going to be a file's name
     pairs = load_pairs(folder.pairs(part))
     if [row["id"] for row in answered] != [pair.id for pair in pairs]:
@@ -89,14 +91,11 @@ def _report(folder: RunFolder, config: Config, trained: TrainedSystem, path: Pat
         notes=what_intervals_count(results["n"], kind),
         pictures=[Picture(name, chart) for name, chart in charts.items()],
         metrics=[label(name) for name in metrics],
-        queries=_queries(folder, config, trained, part, [pairs[i] for i in rows], [answered[i] for i in rows], rows),
+        queries=_queries(
+            folder, config, trained, part, [pairs[i] for i in rows], [answered[i] for i in rows], rows, metrics
+        ),
         of=len(pairs),
     )
-
-
-def _metrics(config: Config) -> list[str]:
-    """The reported metrics, the target metric first."""
-    return list(dict.fromkeys((target_metric(config), *reported_metrics(config))))
 
 
 def _facts(config: Config, database: MemoryDatabase, results: Mapping[str, Any]) -> list[Fact]:
@@ -121,6 +120,7 @@ def _queries(
     pairs: Sequence[TextPair],
     answered: Sequence[Mapping[str, Any]],
     rows: np.ndarray,
+    metrics: Sequence[str],
 ) -> list[Query]:
     """What the agents chose for queries, the `rows` of their split, and what was answered."""
     if not len(rows):
@@ -141,7 +141,7 @@ def _queries(
             gains = selector.expected_gain_by(values)
     k = min(config.demonstrations, MOST_MEMORIES)
     hits = database.retrieve(embeddings, None if selector is None else chosen, k=k)
-    scores = _scores(config, pairs, answered)
+    scores = _scores(metrics, pairs, answered)
     queries = []
     for row, (pair, found) in enumerate(zip(pairs, answered, strict=True)):
         order = np.argsort(similarities[row].mean(axis=1) if values is None else -values[row], kind="stable")
@@ -185,12 +185,10 @@ def _naive_second(answers: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _scores(
-    config: Config, pairs: Sequence[TextPair], answered: Sequence[Mapping[str, Any]]
+    names: Sequence[str], pairs: Sequence[TextPair], answered: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[list[float]]]:
-    """By system, each answer's scores (0 to 100) in the reported metrics."""
-    references = [pair.target for pair in pairs]
-    metrics = [get_metric(name) for name in _metrics(config)]
-    scores = {}
+    """By system, each answer's scores (0 to 100) in these metrics."""
+    references, metrics, scores = [pair.target for pair in pairs], [get_metric(name) for name in names], {}
     for system in answered[0]["answers"]:
         hypotheses = [row["answers"][system]["hypothesis"] for row in answered]
         columns = [100.0 * metric.scores(hypotheses, references) for metric in metrics]

@@ -47,6 +47,11 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def measured(results: Mapping[str, Any], target: str) -> list[str]:
+    """The metrics that were measured, the target metric first."""
+    return list(dict.fromkeys((target, *next(iter(results["systems"].values())))))
+
+
 def results_tables(results: Mapping[str, Any], metrics: Sequence[str]) -> list[Table]:
     """The primary contrasts, if there are any, and all systems. metrics: those to show, the target metric first."""
     target, gains = metrics[0], results["comparisons"]

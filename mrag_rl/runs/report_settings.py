@@ -20,3 +20,5 @@ class ReportSettings:
     """Run folder that train.py made."""
     results: str | None = None
     """Folder with results.json and answers.jsonl, which also gets report.html; null is the run itself."""
+    trust: tuple[str, ...] = ()
+    """Import paths of code that the run's settings name, and that may therefore run (docs/plugins.md)."""
