@@ -35,6 +35,7 @@ from mrag_rl.runs.folder import RunFolder, locked
 from mrag_rl.runs.models import load_encoder, load_models, make_writer, with_cache
 from mrag_rl.runs.plugins import loaded_plugins
 from mrag_rl.runs.report import write_report
+from mrag_rl.runs.report_parts import REPORT
 from mrag_rl.runs.stages import Stages
 
 FEW_QUERIES = 30
@@ -164,6 +165,8 @@ def _continue(
     if not stages.done("evaluate" if evaluate else plan.trainings[-1].name):
         remove_leftovers(folder.root)
         _carry_out(plan, folder, stages, progress=progress, evaluate=evaluate, callbacks=callbacks)
+    if evaluate and not (folder.root / REPORT).exists():
+        write_report(folder, config, folder.root)
 
 
 def _remove_empty_run(folder: RunFolder, made: Sequence[Path]) -> None:
@@ -247,13 +250,12 @@ def _warnings(config: Config, splits: Splits) -> Iterator[str]:
 
 
 def _evaluate(plan: RunPlan, folder: RunFolder, stages: Stages, llm: LLM) -> None:
-    """The final evaluation: answers, results, figures and report; marks the run complete."""
+    """The final evaluation: answers and results; marks the run complete."""
     with stages.metered(llm.usage) as work:
         evaluation = evaluate_run(folder, plan.config, llm, plan.systems)
     usage = {name: stages.llm().get(name, 0) + count for name, count in work.items()}
     seconds = _sum_by_part(stages.seconds(), evaluation.seconds)
     write_results(folder, folder.root, plan.config, evaluation, config_sha256=plan.sha256, seconds=seconds, usage=usage)
-    write_report(folder, plan.config, folder.root)
     stages.finish("evaluate", evaluation.seconds, work)
 
 

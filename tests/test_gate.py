@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -230,7 +232,9 @@ def test_the_script_of_all_measurements_finds_files_from_where_it_was_called(tmp
         (["dialogsum", "gone.jsonl", "out"], f"{tmp_path}/gone.jsonl: no such file"),
         (["dialogsum"], "usage: scripts/real_text.sh NAME PAIRS.jsonl OUTPUT"),
     ):
-        done = subprocess.run(["bash", str(script), *arguments], cwd=tmp_path, capture_output=True, text=True)
+        environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        command = ["bash", str(script), *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 2 and message in done.stderr
 
 

@@ -383,11 +383,9 @@ class MemoryDatabase:
             raise InputError(f"{folder}: exists and is not another memory database; choose another folder")
         with reported_changes(folder), atomic_directory(folder) as temporary:
             self._vectors.copy_to(temporary)
-            for ledger in self.folder.glob(LEDGER):  # if there is one
-                shutil.copy(ledger, temporary)
-            (temporary / _PARTITIONING).mkdir()
-            for file in (self.folder / _PARTITIONING).iterdir():  # copytree's error hides which fault it was
-                shutil.copy(file, temporary / _PARTITIONING)
+            (temporary / _PARTITIONING).mkdir()  # copytree's error would hide which fault it was
+            for file in (*self.folder.glob(LEDGER), *self.folder.glob(f"{_PARTITIONING}/*")):
+                shutil.copy(file, temporary / file.relative_to(self.folder))
             self._store.backup(temporary / _RECORDS)
 
     def _append(
