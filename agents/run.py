@@ -26,11 +26,7 @@ from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import remove_leftovers
 from mrag_rl.models.quantization import weight_bytes
-from mrag_rl.runs.evaluate import (
-    evaluate_run,
-    target_metric,
-    write_results,
-)
+from mrag_rl.runs.evaluate import evaluate_run, target_metric, write_results
 from mrag_rl.runs.folder import RunFolder, locked
 from mrag_rl.runs.models import load_encoder, load_models, make_writer, with_cache
 from mrag_rl.runs.plugins import loaded_plugins

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from mrag_rl.agents.run import RunPlan
@@ -44,6 +45,11 @@ def outcome(folder: RunFolder) -> dict[str, object]:
     for file in (folder.root / "answers.jsonl", *sorted(folder.plots.iterdir())):
         hashes[file.name] = file_sha256(file)
     return hashes
+
+
+def differences(expected: Mapping[str, object], actual: Mapping[str, object]) -> list[str]:
+    """The names of what two outcomes do not have alike, sorted."""
+    return sorted(key for key in expected.keys() | actual.keys() if expected.get(key) != actual.get(key))
 
 
 def stage(folder: RunFolder) -> str:
@@ -103,7 +109,7 @@ def main() -> int:
                 where.append(stage(RunFolder(begun.parent)) if begun else "start")
         subprocess.run(command(name), check=True, **quiet)  # type: ignore[call-overload]
         actual = outcome(folder(name))
-        wrong = sorted(key for key in expected.keys() | actual.keys() if expected.get(key) != actual.get(key))
+        wrong = differences(expected, actual)
         differing += bool(wrong)
         verdict = f"differs in {', '.join(wrong)}" if wrong else "identical"
         print(f"run {runs}, killed in {', '.join(where) or 'nothing'}: {verdict}", flush=True)

@@ -37,7 +37,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.kill_and_resume import TRAIN, outcome
+from benchmarks.kill_and_resume import TRAIN, differences, outcome
 from mrag_rl import Selector
 from mrag_rl.agents.checkpoint import latest_checkpoint
 from mrag_rl.command_line import read_yaml
@@ -210,7 +210,7 @@ def _resume(run: Path, expected: dict[str, object]) -> tuple[str, str]:
         found = outcome(RunFolder(run))
     except Exception as error:
         return "traceback", f"{type(error).__name__}: {error}"
-    other = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
+    other = differences(expected, found)
     return ("silent" if other else "identical"), ", ".join(other)
 
 
