@@ -7,31 +7,30 @@ training. It imports no reinforcement-learning library and no PyTorch.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrag_rl import hub
 from mrag_rl.access import checked_mask
 from mrag_rl.choices import ARM_NAMES, INSIDE_LLM
 from mrag_rl.errors import InputError
-from mrag_rl.io import file_sha256, is_intact, read_json, sealed
+from mrag_rl.io import StrPath, file_sha256, is_intact, read_json, sealed
 from mrag_rl.normalizer import StateNormalizer, as_states, mean_over_partitions
-from mrag_rl.selector_info import CONFIG_FILE, SelectorInfo, read_field, read_info
+from mrag_rl.selector_files import ONNX_FILE, WEIGHTS_FILE, refuse_pickles
+from mrag_rl.selector_info import CONFIG_FILE, SelectorInfo, read_field, read_info, same_names
 
 if TYPE_CHECKING:
     from mrag_rl.encoders import TransformerEncoder
 
 FORMAT_VERSION = 2
 _FORMATS = (1, FORMAT_VERSION)
-WEIGHTS_FILE = "model.safetensors"
-ONNX_FILE = "model.onnx"
 _BLOCK = 1024  # states per block, so that the normalised block and the hidden layer stay in the cache
 _HASHED = (WEIGHTS_FILE, ONNX_FILE)
 _TENSORS = ("w1", "b1", "w2", "b2", "mean", "scale")
-_PICKLE_ENDINGS = {".pkl", ".pickle", ".pt", ".pth", ".bin", ".zip", ".joblib", ".ckpt"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,6 +45,7 @@ class Selector:
         w1: (hidden, F) or (hidden, M*F) float32. b1: (hidden,). w2: (1, hidden) or (M, hidden). b2: (1,) or (M,).
         normalizer: the state normalisation of its training.
         info: what it was trained on and for.
+        folder: where it was loaded from or exported to; None if neither.
     """
 
     w1: np.ndarray
@@ -54,6 +54,7 @@ class Selector:
     b2: np.ndarray
     normalizer: StateNormalizer
     info: SelectorInfo
+    folder: Path | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return (
@@ -230,11 +231,81 @@ class Selector:
             where = error.filename or path
             raise InputError(f"{where}: cannot be read ({error.strerror}); check its permissions") from error
 
+    @classmethod
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: StrPath,
+        *,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        cache_dir: StrPath | None = None,
+        force_download: bool = False,
+        local_files_only: bool = False,
+    ) -> Selector:
+        """Load a selector from a folder as `load` does, or from the Hugging Face hub (extra: encode).
+
+        Of a repository, only the files of a selector are downloaded, to huggingface_hub's cache, and checked like those
+        of a folder.
+
+        Args:
+            pretrained_model_name_or_path: a folder, or the name of a repository, OWNER/NAME.
+            revision: branch, tag or commit of the repository; None for main. Like the following, not for a folder.
+            token: True for the token that is stored, False for none; None for the one that is stored, if any.
+            cache_dir: another folder for the cache.
+            force_download: whether to download again what the cache has.
+            local_files_only: whether to use only what the cache has.
+
+        Raises:
+            InputError: as `load`, or the repository cannot be had. MissingExtra: the extra `encode` is missing.
+        """
+        if Path(pretrained_model_name_or_path).exists():
+            return cls.load(pretrained_model_name_or_path)
+        repo_id = str(pretrained_model_name_or_path)
+        return cls.load(
+            hub.download(
+                repo_id, revision=revision, token=token, cache_dir=cache_dir, force_download=force_download,
+                local_files_only=local_files_only,
+            )
+        )  # fmt: skip
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        commit_message: str = "Upload a partition selector",
+        private: bool | None = None,
+        token: str | None = None,
+        branch: str | None = None,
+    ) -> str:
+        """Upload the files of `folder` to the Hugging Face hub, as they are now (extra: encode); returns the commit's
+        address.
+
+        They are checked first. The card gets the hub's metadata, unless it has some; `mrag-rl push RUN` also writes the
+        run's scores into it.
+
+        Args:
+            repo_id: the repository, OWNER/NAME, or NAME for one of your own. It is created if there is none.
+            private: whether it is to be private; None is public, or what its owner's default is.
+            token: of the hub; None for the one that is stored (hf auth login, HF_TOKEN).
+            branch: None for main. It is created if there is none.
+
+        Raises:
+            InputError: there is no folder, a file in it is damaged, or the hub refuses it; `private`, and there is a
+                public repository already. MissingExtra: the extra `encode` is missing.
+        """
+        if self.folder is None:
+            raise InputError("the selector has no folder yet: write it with mrag_rl.selector_export.export_selector")
+        checked = self.load(self.folder)
+        return hub.upload(
+            self.folder, repo_id, checked.info, commit_message=commit_message, private=private, token=token,
+            branch=branch,
+        )  # fmt: skip
+
 
 def _load(path: Path) -> Selector:
     from safetensors.numpy import load as load_tensors
 
-    _refuse_pickles(path)
+    refuse_pickles(path)
     config = read_json(path / CONFIG_FILE)
     if not isinstance(config, dict) or config.get("format_version") not in _FORMATS:
         version = config.get("format_version") if isinstance(config, dict) else None
@@ -243,7 +314,7 @@ def _load(path: Path) -> Selector:
             f"{' and '.join(map(str, _FORMATS))}: export the selector again with this version"
         )
     hashes = read_field(config, "sha256", dict, path)
-    _same_names(path / CONFIG_FILE, "sha256", hashes, _HASHED)
+    same_names(path / CONFIG_FILE, "sha256", hashes, _HASHED)
     for name, expected in hashes.items():
         if not (path / name).is_file():
             raise InputError(f"{path / name}: missing: export the selector again or copy the whole folder")
@@ -258,10 +329,10 @@ def _load(path: Path) -> Selector:
         tensors = load_tensors(weights)
     except Exception as error:  # safetensors raises its own exception types
         raise InputError(f"{path / WEIGHTS_FILE}: not a safetensors file: export the selector again") from error
-    _same_names(path / WEIGHTS_FILE, "tensors", tensors, _TENSORS)
+    same_names(path / WEIGHTS_FILE, "tensors", tensors, _TENSORS)
     info = read_info(config, path)
     normalizer = StateNormalizer(tensors["mean"], tensors["scale"], read_field(config, "center", bool, path))
-    selector = Selector(tensors["w1"], tensors["b1"], tensors["w2"], tensors["b2"], normalizer, info)
+    selector = Selector(tensors["w1"], tensors["b1"], tensors["w2"], tensors["b2"], normalizer, info, path)
     _check_tensors(selector, path)
     known = {*config_of(selector, hashes), "seal"}
     for name in sorted(config.keys() - known):
@@ -297,17 +368,6 @@ def config_of(selector: Selector, sha256: Mapping[str, str]) -> dict[str, Any]:
     return sealed(config)
 
 
-def _same_names(file: Path, what: str, names: Collection[str], expected: Sequence[str]) -> None:
-    """Raises InputError for a name that is missing or unknown."""
-    for name in expected:
-        if name not in names:
-            raise InputError(f"{file}: {what} lack {name}: export the selector again")
-    for name in sorted(set(names) - set(expected)):
-        raise InputError(
-            f"{file}: {what} contain {name!r}, which no selector has: use a folder that export_selector wrote"
-        )
-
-
 def _check_tensors(selector: Selector, path: Path) -> None:
     """Raises InputError for a tensor whose shape or type does not fit the partition names and the other tensors, for a
     number that is not finite, and for a scale that is not above 0."""
@@ -332,26 +392,3 @@ def _check_tensors(selector: Selector, path: Path) -> None:
             raise InputError(
                 f"{path / WEIGHTS_FILE}: {name} has numbers that are not {what}: export the selector again"
             )
-
-
-def _refuse_pickles(path: Path) -> None:
-    """Refuse pickles and archives by name and by content, because loading one could run its author's code."""
-    if not path.exists():
-        raise InputError(f"{path}: no such selector folder: give the folder with {CONFIG_FILE}")
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
-    for file in files:
-        if file.is_file() and (file.suffix.lower() in _PICKLE_ENDINGS or _is_pickle_or_archive(file)):
-            raise InputError(
-                f"{file}: a pickle or archive, which could run code when loaded: "
-                f"use an exported selector ({WEIGHTS_FILE})"
-            )
-    if not path.is_dir():
-        raise InputError(f"{path}: a file, not a selector folder: give the folder with {CONFIG_FILE}")
-
-
-def _is_pickle_or_archive(file: Path) -> bool:
-    with file.open("rb") as stream:
-        head = stream.read(9)
-    if head[8:] == b"{":  # a safetensors header, whose length may begin with the same bytes as a pickle
-        return False
-    return head[:4] == b"PK\x03\x04" or (head[:1] == b"\x80" and head[1:2] <= b"\x05")

@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from mrag_rl.extras import require
+from mrag_rl.hub import LOADED_HERE
 from mrag_rl.io import atomic_directory, file_sha256
 from mrag_rl.normalizer import StateNormalizer
-from mrag_rl.selector import ONNX_FILE, WEIGHTS_FILE, Selector, config_of
+from mrag_rl.selector import Selector, config_of
+from mrag_rl.selector_files import CARD_FILE, ONNX_FILE, WEIGHTS_FILE
 from mrag_rl.selector_info import CONFIG_FILE, SelectorInfo
 
 _OPSET = 17
@@ -32,7 +34,7 @@ def export_selector(
     from safetensors.numpy import save
 
     arrays = {name: np.ascontiguousarray(weights[name], dtype=np.float32) for name in ("w1", "b1", "w2", "b2")}
-    selector = Selector(**arrays, normalizer=normalizer, info=info)
+    selector = Selector(**arrays, normalizer=normalizer, info=info, folder=Path(folder))
     with atomic_directory(folder) as target:
         arrays["mean"] = np.ascontiguousarray(normalizer.mean)
         arrays["scale"] = np.ascontiguousarray(normalizer.scale)
@@ -41,7 +43,7 @@ def export_selector(
         hashes = {name: file_sha256(target / name) for name in (WEIGHTS_FILE, ONNX_FILE)}
         config = config_of(selector, hashes)
         (target / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        (target / "README.md").write_text(card(selector), encoding="utf-8")
+        (target / CARD_FILE).write_text(card(selector), encoding="utf-8")
     return selector
 
 
@@ -146,12 +148,26 @@ M-RAG's Agent-S on rewards measured in `{info.metric}`, of answers shown {shown}
 | Greatest mean absolute weights | {heads} |
 
 ```python
+import numpy as np
 from mrag_rl import Selector
 
-selector = Selector.load("selector")          # checks the SHA-256; needs NumPy and safetensors only
-partitions = selector.select(states)           # (B,) partition ids
-partitions = selector.select(states, allowed)  # allowed: (M,) or (B, M) bool; -1 where nothing may be read
-gains = selector.expected_gain(states)         # (B, M), in points
+selector = {LOADED_HERE}  # checks every file's SHA-256; from a folder, it needs NumPy and safetensors only
+states = np.random.default_rng(0).uniform(-1, 1, (3, selector.partitions, selector.heads))  # of three queries
+print(selector.select(states))  # the partition to read for each; -1 where the mask `allowed` forbids all
+```
+
+What stands for three queries here is noise. Their real states come from the encoder of its training and from a memory
+database with its partitions (`pip install 'mrag-rl[retrieve]'`):
+
+```python
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.states import StateReader
+
+encoder = selector.load_encoder()
+with MemoryDatabase.open("database") as database:
+    queries = encoder.encode(texts)
+    states = StateReader(database, selector.info.state)(texts, queries)
+    memories = database.records(database.retrieve(queries, selector.select(states)).indices[:, 0])
 ```
 
 `model.onnx` maps `states` to `q_values`, normalisation included; the greatest value is the choice.

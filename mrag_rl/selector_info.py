@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -86,6 +86,17 @@ def read_field(config: Mapping[str, Any], name: str, types: type | tuple[type, .
         problem = "is not of the right type" if name in config else "is missing"
         raise InputError(f'{path / CONFIG_FILE}: "{name}" {problem}: export the selector again')
     return config[name]
+
+
+def same_names(file: Path, what: str, names: Collection[str], expected: Sequence[str]) -> None:
+    """Raises InputError for a name that is missing or unknown."""
+    for name in expected:
+        if name not in names:
+            raise InputError(f"{file}: {what} lack {name}: export the selector again")
+    for name in sorted(set(names) - set(expected)):
+        raise InputError(
+            f"{file}: {what} contain {name!r}, which no selector has: use a folder that export_selector wrote"
+        )
 
 
 def _read_names(config: Mapping[str, Any], name: str, path: Path) -> tuple[str, ...]:

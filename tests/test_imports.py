@@ -28,6 +28,8 @@ ROOMS = (
     "encoders",
     "normalizer",
     "selector_info",
+    "selector_files",
+    "hub",
     "selector",
     "selector_export",
     "settings",

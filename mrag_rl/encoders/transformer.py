@@ -26,11 +26,11 @@ from mrag_rl.encoders.trigrams import TRIGRAM_DIMENSION, trigram_embeddings
 from mrag_rl.encoders.windows import LONGEST_WINDOW, WindowCutter, Windows, position_count, window_length
 from mrag_rl.errors import InputError
 from mrag_rl.models.devices import free_memory
+from mrag_rl.models.names import MINILM_NAMES
 from mrag_rl.models.pretrained import load_pretrained, refuse_own_code
 from mrag_rl.models.private_apis import attention_implementation
 from mrag_rl.models.quantization import NF4_PRECISION
 from mrag_rl.models.weights import (
-    MINILM_NAMES,
     MINILM_SETTINGS,
     MINILM_SHA256,
     find_model,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,8 +12,8 @@ from huggingface_hub import snapshot_download
 from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256
 from mrag_rl.models.gguf import GEMMA, convert_gguf, find_gemma
+from mrag_rl.models.names import MINILM_NAMES, hub_name
 
-MINILM_NAMES = ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2")
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """SHA-256 of the official model.safetensors of sentence-transformers/all-MiniLM-L6-v2."""
 
@@ -60,8 +59,8 @@ def find_model(name_or_path: str, *, role: str = "encoder", revision: str | None
         if not (folder / "config.json").is_file():
             raise InputError(f"{role} {folder}: no config.json in the folder; give a Hugging Face model folder")
         return folder
-    repository = MINILM_NAMES[1] if is_minilm else name_or_path
-    if not _is_hub_name(repository):
+    repository = hub_name(name_or_path)
+    if repository is None:
         raise InputError(f"{role} {name_or_path!r}: no such folder; give a model folder, or a hub name (OWNER/NAME)")
     try:
         return Path(snapshot_download(repository, revision=revision, allow_patterns=[*_DOWNLOADED]))
@@ -74,13 +73,6 @@ def find_model(name_or_path: str, *, role: str = "encoder", revision: str | None
         raise InputError(
             f"{role} {name_or_path!r}: no such folder, and the hub could not provide it; {remedy}"
         ) from error
-
-
-def _is_hub_name(name: str) -> bool:
-    """Whether a name that is no folder is meant for the hub: NAME or OWNER/NAME, and no folder OWNER is here."""
-    owner, slash, _ = name.partition("/")
-    plain = re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", name) is not None
-    return plain and ".." not in name and not (slash and Path(owner).is_dir()) and not name.endswith(".bin")
 
 
 def weights_sha256(folder: Path, *, expected: str | None, role: str = "encoder") -> str:
