@@ -5,7 +5,6 @@ Only the files of a selector's folder are ever sent or fetched, whatever else li
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from mrag_rl import __version__
 from mrag_rl.errors import InputError
 from mrag_rl.extras import require
 from mrag_rl.io import StrPath, read_text
-from mrag_rl.selector_files import CARD_FILE, LOADED_FILES, PICKLE_ENDINGS
+from mrag_rl.selector_files import CARD_FILE, LOADED_FILES, PICKLE_ENDINGS, copy_files
 from mrag_rl.selector_info import SelectorInfo
 
 if TYPE_CHECKING:
@@ -75,8 +74,7 @@ def upload(
         card = model_card(card, info)
     api = HfApi(token=token, library_name=LIBRARY, library_version=__version__)
     with TemporaryDirectory() as temporary:
-        for name in LOADED_FILES:
-            shutil.copyfile(folder / name, Path(temporary, name))
+        copy_files(folder, Path(temporary))
         with _one_line(repo_id, branch):
             repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
             if private and not api.model_info(repo_id).private:
@@ -97,13 +95,12 @@ def download(
     repo_id: str,
     *,
     revision: str | None = None,
-    local_dir: StrPath | None = None,
     cache_dir: StrPath | None = None,
     token: str | bool | None = None,
     force_download: bool = False,
     local_files_only: bool = False,
 ) -> Path:
-    """The folder with a repository's selector, not checked yet: in huggingface_hub's cache, or `local_dir`.
+    """The folder with a repository's selector, not checked yet, in huggingface_hub's cache.
 
     Raises InputError if there is no such repository or revision, it cannot be reached, it is not that of a selector, or
     it has a pickle or archive; then nothing is fetched.
@@ -119,7 +116,6 @@ def download(
         folder = snapshot_download(
             repo_id,
             revision=revision,
-            local_dir=local_dir,
             cache_dir=cache_dir,
             token=token,
             force_download=force_download,

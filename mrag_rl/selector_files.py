@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from mrag_rl.errors import InputError
@@ -13,6 +14,14 @@ CARD_FILE = "README.md"
 LOADED_FILES = (CONFIG_FILE, WEIGHTS_FILE, ONNX_FILE)
 """The files without which no selector loads. The card is for people."""
 PICKLE_ENDINGS = (".pkl", ".pickle", ".pt", ".pth", ".bin", ".zip", ".joblib", ".ckpt")
+
+
+def copy_files(source: Path, target: Path) -> None:
+    """Copy a selector's files, and its card if it has one, to a folder that exists. Raises OSError."""
+    for name in LOADED_FILES:
+        shutil.copyfile(source / name, target / name)
+    if (source / CARD_FILE).is_file():
+        shutil.copyfile(source / CARD_FILE, target / CARD_FILE)
 
 
 def refuse_pickles(path: Path) -> None:

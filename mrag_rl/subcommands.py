@@ -10,6 +10,7 @@ import inspect
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from mrag_rl.command_line import SettingsReader, as_command_of
@@ -26,26 +27,33 @@ from mrag_rl.runs.settings import (
     PoolSettings,
     SystemsSettings,
 )
+from mrag_rl.runs.share_settings import ExportSettings, PullSettings, PushSettings
 
 
 @dataclass(frozen=True)
 class Command:
-    """One evaluation: what it is for, its settings, and the module whose `run(settings)` returns the text to print."""
+    """One command: what it is for, its settings, and the module whose `run(settings)` returns the text to print."""
 
     purpose: str
     settings: type
     module: str
+    positional: tuple[str, ...] = ()
+    """Settings whose values may stand first, in this order, without their names."""
 
 
 EVALUATIONS = {
     "systems": Command("compare all systems on a run's test pairs", SystemsSettings, "mrag_rl.runs.evaluate"),
-    "check": Command("check whether a run's files are as they were left", CheckSettings, "mrag_rl.runs.check"),
+    "check": Command(
+        "check whether a run's files are as they were left", CheckSettings, "mrag_rl.runs.check", ("run",)
+    ),
     "gate": Command("ask whether memories help on a corpus, before training", GateSettings, "mrag_rl.runs.gate"),
     "pool": Command("score several runs together", PoolSettings, "mrag_rl.runs.pool"),
     "compare": Command("compare runs of different settings", CompareSettings, "mrag_rl.runs.compare"),
-    "paper": Command("make the tables of M-RAG's evaluation", PaperSettings, "mrag_rl.runs.paper"),
+    "paper": Command("make the tables of M-RAG's evaluation", PaperSettings, "mrag_rl.runs.paper", ("tables",)),
     "ask": Command("answer a text, or questions from documents, and show the steps", AskSettings, "mrag_rl.runs.ask"),
-    "report": Command("write the report of a run, a page for a browser", ReportSettings, "mrag_rl.runs.report"),
+    "report": Command(
+        "write the report of a run, a page for a browser", ReportSettings, "mrag_rl.runs.report", ("run",)
+    ),
     "retrieval": Command(
         "compare retrieval strategies on multi-aspect queries", RetrievalSettings, "mrag_rl.experiments.retrieval"
     ),
@@ -53,6 +61,13 @@ EVALUATIONS = {
     "multihop": Command(
         "compare Multi-Meta-RAG and RAG-Fusion on multi-hop questions", MultihopSettings, "mrag_rl.experiments.multihop"
     ),
+    "export": Command(
+        "write a run's selector to a folder, with a model card", ExportSettings, "mrag_rl.runs.export", ("run",)
+    ),
+    "push": Command(
+        "upload a selector to the Hugging Face hub", PushSettings, "mrag_rl.runs.push", ("selector", "repo_id")
+    ),
+    "pull": Command("download a selector from the Hugging Face hub", PullSettings, "mrag_rl.runs.pull", ("repo_id",)),
 }
 QUESTION = Command("answer questions from documents", QuestionSettings, "mrag_rl.experiments.questions")
 
@@ -77,10 +92,8 @@ def _read(name: str, arguments: Sequence[str], program: str) -> tuple[Command, A
     """The command and its settings. `ask` is two commands: of a run, and of documents."""
     command = EVALUATIONS[name]
     reader: SettingsReader[Any] = SettingsReader(command.settings, program)
-    if name == "paper" and arguments and not arguments[0].startswith("-"):
-        arguments = ["--tables", *arguments]
-    if name in ("check", "report") and arguments and not arguments[0].startswith("-"):
-        arguments = ["--run", *arguments]
+    first = list(zip(command.positional, takewhile(lambda value: not value.startswith("-"), arguments), strict=False))
+    arguments = [*(part for key, value in first for part in (f"--{key}", value)), *arguments[len(first) :]]
     if name != "ask":
         settings = reader.read(arguments)[0]
         if isinstance(settings, Config):

@@ -211,7 +211,9 @@ class _Handler(BaseHTTPRequestHandler):
     def info(self, name: str, revision: str | None) -> None:
         sha, files = self.snapshot(name, revision or "main")
         private = self.repository(name).private
-        self.send_json({"id": name, "sha": sha, "private": private, "siblings": [{"rfilename": path} for path in files]})
+        self.send_json(
+            {"id": name, "sha": sha, "private": private, "siblings": [{"rfilename": path} for path in files]}
+        )
 
     def tree(self, name: str, revision: str) -> None:
         _, files = self.snapshot(name, revision)
@@ -227,7 +229,9 @@ class _Handler(BaseHTTPRequestHandler):
         if path not in files:
             raise Refusal(404, "EntryNotFound", "Entry not found")
         etag = hashlib.sha256(files[path]).hexdigest()
-        self.send(files[path], **{"X-Repo-Commit": sha, "ETag": f'"{etag}"', "Content-Type": "application/octet-stream"})
+        self.send(
+            files[path], **{"X-Repo-Commit": sha, "ETag": f'"{etag}"', "Content-Type": "application/octet-stream"}
+        )
 
 
 _NAME = r"([^/]+/[^/]+)"
