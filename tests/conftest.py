@@ -11,6 +11,7 @@ import pytest
 
 if TYPE_CHECKING:
     from mrag_rl.generation.transformers_llm import TransformersLLM
+    from tests.hub_server import HubServer
     from tests.llm_server import LLMServer
 
 # Before torch and transformers are imported by any test.
@@ -63,4 +64,24 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LLMServer]:
     for name in ("MRAG_RL_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     with serving(bundled_llm()) as running:
+        yield running
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubServer]:
+    """A hub that huggingface_hub takes for the real one, its token in the environment, and an empty cache."""
+    from tests.hub_server import TOKEN, serving
+
+    with serving() as running:
+        for name, value in {
+            "ENDPOINT": running.url,
+            "HUGGINGFACE_CO_URL_TEMPLATE": running.url + "/{repo_id}/resolve/{revision}/{filename}",
+            "HF_HUB_OFFLINE": False,
+            "HF_HUB_DISABLE_XET": True,
+            "HF_HUB_CACHE": str(tmp_path / "cache"),
+            "HF_TOKEN_PATH": str(tmp_path / "no_token"),
+            "HF_STORED_TOKENS_PATH": str(tmp_path / "no_tokens"),
+        }.items():
+            monkeypatch.setattr(f"huggingface_hub.constants.{name}", value)
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
         yield running

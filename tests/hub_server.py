@@ -234,7 +234,7 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
 
-_NAME = r"([^/]+/[^/]+)"
+_NAME = r"([^/]+(?:/[^/]+)?)"
 _PATHS = (
     ("POST", "/api/repos/create", _Handler.create),
     ("POST", "/api/validate-yaml", _Handler.validate),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,12 +17,14 @@ from huggingface_hub import ModelCard
 
 from mrag_rl.commands import main
 from mrag_rl.errors import InputError
+from mrag_rl.evaluation.tables import score_cell
 from mrag_rl.hub import model_card
+from mrag_rl.io import read_json
 from mrag_rl.normalizer import StateNormalizer
 from mrag_rl.selector import Selector
 from mrag_rl.selector_export import export_selector
 from mrag_rl.selector_info import SelectorInfo
-from tests.hub_server import TOKEN, HubServer, Repository, serving
+from tests.hub_server import TOKEN, HubServer, Repository
 
 ROOT = Path(__file__).parents[1]
 REPO = "me/desks"
@@ -35,24 +37,6 @@ INFO = SelectorInfo(
     encoder_fingerprint="f" * 64,
 )
 STATES = np.random.default_rng(5).uniform(-1, 1, (20, 3, 6)).astype(np.float32)
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubServer]:
-    """A hub that huggingface_hub takes for the real one, and knows the token of."""
-    with serving() as server:
-        for name, value in {
-            "ENDPOINT": server.url,
-            "HUGGINGFACE_CO_URL_TEMPLATE": server.url + "/{repo_id}/resolve/{revision}/{filename}",
-            "HF_HUB_OFFLINE": False,
-            "HF_HUB_DISABLE_XET": True,
-            "HF_HUB_CACHE": str(tmp_path / "cache"),
-            "HF_TOKEN_PATH": str(tmp_path / "no_token"),
-            "HF_STORED_TOKENS_PATH": str(tmp_path / "no_tokens"),
-        }.items():
-            monkeypatch.setattr(f"huggingface_hub.constants.{name}", value)
-        monkeypatch.setenv("HF_TOKEN", TOKEN)
-        yield server
 
 
 @pytest.fixture
@@ -112,6 +96,43 @@ def test_a_card_says_what_the_hub_reads_and_its_snippet_runs(
 def test_an_encoder_that_is_not_on_the_hub_is_no_base_model(tmp_path: Path, encoder: str) -> None:
     card = ModelCard(model_card("text", replace(INFO, encoder=encoder, task="my_tasks:headlines")))
     assert card.data.base_model is None and not [tag for tag in card.data.tags if "headlines" in tag]
+
+
+def test_the_card_of_a_run_has_its_scores(hub: HubServer, small: Path, tmp_path: Path) -> None:
+    assert main(["push", str(small), REPO]) == 0
+    pushed, trained = hub.files(REPO), contents(small / "selector")
+    assert {name for name in trained if pushed[name] != trained[name]} == {"README.md"}
+    text, results = pushed["README.md"].decode(), read_json(small / "results.json")
+    scores = results["systems"]["m_rag"]
+    card = ModelCard(text)
+    assert {result.metric_type: result.metric_value for result in card.data.eval_results} == {
+        metric: round(score["value"], 2) for metric, score in scores.items()
+    }
+    assert {(result.task_type, result.dataset_split) for result in card.data.eval_results} == {
+        ("summarization", "test")
+    }
+    for score in scores.values():
+        assert score_cell(score) in text  # with its interval
+    for fact in ("| Task | summarization |", f"| Seed | {results['seed']}; of the data 0 |", "| Partitions | 4, by"):
+        assert fact in text
+    assert main(["export", str(small), "--output", str(tmp_path / "out")]) == 0
+    exported = contents(tmp_path / "out")
+    assert exported.pop("README.md").decode().replace('"."', f'"{REPO}"') == text
+    assert exported == {name: content for name, content in pushed.items() if name != "README.md"}
+
+
+def test_a_run_that_is_not_complete_is_not_exported(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, content in (("config.yaml", (small / "config.yaml").read_text()), ("results.json", '{"systems": 1}')):
+        (tmp_path / name).write_text(content)
+        assert main(["export", str(tmp_path), "--output", str(tmp_path / "out")]) == 2
+        shown = capsys.readouterr().err
+        assert ("no results.json" if name == "config.yaml" else "no selector in it") in shown
+    shutil.copytree(small / "selector", tmp_path / "selector")
+    assert main(["export", str(tmp_path), "--output", str(tmp_path / "out")]) == 2
+    assert "results.json: not the results of a run" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_branch_is_made_and_a_revision_is_read(hub: HubServer, tmp_path: Path) -> None:

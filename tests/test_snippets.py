@@ -10,6 +10,7 @@ import pytest
 
 from mrag_rl.data.synthetic import make_news
 from mrag_rl.io import write_jsonl
+from tests.hub_server import HubServer
 from tests.llm_server import MODEL, LLMServer
 
 ROOT = Path(__file__).parents[1]
@@ -36,9 +37,9 @@ def place(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def addresses(server: LLMServer) -> dict[str, str]:
+def addresses(server: LLMServer, hub: HubServer) -> dict[str, str]:
     """What stands for the addresses and models that pages name as examples."""
-    return {"http://127.0.0.1:8000": server.url, "microsoft/phi-2": MODEL}
+    return {"http://127.0.0.1:8000": server.url, "microsoft/phi-2": MODEL, "OWNER/NAME": "me/desks"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)

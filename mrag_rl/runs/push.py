@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mrag_rl.runs.export import export_run
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.share_settings import PushSettings
 from mrag_rl.selector import Selector
@@ -16,6 +15,8 @@ def run(settings: PushSettings) -> str:
     folder = Path(settings.selector)
     with TemporaryDirectory() as temporary:
         if RunFolder(folder).config.is_file():
+            from mrag_rl.runs.export import export_run  # here, because it takes long to import
+
             exported = Path(temporary, "selector")
             export_run(RunFolder(folder), exported)
             folder = exported
