@@ -180,11 +180,16 @@ def test_a_selector_loads_and_chooses_without_extras(tmp_path: Path) -> None:
         f"selector = Selector.load({str(tmp_path / 'selector')!r})\n"
         "print(*selector.select([[[0.1], [0.9]], [[0.8], [0.2]]]))\n"
         "try: selector.load_encoder()\n"
-        "except ImportError as error: print(error)"
+        "except ImportError as error: print(error)\n"
+        "for share in (Selector.from_pretrained, selector.push_to_hub):\n"
+        "    try: share('me/desks')\n"
+        "    except ImportError as error: print(error)"
     )
     assert output.splitlines() == [
         "1 0",
         "mrag_rl.encoders needs tokenizers, torch, tqdm, transformers: pip install 'mrag-rl[encode]'",
+        "a selector of the hub needs huggingface_hub: pip install 'mrag-rl[encode]'",
+        "sharing a selector needs huggingface_hub: pip install 'mrag-rl[encode]'",
     ]
 
 

@@ -2,4 +2,4 @@
 
 from mrag_rl.extras import require
 
-require("train", "faiss", "nltk", "scipy", "torch", "tqdm", "transformers", "yaml", by=__name__)
+require("train", "faiss", "huggingface_hub", "nltk", "scipy", "torch", "tqdm", "transformers", "yaml", by=__name__)

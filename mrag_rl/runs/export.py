@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import EvalResult
+
 from mrag_rl.config import Config
 from mrag_rl.data.named import NAMED
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.tables import label, results_table
-from mrag_rl.extras import require
 from mrag_rl.hub import model_card
 from mrag_rl.io import atomic_directory, read_json, read_text
 from mrag_rl.models.names import hub_name
@@ -36,7 +37,7 @@ def run(settings: ExportSettings) -> str:
         raise InputError(f"{output}: there already; choose another folder")
     output.parent.mkdir(parents=True, exist_ok=True)
     export_run(RunFolder(Path(settings.run)), output)
-    return f'{output}: load it with Selector.from_pretrained("{output}"), or share it with evaluate.py push'
+    return f'{output}: load it with Selector.from_pretrained("{output}")'
 
 
 def export_run(run: RunFolder, output: Path) -> None:
@@ -49,7 +50,7 @@ def export_run(run: RunFolder, output: Path) -> None:
     if not path.is_file():
         raise InputError(f"{run.root}: no results.json in it; finish the run with train.py --resume")
     if not run.selector.is_dir():
-        raise InputError(f"{run.root}: no selector in it: there was nothing to select among")
+        raise InputError(f"{run.root}: no selector in it: train a run with several partitions")
     selector, results = Selector.load(run.selector), read_json(path)
     with refused(f"{path}: not the results of a run; evaluate it again"):
         text = f"{_own_card(run)}\n{_trained_on(config, selector, results)}\n{_scores(config, results)}"
@@ -88,11 +89,8 @@ def _scores(config: Config, results: Mapping[str, Any]) -> str:
     )
 
 
-def _eval_results(config: Config, results: Mapping[str, Any]) -> Iterator[Any]:
+def _eval_results(config: Config, results: Mapping[str, Any]) -> Iterator[EvalResult]:
     """The scores of `m_rag` as the hub's `EvalResult`; none if it was not evaluated."""
-    require("encode", "huggingface_hub", by="a model card of the hub")
-    from huggingface_hub import EvalResult
-
     dataset_type, dataset_name = _data(config)
     for metric, score in results["systems"].get("m_rag", {}).items():
         yield EvalResult(
