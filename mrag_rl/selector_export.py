@@ -151,13 +151,16 @@ M-RAG's Agent-S on rewards measured in `{info.metric}`, of answers shown {shown}
 import numpy as np
 from mrag_rl import Selector
 
-selector = {LOADED_HERE}  # checks every file's SHA-256; from a folder, it needs NumPy and safetensors only
-states = np.random.default_rng(0).uniform(-1, 1, (3, selector.partitions, selector.heads))  # of three queries
-print(selector.select(states))  # the partition to read for each; -1 where the mask `allowed` forbids all
+selector = {LOADED_HERE}  # checks the SHA-256 of its files
+states = np.random.default_rng(0).uniform(-1, 1, (3, selector.partitions, selector.heads))
+print(selector.select(states))  # the partition to read for each of three queries
 ```
 
-What stands for three queries here is noise. Their real states come from the encoder of its training and from a memory
-database with its partitions (`pip install 'mrag-rl[retrieve]'`):
+`select(states, allowed)` chooses among the partitions of a mask, (M,) or (B, M) bool, -1 where it allows none, and
+`expected_gain(states)` returns (B, M) points. From a folder, this needs NumPy and safetensors only.
+
+The states above are noise. Real ones come from the encoder of its training and from a memory database
+(`pip install 'mrag-rl[retrieve]'`):
 
 ```python
 from mrag_rl.memory import MemoryDatabase
@@ -165,7 +168,7 @@ from mrag_rl.states import StateReader
 
 encoder = selector.load_encoder()
 with MemoryDatabase.open("database") as database:
-    queries = encoder.encode(texts)
+    queries = encoder.encode(texts)  # a list of texts to answer
     states = StateReader(database, selector.info.state)(texts, queries)
     memories = database.records(database.retrieve(queries, selector.select(states)).indices[:, 0])
 ```
