@@ -47,6 +47,7 @@ ROOMS = (
     "states",
     "evaluation",
     "systems",
+    "integrations",
     "experiments",
     "report",
     "runs",
