@@ -24,6 +24,7 @@ PAGES = {
     "filters": ("filters",),
     "generation": ("generation",),
     "systems": ("systems",),
+    "integrations": ("integrations",),
     "metrics": ("metrics",),
     "evaluation": ("evaluation",),
     "experiments": ("experiments",),

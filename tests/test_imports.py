@@ -49,6 +49,7 @@ ROOMS = (
     "states",
     "evaluation",
     "systems",
+    "integrations",
     "experiments",
     "report",
     "runs",

@@ -16,7 +16,7 @@ from mrag_rl.generation.prompts import Prompt
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.memory.store import RecordStore
 from tests.test_memory import embeddings, make
-from tests.tiny import ScriptedLLM
+from tests.tiny import ScriptedLLM, encoder
 
 THREADS = 8
 
@@ -47,6 +47,14 @@ def test_every_read_works_in_every_thread(tmp_path: Path) -> None:
 
         expected = read(0)
         assert all(found == expected for found in in_threads(read))
+
+
+def test_an_encoder_gives_every_thread_the_heads_of_its_own_text() -> None:
+    """Each call's hooks were also called by the passes of the others, whose heads it returned."""
+    texts = [f"bridge {number} " * (number + 1) for number in range(THREADS)]
+    expected = [encoder().encode([text]).heads for text in texts]
+    found = in_threads(lambda number: encoder().encode([texts[number]]).heads)
+    assert all(np.array_equal(*pair) for pair in zip(found, expected, strict=True))
 
 
 def test_writes_of_threads_are_neither_lost_nor_torn(tmp_path: Path) -> None:

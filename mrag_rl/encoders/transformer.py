@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, Literal, cast, get_args
 
@@ -56,7 +58,7 @@ class TransformerEncoder:
 
     A text of more than ``max_length`` tokens is read in windows of that length, each beginning in the middle of the
     one before. Its vectors are the means of the windows' vectors, weighted by their tokens and taken before
-    normalisation. A prefix is read in every window. Make one with ``TransformerEncoder.load``.
+    normalisation. A prefix is read in every window. Make one with ``TransformerEncoder.load``. Threads take turns.
 
     Attributes:
         prefixes: what is put before queries, documents and other texts, as the model's files state it.
@@ -135,6 +137,7 @@ class TransformerEncoder:
         self.model = model
         self.tokenizer = tokenizer
         self._projections = projections
+        self._turn = threading.Lock()  # The hooks below are called by every pass, that of another thread, too
         self._cutter = WindowCutter(tokenizer, max_length, truncate=truncate, name=name)
 
     @classmethod
@@ -282,16 +285,14 @@ class TransformerEncoder:
                 pooled[i] = pool(args[0], lengths, self.pooling)
             calls[i] += 1
 
-        handles = [p.module.register_forward_pre_hook(partial(read_heads, i)) for i, p in enumerate(self._projections)]
-        try:
+        with self._turn, ExitStack() as hooks:
+            for i, p in enumerate(self._projections):
+                hooks.callback(p.module.register_forward_pre_hook(partial(read_heads, i)).remove)
             for batch in self._batches(unique, prefix, progress=progress, pad=pad):
                 lengths, calls[:] = batch.lengths, [0] * len(calls)
                 batch.add(standard, self._standard(batch))
-                for i in range(len(handles)):
+                for i in range(len(calls)):
                     batch.add(heads[:, i], pooled.pop(i))
-        finally:
-            for handle in handles:
-                handle.remove()
         by_head = heads.view(len(unique), self.heads, self.head_dimension)
         norms = by_head.norm(dim=-1)
         by_head /= norms.clamp_min(1e-12)[..., None]
@@ -309,8 +310,9 @@ class TransformerEncoder:
             trigrams: np.ndarray = trigram_embeddings(unique)[rows]
             return trigrams
         means = torch.zeros(len(nonempty), self.dimension)
-        for batch in self._batches([unique[i] for i in nonempty]):
-            batch.add(means, self._standard(batch))
+        with self._turn:
+            for batch in self._batches([unique[i] for i in nonempty]):
+                batch.add(means, self._standard(batch))
         standard = np.zeros((len(unique), self.dimension), np.float32)
         standard[nonempty] = normalize(means, dim=-1).numpy()
         embeddings: np.ndarray = standard[rows]
@@ -326,14 +328,14 @@ class TransformerEncoder:
         if not text.strip():
             raise InputError("encoder: the text is empty; give it at least one word")
         window = self._cut([text], prefix).ids[0]
-        implementation = attention_implementation(self.model.config)
-        self.model.set_attn_implementation("eager")  # Fused attention keeps no weights
-        try:
-            with torch.inference_mode():
+        with self._turn, torch.inference_mode():
+            implementation = attention_implementation(self.model.config)
+            self.model.set_attn_implementation("eager")  # Fused attention keeps no weights
+            try:
                 ids = torch.tensor([window], device=self.model.device)
                 weights = self.model(input_ids=ids, output_attentions=True).attentions
-        finally:
-            self.model.set_attn_implementation(implementation)
+            finally:
+                self.model.set_attn_implementation(implementation)
         if weights is None or len(weights) != self.model.config.get_text_config().num_hidden_layers:
             raise InputError(
                 f"encoder {self.name}: it does not return the attention of every layer; leave the plots out"

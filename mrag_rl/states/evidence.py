@@ -112,7 +112,7 @@ class PartitionEvidence:
                     share = votes[:, members].sum(axis=1) / np.maximum(votes.sum(axis=1), nearest)
                     columns = (top.max(axis=1), top.mean(axis=1), part.mean(axis=1), share)
                     measures[:, partition, space] = np.stack(columns, axis=1)
-        return measures.reshape(len(queries), len(self._members), -1)
+        return measures.reshape(len(queries), len(self._members), len(spaces) * len(MEASURES))
 
     def _assembled(self, blocks: list[np.ndarray], members: list[np.ndarray], count: int) -> np.ndarray:
         sizes = np.log(np.maximum(self.membership.mean(axis=0), 1e-9))

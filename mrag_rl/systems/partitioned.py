@@ -12,7 +12,7 @@ from mrag_rl.access import memory_mask, partition_mask
 from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.generation.writer import Writer
-from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory import Hits, MemoryDatabase
 from mrag_rl.selector import Selector
 from mrag_rl.states import StateReader, evidence_state
 from mrag_rl.systems.base import MemoryAnswer, embedded, rows_found
@@ -80,17 +80,7 @@ class PartitionSystem:
         """Answer N texts; see `System.answer`."""
         queries = embedded(texts, embeddings, self.encoder)
         choice = self.choose(texts, queries)
-        k = self.writer.demonstrations
-        hits = self.database.retrieve(queries, choice.partitions, k=k, allowed_memories=self.allowed_memories)
-        if choice.whole is not None and choice.whole.any():
-            whole = self.database.retrieve(
-                queries[choice.whole],
-                None,
-                k=k,
-                allowed_partitions=choice.allowed_partitions,
-                allowed_memories=self.allowed_memories,
-            )
-            hits.indices[choice.whole], hits.scores[choice.whole] = whole.indices, whole.scores
+        hits = chosen_memories(self.database, choice, queries, self.writer.demonstrations, self.allowed_memories)
         hypotheses = self.writer.answer(texts, self.database.demonstrations(hits.indices, originals=self.originals))
         rows = zip(hypotheses, choice.partitions.tolist(), rows_found(hits), strict=True)
         return [
@@ -101,6 +91,31 @@ class PartitionSystem:
             )
             for row, (hypothesis, partition, found) in enumerate(rows)
         ]  # fmt: skip
+
+
+def chosen_memories(
+    database: MemoryDatabase,
+    choice: Choice,
+    queries: Embeddings,
+    k: int,
+    allowed_memories: np.ndarray | None = None,
+) -> Hits:
+    """The k nearest memories of each query's chosen partition, `Hits` (B, k).
+
+    queries: B rows. allowed_memories: (N,) bool, those that may be read, None for all. Raises InputError as
+    `MemoryDatabase.retrieve` does.
+    """
+    hits = database.retrieve(queries, choice.partitions, k=k, allowed_memories=allowed_memories)
+    if choice.whole is not None and choice.whole.any():
+        whole = database.retrieve(
+            queries[choice.whole],
+            None,
+            k=k,
+            allowed_partitions=choice.allowed_partitions,
+            allowed_memories=allowed_memories,
+        )
+        hits.indices[choice.whole], hits.scores[choice.whole] = whole.indices, whole.scores
+    return hits
 
 
 def learned_partition(
