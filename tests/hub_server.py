@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -108,11 +108,12 @@ class _Handler(BaseHTTPRequestHandler):
         except Refusal as refusal:
             content = json.dumps({"error": str(refusal), **refusal.more}).encode()
             headers = {"X-Error-Code": refusal.code, "X-Error-Message": str(refusal)}
-            self.send(content, refusal.status, **{name: value for name, value in headers.items() if value})
+            self.send(content, {name: value for name, value in headers.items() if value}, refusal.status)
 
-    def send(self, content: bytes, status: int = 200, **headers: str) -> None:
+    def send(self, content: bytes, headers: Mapping[str, str] | None = None, status: int = 200) -> None:
+        usual = {"Content-Type": "application/json", "Content-Length": str(len(content))}
         self.send_response(status)
-        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(content)), **headers}.items():
+        for name, value in {**usual, **(headers or {})}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
@@ -228,14 +229,12 @@ class _Handler(BaseHTTPRequestHandler):
         sha, files = self.snapshot(name, revision)
         if path not in files:
             raise Refusal(404, "EntryNotFound", "Entry not found")
-        etag = hashlib.sha256(files[path]).hexdigest()
-        self.send(
-            files[path], **{"X-Repo-Commit": sha, "ETag": f'"{etag}"', "Content-Type": "application/octet-stream"}
-        )
+        etag = f'"{hashlib.sha256(files[path]).hexdigest()}"'
+        self.send(files[path], {"X-Repo-Commit": sha, "ETag": etag, "Content-Type": "application/octet-stream"})
 
 
 _NAME = r"([^/]+(?:/[^/]+)?)"
-_PATHS = (
+_PATHS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("POST", "/api/repos/create", _Handler.create),
     ("POST", "/api/validate-yaml", _Handler.validate),
     ("POST", f"/api/models/{_NAME}/branch/(.+)", _Handler.branch),
