@@ -28,6 +28,7 @@ from mrag_rl.choices import (
     DEFAULT_SYSTEMS,
     INSIDE_LLM,
     NEED_LEDGER,
+    READ_LIKELIHOODS,
     ArmName,
     MetricName,
     PartitioningMethod,
@@ -183,14 +184,17 @@ class Config:
     def plugins(self) -> dict[str, str]:
         """The import paths of the user's own code that settings name, by setting."""
         named = {"task": self.task, "metric": self.metric, "partitioning.method": self.partitioning.method}
+        named["llm.name"] = self.llm.name if self.llm.own_code else None
         return {setting: path for setting, path in named.items() if path is not None and is_import_path(path)}
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """The systems that are compared: without ablations that are not trained, and rivals that need another state."""
+        """The systems that are compared: without ablations that are not trained, and rivals that need another state, or
+        log-probabilities, which a language model of the user's own has not."""
         absent = {
             *(() if self.evaluation.ablations else ABLATION_OF),
             *(() if self.state == "evidence" else NEED_LEDGER),
+            *(("m_rag_likely_r",) if self.llm.own_code else ()),
         }
         return tuple(name for name in self.evaluation.systems if name not in absent)
 
@@ -315,6 +319,8 @@ def validate_config(config: Config) -> None:
             "once for each query; set it to 1, or choose another state"
         )
     check_llm_config(config.llm)
+    if config.llm.own_code:
+        _validate_own_llm(config)
     if config.encoder.name == INSIDE_LLM:
         _validate_encoder_inside_llm(config)
     method, partitions = config.partitioning.method, config.partitioning.partitions
@@ -359,6 +365,15 @@ def _validate_names(config: Config) -> None:
             f"task is {config.task}, but the pairs are the bundled world's, which has {', '.join(get_args(Task))}; set "
             "data.pairs, or one of these tasks"
         )
+
+
+def _validate_own_llm(config: Config) -> None:
+    """Refuse what was asked for by name and needs log-probabilities, which a function that writes texts has not."""
+    why = f"llm.name {config.llm.name} is code of your own, which gives no log-probabilities"
+    if config.refinement.state == "candidates_and_likelihood":
+        raise InputError(f"refinement.state is candidates_and_likelihood, but {why}; set it to candidates")
+    if readers := [name for name in config.evaluation.systems if name in READ_LIKELIHOODS]:
+        raise InputError(f"evaluation.systems has {readers[0]}, but {why}; remove that system")
 
 
 def _validate_encoder_inside_llm(config: Config) -> None:

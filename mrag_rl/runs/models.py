@@ -15,6 +15,7 @@ from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.llm import LLM
+from mrag_rl.generation.own import OwnLLM
 from mrag_rl.generation.prompts import own_task
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.generation.writer import Writer
@@ -71,7 +72,7 @@ def load_encoder(config: EncoderConfig, dtype: Literal["float32", "bfloat16"] = 
 
 
 def load_llm(config: LLMConfig, report: Callable[[str], object] | None = None) -> LLM:
-    """The run's language model, on this machine or at its server. Raises InputError if there is none.
+    """The run's language model: on this machine, at its server, or a plug-in. Raises InputError if there is none.
 
     report: see `TransformersLLM.load`.
     """
@@ -87,6 +88,8 @@ def load_llm(config: LLMConfig, report: Callable[[str], object] | None = None) -
             concurrency=config.concurrency,
             timeout=config.timeout,
         )
+    if config.own_code:
+        return OwnLLM(config.name, stop=config.stop)
     return TransformersLLM.load(
         config.path,
         dtype=config.dtype,
