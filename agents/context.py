@@ -9,8 +9,7 @@ from typing import Any
 from mrag_rl.agents.agent import Agent
 from mrag_rl.choices import RewardName, StateName
 from mrag_rl.data.records import TextPair
-from mrag_rl.encoders.embeddings import Embeddings
-from mrag_rl.encoders.transformer import TransformerEncoder
+from mrag_rl.encoders.embeddings import Embeddings, RunEncoder
 from mrag_rl.envs.states import PAIR_STATES, embed_pairs
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
@@ -59,8 +58,8 @@ class JointContext:
     database: MemoryDatabase
     train: Queries
     dev: Queries
-    encoder: TransformerEncoder
-    candidate_encoder: TransformerEncoder
+    encoder: RunEncoder
+    candidate_encoder: RunEncoder
     writer: Writer
     metric: Metric
     agent_s: Agent

@@ -17,7 +17,7 @@ from mrag_rl.data import Splits, TextPair, save_pairs
 from mrag_rl.data.spoiling import spoil
 from mrag_rl.data.stored import PairTexts
 from mrag_rl.data_config import DataConfig
-from mrag_rl.encoders import EmbeddingStore, TransformerEncoder
+from mrag_rl.encoders import EmbeddingStore, RunEncoder
 from mrag_rl.envs.states import PAIR_STATES, embed_joined, joined
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.partitioning import Partitioning, fit_own_partitioning, fit_partitioning
@@ -48,7 +48,7 @@ class Preparation:
         return read_splits(self.data, self.task)
 
     def carry_out(
-        self, folder: RunFolder, splits: Splits, encoder: TransformerEncoder | EmbeddingStore, *, progress: bool
+        self, folder: RunFolder, splits: Splits, encoder: RunEncoder | EmbeddingStore, *, progress: bool
     ) -> dict[str, float]:
         """Write queries, embeddings and databases. Returns the seconds it took to "encode", to "index", in "total".
 

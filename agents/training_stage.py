@@ -17,9 +17,9 @@ from mrag_rl.agents.evidence_agent import EvidenceAgent
 from mrag_rl.agents.heuristics import BestCandidate, OnlyPartition, RandomAction
 from mrag_rl.agents.joint import train_jointly
 from mrag_rl.choices import CandidateStateName, RewardName, StateName
-from mrag_rl.config import EncoderConfig
 from mrag_rl.data import load_pairs
-from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.encoder_config import EncoderConfig
+from mrag_rl.encoders import Embeddings, RunEncoder
 from mrag_rl.envs.candidates import candidate_features
 from mrag_rl.envs.partition_selection import answer_scores
 from mrag_rl.envs.states import observe, state_size
@@ -83,8 +83,8 @@ class TrainingStage:
     def carry_out(
         self,
         run: RunFolder,
-        encoder: TransformerEncoder,
-        candidate_encoder: TransformerEncoder,
+        encoder: RunEncoder,
+        candidate_encoder: RunEncoder,
         writer: Writer,
         *,
         progress: bool,

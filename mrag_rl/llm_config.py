@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from mrag_rl.errors import InputError
 from mrag_rl.models.bundled import NEWSROOM_LLM
+from mrag_rl.plugins import is_import_path
 from mrag_rl.settings import bounded
 
 
@@ -16,8 +17,9 @@ class LLMConfig:
     """The frozen language model."""
 
     name: str = "bundled"
-    """bundled, gemma-3-270m (extra: llm), a local folder or GGUF file, or a hub name of a decoder-only model; with
-    llm.server, the model's name there."""
+    """bundled, gemma-3-270m (extra: llm), a local folder or GGUF file, a hub name of a decoder-only model, or the
+    import path of a function of your own, such as my_package.models:my_llm (docs/plugins.md); with llm.server, the
+    model's name there."""
     revision: str | None = None
     """Revision of a hub model."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
@@ -55,6 +57,11 @@ class LLMConfig:
         """What to load: the bundled folder, or ``name`` unchanged."""
         return str(NEWSROOM_LLM) if self.name == "bundled" else self.name
 
+    @property
+    def own_code(self) -> bool:
+        """Whether ``name`` is the import path of a function of the user's own."""
+        return self.server is None and is_import_path(self.name)
+
 
 _HERE = ("revision", "dtype", "device", "quantization", "batch_tokens")
 _AT_A_SERVER = ("chat", "context", "concurrency", "timeout")
@@ -66,9 +73,11 @@ def check_llm_config(config: LLMConfig) -> None:
         raise InputError("llm.cache_file is set, but llm.cache is false; remove one of the two settings")
     if "" in config.stop:
         raise InputError("llm.stop contains an empty string, which would end every text at once; remove it")
-    unused = _AT_A_SERVER if config.server is None else _HERE
+    unused = (*_HERE, *_AT_A_SERVER) if config.own_code else _AT_A_SERVER if config.server is None else _HERE
     for key in unused:
         if getattr(config, key) != getattr(LLMConfig, key):
+            if config.own_code:
+                raise InputError(f"llm.{key} is set, but llm.name {config.name} is code of your own; remove llm.{key}")
             if config.server is None:
                 raise InputError(f"llm.{key} is set, but llm.server is not; set llm.server, or remove llm.{key}")
             raise InputError(f"llm.{key} is set, but the server at llm.server decides it; remove llm.{key}")

@@ -10,7 +10,8 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,17 @@ def check_parameters(plugin: Plugin, names: Sequence[str], form: str) -> None:
         problem = str(error)
     if problem is not None:
         raise wrong_plugin(plugin, problem, form)
+
+
+@contextmanager
+def trial(plugin: Plugin, given: str, form: str) -> Iterator[None]:
+    """A block that calls a plug-in once, with what `given` names: whatever its code raises becomes an InputError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise wrong_plugin(plugin, f"with {given}, it raised {type(error).__name__}: {error}", form) from error
 
 
 def wrong_plugin(plugin: Plugin, problem: str, form: str) -> InputError:

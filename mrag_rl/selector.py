@@ -20,6 +20,7 @@ from mrag_rl.choices import ARM_NAMES, INSIDE_LLM
 from mrag_rl.errors import InputError
 from mrag_rl.io import StrPath, file_sha256, is_intact, read_json, sealed
 from mrag_rl.normalizer import StateNormalizer, as_states, mean_over_partitions
+from mrag_rl.plugins import is_import_path
 from mrag_rl.selector_files import ONNX_FILE, WEIGHTS_FILE, refuse_pickles
 from mrag_rl.selector_info import CONFIG_FILE, SelectorInfo, read_field, read_info, same_names
 
@@ -192,18 +193,26 @@ class Selector:
             device: torch device.
 
         Raises:
-            InputError: there is no encoder there, or it is not the one of the training.
+            InputError: there is no encoder there, it is not the one of the training, or it is a function of the user's
+                own (`mrag_rl.encoders.OwnEncoder`).
         """
         from mrag_rl.encoders import TransformerEncoder
 
         info = self.info
-        if (name_or_path or info.encoder) == INSIDE_LLM:
+        name = name_or_path or info.encoder
+        if is_import_path(name):
+            raise InputError(
+                f"encoder {name}: a selector imports no code; if you trust it, import it with "
+                "mrag_rl.plugins.load_plugin(path) and encode with mrag_rl.encoders.OwnEncoder(path), whose "
+                f"fingerprint has to be {info.encoder_fingerprint}"
+            )
+        if name == INSIDE_LLM:
             raise InputError(
                 "the selector was trained with the heads of its language model: load both with "
                 "mrag_rl.runs.models.load_models"
             )
         encoder = TransformerEncoder.load(
-            name_or_path or info.encoder,
+            name,
             layer=info.encoder_layer,
             pooling=info.encoder_pooling,
             standard=info.encoder_standard,
@@ -211,7 +220,7 @@ class Selector:
         )
         if encoder.fingerprint != info.encoder_fingerprint:
             raise InputError(
-                f"encoder {name_or_path or info.encoder}: its fingerprint is {encoder.fingerprint[:12]}…, but the "
+                f"encoder {name}: its fingerprint is {encoder.fingerprint[:12]}…, but the "
                 f"selector was trained with {info.encoder_fingerprint[:12]}…: give the folder of that encoder"
             )
         return encoder

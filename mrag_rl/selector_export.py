@@ -11,6 +11,7 @@ from mrag_rl.extras import require
 from mrag_rl.hub import LOADED_HERE
 from mrag_rl.io import atomic_directory, file_sha256
 from mrag_rl.normalizer import StateNormalizer
+from mrag_rl.plugins import is_import_path
 from mrag_rl.selector import Selector, config_of
 from mrag_rl.selector_files import CARD_FILE, ONNX_FILE, WEIGHTS_FILE
 from mrag_rl.selector_info import CONFIG_FILE, SelectorInfo
@@ -128,6 +129,7 @@ def card(selector: Selector) -> str:
         )
     names = ", ".join(f"`{name}`" for name in info.partition_names)
     shown = "the nearest memory" if info.demonstrations == 1 else f"the {info.demonstrations} nearest memories"
+    heads_of = "code of the user's own" if is_import_path(info.encoder) else f"layer {info.encoder_layer}"
     gain = "unknown"
     if info.gain_slope is not None and info.gain_intercept is not None:
         line = f"100 · ({info.gain_slope:.3g} q {info.gain_intercept:+.3g})"
@@ -141,7 +143,7 @@ M-RAG's Agent-S on rewards measured in `{info.metric}`, of answers shown {shown}
 |---|---|
 | Partitions | {names} |
 | State | `{info.state}`: (B, {selector.partitions}, {selector.heads}); `config.json` names the entries |
-| Encoder | `{info.encoder}`, layer {info.encoder_layer}, fingerprint `{info.encoder_fingerprint[:16]}` |
+| Encoder | `{info.encoder}`, {heads_of}, fingerprint `{info.encoder_fingerprint[:16]}` |
 | Standard embedding | {info.encoder_standard} |
 | Network | {network} |
 | Expected gain of a Q-value q | {gain} |

@@ -30,7 +30,7 @@ class SelectorInfo:
         partition_names: M names, in the order of the selector's outputs.
         task: a `mrag_rl.choices.TaskName`, or the import path of a task of the user's own, which is not imported.
         metric: the metric of the reward, e.g. "rouge1", or an import path.
-        encoder: name of the encoder of the embeddings.
+        encoder: name of the encoder of the embeddings, or an import path, which is not imported.
         encoder_fingerprint: SHA-256 that identifies its weights, tokenizer, settings, layer and pooling.
         encoder_layer: the attention layer of the per-head vectors, -1 for the last.
         encoder_pooling: how the token vectors of a head are pooled, None for the encoder's own default.

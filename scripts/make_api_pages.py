@@ -40,6 +40,7 @@ PAGES = {
         "training_config",
         "llm_config",
         "data_config",
+        "encoder_config",
         "settings",
         "shipped",
         "command_line",

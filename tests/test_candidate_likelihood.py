@@ -11,7 +11,7 @@ import pytest
 from mrag_rl.agents.joint import train_jointly
 from mrag_rl.agents.training_stage import TrainingStage
 from mrag_rl.choices import CandidateStateName
-from mrag_rl.config import EncoderConfig
+from mrag_rl.encoder_config import EncoderConfig
 from mrag_rl.envs.candidates import candidate_features, scaled_log_probabilities
 from mrag_rl.envs.memory_refinement import MemoryRefinementVectorEnv
 from mrag_rl.generation import LLM, Prompt, Writer

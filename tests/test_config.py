@@ -11,7 +11,6 @@ from mrag_rl.choices import ABLATION_OF, DEFAULT_SYSTEMS
 from mrag_rl.command_line import SettingsReader
 from mrag_rl.config import (
     Config,
-    EncoderConfig,
     EvaluationConfig,
     PartitioningConfig,
     config_sha256,
@@ -22,6 +21,7 @@ from mrag_rl.config import (
 )
 from mrag_rl.contrasts import DEFAULT_CONTRASTS, primary_contrasts
 from mrag_rl.data_config import DataConfig
+from mrag_rl.encoder_config import EncoderConfig
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.settings import MultihopSettings
 from mrag_rl.llm_config import LLMConfig

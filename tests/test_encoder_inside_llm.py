@@ -11,7 +11,8 @@ import evaluate
 import train
 from mrag_rl import Selector
 from mrag_rl.choices import INSIDE_LLM
-from mrag_rl.config import Config, EncoderConfig, validate_config
+from mrag_rl.config import Config, validate_config
+from mrag_rl.encoder_config import EncoderConfig
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.generation.transformers_llm import TransformersLLM

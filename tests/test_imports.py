@@ -42,6 +42,7 @@ ROOMS = (
     "training_config",
     "llm_config",
     "data_config",
+    "encoder_config",
     "config",
     "filters",
     "memory",

@@ -1,4 +1,4 @@
-"""Plug-ins by import path: a metric, a partitioning and a task of one's own; and that nobody else's code runs."""
+"""Plug-ins by import path: code of one's own in a run; and that nobody else's code runs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ from mrag_rl import Callback, Config, Selector, plugins, resume, train
 from mrag_rl.config import config_sha256, load_config
 from mrag_rl.data import save_pairs
 from mrag_rl.data.synthetic import make_newsroom
+from mrag_rl.encoders import EmbeddingStore, OwnEncoder
+from mrag_rl.encoders.own import check_own_encoder
 from mrag_rl.errors import InputError
+from mrag_rl.generation import CachedLLM
+from mrag_rl.generation.own import OwnLLM, check_llm
 from mrag_rl.generation.prompts import Prompt, check_task, render
 from mrag_rl.io import sealed
+from mrag_rl.llm_config import LLMConfig
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import check_metric, get_metric
 from mrag_rl.partitioning import fit_own_partitioning
@@ -31,7 +36,9 @@ from mrag_rl.runs.arguments import parse_train_arguments
 
 PAGE = (Path(__file__).parents[1] / "docs" / "plugins.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
-PATHS = ["my_plugins:headlines", "my_plugins:word_overlap", "my_plugins:by_length"]
+TASK, METRIC, METHOD, ENCODER, LLM = PATHS = [
+    f"my_plugins:{name}" for name in ("headlines", "word_overlap", "by_length", "letters", "sketch")
+]
 
 
 def snippets(language: str) -> list[str]:
@@ -76,42 +83,47 @@ def test_the_page_s_plug_ins_train_a_run_that_is_resumed_only_with_the_same_code
         f"{group}.{name}": value
         for group in ("agent_s", "agent_r", "evaluation", "llm", "refinement", "training")
         for name, value in small[group].items()
-    } | {"llm.name": "bundled"}  # the tiny one's tokenizer knows no strings to stop at
+    } | {"llm.name": LLM}
     config = Config.load("own.yaml", changes)
     run = train(config, callbacks=[StopAtOnce()])
     assert run.stopped and "metric is my_plugins:word_overlap, code of your own in" in capsys.readouterr().err
     (place / "my_plugins.py").write_text(code.replace("max(1,", "max(2,"))
     imported_anew(monkeypatch)
-    with pytest.raises(InputError, match="the task is not the one that the run began with"):
+    with pytest.raises(InputError, match="the encoder is not the one that the run began with"):
         resume(run.folder, trust=PATHS, progress=False)
     (place / "my_plugins.py").write_text(code)
     imported_anew(monkeypatch)
     with pytest.raises(InputError, match=r"\(metric: my_plugins:word_overlap\); if you trust"):
-        resume(run.folder, trust=[PATHS[0], PATHS[2]], progress=False)
+        resume(run.folder, trust=[TASK, METHOD, ENCODER, LLM], progress=False)
     assert "my_plugins" not in sys.modules
     assert train_command.main(["--resume", str(run.folder), *(f"--trust={path}" for path in PATHS)]) == 0
-    assert capsys.readouterr().out.endswith('ask --run runs/own --text "..." --trust my_plugins:headlines\n')
+    assert capsys.readouterr().out.endswith(
+        f'ask --run runs/own --text "..." --trust {TASK} --trust {ENCODER} --trust {LLM}\n'
+    )
     results = json.loads((run.folder / "results.json").read_text())
-    assert results["task"] == PATHS[0] and list(results["systems"]["m_rag"]) == ["rougeL", PATHS[1]]
-    assert (run.folder / "results.md").read_text().startswith(f"# {PATHS[0]}: ")
+    assert results["task"] == TASK and list(results["systems"]["m_rag"]) == ["rougeL", METRIC]
+    assert (run.folder / "results.md").read_text().startswith(f"# {TASK}: ")
     with MemoryDatabase.open(run.folder / "database") as database:
         assert database.names == ["length-0", "length-1", "length-2"]
     selector = Selector.load(run.folder / "selector")
-    assert (selector.info.task, selector.info.metric) == (PATHS[0], PATHS[1])
+    assert (selector.info.task, selector.info.metric, selector.info.encoder) == (TASK, METRIC, ENCODER)
+    with pytest.raises(InputError, match="encoder my_plugins:letters: a selector imports no code; if you trust"):
+        selector.load_encoder()
 
     imported_anew(monkeypatch)
     for command in (["compare", "--runs"], ["pool", "--runs"], ["check"]):
         output = [] if command == ["check"] else ["--output", str(place / command[0])]
         assert evaluate.main([*command, str(run.folder), *output]) == 0
     ask = ["ask", "--run", str(run.folder), "--text", pairs[0].source]
-    for command in (["systems", "--run", str(run.folder)], ask, ["check", str(run.folder)]):
+    half = [[*ask, "--trust", TASK, ENCODER], [*ask, "--trust", TASK, LLM]]
+    for command in (["systems", "--run", str(run.folder)], ask, *half, ["check", str(run.folder)]):
         expected = 0 if command[0] == "check" else 2
         assert evaluate.main(command) == expected
     assert "my_plugins" not in sys.modules and "--trust my_plugins:headlines" in capsys.readouterr().err
-    assert evaluate.main([*ask, "--trust", PATHS[0]]) == 0
-    assert evaluate.main(["systems", "--run", str(run.folder), "--trust", *PATHS[:2]]) == 0
+    assert evaluate.main([*ask, "--trust", TASK, ENCODER, LLM]) == 0
+    assert evaluate.main(["systems", "--run", str(run.folder), "--trust", TASK, METRIC, LLM]) == 0
     assert evaluate.main(["report", str(run.folder)]) == 2 and "if you trust that code" in capsys.readouterr().err
-    assert evaluate.main(["report", str(run.folder), "--trust", PATHS[1]]) == 0
+    assert evaluate.main(["report", str(run.folder), "--trust", METRIC]) == 0
     again = json.loads((run.folder / "evaluation" / "results.json").read_text())
     assert again["systems"] == results["systems"]
 
@@ -136,13 +148,16 @@ def test_code_that_a_downloaded_run_names_is_not_imported(
     shutil.copytree(small, run)
     text = (run / "config.yaml").read_text().replace("metric: null", "metric: evil:f")
     text = text.replace("task: summarization", "task: evil:f").replace("\n  pairs: null", "\n  pairs: pairs.jsonl")
+    text = re.sub(r"^((?:encoder|llm):\n  name:) .*", r"\1 evil:f", text, flags=re.MULTILINE)
     (run / "config.yaml").write_text(text)
     state = json.loads((run / "run.json").read_text())
     state["config_sha256"] = config_sha256(load_config(run / "config.yaml"))
     del state["stages"]["evaluate"]
     (run / "run.json").write_text(json.dumps(sealed({key: value for key, value in state.items() if key != "seal"})))
     assert train_command.main(["--resume", str(run)]) == 2
-    assert "theirs: its settings name code (task: evil:f, metric: evil:f)" in capsys.readouterr().err
+    assert "theirs: its settings name code (task: evil:f, metric: evil:f, encoder.name: evil:f, llm.name: evil:f)" in (
+        capsys.readouterr().err
+    )
     state["stages"]["evaluate"] = {"seconds": {}, "llm": {}}
     (run / "run.json").write_text(json.dumps(sealed({key: value for key, value in state.items() if key != "seal"})))
     assert evaluate.main(["systems", "--run", str(run), "--output", str(place / "out")]) == 2
@@ -210,6 +225,106 @@ def test_partitionings_and_tasks_of_another_form_are_refused(place: Path) -> Non
             check_task(load_plugin(f"others:{name}"))
 
 
+WRITES = "def f(prompts, max_new_tokens, temperature, seeds, stop):"
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("def f(prompts, max_new_tokens): return prompts", "unexpected keyword argument 'temperature'"),
+        (f"{WRITES} return 'ab'", "it returned str, no list of texts"),
+        (f"{WRITES} return ['a']", "it returned 1 texts for 2 prompts"),
+        (f"{WRITES} return ['a', None]", "it returned NoneType for a prompt, no text"),
+        (f"{WRITES} return ['a', chr(0xd800)]", "half of a character"),
+        (f"{WRITES} return 1 / 0", "with two prompts, it raised ZeroDivisionError"),
+    ],
+)
+def test_a_language_model_of_another_form_is_refused_with_the_form_wanted(place: Path, code: str, says: str) -> None:
+    (place / "a_model.py").write_text(f"{code}\n")
+    with pytest.raises(InputError, match=f"{says}.*; wanted: def llm"):
+        check_llm(load_plugin("a_model:f"))
+
+
+def test_texts_of_an_own_language_model_depend_on_prompt_and_seed_alone_and_are_cached_by_its_file(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        f"calls = []\n{WRITES}\n    calls.append(len(prompts))\n"
+        "    return [f' {seed} {prompt.split()[1]} {stop[0]} more' for prompt, seed in zip(prompts, seeds)]\n"
+    )
+    (place / "my_plugins.py").write_text(code)
+    prompts = [Prompt("summarization", f"text{i}") for i in range(70)]
+    load_plugin("my_plugins:f")
+    calls, llm = sys.modules["my_plugins"].calls, OwnLLM("my_plugins:f", stop=["|"])
+    assert llm.generate(prompts, samples=2) == [[f"0 text{i}"] * 2 for i in range(70)]
+    assert calls == [64, 6] and (llm.usage.prompts, llm.usage.batches) == (70, 2)
+    many = llm.generate(prompts, samples=3, temperature=1.0, seeds=[*range(70)])
+    assert max(calls[2:]) == 63 and len({text for row in many for text in row}) == 210
+    assert llm.generate(prompts[5:6], samples=2, temperature=1.0, seeds=5) == [many[5][:2]]
+    with CachedLLM(llm, place / "cache.sqlite") as cached:
+        before = cached.generate(prompts)
+        calls.clear()
+        assert cached.generate(prompts) == before and not calls
+        with pytest.raises(InputError, match=r"my_plugins:f is a function that gives no log-probabilities\. The state"):
+            cached.log_probabilities(prompts[:1], [["x"]])
+    (place / "my_plugins.py").write_text(code.replace("more'", "more'.upper()"))
+    imported_anew(monkeypatch)
+    load_plugin("my_plugins:f")
+    with CachedLLM(OwnLLM("my_plugins:f", stop=["|"]), place / "cache.sqlite") as cached:
+        assert cached.generate(prompts[:1]) == [["0 TEXT0"]]
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("def f(sentences): return np.eye(2)", "missing a required argument: 'sentences'"),
+        ("def f(texts): return None", "it returned an array of object"),
+        ("def f(texts): return np.ones((len(texts), 3), int)", "it returned an array of int64"),
+        ("def f(texts): return np.ones(3)", r"for 2 texts it returned an array of shape \(3,\)"),
+        ("def f(texts): return np.ones((1, 3))", r"for 2 texts it returned an array of shape \(1, 3\)"),
+        ("def f(texts): return np.full((len(texts), 3), 1e300)", "not finite in float32"),
+        ("def f(texts): return np.ones((len(texts), 1 + len(texts)))", r"of \(1, 2\), \(1, 3\) before"),
+        ("def f(texts): return np.eye(2)[-len(texts) :]", "the vectors of a text depend on the others of the call"),
+        ("def f(texts): return {}[0]", "with two texts, it raised KeyError"),
+    ],
+)
+def test_an_encoder_of_another_form_is_refused_with_the_form_wanted(place: Path, code: str, says: str) -> None:
+    (place / "an_encoder.py").write_text(f"import numpy as np\n{code}\n")
+    with pytest.raises(InputError, match=f"({says}).*; wanted: def encoder"):
+        check_own_encoder(load_plugin("an_encoder:f"))
+
+
+def test_the_vectors_of_an_own_encoder_are_unit_vectors_by_head_and_side_by_side(place: Path) -> None:
+    (place / "vectors.py").write_text(
+        "import numpy as np\n"
+        "def heads(texts): return np.array([[[len(text), 0.0], [3.0, 4.0]] for text in texts])\n"
+        "def one(texts): return np.array([[len(text), 0.0] for text in texts])\n"
+    )
+    for path in ("vectors:heads", "vectors:one"):
+        load_plugin(path)
+    encoder = OwnEncoder("vectors:heads")
+    found = encoder.encode(["ab", "a", "ab"])
+    assert found.standard.dtype == found.heads.dtype == np.float32 and found.encoder == encoder.fingerprint
+    np.testing.assert_allclose(found.heads, [[[1, 0], [0.6, 0.8]]] * 3)
+    np.testing.assert_allclose(found.norms, [[2, 5], [1, 5], [2, 5]])
+    np.testing.assert_allclose(found.standard[0], np.array([2, 0, 3, 4]) / np.sqrt(29), rtol=1e-6)
+    np.testing.assert_array_equal(encoder.encode_standard(["", "ab"]), [[0] * 4, found.standard[0]])
+    assert encoder.encode([]).shape == (4, 2, 2) and encoder.encode_standard([""]).shape == (1, 4)
+    one = OwnEncoder("vectors:one").encode(["abc"] * 300 + ["x"])
+    np.testing.assert_array_equal(one.standard, one.heads[:, 0])
+    store = EmbeddingStore(encoder, place / "kept")
+    np.testing.assert_array_equal(store.encode(["ab"]).heads, store.encode(["ab"]).heads)
+    with pytest.raises(InputError, match="text 1 of 2 is empty"):
+        encoder.encode(["a", " "])
+
+
+def test_the_name_of_a_server_s_model_is_no_code_and_what_needs_more_than_texts_is_not_compared() -> None:
+    assert not Config("a", llm=LLMConfig("mistral:latest", server="http://127.0.0.1:8000")).plugins
+    own = Config("a", llm=LLMConfig("m:f"))
+    assert own.plugins == {"llm.name": "m:f"}
+    assert set(Config("a").compared) - set(own.compared) == {"m_rag_likely_r"}
+
+
 def test_what_cannot_be_imported_is_one_line(place: Path) -> None:
     (place / "broken.py").write_text("1 / 0\n")
     (place / "half.py").write_text("import not_there_at_all\n")
@@ -244,6 +359,17 @@ def test_names_import_nothing_where_they_are_looked_up(place: Path) -> None:
         (["--task", "my_plugins:headlines"], "metric is null, but the task my_plugins:headlines is your own"),
         (["--task", "question_answering"], "the bundled world's, which has summarization, translation, dialogue"),
         (["--trust", "my_plugins:f"], "--trust goes with --resume"),
+        (["--encoder.name", "m:f", "--encoder.layer", "1"], r"encoder\.layer is set, but encoder\.name m:f is code of"),
+        (
+            ["--encoder.name", "m:f", "--refinement.dtype", "bfloat16"],
+            r"refinement\.dtype is set, but encoder\.name is",
+        ),
+        (["--llm.name", "m:f", "--llm.device", "cuda"], r"llm\.device is set, but llm\.name m:f is code of your own"),
+        (["--llm.name", "m:f", "--refinement.state", "candidates_and_likelihood"], r"log-probabilities; set it to can"),
+        (
+            ["--llm.name", "m:f", "--evaluation.systems", "naive", "self_rag"],
+            r"systems has self_rag, but llm\.name m:f",
+        ),
     ],
 )
 def test_settings_that_name_no_code_or_need_more_are_one_line(options: list[str], says: str) -> None:

@@ -4,9 +4,18 @@ from mrag_rl.extras import require
 
 require("encode", "tokenizers", "torch", "tqdm", "transformers", by=__name__)
 
-from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
+from mrag_rl.encoders.embeddings import Embeddings, RunEncoder, TextEncoder
+from mrag_rl.encoders.own import OwnEncoder
 from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.encoders.transformer import TransformerEncoder
 
-__all__ = ["EmbeddingStore", "Embeddings", "Prefixes", "TextEncoder", "TransformerEncoder"]
+__all__ = [
+    "EmbeddingStore",
+    "Embeddings",
+    "OwnEncoder",
+    "Prefixes",
+    "RunEncoder",
+    "TextEncoder",
+    "TransformerEncoder",
+]

@@ -127,3 +127,18 @@ class TextEncoder(Protocol):
     def encode(self, texts: Sequence[str], *, prefix: str | None = None, progress: bool = False) -> Embeddings:
         """The embeddings of N texts; see `TransformerEncoder.encode`."""
         ...
+
+
+class RunEncoder(TextEncoder, Protocol):
+    """The encoder of a run: a `TransformerEncoder`, or an `OwnEncoder` around a function of the user's own."""
+
+    name: str
+    fingerprint: str
+
+    def encode(
+        self, texts: Sequence[str], *, prefix: str | None = None, progress: bool = False, pad: bool = True
+    ) -> Embeddings: ...
+
+    def encode_standard(self, texts: Sequence[str]) -> np.ndarray:
+        """The standard embeddings of N texts, (N, d) float32, of which empty ones have the zero vector."""
+        ...

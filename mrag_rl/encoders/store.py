@@ -11,7 +11,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.encoders.embeddings import Embeddings, RunEncoder
 from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.encoders.transformer import TransformerEncoder
 
@@ -29,7 +29,7 @@ class EmbeddingStore:
         seconds: Time spent in `encode` so far.
     """
 
-    def __init__(self, encoder: TransformerEncoder, folder: Path) -> None:
+    def __init__(self, encoder: RunEncoder, folder: Path) -> None:
         self.encoder, self.folder = encoder, folder
         self.seconds = 0.0
 
@@ -40,7 +40,8 @@ class EmbeddingStore:
 
     @property
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The encoder's tokenizer."""
+        """The encoder's tokenizer, by which documents are cut into passages."""
+        assert isinstance(self.encoder, TransformerEncoder)  # Only runs may have others, and they cut nothing
         return self.encoder.tokenizer
 
     @property

@@ -24,6 +24,7 @@ from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.encoders.pooling import HeadPooling, pool
 from mrag_rl.encoders.prefixes import Prefixes, stated_prefixes
 from mrag_rl.encoders.sentence_layers import SentenceLayers, lower_cased, stated_layers
+from mrag_rl.encoders.texts import check_texts, unique_texts
 from mrag_rl.encoders.trigrams import TRIGRAM_DIMENSION, trigram_embeddings
 from mrag_rl.encoders.windows import LONGEST_WINDOW, WindowCutter, Windows, position_count, window_length
 from mrag_rl.errors import InputError
@@ -267,12 +268,8 @@ class TransformerEncoder:
 
         Raises InputError naming the first text that is empty or not Unicode, and for a text instead of a list.
         """
-        if isinstance(texts, str):
-            raise InputError("encoder: got a text instead of a list of texts; give [text]")
-        for i, text in enumerate(texts):
-            if not text.strip():
-                raise InputError(f"encoder: text {i} of {len(texts)} is empty; give every text at least one word")
-        unique, rows = _unique(texts)
+        check_texts(texts)
+        unique, rows = unique_texts(texts)
         standard = torch.zeros(len(unique), self.standard_layers.width)
         heads = torch.zeros(len(unique), len(self.layers), self.heads * self.head_dimension // len(self.layers))
         pooled: dict[int, torch.Tensor] = {}
@@ -304,7 +301,7 @@ class TransformerEncoder:
         """The standard embeddings alone, (N, d) float32. For texts that a model wrote, where an empty text is an answer
         rather than a mistake: its embedding is the zero vector, similar to nothing.
         """
-        unique, rows = _unique(texts)
+        unique, rows = unique_texts(texts)
         nonempty = [i for i, text in enumerate(unique) if text.strip()]
         if self.standard == "trigrams":
             trigrams: np.ndarray = trigram_embeddings(unique)[rows]
@@ -388,10 +385,3 @@ def _placement(devices: Sequence[str], *, quantized: bool) -> dict[str, str] | L
     if len(devices) > 1:
         return "auto"
     return {"": devices[0]} if quantized and devices[0] != "cpu" else None
-
-
-def _unique(texts: Sequence[str]) -> tuple[list[str], np.ndarray]:
-    """The distinct texts in order of first appearance, and for each text its row among them (N,)."""
-    row: dict[str, int] = {}
-    rows = np.array([row.setdefault(text, len(row)) for text in texts], dtype=np.int64)
-    return list(row), rows

@@ -8,6 +8,12 @@ from mrag_rl.generation.prompts import Prompt
 
 T = TypeVar("T")
 
+SCORES_NEEDED = (
+    "The state candidates_and_likelihood and the systems m_rag_likely_r, m_rag_answers, supervised_answers..., selfmem "
+    "and self_rag... need them: choose refinement.state candidates and leave them out of evaluation.systems"
+)
+"""What to say of a language model that has no log-probabilities."""
+
 
 @dataclass
 class Usage:

@@ -15,6 +15,9 @@ _LARGE = 2**16  # Tokens of a vocabulary; fewer are looked up in one cumulative 
 _BLOCK = 512  # Tokens whose weights are added up together
 _AT_ONCE = 2**20  # Weights that stay in a core's cache
 
+SEEDS = 2**31 - 1
+"""Seeds from 0 to below it are taken everywhere: some store them in 32 bits, and -1 or the largest means any."""
+
 
 def row_key(seed: int, text: str, sample: int) -> int:
     """The 64-bit key of one completion's random numbers. text: the rendered prompt. sample: the sample's index."""

@@ -14,13 +14,12 @@ from typing import Any
 
 from mrag_rl.errors import InputError
 from mrag_rl.generation.likelihood import Completion
-from mrag_rl.generation.llm import Usage, in_order, one_seed_per_prompt
+from mrag_rl.generation.llm import SCORES_NEEDED, Usage, in_order, one_seed_per_prompt
 from mrag_rl.generation.parallel import by_row, in_parallel
 from mrag_rl.generation.prompts import Prompt, make_room, messages, render
-from mrag_rl.generation.sampling import row_key
+from mrag_rl.generation.sampling import SEEDS, row_key
 from mrag_rl.generation.server import Server, Unanswered
 
-_SEEDS = 2**31 - 1  # Seeds that every server takes: some store them in 32 bits, and -1 or the largest means any
 _BYTES_PER_TOKEN = 2  # Fewer than texts have (English about 4, German 3.5), so that the estimate is too high
 _TEMPLATE_TOKENS = 256  # More than chat templates add to the messages themselves
 _START_TOKENS = 4  # More than tokenizers put before a text
@@ -144,7 +143,7 @@ class ServerLLM:
         greedy = temperature == 0
         texts = [self.render(prompt) for prompt in prompts]
         rows: list[list[tuple[str, int | None]]] = [
-            [(text, None)] if greedy else [(text, row_key(seed, text, sample) % _SEEDS) for sample in range(samples)]
+            [(text, None)] if greedy else [(text, row_key(seed, text, sample) % SEEDS) for sample in range(samples)]
             for text, seed in zip(texts, one_seed_per_prompt(seeds, len(prompts)), strict=True)
         ]
         sent = self._shortened(dict(zip(texts, prompts, strict=True)), max_new_tokens)
@@ -232,10 +231,8 @@ class ServerLLM:
 
     def _no_scores(self, why: str) -> InputError:
         return InputError(
-            f"llm.server {self.server.url} gives no log-probabilities of given texts ({why}). The state "
-            "candidates_and_likelihood and the systems m_rag_likely_r, m_rag_answers, supervised_answers..., selfmem "
-            "and self_rag... need them: choose refinement.state candidates and leave them out of evaluation.systems, "
-            "or use vLLM or SGLang with llm.chat false"
+            f"llm.server {self.server.url} gives no log-probabilities of given texts ({why}). {SCORES_NEEDED}, or "
+            "use vLLM or SGLang with llm.chat false"
         )
 
     def _shortened(self, prompts: dict[str, Prompt], room: int) -> dict[str, Prompt]:

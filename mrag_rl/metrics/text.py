@@ -18,7 +18,7 @@ from sacrebleu.metrics.bleu import BLEU
 from mrag_rl.choices import MetricName, TaskName
 from mrag_rl.errors import InputError
 from mrag_rl.metrics.answers import answer_words, word_f1
-from mrag_rl.plugins import Plugin, check_parameters, is_import_path, loaded_plugin, wrong_plugin
+from mrag_rl.plugins import Plugin, check_parameters, is_import_path, loaded_plugin, trial, wrong_plugin
 
 REPORTED: dict[TaskName, tuple[MetricName, ...]] = {
     "summarization": ("rouge1", "rouge2", "rougeL"),
@@ -302,13 +302,8 @@ class OwnMetric(MeanMetric):
 def check_metric(plugin: Plugin) -> None:
     """Raises InputError that shows the signature wanted if the plug-in is no metric: two pairs are scored."""
     check_parameters(plugin, ("hypotheses", "references"), METRIC_FORM)
-    try:
+    with trial(plugin, "two pairs of texts, the second without a word", METRIC_FORM):
         OwnMetric(plugin.path).scores(["a text", ""], ["a text", "another"])
-    except InputError:
-        raise
-    except Exception as error:  # whatever the user's code raises
-        problem = f"with two pairs of texts, the second without a word, it raised {type(error).__name__}: {error}"
-        raise wrong_plugin(plugin, problem, METRIC_FORM) from error
 
 
 def _hash(gram: tuple[str, ...]) -> int:

@@ -20,7 +20,7 @@ from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.models import check_encoder, load_models, make_writer, with_cache
-from mrag_rl.runs.plugins import load_trusted_plugins
+from mrag_rl.runs.plugins import TO_ANSWER, load_trusted_plugins
 from mrag_rl.runs.settings import AskSettings
 from mrag_rl.runs.systems import trained_system
 from mrag_rl.runs.trained import TrainedSystem, open_trained
@@ -43,7 +43,7 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
     config = folder.load_config()
     if not settings.text.strip():
         raise InputError('--text is empty; give the text to answer, as in --text "The council met ..."')
-    load_trusted_plugins(config, settings.trust, ("task",), folder.root)
+    load_trusted_plugins(config, settings.trust, TO_ANSWER, folder.root)
     with open_trained(folder) as trained:
         scope = Scope.of(trained.database, settings.allowed, settings.filter)  # An error before models are loaded
         encoder, llm = load_models(config)

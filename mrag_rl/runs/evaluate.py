@@ -177,7 +177,7 @@ def run(settings: SystemsSettings) -> str:
         raise InputError(
             f"{folder.root}: the run is not complete; resume it with: python train.py --resume {folder.root}"
         )
-    needed = ("task", "metric")
+    needed = ("task", "metric", "llm.name")
     load_trusted_plugins(config, settings.trust, needed, folder.root)
     stages.check_models({setting: plugin.sha256 for setting, plugin in loaded_plugins(config, needed).items()})
     llm = load_llm(llm_config(config))

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from mrag_rl.config import config_to_dict, validate_config
 from mrag_rl.data import TextPair
-from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.encoders import Embeddings, RunEncoder
 from mrag_rl.evaluation.bootstrap import Origin, as_json, count_systems, holm, origin_counts, score_systems
 from mrag_rl.evaluation.tables import gate_table
 from mrag_rl.generation.llm import LLM
@@ -48,7 +48,7 @@ RETRIEVERS = tuple(f"{name}{many}" for name in ("naive", "words", "hybrid") for 
 _AT_ONCE = 32  # Queries answered, and stored, together
 
 
-def run(settings: GateSettings, *, models: tuple[TransformerEncoder, LLM] | None = None) -> str:
+def run(settings: GateSettings, *, models: tuple[RunEncoder, LLM] | None = None) -> str:
     """Answer development queries with and without memories, write `answers.jsonl` and `gate.json`; return a table.
 
     models: the encoder and language model of the settings, if loaded already. Raises InputError on bad settings, files.

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Literal
 
 from mrag_rl.choices import INSIDE_LLM
-from mrag_rl.config import Config, EncoderConfig
-from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.config import Config
+from mrag_rl.encoder_config import EncoderConfig
+from mrag_rl.encoders import OwnEncoder, RunEncoder, TransformerEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.llm import LLM
+from mrag_rl.generation.own import OwnLLM
 from mrag_rl.generation.prompts import own_task
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.generation.writer import Writer
@@ -23,7 +25,7 @@ from mrag_rl.memory import MemoryDatabase
 from mrag_rl.plugins import is_import_path
 
 
-def load_models(config: Config, report: Callable[[str], object] | None = None) -> tuple[TransformerEncoder, LLM]:
+def load_models(config: Config, report: Callable[[str], object] | None = None) -> tuple[RunEncoder, LLM]:
     """The run's encoder and language model, which may be one. Raises InputError if either is missing.
 
     report: see `TransformersLLM.load`.
@@ -56,8 +58,11 @@ def encoder_inside(llm: LLM, config: EncoderConfig) -> TransformerEncoder:
     )
 
 
-def load_encoder(config: EncoderConfig, dtype: Literal["float32", "bfloat16"] = "float32") -> TransformerEncoder:
-    """The run's encoder, with weights of its own, in a precision. Raises InputError if it is missing or another."""
+def load_encoder(config: EncoderConfig, dtype: Literal["float32", "bfloat16"] = "float32") -> RunEncoder:
+    """The run's encoder, with weights of its own, in a precision, or a plug-in. Raises InputError if it is missing or
+    another."""
+    if config.own_code:
+        return OwnEncoder(config.name)
     return TransformerEncoder.load(
         config.name,
         sha256=config.sha256,
@@ -71,7 +76,7 @@ def load_encoder(config: EncoderConfig, dtype: Literal["float32", "bfloat16"] = 
 
 
 def load_llm(config: LLMConfig, report: Callable[[str], object] | None = None) -> LLM:
-    """The run's language model, on this machine or at its server. Raises InputError if there is none.
+    """The run's language model: on this machine, at its server, or a plug-in. Raises InputError if there is none.
 
     report: see `TransformersLLM.load`.
     """
@@ -87,6 +92,8 @@ def load_llm(config: LLMConfig, report: Callable[[str], object] | None = None) -
             concurrency=config.concurrency,
             timeout=config.timeout,
         )
+    if config.own_code:
+        return OwnLLM(config.name, stop=config.stop)
     return TransformersLLM.load(
         config.path,
         dtype=config.dtype,
@@ -120,7 +127,7 @@ def make_writer(config: Config, llm: LLM) -> Writer:
     return Writer(llm, config.prompt_task, config.llm.max_new_tokens, config.demonstrations)
 
 
-def check_encoder(database: MemoryDatabase, encoder: TransformerEncoder) -> None:
+def check_encoder(database: MemoryDatabase, encoder: RunEncoder) -> None:
     """Raises InputError if the database's vectors come from another encoder."""
     if database.encoder_fingerprint != encoder.fingerprint:
         raise InputError(

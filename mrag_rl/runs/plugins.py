@@ -6,15 +6,25 @@ from collections.abc import Collection, Sequence
 
 from mrag_rl.command_line import option_values
 from mrag_rl.config import Config, check_files_of_plugins
+from mrag_rl.encoders.own import check_own_encoder
 from mrag_rl.errors import InputError
+from mrag_rl.generation.own import check_llm
 from mrag_rl.generation.prompts import check_task
 from mrag_rl.metrics.text import check_metric
 from mrag_rl.partitioning.own import check_partitioner
 from mrag_rl.plugins import Plugin, load_plugin, loaded_plugin
 
-_CHECKS = {"task": check_task, "metric": check_metric, "partitioning.method": check_partitioner}
+_CHECKS = {
+    "task": check_task,
+    "metric": check_metric,
+    "partitioning.method": check_partitioner,
+    "encoder.name": check_own_encoder,
+    "llm.name": check_llm,
+}
 SETTINGS = tuple(_CHECKS)
 """The settings that may name code."""
+TO_ANSWER = ("task", "encoder.name", "llm.name")
+"""Those whose code is needed to answer a text with a finished run."""
 
 
 def load_own_plugins(config: Config, arguments: Sequence[str] = ()) -> None:
