@@ -268,7 +268,7 @@ class Selector:
             InputError: as `load`, or the repository cannot be had. MissingExtra: the extra `encode` is missing.
         """
         if Path(pretrained_model_name_or_path).exists():
-            return cls.load(pretrained_model_name_or_path)
+            return cls.load(Path(pretrained_model_name_or_path))
         repo_id = str(pretrained_model_name_or_path)
         return cls.load(
             hub.download(

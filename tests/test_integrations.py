@@ -190,6 +190,7 @@ def test_no_rights_find_nothing(mask: str, trained: TrainedSystem) -> None:
     assert llama_index.MemoryRetriever(memories, 40).retrieve(TEXTS[0]) == []
     with pytest.raises(InputError, match="none of the choices may be read"):
         llama_index.PartitionSelector(memories).select(trained.database.names, TEXTS[0])
+    bad: Any
     for bad in ([], np.zeros(size, int), np.zeros(size + 1, bool)):
         with pytest.raises(InputError, match=f"{mask} has type"):
             memories_of(trained, **{mask: bad})

@@ -305,7 +305,7 @@ def test_the_vectors_of_an_own_encoder_are_unit_vectors_by_head_and_side_by_side
     encoder = OwnEncoder("vectors:heads")
     found = encoder.encode(["ab", "a", "ab"])
     assert found.standard.dtype == found.heads.dtype == np.float32 and found.encoder == encoder.fingerprint
-    np.testing.assert_allclose(found.heads, [[[1, 0], [0.6, 0.8]]] * 3)
+    np.testing.assert_allclose(found.heads, np.array([[[1, 0], [0.6, 0.8]]] * 3))
     np.testing.assert_allclose(found.norms, [[2, 5], [1, 5], [2, 5]])
     np.testing.assert_allclose(found.standard[0], np.array([2, 0, 3, 4]) / np.sqrt(29), rtol=1e-6)
     np.testing.assert_array_equal(encoder.encode_standard(["", "ab"]), [[0] * 4, found.standard[0]])

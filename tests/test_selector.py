@@ -252,7 +252,8 @@ def test_it_loads_its_own_encoder_and_refuses_another() -> None:
 
     def selector(**changes: Any) -> Selector:
         normalizer = StateNormalizer.fit(make_states(50))
-        return Selector(**make_weights(), normalizer=normalizer, info=replace(INFO, **changes))
+        weights: dict[str, Any] = make_weights()
+        return Selector(**weights, normalizer=normalizer, info=replace(INFO, **changes))
 
     own = encoder().fingerprint
     assert selector(encoder_fingerprint=own).load_encoder().fingerprint == own

@@ -54,7 +54,7 @@ def test_an_encoder_gives_every_thread_the_heads_of_its_own_text() -> None:
     texts = [f"bridge {number} " * (number + 1) for number in range(THREADS)]
     expected = [encoder().encode([text]).heads for text in texts]
     found = in_threads(lambda number: encoder().encode([texts[number]]).heads)
-    assert all(np.array_equal(*pair) for pair in zip(found, expected, strict=True))
+    np.testing.assert_array_equal(np.stack(found), np.stack(expected))
 
 
 def test_writes_of_threads_are_neither_lost_nor_torn(tmp_path: Path) -> None:
