@@ -116,7 +116,7 @@ def download(
         folder = snapshot_download(
             repo_id,
             revision=revision,
-            cache_dir=cache_dir,
+            cache_dir=None if cache_dir is None else Path(cache_dir),
             token=token,
             force_download=force_download,
             local_files_only=local_files_only,
