@@ -159,3 +159,7 @@ def test_importing_the_package_is_light() -> None:
 def test_a_selector_needs_none_of_the_training_code() -> None:
     loaded = loaded_after("import mrag_rl; mrag_rl.Selector")
     assert not {"torch", "transformers", "faiss", "gymnasium", "stable_baselines3"} & loaded
+
+
+def test_commands_that_read_settings_do_not_wait_for_torch() -> None:
+    assert not {"torch", "transformers"} & loaded_after("import mrag_rl.commands, mrag_rl.runs.arguments")

@@ -6,20 +6,31 @@ from collections.abc import Collection, Sequence
 
 from mrag_rl.command_line import option_values
 from mrag_rl.config import Config, check_files_of_plugins
-from mrag_rl.encoders.own import check_own_encoder
 from mrag_rl.errors import InputError
-from mrag_rl.generation.own import check_llm
 from mrag_rl.generation.prompts import check_task
 from mrag_rl.metrics.text import check_metric
 from mrag_rl.partitioning.own import check_partitioner
 from mrag_rl.plugins import Plugin, load_plugin, loaded_plugin
 
+
+def _check_encoder(plugin: Plugin) -> None:
+    from mrag_rl.encoders.own import check_own_encoder  # here, because PyTorch takes seconds to import
+
+    check_own_encoder(plugin)
+
+
+def _check_llm(plugin: Plugin) -> None:
+    from mrag_rl.generation.own import check_llm  # here for the same reason
+
+    check_llm(plugin)
+
+
 _CHECKS = {
     "task": check_task,
     "metric": check_metric,
     "partitioning.method": check_partitioner,
-    "encoder.name": check_own_encoder,
-    "llm.name": check_llm,
+    "encoder.name": _check_encoder,
+    "llm.name": _check_llm,
 }
 SETTINGS = tuple(_CHECKS)
 """The settings that may name code."""
