@@ -21,7 +21,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.io import StrPath, file_sha256, is_intact, read_json, sealed
 from mrag_rl.normalizer import StateNormalizer, as_states, mean_over_partitions
 from mrag_rl.plugins import is_import_path
-from mrag_rl.selector_files import ONNX_FILE, WEIGHTS_FILE, refuse_pickles
+from mrag_rl.selector_files import ONNX_FILE, WEIGHTS_FILE, check_tensors, refuse_pickles
 from mrag_rl.selector_info import CONFIG_FILE, SelectorInfo, read_field, read_info, same_names
 
 if TYPE_CHECKING:
@@ -378,8 +378,7 @@ def config_of(selector: Selector, sha256: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _check_tensors(selector: Selector, path: Path) -> None:
-    """Raises InputError for a tensor whose shape or type does not fit the partition names and the other tensors, for a
-    number that is not finite, and for a scale that is not above 0."""
+    """Raises InputError for a tensor that does not fit the partition names and the other tensors, or is not usable."""
     hidden, partitions = selector.b1.size, 1 if selector.shared else len(selector.info.partition_names)
     heads = selector.normalizer.mean.size // max(1, partitions)
     shapes = {
@@ -390,14 +389,4 @@ def _check_tensors(selector: Selector, path: Path) -> None:
         "mean": (selector.normalizer.mean, (partitions, heads)),
         "scale": (selector.normalizer.scale, (partitions, heads)),
     }
-    for name, (tensor, shape) in shapes.items():
-        if tensor.shape != shape or tensor.dtype != np.float32:
-            raise InputError(
-                f"{path / WEIGHTS_FILE}: {name} is {tensor.dtype} of shape {tensor.shape}, not float32 of {shape}: "
-                "export the selector again"
-            )
-        if not np.isfinite(tensor).all() or (name == "scale" and not (tensor > 0).all()):
-            what = "above 0" if name == "scale" else "finite"
-            raise InputError(
-                f"{path / WEIGHTS_FILE}: {name} has numbers that are not {what}: export the selector again"
-            )
+    check_tensors(shapes, path / WEIGHTS_FILE)

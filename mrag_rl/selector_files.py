@@ -1,9 +1,12 @@
-"""The files of a selector's folder: their names, and what must not be among them."""
+"""The files of a selector's folder: their names, and what must not be among or in them."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+
+import numpy as np
 
 from mrag_rl.errors import InputError
 from mrag_rl.selector_info import CONFIG_FILE
@@ -40,6 +43,20 @@ def refuse_pickles(path: Path) -> None:
             )
     if not path.is_dir():
         raise InputError(f"{path}: a file, not a selector folder: give the folder with {CONFIG_FILE}")
+
+
+def check_tensors(tensors: Mapping[str, tuple[np.ndarray, tuple[int, ...]]], path: Path) -> None:
+    """Raises InputError for a tensor that is not float32 of its shape, whose numbers are not all finite, or, for the
+    tensor "scale", not all above 0. path: the file that they were read from."""
+    for name, (tensor, shape) in tensors.items():
+        if tensor.shape != shape or tensor.dtype != np.float32:
+            raise InputError(
+                f"{path}: {name} is {tensor.dtype} of shape {tensor.shape}, not float32 of {shape}: "
+                "export the selector again"
+            )
+        if not np.isfinite(tensor).all() or (name == "scale" and not (tensor > 0).all()):
+            what = "above 0" if name == "scale" else "finite"
+            raise InputError(f"{path}: {name} has numbers that are not {what}: export the selector again")
 
 
 def _is_pickle_or_archive(file: Path) -> bool:
