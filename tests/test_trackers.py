@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,16 +15,20 @@ from typing import Any
 import pytest
 
 import train as train_command
-from mrag_rl import Callback, Config, resume, train
+from mrag_rl import Callback, Config, Run, resume, train
+from mrag_rl.agents.callback import TrainingStopped
+from mrag_rl.agents.joint import train_jointly
 from mrag_rl.errors import InputError
 from mrag_rl.extras import MissingExtra
 from mrag_rl.llm_config import LLMConfig
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.trackers import MLflowTracker, WandbTracker, trackers_named
 from mrag_rl.trackers.tracker import Progress, without_folders
+from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig
+from tests.tiny import ScriptedLLM, tiny_world
+from tests.training import joint_context
 
 SYSTEMS = {"m_rag": ".", "m_rag_without_r": "ablations/without_r"}
-CHANGES = {"evaluation.systems": ["naive", *SYSTEMS], "evaluation.ablations": True, "evaluation.contrasts": []}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +42,7 @@ def place(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to work in, with clients that write there and reach no network."""
     monkeypatch.chdir(tmp_path)
     for name in ("WANDB_DIR", "WANDB_DATA_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR"):
-        monkeypatch.setenv(name, str(tmp_path))
+        monkeypatch.setenv(name, str(store.parent))  # the client reads them once in a process
     for name, value in {
         "WANDB_MODE": "offline",
         "WANDB_SILENT": "true",
@@ -48,14 +54,45 @@ def place(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-class StopAfter(Callback):
-    """Stops at a batch of a system."""
+class Breaking(Callback):
+    """Takes a table out of MLflow's store when the training begins, and stops it in the second system."""
 
-    def __init__(self, system: str, step: int) -> None:
-        self.at = (system, step)
+    def __init__(self, store: Path) -> None:
+        self.store = store
 
     def on_batch(self, record: dict[str, Any]) -> bool:
-        return (self.system, record["step"]) != self.at
+        if (self.system, record["step"]) == ("m_rag", 1):
+            rename_table(self.store, "metrics", "elsewhere")
+        return self.system == "m_rag"
+
+
+def train_both(run: Path, config: Config, callbacks: Sequence[Callback]) -> bool:
+    """Train two systems as a run does, or go on with them; returns whether a callback stopped it."""
+    stopped, world = False, tiny_world()
+    for callback in callbacks:
+        callback.on_start(run, config)
+    for system, place in SYSTEMS.items():
+        folder = run / place / "database"
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with MemoryDatabase.open(folder) if folder.exists() else world.make_database(folder) as database:
+            context = joint_context(
+                world, database, ScriptedLLM(), refinement=RefinementConfig(),
+                training=TrainingConfig(rounds=1, slots=8, checkpoint_every=2),
+            )  # fmt: skip
+            for callback in callbacks:
+                callback.system, callback.context = system, context
+            try:
+                train_jointly(context, run / place, progress=False, callbacks=callbacks)
+            except TrainingStopped:
+                stopped = True
+    for callback in callbacks:
+        callback.on_end(Run(run, stopped=True))  # without results
+    return stopped
+
+
+def rename_table(store: Path, old: str, new: str) -> None:
+    with closing(sqlite3.connect(store)) as database:
+        database.execute(f"ALTER TABLE {old} RENAME TO {new}")
 
 
 def log_of(run: Path, system: str) -> list[dict[str, Any]]:
@@ -89,19 +126,21 @@ def records(path: Path) -> Iterator[Any]:
             whole = b""
 
 
-def test_both_trackers_have_the_curves_settings_and_scores_of_a_run_that_was_stopped_and_resumed(
-    workplace: Path, place: Path
+def test_a_training_that_is_stopped_and_resumed_is_tracked_once_though_a_store_fails_meanwhile(
+    place: Path, store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = Config.load(workplace / "small.yaml", {"name": "tracked", **CHANGES})
-    stop = StopAfter("m_rag_without_r", 1)
-    first = train(config, runs=place, callbacks=[WandbTracker(), MLflowTracker(), stop], progress=False)
-    assert first.stopped
-    known = {name: json.loads((first.folder / "trackers" / f"{name}.json").read_text()) for name in ("wandb", "mlflow")}
-    sent = {"m_rag": len(log_of(first.folder, "m_rag")), "m_rag_without_r": 1}
-    assert all((progress["sent"], progress["finished"]) == (sent, False) for progress in known.values())
-    run = resume(first.folder, callbacks=[WandbTracker(), MLflowTracker(report=True)], progress=False).folder
-    _check_mlflow(run, known["mlflow"]["id"])
-    _check_wandb(run, known["wandb"]["id"])
+    run, config = place / "run", Config("tracked", agent_s=AgentConfig(batch_size=8))
+    run.mkdir()
+    assert train_both(run, config, [WandbTracker(), MLflowTracker(), Breaking(store)])
+    rename_table(store, "elsewhere", "metrics")
+    during, at_the_end = (line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: mlflow"))
+    assert during == at_the_end and during.endswith(f"train.py --resume {run} --track mlflow")
+    wandb, mlflow = (Progress.load(run / "trackers" / f"{name}.json") for name in ("wandb", "mlflow"))
+    assert wandb.sent == {"m_rag": len(log_of(run, "m_rag")), "m_rag_without_r": 1}
+    assert mlflow.sent == {"m_rag": 1}
+    assert not train_both(run, config, [WandbTracker(), MLflowTracker()])
+    _check_mlflow(run, mlflow.id)
+    _check_wandb(run, wandb.id, store.parent)
 
 
 def _check_mlflow(run: Path, known: str) -> None:
@@ -109,8 +148,8 @@ def _check_mlflow(run: Path, known: str) -> None:
 
     client = MlflowClient()
     (found,) = client.search_runs([client.get_experiment_by_name("mrag-rl").experiment_id])
-    assert (found.info.run_id, found.info.run_name, found.info.status) == (known, "tracked", "FINISHED")
-    assert found.data.params["agent_s.batch_size"] == "8" and found.data.params["llm.name"] == "llm"
+    assert (found.info.run_id, found.info.run_name, found.info.status) == (known, "tracked", "KILLED")
+    assert found.data.params["agent_s.batch_size"] == "8" and found.data.params["data.pairs"] == "null"
     for system in SYSTEMS:
         for kind, name in (("batch", "reward_s"), ("batch", "final_score"), ("round", "dev")):
             points = client.get_metric_history(known, f"{system}/{kind}/{name}")
@@ -119,24 +158,19 @@ def _check_mlflow(run: Path, known: str) -> None:
         last = log_of(run, "m_rag")[-2]
         shares = [found.data.metrics[f"m_rag/partition_counts/{name}"] for name in database.names]
         assert shares == last["partition_counts"]
-    assert scores_of(run).items() <= found.data.metrics.items()
-    artifacts = {artifact.path for artifact in client.list_artifacts(known)}
-    assert artifacts == {"results.md", "report.html", "selector"}
-    assert {artifact.path for artifact in client.list_artifacts(known, "selector")} >= {"selector/README.md"}
 
 
-def _check_wandb(run: Path, known: str) -> None:
-    files = sorted(Path().glob("wandb/offline-run-*/*.wandb"))
-    assert [file.name for file in files] == [f"run-{known}.wandb"] * 2
+def _check_wandb(run: Path, known: str, folder: Path) -> None:
+    files = sorted(folder.glob(f"wandb/offline-run-*/run-{known}.wandb"))
+    assert len(files) == 2  # one for each sitting
     everything = [record for file in files for record in records(file)]
-    settings = {item.key: json.loads(item.value_json) for item in everything[0].run.config.update} if everything else {}
     started = [record.run for record in everything if record.HasField("run")]
     assert {(entry.run_id, entry.display_name, entry.project) for entry in started} == {(known, "tracked", "mrag-rl")}
     settings = {item.key: json.loads(item.value_json) for item in started[0].config.update}
-    assert settings["agent_s"]["batch_size"] == 8 and settings["llm"]["name"] == "llm"
+    assert settings["agent_s"]["batch_size"] == 8
     history = [record.history for record in everything if record.HasField("history")]
     steps = [entry.step.num for entry in history]
-    assert steps == list(range(1, 2 + sum(len(log_of(run, system)) for system in SYSTEMS)))
+    assert steps == list(range(1, 1 + sum(len(log_of(run, system)) for system in SYSTEMS)))
     points = [
         {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in row.item} for row in history
     ]
@@ -145,48 +179,44 @@ def _check_wandb(run: Path, known: str) -> None:
             key = f"{system}/{kind}/{name}"
             found = [(point[f"{system}/step"], point[key]) for point in points if key in point]
             assert found == curve(run, system, kind, name)
-    summary = {
-        "/".join(item.nested_key) or item.key: json.loads(item.value_json)
-        for record in everything
-        if record.HasField("summary")
-        for item in record.summary.update
-    }
-    assert scores_of(run).items() <= summary.items()
-    artifacts = {record.request.log_artifact.artifact.name for record in everything if record.HasField("request")}
-    artifacts |= {record.artifact.name for record in everything if record.HasField("artifact")}
-    assert artifacts >= {"tracked-results", "tracked-selector"} and "tracked-report" not in artifacts
 
 
-class Breaking(Callback):
-    """Takes a table out of MLflow's store at the first batch."""
-
-    def __init__(self, store: Path) -> None:
-        self.store = store
-
-    def on_batch(self, record: dict[str, Any]) -> None:
-        if record["step"] == 1:
-            with sqlite3.connect(self.store) as database:
-                database.execute("ALTER TABLE metrics RENAME TO elsewhere")
-
-
-def test_a_store_that_fails_does_not_end_the_training_and_gets_the_rest_later(
-    workplace: Path, place: Path, store: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_is_complete_can_be_tracked_from_the_command_line(small: Path, place: Path, store: Path) -> None:
     from mlflow import MlflowClient
 
-    config = Config.load(workplace / "small.yaml")
-    run = train(config, runs=place, callbacks=[MLflowTracker("broken"), Breaking(store)], progress=False)
-    assert run.results is not None
-    during, at_the_end = (line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: mlflow"))
-    assert during == at_the_end and during.endswith(f"train.py --resume {run.folder} --track mlflow")
-    with sqlite3.connect(store) as database:
-        database.execute("ALTER TABLE elsewhere RENAME TO metrics")
-    assert train_command.main(["--resume", str(run.folder), "--track", "mlflow"]) == 0
-    progress = Progress.load(run.folder / "trackers" / "mlflow.json")
-    points = MlflowClient().get_metric_history(progress.id, "m_rag/batch/reward_s")
-    assert [(point.step, point.value) for point in points] == curve(run.folder, "m_rag", "batch", "reward_s")
-    assert progress.finished
-    assert scores_of(run.folder).items() <= MlflowClient().get_run(progress.id).data.metrics.items()
+    run = place / "small"
+    shutil.copytree(small, run)
+    for _ in range(2):  # the second time, there is nothing to send
+        assert train_command.main(["--resume", str(run), "--track", "mlflow", "--track=wandb"]) == 0
+    client, progress = MlflowClient(), Progress.load(run / "trackers" / "mlflow.json")
+    points = client.get_metric_history(progress.id, "m_rag/batch/reward_s")
+    assert [(point.step, point.value) for point in points] == curve(run, "m_rag", "batch", "reward_s")
+    assert len(client.get_metric_history(progress.id, "test/m_rag/rouge1")) == 1
+    found = client.get_run(progress.id)
+    assert scores_of(run).items() <= found.data.metrics.items() and found.info.status == "FINISHED"
+    assert found.data.params["llm.name"] == "llm"
+    assert {artifact.path for artifact in client.list_artifacts(progress.id)} == {"results.md", "selector"}
+    assert "selector/README.md" in {artifact.path for artifact in client.list_artifacts(progress.id, "selector")}
+
+    known = Progress.load(run / "trackers" / "wandb.json").id
+    files = store.parent.glob(f"wandb/offline-run-*/run-{known}.wandb")
+    everything = [record for file in files for record in records(file)]
+    summary = [item for entry in everything if entry.HasField("summary") for item in entry.summary.update]
+    assert scores_of(run).items() <= {item.key: json.loads(item.value_json) for item in summary}.items()
+    uploads = [entry.request.log_artifact.artifact for entry in everything if entry.HasField("request")]
+    uploads += [entry.artifact for entry in everything if entry.HasField("artifact")]
+    names = [artifact.name for artifact in uploads if artifact.name.startswith("small-")]
+    assert sorted(names) == ["small-results", "small-selector"]
+
+
+def test_the_report_goes_along_if_it_is_asked_for(small: Path, place: Path) -> None:
+    from mlflow import MlflowClient
+
+    run = place / "small"
+    shutil.copytree(small, run)
+    resume(run, callbacks=[MLflowTracker(report=True)], progress=False)
+    progress = Progress.load(run / "trackers" / "mlflow.json")
+    assert "report.html" in {artifact.path for artifact in MlflowClient().list_artifacts(progress.id)}
 
 
 def test_partitions_may_be_called_anything(place: Path) -> None:
@@ -215,7 +245,7 @@ def test_settings_say_nothing_of_the_machine(tmp_path: Path) -> None:
     config = Config("a", llm=LLMConfig(name=str(tmp_path / "model"), server="http://desk:1", cache_file="c.sqlite"))
     config = replace(config, data=replace(config.data, pairs=str(tmp_path / "pairs.jsonl")))
     told = repr(without_folders(config))
-    assert str(tmp_path) not in told and "desk" not in told and "'pairs.jsonl'" in told and "'model'" in told
+    assert str(tmp_path) not in told and "desk:" not in told and "'pairs.jsonl'" in told and "'model'" in told
 
 
 @pytest.mark.parametrize("name", ["wandb", "mlflow"])

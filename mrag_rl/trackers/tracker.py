@@ -252,4 +252,5 @@ def _model(name: str) -> str:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    """The first line of an error: MLflow's go on with the statement in SQL."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:600]
