@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import train as train_command
-from mrag_rl import Callback, Config, Run, resume, train
+from mrag_rl import Callback, Config, Run, train
 from mrag_rl.agents.callback import TrainingStopped
 from mrag_rl.agents.joint import train_jointly
 from mrag_rl.errors import InputError
@@ -27,6 +30,10 @@ from mrag_rl.trackers.tracker import Progress, without_folders
 from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig
 from tests.tiny import ScriptedLLM, tiny_world
 from tests.training import joint_context
+
+pytestmark = pytest.mark.skipif(  # to import them takes seconds
+    None in map(find_spec, ("wandb", "mlflow")), reason="pip install 'mrag-rl[wandb,mlflow]'"
+)
 
 SYSTEMS = {"m_rag": ".", "m_rag_without_r": "ablations/without_r"}
 
@@ -110,8 +117,7 @@ def scores_of(run: Path) -> dict[str, float]:
 
 def records(path: Path) -> Iterator[Any]:
     """The records of an offline run's file: LevelDB's log format behind seven bytes, of the client's own messages."""
-    from wandb.proto.wandb_internal_pb2 import Record
-
+    messages: Any = import_module("wandb.proto.wandb_internal_pb2")
     data, position, whole = path.read_bytes(), 7, b""
     assert data.startswith(b":W&B")
     while len(data) - position >= 7:
@@ -122,7 +128,7 @@ def records(path: Path) -> Iterator[Any]:
         whole += data[position + 7 : position + 7 + length]
         position += 7 + length
         if kind in (1, 4):  # whole, or the last part
-            yield Record.FromString(whole)
+            yield messages.Record.FromString(whole)
             whole = b""
 
 
@@ -147,7 +153,8 @@ def _check_mlflow(run: Path, known: str) -> None:
     from mlflow import MlflowClient
 
     client = MlflowClient()
-    (found,) = client.search_runs([client.get_experiment_by_name("mrag-rl").experiment_id])
+    (experiment,) = client.search_experiments(filter_string="name = 'mrag-rl'")
+    (found,) = client.search_runs([experiment.experiment_id])
     assert (found.info.run_id, found.info.run_name, found.info.status) == (known, "tracked", "KILLED")
     assert found.data.params["agent_s.batch_size"] == "8" and found.data.params["data.pairs"] == "null"
     for system in SYSTEMS:
@@ -209,14 +216,18 @@ def test_a_run_that_is_complete_can_be_tracked_from_the_command_line(small: Path
     assert sorted(names) == ["small-results", "small-selector"]
 
 
-def test_the_report_goes_along_if_it_is_asked_for(small: Path, place: Path) -> None:
+def test_the_page_s_snippet_sends_the_report_along(small: Path, place: Path) -> None:
     from mlflow import MlflowClient
 
-    run = place / "small"
-    shutil.copytree(small, run)
-    resume(run, callbacks=[MLflowTracker(report=True)], progress=False)
+    page = (Path(__file__).parents[1] / "docs" / "plugins.md").read_text(encoding="utf-8")
+    (snippet,) = (
+        text for text in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE) if "Tracker" in text
+    )
+    run = shutil.copytree(small, place / "runs" / "watched")
+    exec(compile(snippet, "docs/plugins.md", "exec"), {})
     progress = Progress.load(run / "trackers" / "mlflow.json")
     assert "report.html" in {artifact.path for artifact in MlflowClient().list_artifacts(progress.id)}
+    assert Progress.load(run / "trackers" / "wandb.json").finished
 
 
 def test_partitions_may_be_called_anything(place: Path) -> None:

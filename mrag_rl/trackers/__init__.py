@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mrag_rl.extras import require
+
+require("train", "tqdm", by=__name__)
+
 from mrag_rl.errors import InputError
 from mrag_rl.trackers.mlflow import MLflowTracker
 from mrag_rl.trackers.tracker import Tracker
