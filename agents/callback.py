@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from mrag_rl.agents.context import JointContext
+from mrag_rl.config import Config
 from mrag_rl.runs.outcome import Run
 
 
@@ -13,7 +15,7 @@ class TrainingStopped(Exception):
 
 
 class Callback:
-    """Is told of every batch, every round and the end of a run; override what you need.
+    """Is told of the start, every batch, every round and the end of a run; override what you need.
 
     A run trains M-RAG and then each ablation that it compares, one after another, with the same callbacks. If
     `on_batch` or `on_round` returns False, the training makes a checkpoint and stops, and so does the run, which can be
@@ -27,6 +29,10 @@ class Callback:
 
     system: str
     context: JointContext
+
+    def on_start(self, folder: Path, config: Config) -> None:
+        """Called once, with the run folder and the settings, before a run begins or goes on: when the models are
+        loaded. Not called if nothing is left to do."""
 
     def on_batch(self, record: dict[str, Any]) -> bool | None:
         """Called after each batch of queries with its line of `log.jsonl` (docs/formats.md): rewards, losses, scores.

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -164,12 +164,17 @@ class Journal(Callback):
     def _write(self, record: dict[str, Any]) -> None:
         with names_path(self.path):
             self._log.write(json.dumps(record) + "\n")
-        scalars = {
-            f"{record['kind']}/{name}": value
-            for name, value in record.items()
-            if isinstance(value, int | float) and name not in ("round", "step")
-        }
-        for name in ("partition_counts", "dev_partition_shares"):
-            values = zip(self._names, record.get(name, []), strict=False)
-            scalars |= {f"{name}/{partition}": value for partition, value in values}
-        self._points.add(record["step"], scalars)
+        self._points.add(record["step"], scalars(record, self._names))
+
+
+def scalars(record: Mapping[str, Any], partition_names: Sequence[str]) -> dict[str, float]:
+    """The numbers of a record of the log by the names of their curves, such as batch/reward_s or round/dev."""
+    values = {
+        f"{record['kind']}/{name}": value
+        for name, value in record.items()
+        if isinstance(value, int | float) and name not in ("round", "step")
+    }
+    for name in ("partition_counts", "dev_partition_shares"):
+        by_partition = zip(partition_names, record.get(name, []), strict=False)
+        values |= {f"{name}/{partition}": value for partition, value in by_partition}
+    return values

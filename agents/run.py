@@ -139,7 +139,7 @@ def continue_run(
 
     Args:
         evaluate: whether to go on after training, to the final evaluation on the test queries.
-        callbacks: are told of every batch and round of the trainings.
+        callbacks: are told of the start, and of every batch and round of the trainings.
 
     Raises:
         TrainingStopped: a callback stopped it.
@@ -204,6 +204,8 @@ def _carry_out(
     # Another server, or the same one restarted, may finish a run; see docs/servers.md.
     of_llm = {} if settings.llm.server is not None else {"llm": llm.fingerprint}
     stages.begin({"encoder": encoder.fingerprint, **of_llm, **{role: plugin.sha256 for role, plugin in own.items()}})
+    for callback in callbacks:
+        callback.on_start(folder.root, settings)
     if splits is not None:
         for warning in _warnings(settings, splits):
             say(f"warning: {warning}")

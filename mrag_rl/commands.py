@@ -89,19 +89,27 @@ def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> in
         from mrag_rl.agents.run import continue_run, start_run
         from mrag_rl.runs.folder import RunFolder
         from mrag_rl.runs.plugins import TO_ANSWER
+        from mrag_rl.trackers import trackers_named
+        from mrag_rl.training import carry_out
 
+        config, runs, folder, trackers = (
+            request.config,
+            request.runs,
+            RunFolder(request.run),
+            trackers_named(request.track),
+        )
         if request.resume is None:
-            folder = start_run(request.config, request.runs)
+            run = carry_out(folder, lambda: start_run(config, runs, callbacks=trackers), trackers)
         else:
-            folder = continue_run(RunFolder(request.resume), request.config)
-        results = (folder.root / "results.md").read_text(encoding="utf-8")
-        question = f'python evaluate.py ask --run {folder.root} --text "..."{_trust(request.config, *TO_ANSWER)}'
-        return f"{results}\nEverything is in {folder.root}; try: {as_command_of(program, question)}"
+            run = carry_out(folder, lambda: continue_run(folder, config, callbacks=trackers), trackers)
+        question = f'python evaluate.py ask --run {run.folder} --text "..."{_trust(config, *TO_ANSWER)}'
+        return f"{run.table}\nEverything is in {run.folder}; try: {as_command_of(program, question)}"
 
     def stopped() -> str:
         if request is None or not request.run.is_dir():
             return "nothing was written"
-        return f"resume with: python train.py --resume {request.run}{_trust(request.config)}"
+        track = "".join(f" --track {name}" for name in request.track)
+        return f"resume with: python train.py --resume {request.run}{_trust(request.config)}{track}"
 
     return run_command(work, stopped, lambda: None if request is None else request.run, program=program)
 

@@ -190,11 +190,12 @@ def argument_of(value: Any) -> str:
 
 @functools.cache
 def config_reader(program: str, *, runs: bool = False) -> SettingsReader[Config]:
-    """The reader of configurations for a command; `runs` adds the flags ``--runs`` and ``--resume`` to its options."""
+    """The reader of configurations for a command; `runs` adds the flags of a training, such as ``--resume``."""
     flags: dict[str, tuple[str | None, str]] = {
         "runs": ("runs", "Folder that holds the run folders."),
         "resume": (None, "Run folder to resume, with the settings it was started with."),
         "trust": (None, "With --resume: import path of code that the run's settings name; it may then run."),
+        "track": (None, "wandb or mlflow: also send the training to this tracker (docs/plugins.md)."),
     }
     return SettingsReader(Config, program, flags=flags if runs else None, example="configs/quickstart.yaml")
 

@@ -25,7 +25,7 @@ def train(config: Config, *, runs: StrPath = "runs", callbacks: Sequence[Callbac
     """Train both agents and the ablations, evaluate all systems, export the selector: a new run in `runs`/NAME.
 
     Args:
-        callbacks: are told of every batch and round, and may stop the run.
+        callbacks: are told of the start, every batch, every round and the end, and may stop the run.
         progress: whether to say on standard error what is being done, with a progress bar.
 
     Raises:
@@ -35,9 +35,7 @@ def train(config: Config, *, runs: StrPath = "runs", callbacks: Sequence[Callbac
     check_data_files(config.data)
     load_own_plugins(config)
     folder = RunFolder(Path(runs) / config.name)
-    return _carried_out(
-        folder, lambda: start_run(config, Path(runs), progress=progress, callbacks=callbacks), callbacks
-    )
+    return carry_out(folder, lambda: start_run(config, Path(runs), progress=progress, callbacks=callbacks), callbacks)
 
 
 def resume(
@@ -54,10 +52,11 @@ def resume(
     folder = RunFolder(Path(run))
     config = folder.load_config()
     load_trusted_plugins(config, trust, SETTINGS, folder.root)
-    return _carried_out(folder, lambda: continue_run(folder, config, progress=progress, callbacks=callbacks), callbacks)
+    return carry_out(folder, lambda: continue_run(folder, config, progress=progress, callbacks=callbacks), callbacks)
 
 
-def _carried_out(folder: RunFolder, work: Callable[[], object], callbacks: Sequence[Callback]) -> Run:
+def carry_out(folder: RunFolder, work: Callable[[], object], callbacks: Sequence[Callback]) -> Run:
+    """Do the work of a run, tell the callbacks how it ended, and return what it has come to."""
     try:
         work()
         run = Run(folder.root)

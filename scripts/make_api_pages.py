@@ -31,6 +31,7 @@ PAGES = {
     "runs": ("runs", "report"),
     "envs": ("envs",),
     "agents": ("agents",),
+    "trackers": ("trackers",),
     "models": ("models",),
     "support": (
         "training",

@@ -56,6 +56,7 @@ ROOMS = (
     "runs",
     "envs",
     "agents",
+    "trackers",
     "training",
     "subcommands",
     "commands",

@@ -19,6 +19,10 @@ class Watcher(Callback):
 
     def __init__(self, stop: tuple[str, int] | None = None) -> None:
         self.stop, self.told, self.ended = stop, list[dict[str, Any]](), list[Run]()
+        self.started: list[tuple[Path, str]] = []
+
+    def on_start(self, folder: Path, config: Config) -> None:
+        self.started.append((folder, config.name))
 
     def on_batch(self, record: dict[str, Any]) -> bool:
         assert self.system == "m_rag" and isinstance(self.context, JointContext)
@@ -43,6 +47,7 @@ def test_a_run_that_callbacks_stop_resumes_and_ends_as_one_that_was_not(
     assert first.told == other.told and first.ended == other.ended == [run]
     assert resume(run.folder, callbacks=[second], progress=False).stopped
     done = resume(run.folder, callbacks=[third], progress=False)
+    assert first.started == second.started == third.started == [(done.folder, "small")]
     assert not done.stopped and third.told == [] and third.ended == [done]
     lines = [json.loads(line) for line in (done.folder / "log.jsonl").read_text().splitlines()]
     assert first.told + second.told == lines

@@ -12,14 +12,20 @@ from mrag_rl.errors import InputError
 from mrag_rl.runs.plugins import SETTINGS, load_own_plugins, load_trusted_plugins
 from mrag_rl.runs.settings import check_data_files
 
+_WITH_RESUME = ("--resume", "--trust", "--track")
+
 
 @dataclass(frozen=True)
 class TrainArguments:
-    """What to train: a new run of ``config`` under ``runs``, or, if ``resume`` is set, the rest of that run."""
+    """What to train: a new run of ``config`` under ``runs``, or, if ``resume`` is set, the rest of that run.
+
+    ``track`` names trackers, which are no part of the run.
+    """
 
     config: Config
     runs: Path
     resume: Path | None
+    track: tuple[str, ...] = ()
 
     @property
     def run(self) -> Path:
@@ -28,34 +34,34 @@ class TrainArguments:
 
 
 def parse_train_arguments(arguments: Sequence[str], *, program: str = "train.py") -> TrainArguments:
-    """Read the command line of training: ``--config FILE``, overrides, ``--runs DIR``, or ``--resume RUN`` alone.
+    """Read the command line of training: ``--config FILE``, overrides, ``--runs DIR``, or ``--resume RUN``.
 
     With ``--resume RUN`` the configuration is ``RUN/config.yaml``; code that it names is imported only if ``--trust``
     names it, too, whereas that of the user's own configuration is imported. Raises InputError (one line) if anything is
     wrong; ``--help`` prints and exits as argparse does.
     """
-    resume = _resume_folder(arguments)
+    resume, track = _resume_folder(arguments), tuple(option_values(arguments, "--track"))
     if resume is not None:
         config = load_config(resume / "config.yaml")
         load_trusted_plugins(config, [*option_values(arguments, "--trust")], SETTINGS, resume)
-        return TrainArguments(config, resume.parent, resume)
+        return TrainArguments(config, resume.parent, resume, track)
     config, flags = config_reader(program, runs=True).read(arguments)
     if flags["trust"] is not None:
         raise InputError("--trust goes with --resume: code that your own configuration names is imported anyway")
     validate_config(config)
     check_data_files(config.data)
     load_own_plugins(config, arguments)
-    return TrainArguments(config, Path(flags["runs"]), None)
+    return TrainArguments(config, Path(flags["runs"]), None, track)
 
 
 def _resume_folder(arguments: Sequence[str]) -> Path | None:
-    """The folder after ``--resume``, checked to hold a run, and no argument beside it but ``--trust``."""
+    """The folder after ``--resume``, checked to hold a run, and no argument beside it but those of `_WITH_RESUME`."""
     folders = list(option_values(arguments, "--resume"))
     if not folders or "--help" in arguments or "-h" in arguments:
         return None
     for before, argument in zip(["", *arguments], arguments, strict=False):
         option = argument.split("=")[0]
-        if option not in ("--resume", "--trust") and before not in ("--resume", "--trust"):
+        if option not in _WITH_RESUME and before not in _WITH_RESUME:
             raise InputError(f"--resume uses the run's own settings; leave out {option}")
     folder = Path(folders[-1])
     if not folder.is_dir():
