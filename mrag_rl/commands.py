@@ -37,6 +37,7 @@ commands that evaluate:
   compare    compare runs of different settings
   paper      make the tables of M-RAG's evaluation
   ask        answer a text, or questions from documents, and show the steps
+  ui         answer in a browser, with rights, filters and queries to edit
   retrieval  compare retrieval strategies on multi-aspect queries
   filters    extract filters from questions and score them
   multihop   compare Multi-Meta-RAG and RAG-Fusion on multi-hop questions

@@ -28,6 +28,7 @@ from mrag_rl.runs.settings import (
     SystemsSettings,
 )
 from mrag_rl.runs.share_settings import ExportSettings, PullSettings, PushSettings
+from mrag_rl.runs.ui_settings import UISettings
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ EVALUATIONS = {
     "compare": Command("compare runs of different settings", CompareSettings, "mrag_rl.runs.compare"),
     "paper": Command("make the tables of M-RAG's evaluation", PaperSettings, "mrag_rl.runs.paper", ("tables",)),
     "ask": Command("answer a text, or questions from documents, and show the steps", AskSettings, "mrag_rl.runs.ask"),
+    "ui": Command("answer in a browser, with rights, filters and queries to edit", UISettings, "mrag_rl.ui", ("run",)),
     "report": Command(
         "write the report of a run, a page for a browser", ReportSettings, "mrag_rl.runs.report", ("run",)
     ),

@@ -28,7 +28,7 @@ PAGES = {
     "metrics": ("metrics",),
     "evaluation": ("evaluation",),
     "experiments": ("experiments",),
-    "runs": ("runs", "report"),
+    "runs": ("runs", "report", "ui"),
     "envs": ("envs",),
     "agents": ("agents",),
     "trackers": ("trackers",),

@@ -54,6 +54,7 @@ ROOMS = (
     "experiments",
     "report",
     "runs",
+    "ui",
     "envs",
     "agents",
     "trackers",

@@ -6,10 +6,11 @@ import datetime as dt
 import json
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mrag_rl.data.records import Document
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.corpora import load_corpus
@@ -21,7 +22,7 @@ from mrag_rl.filters.vocabulary import FieldVocabulary, other_forms
 from mrag_rl.generation.question_llm import load_question_llm
 from mrag_rl.retrieval.disk.index import Index
 from mrag_rl.retrieval.disk.library import IndexedLibrary
-from mrag_rl.retrieval.filtered import FETCH
+from mrag_rl.retrieval.filtered import FETCH, Library
 from mrag_rl.retrieval.fusion_queries import QUERIES
 from mrag_rl.retrieval.rerankers import load_reranker
 from mrag_rl.systems.passages import SHOWN, PassageReader, PassageRetriever
@@ -72,6 +73,8 @@ class Session:
     settings: QuestionSettings
     filters: list[Filter] | None
     notes: list[str]
+    documents: Sequence[Document] | None
+    """None are those of the index."""
 
     @classmethod
     def open(cls, settings: QuestionSettings) -> Session:
@@ -84,19 +87,8 @@ class Session:
         check_fusible(settings.strategy)
         documents = None if settings.documents is None else load_corpus(settings.documents)
         library = None if settings.index is None or documents is not None else _opened(settings)
-        # Fields and values of readable documents only: a filter shows the values that it names.
-        if library is None:
-            allowed = settings.allowed
-            vocabulary = FieldVocabulary.from_documents(
-                document for document in documents or () if allowed is None or document.category in allowed
-            )
-        else:
-            readable = library.readable(categories=settings.allowed)
-            own = library if readable is None else library.restricted(readable) if readable.any() else None
-            vocabulary = FieldVocabulary.from_metadata([] if own is None else own.metadata)
+        vocabulary = _vocabulary(documents, library, settings.allowed)
         filters, notes = _filters(settings, vocabulary)
-        if settings.llm == "bundled":
-            notes.append(_BUNDLED)
         encoder = TransformerEncoder.load(settings.encoder, device=settings.device)
         llm = load_question_llm(settings.llm, settings.device)
         reranker = load_reranker(settings.reranker, device=settings.device) if settings.reranker else None
@@ -121,7 +113,18 @@ class Session:
             original_weight=settings.original_weight,
             kept=settings.kept,
         )
-        return cls(system, settings, filters, notes)
+        return cls(system, settings, filters, notes, documents)
+
+    def changed(self, **changes: Any) -> Session:
+        """The session with other settings of a question: `text`, `allowed`, `filter`, `no_filter`, `queries`, `query`.
+
+        Nothing is loaded again. Raises InputError as `open` does.
+        """
+        settings = replace(self.settings, **changes)
+        vocabulary = _vocabulary(self.documents, self.system.retriever.library, settings.allowed)
+        filters, notes = _filters(settings, vocabulary)
+        system = replace(self.system, generated=QUERIES if settings.queries is None else settings.queries)
+        return Session(system, settings, filters, notes, self.documents)
 
     def answer(self, text: str) -> dict[str, Any]:
         """Answer one question by `RAGFusion` under the filter that the question names.
@@ -204,16 +207,34 @@ def _opened(settings: QuestionSettings) -> IndexedLibrary:
     return IndexedLibrary(Index.open(settings.index))
 
 
+def _vocabulary(
+    documents: Sequence[Document] | None, library: Library | None, allowed: Collection[str] | None
+) -> FieldVocabulary:
+    """Fields and values of readable documents only: a filter shows the values that it names.
+
+    library: has the documents if they are None.
+    """
+    if documents is not None:
+        readable = (document for document in documents if allowed is None or document.category in allowed)
+        return FieldVocabulary.from_documents(readable)
+    assert library is not None
+    mask = library.readable(categories=allowed)
+    own = library if mask is None else library.restricted(mask) if mask.any() else None
+    return FieldVocabulary.from_metadata([] if own is None else own.metadata)
+
+
 def _filters(settings: QuestionSettings, vocabulary: FieldVocabulary) -> tuple[list[Filter] | None, list[str]]:
     """The filter that the settings give, None to extract it from the question, and notes. Raises InputError."""
+    of_llm = [_BUNDLED] if settings.llm == "bundled" else []
     if settings.filter is not None:
         condition = parse_filter(settings.filter, vocabulary)
         _, unknown = vocabulary.keep_known(condition)
-        return [condition], [*unknown, *other_forms(condition, vocabulary)]
+        return [condition], [*unknown, *other_forms(condition, vocabulary), *of_llm]
     if settings.no_filter:
-        return [EVERYTHING], []
-    return None, [
+        return [EVERYTHING], of_llm
+    unsearched = [
         f"{field.name}: most documents have one of their own; the question is not searched for them"
         for field in vocabulary
         if field.type == "string" and not field.facet and field.name != "title"
     ]
+    return None, unsearched + of_llm

@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from mrag_rl import __version__
-from mrag_rl.report.contents import Query, Report
+from mrag_rl.report.contents import Partition, Report
 from mrag_rl.report.pictures import inline_svg
 from mrag_rl.report.texts import clipped, differences, shown
 
@@ -28,17 +28,17 @@ def render(report: Report) -> str:
     Its policy allows no script but its own, so that a text that looks like one could not run even if it were not
     escaped.
     """
-    environment = _environment()
+    environment = page_environment("mrag_rl.report")
     style, script = (environment.get_template(name).render() for name in ("style.css", "script.js"))
     values = {
         "report": report,
         "version": __version__,
         "style": Markup(style),
         "script": Markup(script),
-        "script_sha256": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "script_sha256": script_hash(script),
         "drawings": [inline_svg(chart.figure, name, chart.title) for name, chart in report.pictures],
         "differences": differences,
-        "scale": _scale,
+        "scale": scale,
     }
     template = environment.get_template("report.html")
     for length in LENGTHS:
@@ -49,9 +49,13 @@ def render(report: Report) -> str:
 
 
 @functools.cache
-def _environment() -> Environment:
+def page_environment(*packages: str) -> Environment:
+    """The template engine of pages, which finds templates in these packages.
+
+    What a page prints of a text is escaped, and shows what would hide a part of it (`texts.shown`).
+    """
     return Environment(
-        loader=PackageLoader("mrag_rl.report"),
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=lambda name: name is None or name.endswith(".html"),
         finalize=_finalize,
         undefined=StrictUndefined,
@@ -60,13 +64,18 @@ def _environment() -> Environment:
     )
 
 
-def _finalize(value: Any) -> Any:
-    """What the template prints of a value: of a text what `shown` says, except where it is markup of our own."""
-    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+def script_hash(script: str) -> str:
+    """By which a page's policy allows its script."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _scale(query: Query) -> Callable[[float], float]:
-    """A function from similarity to 0..1, between the least and the greatest of a query's."""
-    values = [value for row in query.partitions for value in row.similarities or ()]
+def scale(partitions: Sequence[Partition]) -> Callable[[float], float]:
+    """A function from similarity to 0..1, between the least and the greatest of these partitions'."""
+    values = [value for row in partitions for value in row.similarities or ()]
     low, high = min(values, default=0.0), max(values, default=1.0)
     return lambda value: round((value - low) / (high - low), 2) if high > low else 0.5
+
+
+def _finalize(value: Any) -> Any:
+    """What a template prints of a value: of a text what `shown` says, except where it is markup of our own."""
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -99,6 +99,11 @@ class Library(ABC):
             categories.setdefault(chunk.category, []).append(row)
         return {"document": documents, "category": categories}
 
+    @property
+    def categories(self) -> list[str]:
+        """The documents' categories, sorted."""
+        return sorted(self._rows["category"])
+
     def restricted(self, readable: np.ndarray) -> Library:
         """The library of the chunks that may be read, as if there were no others; (N,) bool, at least one True.
 

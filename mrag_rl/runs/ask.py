@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mrag_rl.choices import StateName
+from mrag_rl.config import Config
 from mrag_rl.encoders import TextEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import to_json
@@ -46,11 +48,24 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
     load_trusted_plugins(config, settings.trust, TO_ANSWER, folder.root)
     with open_trained(folder) as trained:
         scope = Scope.of(trained.database, settings.allowed, settings.filter)  # An error before models are loaded
-        encoder, llm = load_models(config)
-        check_encoder(trained.database, encoder)
-        with with_cache(llm, config.llm, folder.cache) as cached:
-            state: StateName = "per_head" if config.state == "evidence" else config.state
-            return answer(trained, encoder, make_writer(config, cached), settings.text, scope, state)
+        with answering(trained, folder, config) as answer_in:
+            return answer_in(settings.text, scope)
+
+
+@contextmanager
+def answering(
+    trained: TrainedSystem, folder: RunFolder, config: Config
+) -> Iterator[Callable[[str, Scope], dict[str, Any]]]:
+    """Load the run's models, for any number of texts: yields `answer` of a text in a scope.
+
+    Raises InputError if a model cannot be loaded, or is not the one that the database was made with.
+    """
+    encoder, llm = load_models(config)
+    check_encoder(trained.database, encoder)
+    state: StateName = "per_head" if config.state == "evidence" else config.state
+    with with_cache(llm, config.llm, folder.cache) as cached:
+        writer = make_writer(config, cached)
+        yield lambda text, scope: answer(trained, encoder, writer, text, scope, state)
 
 
 @dataclass(frozen=True)
