@@ -172,7 +172,8 @@ def open_desk(settings: UISettings) -> Iterator[Desk]:
         library = session.system.retriever.library
         library.readable(categories=settings.allowed)  # raises InputError for an unknown one
         names = library.categories if settings.allowed is None else sorted(set(settings.allowed))
-        yield DocumentsDesk(Path(settings.documents or settings.index or "").name, settings.allowed, names, session)
+        name = Path(settings.documents or settings.index or "").name
+        yield DocumentsDesk(f"Documents {name}", settings.allowed, names, session)
         return
     folder = RunFolder(Path(settings.run))
     config = folder.load_config()
@@ -181,4 +182,4 @@ def open_desk(settings: UISettings) -> Iterator[Desk]:
         scope = Scope.of(trained.database, settings.allowed)
         names = [trained.database.names[index] for index in scope.listed]
         with answering(trained, folder, config) as answer_in:
-            yield RunDesk(config.name, settings.allowed, names, trained.database, answer_in)
+            yield RunDesk(f"Run {config.name}", settings.allowed, names, trained.database, answer_in)

@@ -14,8 +14,8 @@ _ENVIRONMENT = page_environment("mrag_rl.ui", "mrag_rl.report")
 _STYLE, _SCRIPT = (_ENVIRONMENT.get_template(name) for name in ("ui.css", "ui.js"))
 
 POLICY = (
-    f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script_hash(_SCRIPT.render())}'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    f"default-src 'none'; img-src data:; script-src 'sha256-{script_hash(_SCRIPT.render())}'; "
+    "style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 """What a browser lets the page do: run its one script, and send its form to where it came from."""
 
