@@ -31,7 +31,7 @@ news. Brokers shouted prices on the trading floor. It happened because of rising
 run ask-run "python evaluate.py ask --run runs/quickstart --text '$ostra'"
 run ask-run-allowed "python evaluate.py ask --run runs/quickstart --text '$ostra' --allowed court farm"
 run ask-run-filter "python evaluate.py ask --run runs/quickstart --text '$ostra' --filter '{\"labels\": {\"\$in\": [\"court\"]}}'"
-run ui "timeout --preserve-status -s INT 60 python evaluate.py ui runs/quickstart --port 0; test \$? = 130"
+run ui "timeout --preserve-status -s INT 60 python evaluate.py ui runs/quickstart --port 0"
 run two_rounds "python train.py --config configs/quickstart.yaml --name two_rounds --seed 1 --training.rounds 2"
 run two_rounds-resume "python train.py --resume runs/two_rounds"
 run systems "python evaluate.py systems --run runs/quickstart"

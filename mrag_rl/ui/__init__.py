@@ -5,7 +5,7 @@
 
 from mrag_rl.extras import require
 
-require("ui", "starlette", "uvicorn", by=__name__)
+require("ui", "markupsafe", "starlette", "uvicorn", by=__name__)
 
 from mrag_rl.ui.app import make_app
 from mrag_rl.ui.desks import Desk, DocumentsDesk, Form, RunDesk

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import uvicorn
 
@@ -39,7 +39,8 @@ def run(settings: UISettings) -> str:
                 make_app(desk, executor, hosts), log_level="warning", access_log=False, server_header=False,
                 proxy_headers=False, lifespan="off", limit_concurrency=_MOST_AT_ONCE, timeout_graceful_shutdown=5,
             )  # fmt: skip
-            uvicorn.Server(config).run(sockets=[listener])
+            with suppress(KeyboardInterrupt):  # the way to end it
+                uvicorn.Server(config).run(sockets=[listener])
         finally:
             executor.submit(opened.close).result()
     return ""
