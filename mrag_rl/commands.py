@@ -42,10 +42,10 @@ commands that evaluate:
   filters    extract filters from questions and score them
   multihop   compare Multi-Meta-RAG and RAG-Fusion on multi-hop questions
 
-commands that share selectors:
-  export     write a run's selector to a folder, with a model card
-  push       upload a selector to the Hugging Face hub
-  pull       download a selector from the Hugging Face hub
+commands that share selectors and memories:
+  export     write a run's selector, or its memories, to a folder with a card
+  push       upload a selector or memories to the Hugging Face hub
+  pull       download a selector or memories from the Hugging Face hub
 
 The same as train.py and evaluate.py of a checkout; mrag-rl COMMAND --help lists the settings of a command.
 

@@ -1,15 +1,16 @@
-"""Selectors on the Hugging Face hub: model card, upload and download (extra: encode, of which huggingface_hub is used).
+"""Selectors and databases on the Hugging Face hub: model card, upload and download (extra: encode, of which
+huggingface_hub is used).
 
-Only the files of a selector's folder are ever sent or fetched, whatever else lies beside them.
+Only the files of a selector or a database are ever sent or fetched, whatever else lies beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from mrag_rl import __version__
 from mrag_rl.errors import InputError
@@ -21,6 +22,8 @@ from mrag_rl.selector_info import SelectorInfo
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
+Kind = Literal["model", "dataset"]
+"""Of a repository: a selector's is a model, a database's a dataset."""
 LIBRARY = "mrag-rl"
 LOADED_HERE = 'Selector.from_pretrained(".")'
 """How a card loads the selector that it lies beside. In the card of a repository, that is the repository's name."""
@@ -67,32 +70,56 @@ def upload(
 ) -> str:
     """Upload a selector's folder in one commit; returns the commit's address. See `Selector.push_to_hub`."""
     require("encode", "huggingface_hub", by="sharing a selector")
-    from huggingface_hub import HfApi
-
     card = read_text(folder / CARD_FILE) if (folder / CARD_FILE).is_file() else ""
     if not card.startswith("---"):
         card = model_card(card, info)
+
+    def write(target: Path, repo_id: str) -> None:
+        copy_files(folder, target)
+        text = card.replace(LOADED_HERE, f'Selector.from_pretrained("{repo_id}")')
+        (target / CARD_FILE).write_text(text, encoding="utf-8")
+
+    return send(
+        write, repo_id, "model", commit_message=commit_message, private=private, token=token, branch=branch
+    )  # fmt: skip
+
+
+def send(
+    write: Callable[[Path, str], None],
+    repo_id: str,
+    kind: Kind,
+    *,
+    commit_message: str,
+    private: bool | None = None,
+    token: str | None = None,
+    branch: str | None = None,
+) -> str:
+    """Upload files in one commit to a repository, which is created if there is none; returns the commit's address.
+
+    write: writes them to a folder, given the repository's full name. Raises InputError; see `Selector.push_to_hub`.
+    """
+    from huggingface_hub import HfApi
+
     api = HfApi(token=token, library_name=LIBRARY, library_version=__version__)
-    with TemporaryDirectory() as temporary:
-        copy_files(folder, Path(temporary))
-        with _one_line(repo_id, branch):
-            repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
-            if private and not api.model_info(repo_id).private:
-                raise InputError(
-                    f"{repo_id}: there already, and public: make it private on its page, or choose another name"
-                )
-            if branch is not None:
-                api.create_branch(repo_id, branch=branch, exist_ok=True)
-            text = card.replace(LOADED_HERE, f'Selector.from_pretrained("{repo_id}")')
-            Path(temporary, CARD_FILE).write_text(text, encoding="utf-8")
-            commit = api.upload_folder(
-                repo_id=repo_id, folder_path=temporary, revision=branch, commit_message=commit_message
+    with TemporaryDirectory() as temporary, _one_line(repo_id, branch):
+        repo_id = api.create_repo(repo_id, private=private, exist_ok=True, repo_type=kind).repo_id
+        if private and not api.repo_info(repo_id, repo_type=kind).private:
+            raise InputError(
+                f"{repo_id}: there already, and public: make it private on its page, or choose another name"
             )
+        if branch is not None:
+            api.create_branch(repo_id, branch=branch, exist_ok=True, repo_type=kind)
+        write(Path(temporary), repo_id)
+        commit = api.upload_folder(
+            repo_id=repo_id, folder_path=temporary, revision=branch, commit_message=commit_message, repo_type=kind
+        )
     return str(commit.commit_url)
 
 
 def download(
     repo_id: str,
+    kind: Kind = "model",
+    files: Sequence[str] = LOADED_FILES,
     *,
     revision: str | None = None,
     cache_dir: StrPath | None = None,
@@ -100,36 +127,38 @@ def download(
     force_download: bool = False,
     local_files_only: bool = False,
 ) -> Path:
-    """The folder with a repository's selector, not checked yet, in huggingface_hub's cache.
+    """The folder with some files of a repository and its card, not checked yet, in huggingface_hub's cache.
 
-    Raises InputError if there is no such repository or revision, it cannot be reached, it is not that of a selector, or
-    it has a pickle or archive; then nothing is fetched.
+    Raises InputError if there is no such repository or revision, it cannot be reached, it lacks one of the files, or it
+    has a pickle or archive; then nothing is fetched.
     """
-    require("encode", "huggingface_hub", by="a selector of the hub")
+    require("encode", "huggingface_hub", by="what is on the hub")
     from huggingface_hub import HfApi, is_offline_mode, snapshot_download
 
     with _one_line(repo_id, revision):
         if not (local_files_only or is_offline_mode()):
             api = HfApi(token=token, library_name=LIBRARY, library_version=__version__)
-            siblings = api.model_info(repo_id, revision=revision).siblings or []
-            _check_names(repo_id, [sibling.rfilename for sibling in siblings])
+            info = api.model_info if kind == "model" else api.dataset_info
+            siblings = info(repo_id, revision=revision).siblings or []
+            _check_names(repo_id, files, [sibling.rfilename for sibling in siblings])
         folder = snapshot_download(
             repo_id,
+            repo_type=kind,
             revision=revision,
             cache_dir=None if cache_dir is None else Path(cache_dir),
             token=token,
             force_download=force_download,
             local_files_only=local_files_only,
-            allow_patterns=[*LOADED_FILES, CARD_FILE],
+            allow_patterns=[*files, CARD_FILE],
             library_name=LIBRARY,
             library_version=__version__,
         )
     return Path(folder)
 
 
-def _check_names(repo_id: str, names: Sequence[str]) -> None:
-    """Raises InputError for a repository with these files that is not a selector's, or that has a pickle or archive."""
-    for name in LOADED_FILES:
+def _check_names(repo_id: str, needed: Sequence[str], names: Sequence[str]) -> None:
+    """Raises InputError for a repository with these files that lacks one, or that has a pickle or archive."""
+    for name in needed:
         if name not in names:
             raise InputError(f"{repo_id}: no {name} in it: give a repository that mrag-rl push made")
     for name in names:

@@ -64,12 +64,20 @@ EVALUATIONS = {
         "compare Multi-Meta-RAG and RAG-Fusion on multi-hop questions", MultihopSettings, "mrag_rl.experiments.multihop"
     ),
     "export": Command(
-        "write a run's selector to a folder, with a model card", ExportSettings, "mrag_rl.runs.export", ("run",)
+        "write a run's selector, or its memories, to a folder with a card",
+        ExportSettings,
+        "mrag_rl.runs.export",
+        ("run",),
     ),
     "push": Command(
-        "upload a selector to the Hugging Face hub", PushSettings, "mrag_rl.runs.push", ("selector", "repo_id")
+        "upload a selector or memories to the Hugging Face hub",
+        PushSettings,
+        "mrag_rl.runs.push",
+        ("source", "repo_id"),
     ),
-    "pull": Command("download a selector from the Hugging Face hub", PullSettings, "mrag_rl.runs.pull", ("repo_id",)),
+    "pull": Command(
+        "download a selector or memories from the Hugging Face hub", PullSettings, "mrag_rl.runs.pull", ("repo_id",)
+    ),
 }
 QUESTION = Command("answer questions from documents", QuestionSettings, "mrag_rl.experiments.questions")
 

@@ -1,4 +1,4 @@
-"""A hub of models on the loopback device: it keeps what huggingface_hub uploads, and serves it again."""
+"""A hub of models and datasets on the loopback device: it keeps what huggingface_hub uploads, and serves it again."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Refusal(Exception):
 
 
 class HubServer(ThreadingHTTPServer):
-    """The paths of the hub that huggingface_hub asks for models, without Xet.
+    """The paths of the hub that huggingface_hub asks for models and datasets, without Xet.
 
     Attributes:
         repositories: by name, OWNER/NAME.
@@ -237,14 +237,14 @@ _NAME = r"([^/]+(?:/[^/]+)?)"
 _PATHS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("POST", "/api/repos/create", _Handler.create),
     ("POST", "/api/validate-yaml", _Handler.validate),
-    ("POST", f"/api/models/{_NAME}/branch/(.+)", _Handler.branch),
-    ("POST", f"/api/models/{_NAME}/preupload/(.+)", _Handler.preupload),
-    ("POST", f"/api/models/{_NAME}/commit/(.+)", _Handler.commit),
-    ("POST", rf"/{_NAME}\.git/info/lfs/objects/batch", _Handler.batch),
+    ("POST", f"/api/(?:models|datasets)/{_NAME}/branch/(.+)", _Handler.branch),
+    ("POST", f"/api/(?:models|datasets)/{_NAME}/preupload/(.+)", _Handler.preupload),
+    ("POST", f"/api/(?:models|datasets)/{_NAME}/commit/(.+)", _Handler.commit),
+    ("POST", rf"/(?:datasets/)?{_NAME}\.git/info/lfs/objects/batch", _Handler.batch),
     ("PUT", "/large/([0-9a-f]+)", _Handler.put),
-    ("GET", f"/api/models/{_NAME}/tree/(.+)", _Handler.tree),
-    ("GET", f"/api/models/{_NAME}(?:/revision/(.+))?", _Handler.info),
-    ("GET HEAD", f"/{_NAME}/resolve/([^/]+)/(.+)", _Handler.resolve),
+    ("GET", f"/api/(?:models|datasets)/{_NAME}/tree/(.+)", _Handler.tree),
+    ("GET", f"/api/(?:models|datasets)/{_NAME}(?:/revision/(.+))?", _Handler.info),
+    ("GET HEAD", f"/(?:datasets/)?{_NAME}/resolve/([^/]+)/(.+)", _Handler.resolve),
 )
 
 

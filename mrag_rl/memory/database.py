@@ -30,8 +30,8 @@ if TYPE_CHECKING:  # both are heavy to import, and needed only when a database i
     from mrag_rl.encoders import Embeddings
     from mrag_rl.partitioning import Partitioning
 
-_RECORDS = "memories.sqlite"
-_PARTITIONING = "partitioning"
+RECORDS = "memories.sqlite"
+PARTITIONING = "partitioning"
 MOST_HITS = 10_000
 """The largest k of a search, unless the database has more memories: results are padded to k."""
 LEDGER = "ledger.npz"  # of past scores, if there are any; see ``mrag_rl.states.Ledger``
@@ -96,8 +96,8 @@ class MemoryDatabase:
         }
         with reported_changes(folder), atomic_directory(folder) as temporary:
             MemoryVectors.save(temporary, embeddings, pair_embeddings)
-            partitioning.save(temporary / _PARTITIONING)
-            RecordStore.create(temporary / _RECORDS, pairs, partitioning.membership, partitioning.names, facts)
+            partitioning.save(temporary / PARTITIONING)
+            RecordStore.create(temporary / RECORDS, pairs, partitioning.membership, partitioning.names, facts)
         return cls.open(folder)
 
     @classmethod
@@ -108,9 +108,9 @@ class MemoryDatabase:
         """
         folder = Path(folder)
         recover_directory(folder)
-        if not (folder / _RECORDS).is_file():
-            raise InputError(f"{folder}: no memory database there ({_RECORDS} is missing); check the path")
-        store = RecordStore.open(folder / _RECORDS)
+        if not (folder / RECORDS).is_file():
+            raise InputError(f"{folder}: no memory database there ({RECORDS} is missing); check the path")
+        store = RecordStore.open(folder / RECORDS)
         try:
             return cls(folder, store)
         except BaseException:
@@ -175,7 +175,7 @@ class MemoryDatabase:
         """The fitted partitioning, read from the folder, to assign new items by the same rule."""
         from mrag_rl.partitioning import Partitioning  # FAISS is heavy, and only this needs it
 
-        return Partitioning.load(self.folder / _PARTITIONING)
+        return Partitioning.load(self.folder / PARTITIONING)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -379,14 +379,14 @@ class MemoryDatabase:
         """
         folder = Path(folder)
         recover_directory(folder)
-        if folder.exists() and (not (folder / _RECORDS).exists() or folder.samefile(self.folder)):
+        if folder.exists() and (not (folder / RECORDS).exists() or folder.samefile(self.folder)):
             raise InputError(f"{folder}: exists and is not another memory database; choose another folder")
         with reported_changes(folder), atomic_directory(folder) as temporary:
             self._vectors.copy_to(temporary)
-            (temporary / _PARTITIONING).mkdir()  # copytree's error would hide which fault it was
-            for file in (*self.folder.glob(LEDGER), *self.folder.glob(f"{_PARTITIONING}/*")):
+            (temporary / PARTITIONING).mkdir()  # copytree's error would hide which fault it was
+            for file in (*self.folder.glob(LEDGER), *self.folder.glob(f"{PARTITIONING}/*")):
                 shutil.copy(file, temporary / file.relative_to(self.folder))
-            self._store.backup(temporary / _RECORDS)
+            self._store.backup(temporary / RECORDS)
 
     def _append(
         self, indices: list[int], targets: Sequence[str], pair_heads: list[np.ndarray] | None, step: int, note: str

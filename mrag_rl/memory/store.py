@@ -160,6 +160,12 @@ class RecordStore:
         with self._turn:
             self._connection.close()
 
+    def __enter__(self) -> RecordStore:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
     def changed_by_others(self) -> bool:
         """Whether another connection, such as another process's, has written since the last call."""
         ((version,),) = self._rows("PRAGMA data_version")
@@ -226,6 +232,11 @@ class RecordStore:
     def history(self, index: int) -> list[Version]:
         sql = "SELECT version, target, step, note FROM versions WHERE memory = ? ORDER BY version"
         return [Version(*row) for row in self._rows(sql, (index,))]
+
+    def later_versions(self) -> Iterator[tuple[int, int, str, int, str, bytes | None]]:
+        """Every version but the originals, as ``append`` takes them, memory by memory."""
+        sql = "SELECT memory, version, target, step, note, pair_heads FROM versions WHERE version > 0"
+        yield from self._rows(f"{sql} ORDER BY memory, version")
 
     def version(self, index: int, version: int) -> tuple[str, bytes | None] | None:
         """(target, float32 bytes of its pair vectors or None) of one version; None if there is no such version."""

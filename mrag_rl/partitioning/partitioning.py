@@ -101,6 +101,7 @@ class Partitioning:
                 arrays = {k.removeprefix("fitted_"): stored[k] for k in stored.files if k.startswith("fitted_")}
             shape = (header["memories"], len(header["names"]))
             membership = sparse.csr_array((np.ones(len(indices), bool), indices, indptr), shape=shape)
+            membership.check_format(full_check=True)
             return Partitioning(method, list(header["names"]), membership, arrays)
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise InputError(f"{folder}: not a saved partitioning ({error}); build the database again") from error

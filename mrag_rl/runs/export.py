@@ -14,11 +14,13 @@ from mrag_rl.errors import InputError
 from mrag_rl.evaluation.tables import label, results_table
 from mrag_rl.hub import model_card
 from mrag_rl.io import atomic_directory, read_json, read_text
+from mrag_rl.memory.sharing import export_database
 from mrag_rl.models.names import hub_name
 from mrag_rl.runs.evaluate import target_metric
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.report_parts import refused, summary
 from mrag_rl.runs.share_settings import ExportSettings
+from mrag_rl.runs.trained import open_trained
 from mrag_rl.selector import Selector
 from mrag_rl.selector_files import CARD_FILE, copy_files
 
@@ -31,10 +33,18 @@ _HUB_TASKS = {
 
 
 def run(settings: ExportSettings) -> str:
-    """Export the selector of a run. Raises InputError as `export_run` does, and if there is something at the output."""
+    """Export the selector or the memories of a run.
+
+    Raises InputError as `export_run` and `export_database` do, and if there is something at the output.
+    """
     output = Path(settings.output)
     if output.exists():
         raise InputError(f"{output}: there already; choose another folder")
+    if settings.database:
+        folder = RunFolder(Path(settings.run))
+        with open_trained(folder) as trained:
+            export_database(trained.database, output, name=f"Memories of {folder.load_config().name}")
+        return f'{output}: load it with mrag_rl.memory.sharing.import_database("{output}", FOLDER)'
     output.parent.mkdir(parents=True, exist_ok=True)
     export_run(RunFolder(Path(settings.run)), output)
     return f'{output}: load it with Selector.from_pretrained("{output}")'

@@ -1,4 +1,4 @@
-"""`mrag-rl pull`: a selector from the Hugging Face hub to a folder."""
+"""`mrag-rl pull`: a selector or a memory database from the Hugging Face hub to a folder."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ from mrag_rl.selector_files import copy_files
 
 
 def run(settings: PullSettings) -> str:
-    """Download the selector, check it, and put it in place; returns what it is.
+    """Download it, check it, and put it in place; returns what it is.
 
-    Raises InputError as `mrag_rl.hub.download` and `Selector.load` do, and if there is something at the output.
+    Raises InputError as `hub.download`, `Selector.load` and `pull_database` do, and if there is an output already.
     """
     output = Path(settings.output)
+    if settings.database:
+        from mrag_rl.memory.sharing import pull_database  # here, because it takes long to import
+
+        with pull_database(settings.repo_id, output, revision=settings.revision) as database:
+            return f"{output}: {len(database)} memories in {', '.join(database.names)}"
     if output.exists():
         raise InputError(f"{output}: there already; choose another folder")
     with TemporaryDirectory() as temporary:

@@ -12,12 +12,16 @@ class ExportSettings:
 
     examples:
       python evaluate.py export runs/quickstart --output desks
+      python evaluate.py export runs/quickstart --output desks-memories --database
+          its memories in place of the selector, as JSON Lines and safetensors; they are the texts themselves
     """
 
     run: str
     """Run folder that train.py made."""
     output: str
     """Folder to write; there must be none."""
+    database: bool = False
+    """Write the run's memories in place of its selector."""
 
 
 @dataclass(frozen=True)
@@ -29,16 +33,22 @@ class PushSettings:
     examples:
       python evaluate.py push runs/quickstart OWNER/NAME --private
       python evaluate.py push desks OWNER/NAME --revision second
+      python evaluate.py push runs/quickstart OWNER/NAME --database
+          the run's memories, texts included, as a private dataset
     """
 
-    selector: str
-    """Run folder that train.py made, or a folder with a selector."""
+    source: str
+    """Run folder that train.py made, or a folder with a selector (with --database: a memory database)."""
     repo_id: str
     """The repository, OWNER/NAME, or NAME for one of your own."""
     private: bool = False
     """Create it as a private one; refused if it is there already, and public."""
     revision: str | None = None
     """Branch to upload to, created if there is none; null is main."""
+    database: bool = False
+    """Upload the memories in place of the selector, to a private repository."""
+    public: bool = False
+    """With --database: to a public one; whoever may see it may read all texts."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,7 @@ class PullSettings:
 
     examples:
       python evaluate.py pull OWNER/NAME --output desks
+      python evaluate.py pull OWNER/NAME --output desks-memories --database
     """
 
     repo_id: str
@@ -56,3 +67,5 @@ class PullSettings:
     """Folder to write; there must be none."""
     revision: str | None = None
     """Branch, tag or commit; null is main."""
+    database: bool = False
+    """Download a memory database, which a run's selector can be used on, in place of a selector."""
