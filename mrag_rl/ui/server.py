@@ -34,7 +34,8 @@ def run(settings: UISettings) -> str:
         desk = executor.submit(opened.enter_context, open_desk(settings)).result()
         try:
             host, port = listener.getsockname()
-            print(f"Open http://{host}:{port} in a browser (Ctrl-C ends)", flush=True)
+            name = settings.names[0] if settings.names else host
+            print(f"Open http://{name}:{port} in a browser (Ctrl-C ends)", flush=True)
             config = uvicorn.Config(
                 make_app(desk, executor, hosts), log_level="warning", access_log=False, server_header=False,
                 proxy_headers=False, lifespan="off", limit_concurrency=_MOST_AT_ONCE, timeout_graceful_shutdown=5,
