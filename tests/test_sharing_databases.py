@@ -163,7 +163,10 @@ def _changed_config(**changes: Any) -> Callable[[Path], None]:
         (_changed_arrays(partitioning__indptr=np.arange(5)), "not a saved partitioning|memories, but partitions"),
         (_changed_arrays(partitioning__indices=np.full(54, 99)), "not a saved partitioning"),
         (lambda folder: (folder / "vectors.safetensors").write_bytes(b"{}"), "not safetensors"),
-        (_changed_config(partitioning={"format": 1, "method": "os:system", "names": ["a"], "memories": 40}), "not a saved partitioning"),
+        (
+            _changed_config(partitioning={"format": 1, "method": "os:system", "names": ["a"], "memories": 40}),
+            "not a saved partitioning",
+        ),
         (_changed_config(facts={"encoder_fingerprint": "f", "heads": "12"}), "not that of a database"),
         (_changed_config(facts={"encoder_fingerprint": "f", "heads": "x", "peeking": "false"}), "digest|heads"),
         (_changed_config(facts={"encoder_fingerprint": "f", "heads": "12", "peeking": "false", "arms": "all"}), "arm"),
