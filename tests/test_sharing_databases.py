@@ -59,9 +59,9 @@ def test_what_comes_back_is_the_same_database(pairs: bool, arms: tuple[ArmName, 
             assert [back.history(i) for i in range(len(back))] == [own.history(i) for i in range(len(own))]
             states = ("per_head", "single", *(("peeking",) if pairs else ()))
             for state in states:
-                np.testing.assert_array_equal(back.states(queries, state), own.states(queries, state))  # type: ignore[arg-type]
+                np.testing.assert_array_equal(back.states(queries, state), own.states(queries, state))
             for by in ("standard", "heads"):
-                found, expected = (database.retrieve(queries, None, k=5, by=by) for database in (back, own))  # type: ignore[arg-type]
+                found, expected = (database.retrieve(queries, None, k=5, by=by) for database in (back, own))
                 np.testing.assert_array_equal(found.indices, expected.indices)
             back.rollback(5)
             own.rollback(5)
@@ -86,9 +86,10 @@ def test_other_programs_read_the_memories(tmp_path: Path) -> None:
         assert "# Two lines\n" in card and f"{len(own)} memories, of which 1 have a refined target" in card
         lines = card.split("```python\n")[1].split("```")[0]
         folder = tmp_path / "memories"
-        exec(lines.replace('"."', repr(str(tmp_path / "shared"))).replace('"memories"', repr(str(folder))), scope := {})
-        assert scope["database"].digest() == own.digest()  # type: ignore[attr-defined]
-        scope["database"].close()  # type: ignore[attr-defined]
+        scope: dict[str, Any] = {}
+        exec(lines.replace('"."', repr(str(tmp_path / "shared"))).replace('"memories"', repr(str(folder))), scope)
+        assert scope["database"].digest() == own.digest()
+        scope["database"].close()
 
 
 def test_a_run_s_memories_go_to_the_hub_and_come_back(hub: HubServer, small: Path, tmp_path: Path) -> None:
