@@ -188,7 +188,7 @@ def test_a_selector_loads_and_chooses_without_extras(tmp_path: Path) -> None:
     assert output.splitlines() == [
         "1 0",
         "mrag_rl.encoders needs tokenizers, torch, tqdm, transformers: pip install 'mrag-rl[encode]'",
-        "a selector of the hub needs huggingface_hub: pip install 'mrag-rl[encode]'",
+        "what is on the hub needs huggingface_hub: pip install 'mrag-rl[encode]'",
         "sharing a selector needs huggingface_hub: pip install 'mrag-rl[encode]'",
     ]
 

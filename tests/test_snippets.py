@@ -10,6 +10,8 @@ import pytest
 
 from mrag_rl.data.synthetic import make_news
 from mrag_rl.io import write_jsonl
+from mrag_rl.memory.database import MemoryDatabase
+from mrag_rl.memory.sharing import export_database
 from tests.hub_server import HubServer
 from tests.llm_server import MODEL, LLMServer
 
@@ -32,6 +34,8 @@ def place(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "runs" / name).symlink_to(small)
     documents, _ = make_news(seed=0, split="dev", events=12, queries=4)
     write_jsonl(folder / "documents.jsonl", map(asdict, documents[:10]))
+    with MemoryDatabase.open(small / "database") as database:
+        export_database(database, folder / "desks-memories")
     write_jsonl(folder / "more.jsonl", [asdict(replace(documents[0], id="moths"))])
     return folder
 
