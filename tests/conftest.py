@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from filelock import FileLock
 
 if TYPE_CHECKING:
     from mrag_rl.generation.transformers_llm import TransformersLLM
@@ -23,29 +25,45 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 
 @pytest.fixture(scope="session")
-def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of pytest-xdist have in common."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def workplace(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny language model, `config.yaml` of a run with all systems, `small.yaml` of one with two."""
     from tests.tiny import write_workplace
 
-    return write_workplace(tmp_path_factory.mktemp("workplace"))
+    folder = tmp_path_factory.mktemp("workplace")
+    with FileLock(shared / "lock"):
+        write_workplace(folder, shared / "llm")
+    return folder
 
 
 @pytest.fixture(scope="session")
-def finished(workplace: Path) -> Path:
+def finished(workplace: Path, shared: Path) -> Path:
     """The run of `config.yaml`, never stopped. Tests that change it copy it first."""
-    import train
-
-    assert train.main(["--config", str(workplace / "config.yaml"), "--runs", str(workplace / "runs")]) == 0
-    return workplace / "runs" / "tiny"
+    return trained_once(workplace, "config.yaml", shared, "tiny")
 
 
 @pytest.fixture(scope="session")
-def small(workplace: Path) -> Path:
+def small(workplace: Path, shared: Path) -> Path:
     """The run of `small.yaml`, never stopped."""
+    return trained_once(workplace, "small.yaml", shared, "small")
+
+
+def trained_once(workplace: Path, config: str, shared: Path, name: str) -> Path:
+    """This worker's copy of a run that the first worker trains that needs it."""
     import train
 
-    assert train.main(["--config", str(workplace / "small.yaml"), "--runs", str(workplace / "runs")]) == 0
-    return workplace / "runs" / "small"
+    with FileLock(shared / "lock"):
+        if not (shared / name).exists():
+            assert train.main(["--config", str(workplace / config), "--runs", str(shared)]) == 0
+        return Path(shutil.copytree(shared / name, workplace / "runs" / name))
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from mrag_rl.evaluation.tables import gate_table
 from mrag_rl.generation.prompts import Prompt, render
 from mrag_rl.runs import gate
 from mrag_rl.runs.settings import GateSettings
-from tests.tiny import Copier, encoder, write_workplace
+from tests.tiny import Copier, encoder
 
 WORDS = ["harbour", "bridge", "council", "ferry", "tram", "school", "storm", "budget", "market", "museum"]
 
@@ -218,9 +218,10 @@ def test_a_stopped_gate_resumes_and_asks_nothing_twice(settings: GateSettings, m
     assert third.prompts == []
 
 
-def test_the_command_runs_on_a_configuration_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_workplace(tmp_path)
-    command = ["gate", "--config", str(tmp_path / "small.yaml"), "--output", str(tmp_path / "out"), "--queries", "3"]
+def test_the_command_runs_on_a_configuration_file(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["gate", "--config", str(workplace / "small.yaml"), "--output", str(tmp_path / "out"), "--queries", "3"]
     assert evaluate.main(command) == 0
     assert "summarization: 3 development queries, 30 memories" in capsys.readouterr().out
     assert (tmp_path / "out" / "gate.json").is_file()

@@ -116,7 +116,7 @@ def test_another_language_model_in_its_place_is_refused(
 ) -> None:
     run = stopped_before("train", small, tmp_path)
     for file in ("config.yaml", "run.json"):  # the same run with a model of its own, which can be replaced
-        text = (run / file).read_text().replace(str(workplace / "llm"), str(tmp_path / "llm"))
+        text = (run / file).read_text().replace(str((workplace / "llm").resolve()), str(tmp_path / "llm"))
         (run / file).write_text(text)
     shutil.copytree(workplace / "llm", tmp_path / "llm")
     from mrag_rl.config import config_sha256, load_config

@@ -105,9 +105,12 @@ def test_every_table_of_the_paper_can_be_planned(
         (tmp_path / f"{name}.jsonl").write_text("{}\n")
     monkeypatch.chdir(tmp_path)
     assert evaluate.main(["paper", "--plan"]) == 0
-    assert capsys.readouterr().out.count("runs, 0 complete; ") == 10
+    small = [read_table(name).scales["small"] for name in TABLES]
+    assert capsys.readouterr().out.count("runs, 0 complete; ") == sum(map(len, small)) == 10
     for name in TABLES:
         for scale, parts in read_table(name).scales.items():
+            if scale == "small":
+                continue
             assert evaluate.main(["paper", name, "--scale", scale, "--plan"]) == 0
             assert capsys.readouterr().out.count("runs, 0 complete; ") == len(parts)
 

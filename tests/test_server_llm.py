@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import train
 from mrag_rl.config import Config, config_sha256, validate_config
 from mrag_rl.errors import InputError
 from mrag_rl.generation import CachedLLM, Prompt
@@ -267,35 +268,29 @@ def test_killed_and_resumed_nothing_that_had_come_is_asked_again(
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_and_resumed_asks_nothing_twice_and_has_the_results_of_one_without_trouble(
-    workplace: Path, tmp_path: Path
+    workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Training through a server that also has its troubles; the run is killed while it trains."""
+    monkeypatch.setenv("MRAG_RL_API_KEY", KEY)
     llm = TransformersLLM.load(workplace / "llm")
     run = tmp_path / "small"
     with serving(llm) as server:
         server.context, server.faults = 512, ("cut", "429", "500", "slow", "<html>")
         arguments = ["--config", str(workplace / "small.yaml"), "--llm.name", MODEL]
         arguments += ["--llm.server", server.url, "--llm.concurrency", "4"]
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "MRAG_RL_API_KEY": KEY}
-        command = [sys.executable, str(ROOT / "train.py")]
-        process = subprocess.Popen(
-            [*command, *arguments, "--runs", str(tmp_path)], cwd=workplace, env=environment, stderr=subprocess.PIPE
-        )
+        command = [sys.executable, str(ROOT / "train.py"), *arguments, "--runs", str(tmp_path)]
+        process = subprocess.Popen(command, cwd=workplace, stderr=subprocess.PIPE)
         while len(server.completions()) < 40:
             assert process.poll() is None, process.stderr and process.stderr.read()
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert not (run / "results.json").exists()
-        done = subprocess.run(
-            [*command, "--resume", str(run)], cwd=workplace, env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
+        assert train.main(["--resume", str(run)]) == 0
         twice = {json.loads(request)[0] for request, count in server.completions().items() if count > 1}
         assert sum(server.troubled.values()) > 0.3 * len(server.completions())
         server.faults = ()
-        untroubled = [*command, *arguments, "--runs", str(tmp_path / "untroubled")]
-        subprocess.run(untroubled, cwd=workplace, env=environment, check=True, capture_output=True)
+        assert train.main([*arguments, "--runs", str(tmp_path / "untroubled")]) == 0
     results = json.loads((run / "results.json").read_text())
     assert set(results["systems"]) == {"naive", "m_rag"}
     expected = json.loads((tmp_path / "untroubled" / "small" / "results.json").read_text())

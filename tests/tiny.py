@@ -233,12 +233,17 @@ def remembering_encoder() -> RememberingEncoder:
     return RememberingEncoder()
 
 
-def write_workplace(folder: Path) -> Path:
-    """A tiny language model, `config.yaml` of a run with all systems, and `small.yaml` of one with two of them."""
-    world = make_newsroom("summarization", seed=0, database=100, train=1, dev=1, test=1)
-    write_tiny_llm(folder / "llm", [pair.target for pair in world.database])
+def write_workplace(folder: Path, llm_folder: Path) -> Path:
+    """`config.yaml` of a run with all systems, `small.yaml` of one with two, and a tiny language model as `llm`.
+
+    llm_folder: where the language model is, or is written if there is none.
+    """
+    if not llm_folder.exists():
+        world = make_newsroom("summarization", seed=0, database=100, train=1, dev=1, test=1)
+        write_tiny_llm(llm_folder, [pair.target for pair in world.database])
+    (folder / "llm").symlink_to(llm_folder)
     agent = "{gradient_steps: 1, learning_starts: 8, batch_size: 8}"
-    llm = f"{{name: {folder / 'llm'}, max_new_tokens: 20}}"
+    llm = f"{{name: {llm_folder}, max_new_tokens: 20}}"
     both = f"task: summarization\nllm: {llm}\nagent_s: {agent}\nagent_r: {agent}\n"
     (folder / "config.yaml").write_text(
         f"name: tiny\n{both}data: {{sizes: {{database: 60, train: 16, dev: 8, test: 12}}}}\n"
