@@ -42,6 +42,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def encoded_once(data: Path, tmp_path: Path) -> None:
+    """What a test encodes is there already if another test has encoded it."""
+    (data / "embeddings").mkdir(exist_ok=True)
+    (tmp_path / "embeddings").symlink_to(data / "embeddings")
+
+
 def run(data: Path, output: Path, *arguments: str) -> int:
     files = ["--documents", str(data / "documents.jsonl"), "--queries", str(data / "queries.jsonl")]
     return evaluate.main(["retrieval", *files, "--output", str(output), "--max-length", "64", *arguments])
@@ -53,6 +60,7 @@ def error(capsys: pytest.CaptureFixture[str]) -> str:
     return lines[-1]
 
 
+@pytest.mark.usefixtures("encoded_once")
 def test_every_strategy_table_pictures_and_vectors_used_again(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,6 +93,7 @@ def test_every_strategy_table_pictures_and_vectors_used_again(
         assert again["strategies"][name] == results["strategies"][name]
 
 
+@pytest.mark.usefixtures("encoded_once")
 def test_a_language_model_answers_from_what_was_fetched_and_its_facts_are_counted(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,6 +142,7 @@ def test_a_language_model_answers_from_what_was_fetched_and_its_facts_are_counte
     assert (tmp_path / "embeddings" / "answers.sqlite").read_bytes() == before
 
 
+@pytest.mark.usefixtures("encoded_once")
 def test_what_the_index_has_no_part_in_is_said_and_its_building_is_timed_apart(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,6 +170,7 @@ def test_an_encoder_in_four_bits(data: Path, tmp_path: Path) -> None:
     assert results["strategies"]["standard"]["1"]["3"][0] > 0.5
 
 
+@pytest.mark.usefixtures("encoded_once")
 def test_fetching_more_than_there_is(data: Path, tmp_path: Path) -> None:
     assert run(data, tmp_path / "out.json", "--fetch", "100", "--strategies", "mrag", "standard", "split") == 0
     results = json.loads((tmp_path / "out.json").read_text())
@@ -220,6 +231,7 @@ def test_a_store_has_the_encoders_default_prefix_and_tells_prefixes_apart(tmp_pa
     assert len(list(tmp_path.iterdir())) == 3
 
 
+@pytest.mark.usefixtures("encoded_once")
 def test_prompts_that_the_encoder_states_are_used_recorded_and_replaced(data: Path, tmp_path: Path) -> None:
     stating = copy(encoder())
     stating.prefixes = Prefixes(query="find: ", document="passage: ")
