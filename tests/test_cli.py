@@ -51,6 +51,14 @@ def test_results_name_every_system_and_add_up(finished: Path) -> None:
     assert best["oracle_refined"] >= best["m_rag"]
 
 
+def test_hugging_face_datasets_reads_the_answers(finished: Path, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    read = datasets.load_dataset(
+        "json", data_files=str(finished / "answers.jsonl"), split="train", cache_dir=str(tmp_path)
+    )
+    assert list(read) == [json.loads(line) for line in (finished / "answers.jsonl").read_text().splitlines()]
+
+
 def test_the_selector_answers_as_the_run_did(finished: Path) -> None:
     from mrag_rl.encoders import Embeddings
 

@@ -70,6 +70,7 @@ def head_attention(folder: Path, name: str, weights: np.ndarray, tokens: Sequenc
     axis.set_xticks(range(len(tokens)), [literal(token) for token in tokens], rotation=90, fontsize="x-small")
     axis.set_yticks(range(heads), [str(head) for head in range(heads)], fontsize="small")
     axis.set_ylabel("attention head")
+    axis.set_title("Attention from the pooled token")
     rows = [(place, token, *map(csv_number, weights[:, place])) for place, token in enumerate(tokens)]
     save_figure(figure, folder, name, ("position", "token", *(f"head_{head}" for head in range(heads))), rows)
 
