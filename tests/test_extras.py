@@ -170,6 +170,12 @@ def test_the_rooms_of_an_extra_load_with_it_alone(extra: str) -> None:
     assert run_without_extras(f"{code}print('loaded')", but=extra).splitlines()[-1] == "loaded"
 
 
+def test_every_extra_is_in_the_documentations_table() -> None:
+    table = re.findall(r"^\| (`.*?`) \|", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), re.M)
+    named = [name for cell in table for name in re.findall(r"`([a-z-]+)`", cell)]
+    assert sorted(named) == sorted(set(PROJECT["optional-dependencies"]) - {"dev"})
+
+
 def test_a_selector_loads_and_chooses_without_extras(tmp_path: Path) -> None:
     weights = {"w1": np.eye(2), "b1": np.zeros(2), "w2": np.eye(2), "b2": np.zeros(2)}
     normalizer = StateNormalizer(np.zeros((2, 1), np.float32), np.ones((2, 1), np.float32))
