@@ -136,6 +136,10 @@ SystemName = Literal[
     "self_rag",
     "self_rag_always",
     "self_rag_without_critique",
+    "stopping",
+    "stopping_ahead",
+    "stopping_agreement",
+    "two_answers",
     "oracle_partition",
     "oracle_refined",
     "oracle_samples",
@@ -194,6 +198,11 @@ SystemName = Literal[
   ``consensus_ranks``, the one with the highest sum of its own probability and of judgements by the language model; or
   an answer without a memory, where it judges that none would help. ``self_rag_always``: never the latter;
   ``self_rag_without_critique``: the probability alone decides among the others.
+- ``stopping``: writes an answer with the nearest memory of the whole database, then others, each with the nearest of
+  another partition, until an agent stops it, which is paid the score of the answer that agrees best with the others
+  less a cost, at which two answers are written to a training query on average (``mrag_rl.systems.stopping``); made for
+  partitions drawn at random. ``stopping_ahead``: a regression that looks one answer ahead stops it;
+  ``stopping_agreement``: a threshold on how well the answers agree. ``two_answers``: it always writes two.
 - ``oracle_partition``: the partition whose answer scores best in hindsight; ``oracle_refined`` does so on the refined
   database.
 - ``oracle_samples``, ``oracle_random``: placebos of ``oracle_partition``, which show how much of it is luck: the best
@@ -234,7 +243,12 @@ READ_LIKELIHOODS: tuple[SystemName, ...] = (
 """Systems that are compared only if they are named. They need the language model's log-probabilities, which not every
 server gives, of many answers: to all training queries, or, in Self-RAG, several judgements of each answer."""
 
-DEFAULT_SYSTEMS: tuple[SystemName, ...] = tuple(name for name in get_args(SystemName) if name not in READ_LIKELIHOODS)
+STOPPING: tuple[SystemName, ...] = ("stopping", "stopping_ahead", "stopping_agreement", "two_answers")
+"""Systems that are compared only if they are named; all but the last write M + 1 answers to each training query."""
+
+DEFAULT_SYSTEMS: tuple[SystemName, ...] = tuple(
+    name for name in get_args(SystemName) if name not in (*READ_LIKELIHOODS, *STOPPING)
+)
 """Systems that are compared unless others are named."""
 
 NEED_LEDGER: tuple[SystemName, ...] = ("supervised_trials",)

@@ -37,6 +37,7 @@ from mrag_rl.runs.stages import Stages
 from mrag_rl.runs.systems import RunSystems
 from mrag_rl.runs.trained import open_trained
 from mrag_rl.systems import MemoryAnswer
+from mrag_rl.systems.stopping import StoppedAnswer
 
 _DEFAULT_OUTPUT: dict[EvaluatedPart, str] = {"test": "evaluation", "dev": "evaluation_dev"}
 
@@ -205,7 +206,7 @@ def _answer_rows(
 ) -> list[dict[str, Any]]:
     rows = []
     for index, pair in enumerate(pairs):
-        by_system = {}
+        by_system: dict[str, dict[str, Any]] = {}
         for name, row in answers.items():
             answer = row[index]
             by_system[name] = {
@@ -213,5 +214,7 @@ def _answer_rows(
                 "partition": partition_names[answer.partition] if answer.partition >= 0 else None,
                 "memory": memory_ids[answer.memory] if answer.memory >= 0 else None,
             }
+            if isinstance(answer, StoppedAnswer):
+                by_system[name]["written"] = answer.written
         rows.append({"id": pair.id, "reference": pair.target, "answers": by_system})
     return rows

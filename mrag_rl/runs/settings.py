@@ -54,6 +54,10 @@ class SystemsSettings:
                           probable and judges best; without a memory where it judges that none helps
       self_rag_always, self_rag_without_critique
                           its ablations: always with a memory; without judgements of the answers
+      stopping            answers with the nearest memory of all, then with that of each partition in turn, until an
+                          agent stops it that is paid for their scores; two to a training query on average
+      stopping_ahead, stopping_agreement, two_answers
+                          rivals: a regression that looks one answer ahead; a threshold on agreement; always two
       oracle_partition    the best partition in hindsight: the ceiling for any selector
       oracle_refined      the same on the refined database
       oracle_samples      placebo: the best of as many sampled answers with the nearest memory

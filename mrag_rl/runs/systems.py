@@ -9,7 +9,7 @@ from typing import get_args
 
 import numpy as np
 
-from mrag_rl.choices import ABLATION_OF, SystemName
+from mrag_rl.choices import ABLATION_OF, STOPPING, SystemName
 from mrag_rl.data import TextPair, load_pairs
 from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.embeddings import TextEncoder
@@ -69,8 +69,18 @@ from mrag_rl.systems.classifier import TextFeatures
 from mrag_rl.systems.partitioned import Chooser
 from mrag_rl.systems.searches import Search
 from mrag_rl.systems.several import LOW_TEMPERATURE, Candidates, Choose
+from mrag_rl.systems.stopping import (
+    RuleName,
+    StoppingTable,
+    StopsWriting,
+    always,
+    fit_rule,
+    whole_then_groups,
+)
 
 _REFINED = "_refined"
+_ANSWERS = 2
+"""That `stopping` writes to a training query on average."""
 _READ_REFINED = ("m_rag_answers", "m_rag_consensus", "naive_revised", "supervised")
 """Systems that read the refined database, which neither their name says nor a training of theirs; or how their names
 begin."""
@@ -127,6 +137,8 @@ class RunSystems:
             return self._selfmem(name)
         if name.startswith("self_rag"):
             return self._self_rag(name)
+        if name in STOPPING:
+            return self._stopping(name)
         if (write := self._candidates(kind, originals)) is not None:
             return BestOfSeveral(name, write, self._choose(kind, write, originals))
         if kind == "naive_train":
@@ -177,6 +189,13 @@ class RunSystems:
         write = with_none_first(self.writer, with_sets(self.writer, self.database, sets, originals=True))
         always, critique = name == "self_rag_always", name != "self_rag_without_critique"
         return BestOfSeveral(name, write, ByCritique(critic, self.writer, self.database, always, critique))
+
+    def _stopping(self, name: str) -> StopsWriting:
+        rule = always(_ANSWERS)
+        if name != "two_answers":
+            how: dict[str, RuleName] = {"stopping": "planned", "stopping_ahead": "ahead"}
+            rule = fit_rule(how.get(name, "agreement"), self._in_turn, _ANSWERS, self.seed)
+        return StopsWriting(name, self.writer, self.database, self._turns, rule, self.metric, originals=True)
 
     def _sets(self, kind: str) -> MemorySets | None:
         """The sets of memories with which such a system writes an answer each; None if there are none."""
@@ -275,6 +294,17 @@ class RunSystems:
         """The partitions that have a memory, without the arms: so many answers `consensus` and its placebos write."""
         filled: np.ndarray = np.flatnonzero(~self.database.is_arm & self.database.membership().any(axis=0))
         return filled
+
+    @cached_property
+    def _turns(self) -> MemorySets:
+        """The sets of memories with which `stopping` writes one answer after the other."""
+        return whole_then_groups(self.database, self.database.membership()[:, self._filled], self._filled)
+
+    @cached_property
+    def _in_turn(self) -> StoppingTable:
+        """All its answers to the training queries."""
+        write = with_sets(self.writer, self.database, self._turns, originals=True)
+        return StoppingTable.of(*self._queries("train"), write, self.metric)
 
     @cached_property
     def _agent_s(self) -> Chooser | None:
