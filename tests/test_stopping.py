@@ -101,7 +101,7 @@ def test_a_regression_finds_where_it_pays() -> None:
     assert np.mean((going_on(states) > 0) == (states[:, 1] > 0.5 * states[:, 2] ** 2)) > 0.9
 
 
-def in_turn(system: StopsWriting, write: Candidates, texts: Sequence[str], queries: Embeddings) -> StoppingTable:
+def in_turn(write: Candidates, texts: Sequence[str], queries: Embeddings) -> StoppingTable:
     return StoppingTable.of(
         [replace(pair, source=text) for pair, text in zip(TEST, texts, strict=True)], queries, write, ROUGE
     )
@@ -121,7 +121,7 @@ def test_a_system_writes_what_its_rule_says_and_takes_what_agrees_best(run: Any,
     assert isinstance(system, StopsWriting)
     sets = whole_then_groups(database, database.membership(), np.arange(database.partitions))
     write = with_sets(system.writer, database, sets, originals=True)
-    table, written = in_turn(system, write, TEXTS, QUERIES), write(TEXTS, QUERIES)
+    table, written = in_turn(write, TEXTS, QUERIES), write(TEXTS, QUERIES)
     llm.asked = 0
     answers = system.answer(TEXTS, QUERIES)
     numbers = table.numbers(system.rule)

@@ -20,7 +20,7 @@ from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.systems.base import MemoryAnswer
 from mrag_rl.systems.partitioned import Chooser
-from mrag_rl.systems.several import Candidates, Choose, agreements, scores_of, texts_of
+from mrag_rl.systems.several import Candidates, Choose, agreements, nearness, scores_of, texts_of
 
 if TYPE_CHECKING:
     from mrag_rl.metrics.text import Metric
@@ -62,7 +62,7 @@ def answer_features(
     agreement, approval = against.sum(axis=2) / others, against.sum(axis=1) / others
     lengths = np.log1p([[len(text) for text in row] for row in hypotheses])
     longer = lengths - np.median(lengths, axis=1, keepdims=True)
-    near = np.array([[np.mean(answer.similarities or [-1.0]) for answer in row] for row in answers])
+    near = np.array([[nearness(answer.similarities) for answer in row] for row in answers])
     columns = (
         agreement, against.max(axis=2), approval, likely, np.exp(likely), agreement * likely, longer, np.abs(longer),
         near,

@@ -176,6 +176,17 @@ def agreements(hypotheses: Sequence[Sequence[str]], metric: Metric) -> np.ndarra
     return against
 
 
+def most_agreed(against: np.ndarray) -> np.ndarray:
+    """(N,): the places of the hypotheses that score best against the others, from `agreements`; the first of equals."""
+    places: np.ndarray = against.sum(axis=2).argmax(axis=1)
+    return places
+
+
+def nearness(similarities: Sequence[float]) -> float:
+    """How near a set's memories are on average; -1.0 for a set without any."""
+    return float(np.mean(similarities)) if len(similarities) else -1.0
+
+
 def by_agreement(metric: Metric) -> Choose:
     """The hypothesis with the highest mean score against the others as references.
 
@@ -183,7 +194,7 @@ def by_agreement(metric: Metric) -> Choose:
     """
 
     def choose(texts: Sequence[str], queries: Embeddings, answers: Sequence[Sequence[MemoryAnswer]]) -> list[int]:
-        best: list[int] = agreements(texts_of(answers), metric).sum(axis=2).argmax(axis=1).tolist()
+        best: list[int] = most_agreed(agreements(texts_of(answers), metric)).tolist()
         return best
 
     return choose

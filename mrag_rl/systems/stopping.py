@@ -5,7 +5,7 @@ written with the next set, at a cost; in the end, the answer is taken that agree
 (`several.by_agreement`). It is paid that answer's score less the costs. What is known of the answers so far is the
 state (`STOPPING_FEATURES`), so an episode is optimal stopping with as many steps as there are sets.
 
-`StoppingRule.fit` learns from the answers to the training queries, all of which are written once: by fitted
+`fit_rule` learns from the answers to the training queries, all of which are written once: by fitted
 Q-iteration (Ernst et al., 2005, "Tree-Based Batch Mode Reinforcement Learning", with ridge regressions), which for a
 process that cannot return is backward induction; or one answer ahead, as a rival that does not plan.
 """
@@ -24,7 +24,16 @@ from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import Hits, MemoryDatabase
 from mrag_rl.systems.base import MemoryAnswer, embedded, rows_found
-from mrag_rl.systems.several import Candidates, Found, MemorySets, agreements, scores_of, texts_of
+from mrag_rl.systems.several import (
+    Candidates,
+    Found,
+    MemorySets,
+    agreements,
+    most_agreed,
+    nearness,
+    scores_of,
+    texts_of,
+)
 
 if TYPE_CHECKING:
     from mrag_rl.metrics.text import Metric
@@ -92,8 +101,7 @@ class Written:
 
     def taken(self, n: int) -> np.ndarray:
         """(N,) the places of the answers that agree best among the first n; the first of equals."""
-        places: np.ndarray = self.against[:, :n, :n].sum(axis=2).argmax(axis=1)
-        return places
+        return most_agreed(self.against[:, :n, :n])
 
     def states(self, n: int, following: np.ndarray) -> np.ndarray:
         """(N, F): `STOPPING_FEATURES` after the first n answers. following: (N,), the similarity of the next set."""
@@ -106,11 +114,6 @@ class Written:
             against.sum(axis=1)[rows, taken] / others, agreement.std(axis=1), lengths.std(axis=1),
             length - sources, length - np.median(lengths, axis=1), sources, first, following, first - following,
         ])  # fmt: skip
-
-
-def nearness(similarities: Sequence[float]) -> float:
-    """How near a set's memories are on average; -1.0 for a set without any."""
-    return float(np.mean(similarities)) if len(similarities) else -1.0
 
 
 @dataclass(frozen=True)
@@ -297,23 +300,19 @@ class StopsWriting:
         found = self.sets(texts, queries, self.writer.demonstrations)
         near = np.array([[nearness(row) for _, row in rows_found(hit)] for hit in found.hits])
         answers: list[list[MemoryAnswer]] = [[] for _ in texts]
-        live, going = np.arange(len(texts)), list(range(len(texts)))
-        for n, hit in enumerate(found.hits):
-            if n > 0:
-                written = Written.of(
-                    [texts[i] for i in live.tolist()], [answers[i] for i in live.tolist()], self.metric
-                )
-                live = live[self.rule(n, written.states(n, near[n, live]))]
+        best, live = np.zeros(len(texts), int), np.arange(len(texts))
+        for n, hit in enumerate(found.hits, start=1):
             if not len(live):
                 break
-            going = live.tolist()
+            going: list[int] = live.tolist()
             mine = Hits(hit.indices[live], hit.scores[live])
             shown = self.database.demonstrations(mine.indices, originals=self.originals)
             hypotheses = self.writer.answer([texts[i] for i in going], shown)
             for i, hypothesis, memories in zip(going, hypotheses, rows_found(mine), strict=True):
-                answers[i].append(MemoryAnswer(hypothesis, int(found.partitions[i, n]), *memories))
-        return [self._taken(text, row) for text, row in zip(texts, answers, strict=True)]
-
-    def _taken(self, text: str, row: Sequence[MemoryAnswer]) -> StoppedAnswer:
-        best = row[Written.of([text], [row], self.metric).taken(len(row))[0]]
-        return StoppedAnswer(best.hypothesis, best.partition, best.memories, best.similarities, len(row))
+                answers[i].append(MemoryAnswer(hypothesis, int(found.partitions[i, n - 1]), *memories))
+            written = Written.of([texts[i] for i in going], [answers[i] for i in going], self.metric)
+            best[live] = written.taken(n)
+            if n < len(found.hits):
+                live = live[self.rule(n, written.states(n, near[n, live]))]
+        taken = ((row[place], len(row)) for row, place in zip(answers, best.tolist(), strict=True))
+        return [StoppedAnswer(one.hypothesis, one.partition, one.memories, one.similarities, n) for one, n in taken]
