@@ -73,12 +73,16 @@ def save_figure(figure: Figure, folder: Path, name: str, header: Sequence[Any], 
     import matplotlib
 
     folder.mkdir(parents=True, exist_ok=True)
+    figure.set_dpi(150)
+    if (layout := figure.get_layout_engine()) is not None:
+        # One layout serves all formats; with an engine, even the one called "none", `savefig` draws everything twice
+        layout.execute(figure)
+        figure.set_layout_engine(None)
     # A fixed salt and no date: the same numbers give the same file.
     with matplotlib.rc_context({"svg.hashsalt": "mrag_rl"}):
         for ending, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
             buffer = io.BytesIO()
             figure.savefig(buffer, format=ending, dpi=150, metadata=metadata)
-            figure.set_layout_engine("none")  # The places found for the first format serve the others
             atomic_write_bytes(folder / f"{name}.{ending}", buffer.getvalue())
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows([header, *rows])
