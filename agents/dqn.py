@@ -18,11 +18,13 @@ from mrag_rl.agents.sb3_internals import (
     replay_buffer,
     training_state,
 )
+from mrag_rl.selector_layers import Layer
 from mrag_rl.training_config import AgentConfig
 
 
 class DQNAgent(Agent):
-    """One of M-RAG's two agents: a DQN with one hidden tanh layer and linear outputs (paper, Section 4.1).
+    """One of M-RAG's two agents: a DQN with one hidden tanh layer and linear outputs (paper, Section 4.1), or with
+    `hyper.network`.
 
     Args:
         observation_dim: length of one flat observation.
@@ -126,11 +128,15 @@ class DQNAgent(Agent):
         return sum(steps * loss for steps, loss in losses) / sum(steps for steps, _ in losses)
 
     def weights(self) -> Arrays:
-        """The network as q = w2 tanh(w1 z + b1) + b2: w1 (hidden, dim), b1, w2 (actions, hidden), b2; float32.
+        """The network as q = w2 f(w1 z + b1) + b2: w1 (hidden, dim), b1, w2 (actions, hidden), b2; float32.
 
-        If the actions share it, z is one action's features, and w2 has one row.
+        If the actions share it, z is one action's features, and w2 has one row. f is tanh, or `hidden_layers`.
         """
-        return network_weights(self.model)
+        return network_weights(self.model)[0]
+
+    def hidden_layers(self) -> tuple[Layer, ...]:
+        """f, what stands between the first and the last layer."""
+        return network_weights(self.model)[1]
 
     def state_dict(self) -> Arrays:
         """Networks, optimiser, replay buffer and generators: all that a bit-exact continuation needs."""

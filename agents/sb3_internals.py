@@ -21,12 +21,11 @@ from torch.nn.functional import smooth_l1_loss
 from torch.nn.utils import clip_grad_norm_
 
 from mrag_rl.agents.agent import Arrays
-from mrag_rl.agents.networks import SharedScorer, SharedScorerPolicy
+from mrag_rl.agents.networks import ChainPolicy, hidden_layers, layers_of
+from mrag_rl.selector_layers import Layer
 from mrag_rl.training_config import AgentConfig
 
 REPLAY_COLUMNS = ("observations", "actions", "rewards", "next_observations", "dones")
-_LAYERS = {"w1": "0.weight", "b1": "0.bias", "w2": "2.weight", "b2": "2.bias"}
-_SHARED_LAYERS = {"w1": "first.weight", "b1": "first.bias", "w2": "last.weight", "b2": "last.bias"}
 
 
 class SeededReplayBuffer(ReplayBuffer):
@@ -144,13 +143,13 @@ def make_dqn(
     features: int | None = None,
     groups: np.ndarray | None = None,
 ) -> LeanDQN:
-    """A DQN without an environment: one hidden layer of tanh units, minibatches drawn from `replay`.
+    """A DQN without an environment: one hidden layer of tanh units, or `hyper.network`; minibatches from `replay`.
 
     features: F, the numbers of each action, if the actions share one scorer (`SharedScorer`). groups: (F,) the group of
     each of them, if it learns from a ledger (`LedgerReplay`).
     """
     model = LeanDQN(
-        "MlpPolicy" if features is None else SharedScorerPolicy,
+        ChainPolicy,
         None,  # type: ignore[arg-type]  # the library wants an environment to step, or None with its spaces set below
         learning_rate=hyper.learning_rate,
         buffer_size=hyper.buffer_size if groups is None else 1,
@@ -159,7 +158,8 @@ def make_dqn(
         replay_buffer_class=SeededReplayBuffer if groups is None else LedgerReplay,
         replay_buffer_kwargs={"generator": replay} | ({} if groups is None else {"groups": groups}),
         policy_kwargs={
-            **({} if features is None else {"features": features}),
+            "features": features,
+            "own": hyper.network,
             "net_arch": [hyper.hidden],
             "activation_fn": torch.nn.Tanh,
             "optimizer_kwargs": {"fused": True, "weight_decay": hyper.weight_decay if groups is None else 0.0},
@@ -191,14 +191,20 @@ def last_loss(model: DQN) -> float:
     return float(model.logger.name_to_value["train/loss"])
 
 
-def network_weights(model: DQN) -> Arrays:
-    """The Q-network as "w1" (hidden, dim), "b1", "w2" (actions, hidden), "b2"; float32 copies.
+def network_weights(model: DQN) -> tuple[Arrays, tuple[Layer, ...]]:
+    """The Q-network's first and last layer as "w1" (hidden, dim), "b1", "w2" (actions, hidden), "b2", float32 copies;
+    and the layers between them.
 
     If the actions share it, dim is F, and w2 has one row.
     """
-    network = model.q_net.q_net
-    layers, names = network.state_dict(), _SHARED_LAYERS if isinstance(network, SharedScorer) else _LAYERS
-    return {name: layers[layer].numpy().copy() for name, layer in names.items()}
+    layers = layers_of(model.q_net.q_net)
+    ends = {"1": layers[0].state_dict(), "2": layers[-1].state_dict()}
+    arrays = {
+        f"{letter}{place}": tensors[name].numpy().copy()
+        for place, tensors in ends.items()
+        for letter, name in (("w", "weight"), ("b", "bias"))
+    }
+    return arrays, hidden_layers(layers)
 
 
 def training_state(model: LeanDQN) -> Arrays:

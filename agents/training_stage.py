@@ -181,7 +181,9 @@ class TrainingStage:
             gain_slope=line.slope,
             gain_intercept=line.intercept,
         )
-        export_selector(folder.selector, weights=agent_s.weights(), normalizer=normalizer, info=info)
+        export_selector(
+            folder.selector, weights=agent_s.weights(), normalizer=normalizer, info=info, hidden=agent_s.hidden_layers()
+        )
 
 
 def _calibrate(

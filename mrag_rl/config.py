@@ -162,6 +162,7 @@ class Config:
         named = {"task": self.task, "metric": self.metric, "partitioning.method": self.partitioning.method}
         named["encoder.name"] = self.encoder.name if self.encoder.own_code else None
         named["llm.name"] = self.llm.name if self.llm.own_code else None
+        named |= {"agent_s.network": self.agent_s.network, "agent_r.network": self.agent_r.network}
         return {setting: path for setting, path in named.items() if path is not None and is_import_path(path)}
 
     @property
@@ -246,7 +247,7 @@ _NEWER = (
     "demonstrations", "data.spoilt", "data.columns", "data.name", "data.folder", "data.revision",
     "data.max_source_words", "data.max_target_words", "data.deduplicate",
     "encoder.standard", "partitioning.arms", "partitioning.seed",
-    "refinement.demonstrated", "refinement.held_out",
+    "refinement.demonstrated", "refinement.held_out", "agent_s.network", "agent_r.network",
 )  # fmt: skip
 
 
@@ -286,6 +287,11 @@ def validate_config(config: Config) -> None:
             raise InputError(
                 f"{name}.learning_starts is {agent.learning_starts}, more than the {agent.buffer_size} transitions "
                 f"that {name}.buffer_size keeps: the agent would never learn; lower one or raise the other"
+            )
+        if agent.network is not None and not is_import_path(agent.network):
+            raise InputError(
+                f"{name}.network is {agent.network!r}; write the import path of a function, such as "
+                "my_package.networks:deep, or leave it out for one hidden layer"
             )
     if not config.evaluation.systems:
         raise InputError("evaluation.systems is empty; name one or more systems, such as [naive, m_rag]")

@@ -23,12 +23,16 @@ from mrag_rl.normalizer import StateNormalizer, as_states, mean_over_partitions
 from mrag_rl.plugins import is_import_path
 from mrag_rl.selector_files import ONNX_FILE, WEIGHTS_FILE, check_tensors, refuse_pickles
 from mrag_rl.selector_info import CONFIG_FILE, SelectorInfo, read_field, read_info, same_names
+from mrag_rl.selector_layers import LAYER_KINDS, TANH, Layer, LayerKind, with_tensors
 
 if TYPE_CHECKING:
     from mrag_rl.encoders import TransformerEncoder
 
 FORMAT_VERSION = 2
-_FORMATS = (1, FORMAT_VERSION)
+WITH_LAYERS = 3
+"""The format of a selector whose hidden layers are others than one of tanh units."""
+_FORMATS = (1, FORMAT_VERSION, WITH_LAYERS)
+_MOST_LAYERS = 1000
 _BLOCK = 1024  # states per block, so that the normalised block and the hidden layer stay in the cache
 _HASHED = (WEIGHTS_FILE, ONNX_FILE)
 _TENSORS = ("w1", "b1", "w2", "b2", "mean", "scale")
@@ -36,7 +40,7 @@ _TENSORS = ("w1", "b1", "w2", "b2", "mean", "scale")
 
 @dataclass(frozen=True, repr=False)
 class Selector:
-    """Agent-S's greedy policy: q = W2 tanh(W1 z + b1) + b2 over normalised states z.
+    """Agent-S's greedy policy: q = W2 f(W1 z + b1) + b2 over normalised states z, with f = tanh or `hidden`.
 
     With the state "evidence", z is one partition's (F numbers) and q its value: the same small network reads every
     partition, so their order cannot matter, and their number may be any. Otherwise z is the whole state (M * F
@@ -47,6 +51,7 @@ class Selector:
         normalizer: the state normalisation of its training.
         info: what it was trained on and for.
         folder: where it was loaded from or exported to; None if neither.
+        hidden: the layers between the first and the last, f.
     """
 
     w1: np.ndarray
@@ -56,6 +61,7 @@ class Selector:
     normalizer: StateNormalizer
     info: SelectorInfo
     folder: Path | None = field(default=None, compare=False)
+    hidden: tuple[Layer, ...] = TANH
 
     def __repr__(self) -> str:
         return (
@@ -134,15 +140,21 @@ class Selector:
         if not self.shared:
             hidden = self.normalizer(states) @ self.w1.T
             hidden += self.b1
-            values: np.ndarray = np.tanh(hidden, out=hidden) @ self.w2.T + self.b2
+            values: np.ndarray = self._through(hidden) @ self.w2.T + self.b2
             return values
         # Centring commutes with the first layer, whose outputs are fewer than the features.
         weights = (self.w1 / self.normalizer.scale).T
         rows, shift = states.reshape(-1, self.heads) @ weights, self.b1 - self.normalizer.mean[0] @ weights
         hidden = rows.reshape(*states.shape[:2], -1)
         hidden += shift - mean_over_partitions(hidden, allowed) if self.normalizer.center else shift
-        shared: np.ndarray = (np.tanh(rows, out=rows) @ self.w2[0]).reshape(states.shape[:2]) + self.b2
+        shared: np.ndarray = (self._through(rows) @ self.w2[0]).reshape(states.shape[:2]) + self.b2
         return shared
+
+    def _through(self, rows: np.ndarray) -> np.ndarray:
+        """The hidden layers' output (N, units) for the first layer's (N, hidden), which may be overwritten."""
+        for layer in self.hidden:
+            rows = layer(rows)
+        return rows
 
     def _mask(self, values: np.ndarray, allowed: np.ndarray) -> np.ndarray:
         """`allowed` as (B, M), for states or values of this shape. Raises InputError for another shape or type."""
@@ -320,7 +332,7 @@ def _load(path: Path) -> Selector:
         version = config.get("format_version") if isinstance(config, dict) else None
         raise InputError(
             f"{path / CONFIG_FILE}: selector format version {version}, but this library reads "
-            f"{' and '.join(map(str, _FORMATS))}: export the selector again with this version"
+            f"{', '.join(map(str, _FORMATS))}: export the selector again with this version"
         )
     hashes = read_field(config, "sha256", dict, path)
     same_names(path / CONFIG_FILE, "sha256", hashes, _HASHED)
@@ -338,10 +350,17 @@ def _load(path: Path) -> Selector:
         tensors = load_tensors(weights)
     except Exception as error:  # safetensors raises its own exception types
         raise InputError(f"{path / WEIGHTS_FILE}: not a safetensors file: export the selector again") from error
-    same_names(path / WEIGHTS_FILE, "tensors", tensors, _TENSORS)
+    kinds = _hidden_kinds(config, path)
+    names = {place: layer_tensors(place) for place, kind in enumerate(kinds) if with_tensors(kind)}
+    of_layers = [name for tensors_of in names.values() for name in tensors_of.values()]
+    same_names(path / WEIGHTS_FILE, "tensors", tensors, [*_TENSORS, *of_layers])
     info = read_info(config, path)
     normalizer = StateNormalizer(tensors["mean"], tensors["scale"], read_field(config, "center", bool, path))
-    selector = Selector(tensors["w1"], tensors["b1"], tensors["w2"], tensors["b2"], normalizer, info, path)
+    hidden = tuple(
+        Layer(kind, {name: tensors[stored] for name, stored in names.get(place, {}).items()})
+        for place, kind in enumerate(kinds)
+    )
+    selector = Selector(tensors["w1"], tensors["b1"], tensors["w2"], tensors["b2"], normalizer, info, path, hidden)
     _check_tensors(selector, path)
     known = {*config_of(selector, hashes), "seal"}
     for name in sorted(config.keys() - known):
@@ -364,9 +383,11 @@ def margins(values: np.ndarray) -> np.ndarray:
 
 def config_of(selector: Selector, sha256: Mapping[str, str]) -> dict[str, Any]:
     """The contents of `config.json` for a selector whose files have these SHA-256 hashes."""
+    own = selector.hidden != TANH
     config = {
-        "format_version": FORMAT_VERSION,
+        "format_version": WITH_LAYERS if own else FORMAT_VERSION,
         **json.loads(json.dumps(asdict(selector.info))),
+        **({"hidden_layers": [layer.kind for layer in selector.hidden]} if own else {}),
         "partitions": selector.partitions,
         "heads": selector.heads,
         "state_layout": ["partition", "head"],
@@ -377,16 +398,40 @@ def config_of(selector: Selector, sha256: Mapping[str, str]) -> dict[str, Any]:
     return sealed(config)
 
 
+def layer_tensors(place: int) -> dict[str, str]:
+    """The names under which the tensors of a hidden layer, the one at `place`, are stored."""
+    return {name: f"hidden.{place}.{name}" for name in ("weight", "bias")}
+
+
+def _hidden_kinds(config: Mapping[str, Any], path: Path) -> tuple[LayerKind, ...]:
+    """The kinds of the hidden layers. Raises InputError for what no selector has."""
+    if config["format_version"] != WITH_LAYERS:
+        return tuple(layer.kind for layer in TANH)
+    kinds = read_field(config, "hidden_layers", list, path)
+    if len(kinds) > _MOST_LAYERS:
+        raise InputError(f"{path / CONFIG_FILE}: {len(kinds)} hidden layers, more than {_MOST_LAYERS}")
+    for kind in kinds:
+        if kind not in LAYER_KINDS:
+            raise InputError(
+                f"{path / CONFIG_FILE}: a hidden layer is {str(kind)[:40]!r}, which no selector has: use a folder that "
+                "export_selector wrote"
+            )
+    return tuple(kinds)
+
+
 def _check_tensors(selector: Selector, path: Path) -> None:
     """Raises InputError for a tensor that does not fit the partition names and the other tensors, or is not usable."""
-    hidden, partitions = selector.b1.size, 1 if selector.shared else len(selector.info.partition_names)
+    units, partitions = selector.b1.size, 1 if selector.shared else len(selector.info.partition_names)
     heads = selector.normalizer.mean.size // max(1, partitions)
     shapes = {
-        "w1": (selector.w1, (hidden, partitions * heads)),
-        "b1": (selector.b1, (hidden,)),
-        "w2": (selector.w2, (partitions, hidden)),
-        "b2": (selector.b2, (partitions,)),
+        "w1": (selector.w1, (units, partitions * heads)),
+        "b1": (selector.b1, (units,)),
         "mean": (selector.normalizer.mean, (partitions, heads)),
         "scale": (selector.normalizer.scale, (partitions, heads)),
     }
+    for place, layer in enumerate(selector.hidden):
+        for name, shape in layer.shapes(units).items():
+            shapes[layer_tensors(place)[name]] = layer.tensors[name], shape
+        units = layer.outputs(units)
+    shapes |= {"w2": (selector.w2, (partitions, units)), "b2": (selector.b2, (partitions,))}
     check_tensors(shapes, path / WEIGHTS_FILE)

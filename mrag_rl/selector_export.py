@@ -12,9 +12,10 @@ from mrag_rl.hub import LOADED_HERE
 from mrag_rl.io import atomic_directory, file_sha256
 from mrag_rl.normalizer import StateNormalizer
 from mrag_rl.plugins import is_import_path
-from mrag_rl.selector import Selector, config_of
+from mrag_rl.selector import Selector, config_of, layer_tensors
 from mrag_rl.selector_files import CARD_FILE, ONNX_FILE, WEIGHTS_FILE
 from mrag_rl.selector_info import CONFIG_FILE, SelectorInfo
+from mrag_rl.selector_layers import NORM_EPSILON, TANH, Layer
 
 _OPSET = 17
 _LISTED = 12  # entries of the state that the card names
@@ -22,7 +23,12 @@ _IR_VERSION = 8  # the version of opset 17's release, so that older ONNX runtime
 
 
 def export_selector(
-    folder: str | Path, *, weights: dict[str, np.ndarray], normalizer: StateNormalizer, info: SelectorInfo
+    folder: str | Path,
+    *,
+    weights: dict[str, np.ndarray],
+    normalizer: StateNormalizer,
+    info: SelectorInfo,
+    hidden: tuple[Layer, ...] = TANH,
 ) -> Selector:
     """Write Agent-S's network with everything needed to use it, atomically; returns the selector.
 
@@ -31,11 +37,17 @@ def export_selector(
         weights: "w1", "b1", "w2", "b2", with the shapes that `Selector` names.
         normalizer: the state normalisation of its training.
         info: what it was trained on and for.
+        hidden: the layers between the first and the last.
     """
     from safetensors.numpy import save
 
     arrays = {name: np.ascontiguousarray(weights[name], dtype=np.float32) for name in ("w1", "b1", "w2", "b2")}
-    selector = Selector(**arrays, normalizer=normalizer, info=info, folder=Path(folder))
+    selector = Selector(**arrays, normalizer=normalizer, info=info, folder=Path(folder), hidden=hidden)
+    arrays |= {
+        layer_tensors(place)[name]: np.ascontiguousarray(tensor, dtype=np.float32)
+        for place, layer in enumerate(hidden)
+        for name, tensor in layer.tensors.items()
+    }
     with atomic_directory(folder) as target:
         arrays["mean"] = np.ascontiguousarray(normalizer.mean)
         arrays["scale"] = np.ascontiguousarray(normalizer.scale)
@@ -67,10 +79,7 @@ def onnx_bytes(selector: Selector) -> bytes:
         "b1": selector.b1,
         "b2": selector.b2,
     }
-    if selector.shared:
-        constants |= {"w1": selector.w1.T, "w2": selector.w2.T, "last": np.array([2], np.int64)}
-    else:
-        constants |= {"w1": selector.w1, "w2": selector.w2}
+    constants |= {"w1": selector.w1.T, "w2": selector.w2.T, "last": np.array([2], np.int64)}
     nodes = []
     current = "states"
     if normalizer.center:
@@ -81,22 +90,37 @@ def onnx_bytes(selector: Selector) -> bytes:
         helper.make_node("Sub", [current, "mean"], ["shifted"]),
         helper.make_node("Div", ["shifted", "scale"], ["scaled"]),
     ]
+    current = "scaled"
+    if not selector.shared:
+        nodes.append(helper.make_node("Flatten", [current], ["z"], axis=1))
+        current = "z"
+
+    def linear(before: str, weight: str, bias: str, after: str) -> None:
+        nodes.append(helper.make_node("MatMul", [before, weight], [f"{after}_product"]))
+        nodes.append(helper.make_node("Add", [f"{after}_product", bias], [after]))
+
+    linear(current, "w1", "b1", "hidden")
+    current = "hidden"
+    for place, layer in enumerate(selector.hidden):
+        names, after = layer_tensors(place), f"hidden_{place}"
+        constants |= {names[name]: tensor.T if name == "weight" else tensor for name, tensor in layer.tensors.items()}
+        match layer.kind:
+            case "linear":
+                linear(current, names["weight"], names["bias"], after)
+            case "layer_norm":
+                inputs = [current, names["weight"], names["bias"]]
+                nodes.append(helper.make_node("LayerNormalization", inputs, [after], epsilon=NORM_EPSILON))
+            case "silu":
+                nodes.append(helper.make_node("Sigmoid", [current], [f"{after}_gate"]))
+                nodes.append(helper.make_node("Mul", [current, f"{after}_gate"], [after]))
+            case "tanh" | "relu" | "sigmoid":
+                nodes.append(helper.make_node(layer.kind.capitalize(), [current], [after]))
+        current = after
+    linear(current, "w2", "b2", "column" if selector.shared else "q_values")
     if selector.shared:
-        nodes += [
-            helper.make_node("MatMul", ["scaled", "w1"], ["product"]),
-            helper.make_node("Add", ["product", "b1"], ["hidden"]),
-            helper.make_node("Tanh", ["hidden"], ["activation"]),
-            helper.make_node("MatMul", ["activation", "w2"], ["value"]),
-            helper.make_node("Add", ["value", "b2"], ["column"]),
-            helper.make_node("Squeeze", ["column", "last"], ["q_values"]),
-        ]
+        nodes.append(helper.make_node("Squeeze", ["column", "last"], ["q_values"]))
     else:
-        nodes += [
-            helper.make_node("Flatten", ["scaled"], ["z"], axis=1),
-            helper.make_node("Gemm", ["z", "w1", "b1"], ["hidden"], transB=1),
-            helper.make_node("Tanh", ["hidden"], ["activation"]),
-            helper.make_node("Gemm", ["activation", "w2", "b2"], ["q_values"], transB=1),
-        ]
+        del constants["last"]
     graph = helper.make_graph(
         nodes,
         "selector",
@@ -117,7 +141,11 @@ def card(selector: Selector) -> str:
     labels = info.features or [f"head {index}" for index in range(selector.heads)]
     heaviest = sorted(zip(labels, selector.head_weights, strict=True), key=lambda row: -row[1])[:_LISTED]
     heads = ", ".join(f"{label} {weight:.3f}" for label, weight in heaviest)
-    network = f"{selector.w1.shape[1]} inputs, {len(selector.b1)} tanh units, {len(selector.b2)} outputs"
+    between = f"{len(selector.b1)} tanh units"
+    if selector.hidden != TANH:
+        kinds = ", ".join(layer.kind.replace("_", " ") for layer in selector.hidden)
+        between = f"{len(selector.b1)} units, then {kinds or 'nothing'}"
+    network = f"{selector.w1.shape[1]} inputs, {between}, {len(selector.b2)} outputs"
     fitted = (
         "It is fitted to one database, one encoder and one language model: with another of any of these, train again."
     )

@@ -14,8 +14,11 @@ from mrag_rl.settings import bounded
 class AgentConfig:
     """Hyperparameters of one DQN: one hidden layer of tanh units, linear output (M-RAG, Section 4.1)."""
 
+    network: str | None = None
+    """Import path of a function of your own that makes the Q-network, such as my_package.networks:deep
+    (docs/plugins.md). null is one hidden layer of tanh units."""
     hidden: int = bounded(25, minimum=1, maximum=2**16)
-    """Units of the hidden layer (the paper: 25)."""
+    """Units of the hidden layer (the paper: 25); a function of your own is given this number."""
     learning_rate: float = bounded(2e-3, minimum=0, exclusive=True)
     """Learning rate of Adam."""
     weight_decay: float = bounded(0.01, minimum=0)

@@ -25,12 +25,20 @@ def _check_llm(plugin: Plugin) -> None:
     check_llm(plugin)
 
 
+def _check_network(plugin: Plugin) -> None:
+    from mrag_rl.agents.own_network import check_network  # here for the same reason
+
+    check_network(plugin)
+
+
 _CHECKS = {
     "task": check_task,
     "metric": check_metric,
     "partitioning.method": check_partitioner,
     "encoder.name": _check_encoder,
     "llm.name": _check_llm,
+    "agent_s.network": _check_network,
+    "agent_r.network": _check_network,
 }
 SETTINGS = tuple(_CHECKS)
 """The settings that may name code."""
