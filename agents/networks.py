@@ -9,7 +9,7 @@ import torch
 from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 from torch import nn
 
-from mrag_rl.agents.own_network import KINDS, make_own_network
+from mrag_rl.models.q_networks import KINDS, make_q_network
 from mrag_rl.selector_layers import Layer
 
 
@@ -28,8 +28,10 @@ class SharedScorer(nn.Module):
     def __init__(self, features: int, hidden: int, own: str | None = None) -> None:
         super().__init__()
         self.features = features
-        layers = one_hidden_layer(features, 1, hidden) if own is None else make_own_network(own, features, 1, hidden)
-        self.first, self.hidden, self.last = layers[0], layers[1:-1], layers[-1]
+        layers = one_hidden_layer(features, 1, hidden) if own is None else make_q_network(own, features, 1, hidden)
+        first, *hidden_layers, last = layers
+        assert isinstance(first, nn.Linear) and isinstance(last, nn.Linear)
+        self.first, self.hidden, self.last = first, nn.Sequential(*hidden_layers), last
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
         """Values (B, A) of observations (B, A * F)."""
@@ -59,7 +61,7 @@ class ChainPolicy(DQNPolicy):
             network.q_net = SharedScorer(self.features, self.net_arch[0], self.own)  # type: ignore[assignment]
         elif self.own is not None:
             inputs, outputs = int(network.features_dim), int(self.action_space.n)  # type: ignore[attr-defined]
-            network.q_net = make_own_network(self.own, inputs, outputs, self.net_arch[0])
+            network.q_net = make_q_network(self.own, inputs, outputs, self.net_arch[0])
         return network
 
 

@@ -18,24 +18,24 @@ from mrag_rl import hub
 from mrag_rl.access import checked_mask
 from mrag_rl.choices import ARM_NAMES, INSIDE_LLM
 from mrag_rl.errors import InputError
-from mrag_rl.io import StrPath, file_sha256, is_intact, read_json, sealed
+from mrag_rl.io import StrPath, is_intact, sealed
 from mrag_rl.normalizer import StateNormalizer, as_states, mean_over_partitions
 from mrag_rl.plugins import is_import_path
-from mrag_rl.selector_files import ONNX_FILE, WEIGHTS_FILE, check_tensors, refuse_pickles
-from mrag_rl.selector_info import CONFIG_FILE, SelectorInfo, read_field, read_info, same_names
-from mrag_rl.selector_layers import LAYER_KINDS, TANH, Layer, LayerKind, with_tensors
+from mrag_rl.selector_files import (
+    FORMAT_VERSION,
+    WEIGHTS_FILE,
+    WITH_LAYERS,
+    check_tensors,
+    layer_tensors,
+    read_folder,
+)
+from mrag_rl.selector_info import CONFIG_FILE, SelectorInfo, read_field, read_info
+from mrag_rl.selector_layers import TANH, Layer
 
 if TYPE_CHECKING:
     from mrag_rl.encoders import TransformerEncoder
 
-FORMAT_VERSION = 2
-WITH_LAYERS = 3
-"""The format of a selector whose hidden layers are others than one of tanh units."""
-_FORMATS = (1, FORMAT_VERSION, WITH_LAYERS)
-_MOST_LAYERS = 1000
 _BLOCK = 1024  # states per block, so that the normalised block and the hidden layer stay in the cache
-_HASHED = (WEIGHTS_FILE, ONNX_FILE)
-_TENSORS = ("w1", "b1", "w2", "b2", "mean", "scale")
 
 
 @dataclass(frozen=True, repr=False)
@@ -324,45 +324,16 @@ class Selector:
 
 
 def _load(path: Path) -> Selector:
-    from safetensors.numpy import load as load_tensors
-
-    refuse_pickles(path)
-    config = read_json(path / CONFIG_FILE)
-    if not isinstance(config, dict) or config.get("format_version") not in _FORMATS:
-        version = config.get("format_version") if isinstance(config, dict) else None
-        raise InputError(
-            f"{path / CONFIG_FILE}: selector format version {version}, but this library reads "
-            f"{', '.join(map(str, _FORMATS))}: export the selector again with this version"
-        )
-    hashes = read_field(config, "sha256", dict, path)
-    same_names(path / CONFIG_FILE, "sha256", hashes, _HASHED)
-    for name, expected in hashes.items():
-        if not (path / name).is_file():
-            raise InputError(f"{path / name}: missing: export the selector again or copy the whole folder")
-        actual = file_sha256(path / name)
-        if actual != expected:
-            raise InputError(
-                f"{path / name}: SHA-256 is {actual[:12]}…, {CONFIG_FILE} says {str(expected)[:12]}…: "
-                "the file was changed or damaged; copy or download it again"
-            )
-    weights = (path / WEIGHTS_FILE).read_bytes()
-    try:
-        tensors = load_tensors(weights)
-    except Exception as error:  # safetensors raises its own exception types
-        raise InputError(f"{path / WEIGHTS_FILE}: not a safetensors file: export the selector again") from error
-    kinds = _hidden_kinds(config, path)
-    names = {place: layer_tensors(place) for place, kind in enumerate(kinds) if with_tensors(kind)}
-    of_layers = [name for tensors_of in names.values() for name in tensors_of.values()]
-    same_names(path / WEIGHTS_FILE, "tensors", tensors, [*_TENSORS, *of_layers])
+    config, tensors, kinds = read_folder(path)
     info = read_info(config, path)
     normalizer = StateNormalizer(tensors["mean"], tensors["scale"], read_field(config, "center", bool, path))
     hidden = tuple(
-        Layer(kind, {name: tensors[stored] for name, stored in names.get(place, {}).items()})
+        Layer(kind, {name: tensors[stored] for name, stored in layer_tensors(place, kind).items()})
         for place, kind in enumerate(kinds)
     )
     selector = Selector(tensors["w1"], tensors["b1"], tensors["w2"], tensors["b2"], normalizer, info, path, hidden)
     _check_tensors(selector, path)
-    known = {*config_of(selector, hashes), "seal"}
+    known = {*config_of(selector, config["sha256"]), "seal"}
     for name in sorted(config.keys() - known):
         raise InputError(f"{path / CONFIG_FILE}: unknown key {name[:40]!r}: use a folder that export_selector wrote")
     if not is_intact(config):
@@ -398,40 +369,19 @@ def config_of(selector: Selector, sha256: Mapping[str, str]) -> dict[str, Any]:
     return sealed(config)
 
 
-def layer_tensors(place: int) -> dict[str, str]:
-    """The names under which the tensors of a hidden layer, the one at `place`, are stored."""
-    return {name: f"hidden.{place}.{name}" for name in ("weight", "bias")}
-
-
-def _hidden_kinds(config: Mapping[str, Any], path: Path) -> tuple[LayerKind, ...]:
-    """The kinds of the hidden layers. Raises InputError for what no selector has."""
-    if config["format_version"] != WITH_LAYERS:
-        return tuple(layer.kind for layer in TANH)
-    kinds = read_field(config, "hidden_layers", list, path)
-    if len(kinds) > _MOST_LAYERS:
-        raise InputError(f"{path / CONFIG_FILE}: {len(kinds)} hidden layers, more than {_MOST_LAYERS}")
-    for kind in kinds:
-        if kind not in LAYER_KINDS:
-            raise InputError(
-                f"{path / CONFIG_FILE}: a hidden layer is {str(kind)[:40]!r}, which no selector has: use a folder that "
-                "export_selector wrote"
-            )
-    return tuple(kinds)
-
-
 def _check_tensors(selector: Selector, path: Path) -> None:
     """Raises InputError for a tensor that does not fit the partition names and the other tensors, or is not usable."""
     units, partitions = selector.b1.size, 1 if selector.shared else len(selector.info.partition_names)
     heads = selector.normalizer.mean.size // max(1, partitions)
-    shapes = {
-        "w1": (selector.w1, (units, partitions * heads)),
-        "b1": (selector.b1, (units,)),
+    shapes = {"w1": (selector.w1, (units, partitions * heads)), "b1": (selector.b1, (units,))}
+    for place, layer in enumerate(selector.hidden):
+        for name, shape in layer.shapes(units).items():
+            shapes[layer_tensors(place, layer.kind)[name]] = layer.tensors[name], shape
+        units = layer.outputs(units)
+    shapes |= {
+        "w2": (selector.w2, (partitions, units)),
+        "b2": (selector.b2, (partitions,)),
         "mean": (selector.normalizer.mean, (partitions, heads)),
         "scale": (selector.normalizer.scale, (partitions, heads)),
     }
-    for place, layer in enumerate(selector.hidden):
-        for name, shape in layer.shapes(units).items():
-            shapes[layer_tensors(place)[name]] = layer.tensors[name], shape
-        units = layer.outputs(units)
-    shapes |= {"w2": (selector.w2, (partitions, units)), "b2": (selector.b2, (partitions,))}
     check_tensors(shapes, path / WEIGHTS_FILE)

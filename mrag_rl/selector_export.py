@@ -12,8 +12,8 @@ from mrag_rl.hub import LOADED_HERE
 from mrag_rl.io import atomic_directory, file_sha256
 from mrag_rl.normalizer import StateNormalizer
 from mrag_rl.plugins import is_import_path
-from mrag_rl.selector import Selector, config_of, layer_tensors
-from mrag_rl.selector_files import CARD_FILE, ONNX_FILE, WEIGHTS_FILE
+from mrag_rl.selector import Selector, config_of
+from mrag_rl.selector_files import CARD_FILE, ONNX_FILE, WEIGHTS_FILE, layer_tensors
 from mrag_rl.selector_info import CONFIG_FILE, SelectorInfo
 from mrag_rl.selector_layers import NORM_EPSILON, TANH, Layer
 
@@ -44,7 +44,7 @@ def export_selector(
     arrays = {name: np.ascontiguousarray(weights[name], dtype=np.float32) for name in ("w1", "b1", "w2", "b2")}
     selector = Selector(**arrays, normalizer=normalizer, info=info, folder=Path(folder), hidden=hidden)
     arrays |= {
-        layer_tensors(place)[name]: np.ascontiguousarray(tensor, dtype=np.float32)
+        layer_tensors(place, layer.kind)[name]: np.ascontiguousarray(tensor, dtype=np.float32)
         for place, layer in enumerate(hidden)
         for name, tensor in layer.tensors.items()
     }
@@ -102,7 +102,7 @@ def onnx_bytes(selector: Selector) -> bytes:
     linear(current, "w1", "b1", "hidden")
     current = "hidden"
     for place, layer in enumerate(selector.hidden):
-        names, after = layer_tensors(place), f"hidden_{place}"
+        names, after = layer_tensors(place, layer.kind), f"hidden_{place}"
         constants |= {names[name]: tensor.T if name == "weight" else tensor for name, tensor in layer.tensors.items()}
         match layer.kind:
             case "linear":

@@ -36,13 +36,18 @@ class Layer:
                 centred = rows - rows.mean(axis=-1, keepdims=True)
                 variance = np.square(centred).mean(axis=-1, keepdims=True)
                 normed: np.ndarray = centred / np.sqrt(variance + np.float32(NORM_EPSILON))
-                return normed * self.tensors["weight"] + self.tensors["bias"]
+                normed *= self.tensors["weight"]
+                normed += self.tensors["bias"]
+                return normed
             case "tanh":
-                return np.tanh(rows, out=rows)
+                np.tanh(rows, out=rows)
+                return rows
             case "relu":
-                return np.maximum(rows, 0, out=rows)
+                np.maximum(rows, 0, out=rows)
+                return rows
             case "silu":
-                return rows * _sigmoid(rows)
+                rows *= _sigmoid(rows)
+                return rows
             case "sigmoid":
                 return _sigmoid(rows)
 
@@ -68,4 +73,5 @@ def with_tensors(kind: LayerKind) -> bool:
 
 
 def _sigmoid(values: np.ndarray) -> np.ndarray:
-    return (np.tanh(values * np.float32(0.5)) + np.float32(1)) * np.float32(0.5)
+    sigmoid: np.ndarray = (np.tanh(values * np.float32(0.5)) + np.float32(1)) * np.float32(0.5)
+    return sigmoid

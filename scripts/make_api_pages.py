@@ -14,7 +14,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "mrag_rl"
 PAGES = {
-    "selector": ("selector", "selector_info", "selector_files", "selector_export", "hub", "normalizer"),
+    "selector": (
+        "selector",
+        "selector_info",
+        "selector_layers",
+        "selector_files",
+        "selector_export",
+        "hub",
+        "normalizer",
+    ),
     "encoders": ("encoders",),
     "data": ("data",),
     "partitioning": ("partitioning",),

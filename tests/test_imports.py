@@ -24,6 +24,7 @@ ROOMS = (
     "checked_json",
     "io",
     "plugins",
+    "selector_layers",
     "models",
     "encoders",
     "normalizer",

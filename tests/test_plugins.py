@@ -36,8 +36,8 @@ from mrag_rl.runs.arguments import parse_train_arguments
 
 PAGE = (Path(__file__).parents[1] / "docs" / "plugins.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
-TASK, METRIC, METHOD, ENCODER, LLM = PATHS = [
-    f"my_plugins:{name}" for name in ("headlines", "word_overlap", "by_length", "letters", "sketch")
+TASK, METRIC, METHOD, ENCODER, LLM, NETWORK = PATHS = [
+    f"my_plugins:{name}" for name in ("headlines", "word_overlap", "by_length", "letters", "sketch", "deep")
 ]
 
 
@@ -94,7 +94,7 @@ def test_the_page_s_plug_ins_train_a_run_that_is_resumed_only_with_the_same_code
     (place / "my_plugins.py").write_text(code)
     imported_anew(monkeypatch)
     with pytest.raises(InputError, match=r"\(metric: my_plugins:word_overlap\); if you trust"):
-        resume(run.folder, trust=[TASK, METHOD, ENCODER, LLM], progress=False)
+        resume(run.folder, trust=[TASK, METHOD, ENCODER, LLM, NETWORK], progress=False)
     assert "my_plugins" not in sys.modules
     assert train_command.main(["--resume", str(run.folder), *(f"--trust={path}" for path in PATHS)]) == 0
     assert capsys.readouterr().out.endswith(
@@ -107,6 +107,7 @@ def test_the_page_s_plug_ins_train_a_run_that_is_resumed_only_with_the_same_code
         assert database.names == ["length-0", "length-1", "length-2"]
     selector = Selector.load(run.folder / "selector")
     assert (selector.info.task, selector.info.metric, selector.info.encoder) == (TASK, METRIC, ENCODER)
+    assert [layer.kind for layer in selector.hidden] == ["tanh", "linear", "layer_norm", "silu"]
     with pytest.raises(InputError, match="encoder my_plugins:letters: a selector imports no code; if you trust"):
         selector.load_encoder()
 

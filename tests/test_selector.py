@@ -218,11 +218,11 @@ def test_truncated_weights_are_refused(folder: Path, keep: int) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ['{"format_version": 3}', "{}", "[]"])
+@pytest.mark.parametrize("text", ['{"format_version": 4}', "{}", "[]"])
 def test_another_format_is_refused(folder: Path, text: str) -> None:
     (folder / "config.json").write_text(text)
     with pytest.raises(
-        InputError, match=r"config\.json: selector format version (3|None), but this library reads 1 and 2"
+        InputError, match=r"config\.json: selector format version (4|None), but this library reads 1, 2, 3"
     ):
         Selector.load(folder)
 
@@ -381,6 +381,6 @@ def test_others_may_read_it_and_are_told_if_they_may_not(folder: Path, monkeypat
     with pytest.raises(InputError, match=r"config\.json: cannot be read \(Permission denied\)"):
         Selector.load(folder)
     monkeypatch.undo()
-    monkeypatch.setattr("mrag_rl.selector.file_sha256", locked)
+    monkeypatch.setattr("mrag_rl.selector_files.file_sha256", locked)
     with pytest.raises(InputError, match=r"model\.(safetensors|onnx): cannot be read \(Permission denied\)"):
         Selector.load(folder)

@@ -26,9 +26,9 @@ def _check_llm(plugin: Plugin) -> None:
 
 
 def _check_network(plugin: Plugin) -> None:
-    from mrag_rl.agents.own_network import check_network  # here for the same reason
+    from mrag_rl.models.q_networks import check_q_network  # here for the same reason
 
-    check_network(plugin)
+    check_q_network(plugin)
 
 
 _CHECKS = {

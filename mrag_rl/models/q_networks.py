@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from mrag_rl.plugins import Plugin, check_parameters, loaded_plugin, trial, wrong_plugin
-from mrag_rl.selector_layers import NORM_EPSILON, LayerKind
+from mrag_rl.selector_layers import NORM_EPSILON, LayerKind, with_tensors
 
 KINDS: dict[type[nn.Module], LayerKind] = {
     nn.Linear: "linear",
@@ -23,15 +23,15 @@ NETWORK_FORM = (
 )
 
 
-def check_network(plugin: Plugin) -> None:
+def check_q_network(plugin: Plugin) -> None:
     """Raises InputError that shows what is wanted if the plug-in has another signature or makes another network."""
     check_parameters(plugin, ("inputs", "outputs", "hidden"), NETWORK_FORM)
     for inputs, outputs, hidden in ((7, 1, 5), (6, 3, 4)):
         with torch.random.fork_rng(devices=[]):
-            make_own_network(plugin.path, inputs, outputs, hidden)
+            make_q_network(plugin.path, inputs, outputs, hidden)
 
 
-def make_own_network(path: str, inputs: int, outputs: int, hidden: int) -> nn.Sequential:
+def make_q_network(path: str, inputs: int, outputs: int, hidden: int) -> nn.Sequential:
     """A network of a loaded plug-in that maps rows (B, inputs) to (B, outputs), float32.
 
     hidden: the setting, for the function to use as it likes. Its weights are drawn from PyTorch's global generator.
@@ -64,15 +64,13 @@ def _problem(layer: nn.Module) -> str | None:
     """What keeps a selector from computing a layer; None if it can."""
     if type(layer) not in KINDS:
         return type(layer).__name__
-    for parameter in layer.parameters():
-        if parameter.dtype != torch.float32 or not parameter.requires_grad:
-            return f"a {type(layer).__name__} whose parameters are not all float32 that are trained"
-    if isinstance(layer, nn.Linear) and layer.bias is None:
-        return "a Linear without a bias"
-    if isinstance(layer, nn.LayerNorm) and (
-        layer.bias is None or len(layer.normalized_shape) != 1 or layer.eps != NORM_EPSILON
-    ):
-        return f"a LayerNorm of more than one axis, without a bias, or whose eps is not {NORM_EPSILON}"
+    name, tensors = type(layer).__name__, dict(layer.named_parameters())
+    if with_tensors(KINDS[type(layer)]) and tensors.keys() != {"weight", "bias"}:
+        return f"a {name} without a bias"
+    if any(tensor.dtype != torch.float32 or not tensor.requires_grad for tensor in tensors.values()):
+        return f"a {name} whose parameters are not all float32 that are trained"
+    if isinstance(layer, nn.LayerNorm) and (len(layer.normalized_shape) != 1 or layer.eps != NORM_EPSILON):
+        return f"a LayerNorm of more than one axis, or whose eps is not {NORM_EPSILON}"
     if isinstance(layer, nn.ReLU | nn.SiLU) and layer.inplace:
-        return f"an in-place {type(layer).__name__}"
+        return f"an in-place {name}"
     return None
