@@ -105,3 +105,49 @@ def test_a_reader_is_not_asked_about_what_no_passage_mentions() -> None:
     assert one.hypothesis == two.hypothesis == "255 thousand crowns." and len(llm.prompts) == 3
     (only,) = PassageReader(cast(Any, llm)).answer(questions[:1], [found(questions[0])])
     assert only.hypothesis == NO_ANSWER and len(llm.prompts) == 3
+
+
+class Sampling(Saying):
+    """Says something else in each sample."""
+
+    def __init__(self, first: str, *others: str) -> None:
+        super().__init__(first)
+        self.others = others
+        self.asked: list[tuple[int, float]] = []
+
+    def generate(
+        self, prompts: Sequence[Prompt], *, samples: int = 1, temperature: float = 0.0, **options: Any
+    ) -> list[list[str]]:
+        self.asked.append((samples, temperature))
+        return [[*self.others[:samples]] if temperature else [self.text] for _ in prompts]
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "given"),
+    [
+        ("255 thousand crowns.", ["90 crowns."], "255 thousand crowns."),
+        ("90 crowns.", ["The fee was 255 thousand crowns.", "12 crowns."], "The fee was 255 thousand crowns."),
+        ("90 crowns.", ["12 crowns.", "12 crowns."], "12 crowns."),  # What most say, where nothing is supported
+        ("Yes.", ["90 crowns, so no.", "90 crowns, so no."], "Yes."),
+        ("Yes.", ["No.", "no"], "No."),
+        ("Yes.", ["No.", "Perhaps."], "Yes."),  # The first of equals
+        (
+            'Found 255 thousand. The answer to the question is "No"',
+            ['The answer to the question is "Yes"', 'As asked. The answer to the question is "yes."'],
+            'The answer to the question is "Yes"',
+        ),
+    ],
+)
+def test_of_several_answers_the_best_supported_that_most_agree_with_is_given(
+    first: str, others: list[str], given: str
+) -> None:
+    llm = Sampling(first, *others)
+    question = "What did Lumdale Rovers pay?"
+    (answer,) = PassageReader(cast(Any, llm), samples=1 + len(others)).answer([question], [found(question)])
+    assert answer.hypothesis == given and llm.asked == [(1, 0.0), (len(others), 0.7)]
+
+
+def test_one_answer_is_the_greedy_one() -> None:
+    llm, question = Sampling("90 crowns."), "What did Lumdale Rovers pay?"
+    (answer,) = PassageReader(cast(Any, llm)).answer([question], [found(question)])
+    assert answer.hypothesis == "90 crowns." and llm.asked == [(1, 0.0)]

@@ -180,6 +180,9 @@ class MultihopSettings(CheckedSettings):
     answer_always: bool = False
     """Ask the LLM also where no chunk shown mentions what the question names; otherwise it is "Insufficient
     information."."""
+    answer_samples: int = bounded(1, minimum=1, maximum=1000)
+    """Answers that the LLM writes to a question; of those that state least of what no chunk shown has, it is what most
+    say."""
     reranker: str | None = None
     """Folder or hub name of a cross-encoder or late-interaction model (ColBERT) that reranks the results."""
     llm: str | None = None
@@ -259,6 +262,8 @@ class QuestionSettings(CheckedSettings):
     """Number of passages shown."""
     answer_always: bool = False
     """Ask the LLM also where no passage mentions what the question names."""
+    answer_samples: int = bounded(1, minimum=1, maximum=1000)
+    """Answers that the LLM writes; of those that state least of what no passage has, it is what most say."""
     reranker: str | None = None
     """Folder or hub name of a cross-encoder or late-interaction model (ColBERT) that reranks the results."""
     llm: str = "bundled"
