@@ -125,29 +125,27 @@ class Sampling(Saying):
 @pytest.mark.parametrize(
     ("first", "others", "given"),
     [
-        ("255 thousand crowns.", ["90 crowns."], "255 thousand crowns."),
-        ("90 crowns.", ["The fee was 255 thousand crowns.", "12 crowns."], "The fee was 255 thousand crowns."),
-        ("90 crowns.", ["12 crowns.", "12 crowns."], "12 crowns."),  # What most say, where nothing is supported
-        ("Yes.", ["90 crowns, so no.", "90 crowns, so no."], "Yes."),
-        ("Yes.", ["No.", "no"], "No."),
-        ("Yes.", ["No.", "Perhaps."], "Yes."),  # The first of equals
         (
-            'Found 255 thousand. The answer to the question is "No"',
-            ['The answer to the question is "Yes"', 'As asked. The answer to the question is "yes."'],
-            'The answer to the question is "Yes"',
+            "90 crowns.",
+            ["12 crowns.", "255 thousand crowns.", "The fee was 255 thousand crowns."],
+            "255 thousand crowns.",
         ),
+        ("90 crowns and 12.", ["77 crowns.", "66 crowns."], "77 crowns."),  # The first of those that state fewest
+        ("90 crowns.", ["77 crowns."], "90 crowns."),
     ],
 )
-def test_of_several_answers_the_best_supported_that_most_agree_with_is_given(
-    first: str, others: list[str], given: str
-) -> None:
-    llm = Sampling(first, *others)
-    question = "What did Lumdale Rovers pay?"
-    (answer,) = PassageReader(cast(Any, llm), samples=1 + len(others)).answer([question], [found(question)])
-    assert answer.hypothesis == given and llm.asked == [(1, 0.0), (len(others), 0.7)]
+def test_an_answer_of_what_no_passage_has_is_written_again(first: str, others: list[str], given: str) -> None:
+    llm, question = Sampling(first, *others), "What did Lumdale Rovers pay?"
+    reader = PassageReader(cast(Any, llm), retries=len(others))
+    one, two = reader.answer([question] * 2, [found(question)] * 2)
+    assert one.hypothesis == two.hypothesis == given and llm.asked == [(1, 0.0), (len(others), 0.7)]
 
 
-def test_one_answer_is_the_greedy_one() -> None:
-    llm, question = Sampling("90 crowns."), "What did Lumdale Rovers pay?"
-    (answer,) = PassageReader(cast(Any, llm)).answer([question], [found(question)])
-    assert answer.hypothesis == "90 crowns." and llm.asked == [(1, 0.0)]
+@pytest.mark.parametrize(("first", "retries"), [("255 thousand crowns.", 9), ("90 crowns.", 0)])
+def test_a_supported_answer_or_without_retries_the_first_is_given(first: str, retries: int) -> None:
+    llm, question = Sampling(first, "Yes."), "What did Lumdale Rovers pay?"
+    (answer,) = PassageReader(cast(Any, llm), retries=retries).answer([question], [found(question)])
+    assert answer.hypothesis == first and llm.asked == [(1, 0.0)]
+    other = "What did Dunnolm Town pay?"
+    (answer,) = PassageReader(cast(Any, llm), retries=retries).answer([other], [found(other)])
+    assert answer.hypothesis == NO_ANSWER and len(llm.asked) == 1

@@ -106,7 +106,7 @@ def run(
     has_answers = all(reference_answer(query) and query_type(query) for query in queries)
     reader = None
     if llm is not None and has_answers:
-        reader = PassageReader(llm, always=settings.answer_always, samples=settings.answer_samples)
+        reader = PassageReader(llm, always=settings.answer_always, retries=settings.answer_retries)
     comparison = _Comparison(
         retriever, reader, store, texts, store.encode(texts, prefix=retriever.query_prefix, progress=True), extractions,
         None if fusion is None else [query.generated for query in fusion.queries], settings.fusion_kept,

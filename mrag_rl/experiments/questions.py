@@ -108,7 +108,7 @@ class Session:
         generated = QUERIES if settings.queries is None else settings.queries
         system = RAGFusion(
             retriever,
-            None if llm is None else PassageReader(llm, always=settings.answer_always, samples=settings.answer_samples),
+            None if llm is None else PassageReader(llm, always=settings.answer_always, retries=settings.answer_retries),
             generated=generated,
             original_weight=settings.original_weight,
             kept=settings.kept,

@@ -180,9 +180,9 @@ class MultihopSettings(CheckedSettings):
     answer_always: bool = False
     """Ask the LLM also where no chunk shown mentions what the question names; otherwise it is "Insufficient
     information."."""
-    answer_samples: int = bounded(1, minimum=1, maximum=1000)
-    """Answers that the LLM writes to a question; of those that state least of what no chunk shown has, it is what most
-    say."""
+    answer_retries: int = bounded(0, minimum=0, maximum=1000)
+    """Further answers, sampled, where the LLM's states a number or a name that neither the question nor a chunk shown
+    has; scored is the first that states fewest."""
     reranker: str | None = None
     """Folder or hub name of a cross-encoder or late-interaction model (ColBERT) that reranks the results."""
     llm: str | None = None
@@ -262,8 +262,9 @@ class QuestionSettings(CheckedSettings):
     """Number of passages shown."""
     answer_always: bool = False
     """Ask the LLM also where no passage mentions what the question names."""
-    answer_samples: int = bounded(1, minimum=1, maximum=1000)
-    """Answers that the LLM writes; of those that state least of what no passage has, it is what most say."""
+    answer_retries: int = bounded(4, minimum=0, maximum=1000)
+    """Further answers, sampled, where the LLM's states a number or a name that neither the question nor a passage has;
+    shown is the first that states fewest."""
     reranker: str | None = None
     """Folder or hub name of a cross-encoder or late-interaction model (ColBERT) that reranks the results."""
     llm: str = "bundled"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import string
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
-from mrag_rl.data.answers import answer_words, stated
 from mrag_rl.data.multihop import QUESTION_TYPES
 from mrag_rl.errors import InputError
 
 ANSWER_METRICS = ("accuracy", "exact_match", "f1")
+
+_STATED = re.compile(r'The answer to the question is "(.*?)"')  # The form that the benchmark's prompt requests
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def answer_scores(answers: Sequence[str], references: Sequence[str]) -> dict[str, np.ndarray]:
@@ -31,7 +36,8 @@ def answer_scores(answers: Sequence[str], references: Sequence[str]) -> dict[str
     for i, reference in enumerate(references):
         if not reference.strip():
             raise InputError(f"the reference answer of question {i} is blank; give it, or omit the question")
-    pairs = list(zip([stated(answer) for answer in answers], references, strict=True))
+    stated = [_stated(answer) for answer in answers]
+    pairs = list(zip(stated, references, strict=True))
     words = [(answer_words(answer), answer_words(reference)) for answer, reference in pairs]
     values = (
         [not set(answer.lower().split()).isdisjoint(reference.lower().split()) for answer, reference in pairs],
@@ -59,6 +65,16 @@ def by_question_type(scores: dict[str, np.ndarray], types: Sequence[str]) -> dic
         for group, mask in groups.items()
         if mask.any()
     }
+
+
+def _stated(answer: str) -> str:
+    match = _STATED.search(answer)
+    return match.group(1) if match else answer
+
+
+def answer_words(text: str) -> list[str]:
+    """The words of an answer, normalised as SQuAD's script does it: lower case, no punctuation, no articles."""
+    return _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split()
 
 
 def word_f1(answer: list[str], reference: list[str]) -> float:

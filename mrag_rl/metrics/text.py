@@ -16,9 +16,8 @@ from rouge_score import tokenize as rouge_tokenize
 from sacrebleu.metrics.bleu import BLEU
 
 from mrag_rl.choices import MetricName, TaskName
-from mrag_rl.data.answers import answer_words
 from mrag_rl.errors import InputError
-from mrag_rl.metrics.answers import word_f1
+from mrag_rl.metrics.answers import answer_words, word_f1
 from mrag_rl.plugins import Plugin, check_parameters, is_import_path, loaded_plugin, trial, wrong_plugin
 
 REPORTED: dict[TaskName, tuple[MetricName, ...]] = {

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
-from mrag_rl.data.answers import answer_words, stated
 from mrag_rl.data.chunks import CHUNK_OVERLAP, CHUNK_TOKENS, Chunk, split_documents
 from mrag_rl.data.records import Document
 from mrag_rl.encoders import Embeddings, TransformerEncoder
@@ -23,7 +21,7 @@ from mrag_rl.filters.extraction import Extraction, Extractor
 from mrag_rl.filters.language import EVERYTHING, Filter
 from mrag_rl.generation.fusion_prompts import answer_prompt
 from mrag_rl.generation.llm import LLM
-from mrag_rl.generation.prompts import NO_ANSWER, Prompt
+from mrag_rl.generation.prompts import NO_ANSWER
 from mrag_rl.io import StrPath
 from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts, Ranking
 from mrag_rl.retrieval.disk.library import IndexedLibrary
@@ -282,14 +280,15 @@ class PassageReader:
         shown: metadata shown before a passage, after its title.
         max_new_tokens: the longest answer.
         always: also ask it where no passage mentions what the question names; otherwise the answer is `NO_ANSWER`.
-        samples: answers written to a question, the first greedily, the others sampled; `best_supported` is given.
+        retries: further answers, sampled, where the greedy one states a number or a name that neither the question nor
+            a passage has; given is the first that states fewest of them.
     """
 
     llm: LLM
     shown: tuple[str, ...] = SHOWN
     max_new_tokens: int = 96
     always: bool = False
-    samples: int = 1
+    retries: int = 0
 
     def answer(
         self,
@@ -311,32 +310,22 @@ class PassageReader:
             if self.always or not answer.missing
         }
         distinct = list(dict.fromkeys(prompts.values()))
-        written = dict(zip(distinct, self._write(distinct), strict=True)) if distinct else {}
-        answers = []
-        for row, (question, answer) in enumerate(zip(questions, found, strict=True)):
-            texts = written[prompts[row]] if row in prompts else [NO_ANSWER]
-            cited = [cite(text, question, answer.passages, self.shown) for text in texts]
-            answers.append(answer.written(best_supported(cited)))
-        return answers
+        texts = self.llm.generate(distinct, max_new_tokens=self.max_new_tokens) if distinct else []
+        written = {prompt: samples[0] for prompt, samples in zip(distinct, texts, strict=True)}
 
-    def _write(self, prompts: Sequence[Prompt]) -> list[list[str]]:
-        """Each prompt's answers, the greedy one first."""
-        texts = self.llm.generate(prompts, max_new_tokens=self.max_new_tokens)
-        if self.samples > 1:
+        def checked(row: int, text: str) -> CitedAnswer:
+            return cite(text.strip(), questions[row], found[row].passages, self.shown)
+
+        cited = [checked(row, written[prompts[row]] if row in prompts else NO_ANSWER) for row in range(len(questions))]
+        again = [row for row in prompts if cited[row].unsupported] if self.retries else []
+        if again:
             more = self.llm.generate(
-                prompts, samples=self.samples - 1, temperature=TEMPERATURE, max_new_tokens=self.max_new_tokens
+                [prompts[row] for row in again],
+                samples=self.retries,
+                temperature=TEMPERATURE,
+                max_new_tokens=self.max_new_tokens,
             )
-            texts = [[*first, *others] for first, others in zip(texts, more, strict=True)]
-        return [[text.strip() for text in row] for row in texts]
-
-
-def best_supported(answers: Sequence[CitedAnswer]) -> CitedAnswer:
-    """Of several answers to a question, the one to give.
-
-    Only those count that state the fewest numbers and names that neither the question nor a passage has. Of these it is
-    what most of them say (self-consistency: Wang et al. 2023, arXiv:2203.11171); ties go to the first.
-    """
-    fewest = min(len(answer.unsupported) for answer in answers)
-    kept = [answer for answer in answers if len(answer.unsupported) == fewest]
-    said = [" ".join(answer_words(stated(answer.bare))) for answer in kept]
-    return kept[said.index(Counter(said).most_common(1)[0][0])]
+            for row, samples in zip(again, more, strict=True):
+                others = [checked(row, text) for text in samples]
+                cited[row] = min([cited[row], *others], key=lambda answer: len(answer.unsupported))
+        return [answer.written(one) for answer, one in zip(found, cited, strict=True)]
