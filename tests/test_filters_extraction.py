@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import evaluate
@@ -353,6 +353,7 @@ PIECES = st.sampled_from(
 
 
 @settings(deadline=None)
+@example("The Harbour Post Deep Field: The Boldest Papers and October 4, 2023")
 @given(st.lists(st.one_of(PIECES, st.text(max_size=5)), max_size=14).map(" ".join))
 def test_no_question_yields_a_value_that_the_corpus_lacks(question: str) -> None:
     (extraction,) = RULES.extract([question])

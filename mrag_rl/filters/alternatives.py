@@ -219,6 +219,8 @@ def _owns(part: _Part, other: _Part, lead: _Part | None) -> bool:
 
 def _is_list(left: _Part, right: _Part) -> bool:
     """Whether the last value that the left half names and the first of the right one stand side by side."""
+    if not left.mentions or not right.mentions:  # Dates and numbers alone
+        return False
     start = max(mention.end for mention in left.mentions)
     end = min(mention.start for mention in right.mentions)
     return _LIST.fullmatch(left.reading.text, start, end) is not None
