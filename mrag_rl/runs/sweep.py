@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import re
@@ -66,7 +67,7 @@ def plan_sweep(
 
     Raises InputError if a combination is not a valid configuration, or has a run folder with other settings already.
     """
-    reader = SettingsReader(SweepSettings, program, example="configs/quickstart.yaml")
+    reader = _reader(program)
     settings, _ = reader.read(arguments)
     path = shipped_file(settings.grid, GRIDS)
     grid = _checked_grid(read_yaml(path) if grid is None else grid, path, arguments)
@@ -75,12 +76,20 @@ def plan_sweep(
     validate_config(base)
     check_data_files(base.data)
     names = short_names([*grid])
+    # Each value is read once, not once for every combination
+    read = {
+        key: [
+            _value(reader.read([*arguments, f"--{key}={argument_of(value)}"])[0].run_config(), key) for value in values
+        ]
+        for key, values in grid.items()
+    }
     runs: dict[Path, Config] = {}
     for combination in itertools.product(*(enumerate(values) for values in grid.values())):
-        overrides = [f"--{key}={argument_of(value)}" for key, (_, value) in zip(grid, combination, strict=True)]
+        config = base
+        for key, (at, _) in zip(grid, combination, strict=True):
+            config = _changed(config, key, read[key][at])
         name = "_".join(f"{short}-{_slug(value, at)}" for short, (at, value) in zip(names, combination, strict=True))
-        config = replace(reader.read([*arguments, *overrides])[0].run_config(), name=name)
-        config = with_shared(config, settings.folder)
+        config = with_shared(replace(config, name=name), settings.folder)
         try:
             validate_config(config)
         except InputError as error:
@@ -128,6 +137,22 @@ def _checked_grid(found: Any, path: Path, arguments: Sequence[str]) -> dict[str,
             raise InputError(f"{path}: {name} has a value twice; remove one")
         grid[name] = values
     return grid
+
+
+@functools.cache
+def _reader(program: str) -> SettingsReader[SweepSettings]:
+    return SettingsReader(SweepSettings, program, example="configs/quickstart.yaml")
+
+
+def _value(config: Any, key: str) -> Any:
+    """The value of a setting by its dotted name."""
+    return functools.reduce(getattr, key.split("."), config)
+
+
+def _changed(config: Any, key: str, value: Any) -> Any:
+    """A configuration, or a part of one, with another value of the setting of that dotted name."""
+    part, _, rest = key.partition(".")
+    return replace(config, **{part: _changed(getattr(config, part), rest, value) if rest else value})
 
 
 def _slug(value: Any, position: int) -> str:
