@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import signal
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +45,36 @@ def exit_status(action: Callable[[], None]) -> tuple[int, str]:
     with os.fdopen(reading) as pipe:
         output = pipe.read()
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), output
+
+
+def begin(command: Callable[[], int], errors: Path) -> int:
+    """Run a command in a process of its own, which need not import anything again; returns its id.
+
+    errors: the file that gets what it prints as errors.
+    """
+
+    def child(_: int) -> None:
+        # Tests that run in the background of a shell inherit that Ctrl-C is ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with errors.open("w") as sys.stderr:
+            try:
+                status = command()
+            except SystemExit as exit_:
+                status = exit_.code if isinstance(exit_.code, int) else 1
+        os._exit(status)
+
+    process, reading = fork(child)
+    os.close(reading)
+    return process
+
+
+def stop_when(process: int, ready: Callable[[], bool], how: signal.Signals) -> int:
+    """Send a process that was begun a signal as soon as it is ready for that; returns its exit status."""
+    while not ready():
+        assert os.waitpid(process, os.WNOHANG) == (0, 0)
+        time.sleep(0.005)
+    os.kill(process, how)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def in_child(action: Callable[[], None]) -> None:

@@ -6,9 +6,7 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from mrag_rl.io import sealed
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.stages import Stages
+from tests import places
 from tests.places import exit_status, file_size_limit, in_child, mount_small_disk, on_read_only, remount
 from tests.tiny import outcome
 
@@ -81,26 +80,6 @@ def stopped_before(stage: str, finished: Path, folder: Path) -> Path:
 # -- killed ------------------------------------------------------------------------------------------------------------
 
 
-def start(folder: Path, arguments: list[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, str(ROOT / "train.py"), *arguments],
-        cwd=folder,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        # Tests that run in the background of a shell inherit that Ctrl-C is ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-
-
-def stop_when(process: subprocess.Popen[bytes], ready: Callable[[], bool], how: signal.Signals) -> bytes:
-    while not ready():
-        assert process.poll() is None, process.stderr.read() if process.stderr else ""
-        time.sleep(0.005)
-    process.send_signal(how)
-    return process.communicate()[1]
-
-
 def lines(path: Path) -> int:
     return path.read_text().count("\n") if path.is_file() else 0
 
@@ -112,11 +91,13 @@ def test_a_killed_run_ends_as_the_uninterrupted_one(workplace: Path, tmp_path: P
     assert train.main([*chosen, "--runs", str(tmp_path / "straight")]) == 0
     finished, other = tmp_path / "straight" / "tiny", tmp_path / "tiny"
     begun = [*chosen, "--llm.cache", "false", "--runs", str(tmp_path)]
-    stop_when(start(workplace, begun), lambda: lines(other / "log.jsonl") >= 3, signal.SIGKILL)
+    errors = tmp_path / "errors"
+    first = places.begin(lambda: train.main(begun), errors)
+    assert places.stop_when(first, lambda: lines(other / "log.jsonl") >= 3, signal.SIGKILL) == -signal.SIGKILL
     assert not (other / "results.json").exists()
-    second = start(workplace, ["--resume", str(other)])
-    message = stop_when(second, lambda: lines(other / "ablations" / "without_s" / "log.jsonl") >= 2, signal.SIGINT)
-    assert second.returncode == 130 and f"--resume {other}".encode() in message and b"Traceback" not in message
+    second, ablation = places.begin(lambda: resume(other), errors), other / "ablations" / "without_s"
+    assert places.stop_when(second, lambda: lines(ablation / "log.jsonl") >= 2, signal.SIGINT) == 130
+    assert f"--resume {other}" in errors.read_text() and "Traceback" not in errors.read_text()
     assert resume(other) == 0
     assert not (other / "cache").exists()
     expected, found = outcome(finished), outcome(other)

@@ -6,9 +6,6 @@ import csv
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +16,7 @@ import train
 from mrag_rl.evaluation.bootstrap import score_systems
 from mrag_rl.evaluation.statistics import PairStatistics, join_statistics
 from mrag_rl.runs.sweep import plan_sweep
+from tests.places import begin, stop_when
 from tests.test_pooling import same_pairs, trained, variant
 from tests.test_report import Page, check
 
@@ -131,13 +129,10 @@ def test_a_sweep_trains_every_combination_and_goes_on_after_a_stop(
     assert "at most 16 training queries in all rounds and 48 test answers; how long that takes" in out
     assert not (tmp_path / "runs").exists()
 
-    started = subprocess.Popen([sys.executable, "train.py", "sweep", *arguments], stderr=subprocess.DEVNULL)
     folder = tmp_path / "runs" / "seeds"
-    deadline = time.monotonic() + 120
-    while not (folder / "seed-0" / "run.json").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    started.send_signal(signal.SIGTERM)
-    assert started.wait(60) == 128 + signal.SIGTERM
+    started = begin(lambda: train.main(["sweep", *arguments]), tmp_path / "errors")
+    begun = folder / "seed-0" / "run.json"
+    assert stop_when(started, begun.exists, signal.SIGTERM) == 128 + signal.SIGTERM
     assert not (folder / "comparison").exists()
     assert not [line for line in os.popen("ps -eo args").read().splitlines() if str(folder) in line]
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +17,7 @@ import train
 from mrag_rl.config import Config, load_config
 from mrag_rl.io import write_json, write_jsonl
 from mrag_rl.runs.folder import RunFolder
+from tests.places import begin, stop_when
 
 optuna = pytest.importorskip("optuna")
 
@@ -94,12 +92,8 @@ def test_a_killed_search_goes_on_and_no_test_query_is_answered(
     space = write_space(tmp_path, {"agent_s.gamma": {"low": 0.5, "high": 1.0}})
     arguments = command(workplace, space, tmp_path / "runs", "--name", "found", "--trials", "2", "--seeds", "0")
     folder = tmp_path / "runs" / "found"
-    started = subprocess.Popen([sys.executable, "train.py", *arguments], stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not (folder / "trial-0_seed-0" / "run.json").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    started.send_signal(signal.SIGKILL)
-    assert started.wait(60) == -signal.SIGKILL
+    started, begun = begin(lambda: train.main(arguments), tmp_path / "errors"), folder / "trial-0_seed-0" / "run.json"
+    assert stop_when(started, begun.exists, signal.SIGKILL) == -signal.SIGKILL
     assert train.main(arguments) == 0  # Waits for the training that has outlived the search
     assert "No trial scored better than trial 0" in capsys.readouterr().out
     report = searched(folder)
