@@ -10,6 +10,7 @@ import torch
 from stable_baselines3.common.utils import polyak_update
 
 from mrag_rl.agents.agent import Agent, Arrays, Transitions, best_allowed, generator_state, set_generator_state
+from mrag_rl.agents.networks import hidden_layers
 from mrag_rl.agents.sb3_internals import (
     last_loss,
     load_training_state,
@@ -132,11 +133,11 @@ class DQNAgent(Agent):
 
         If the actions share it, z is one action's features, and w2 has one row. f is tanh, or `hidden_layers`.
         """
-        return network_weights(self.model)[0]
+        return network_weights(self.model)
 
     def hidden_layers(self) -> tuple[Layer, ...]:
         """f, what stands between the first and the last layer."""
-        return network_weights(self.model)[1]
+        return hidden_layers(self.model.q_net.q_net)
 
     def state_dict(self) -> Arrays:
         """Networks, optimiser, replay buffer and generators: all that a bit-exact continuation needs."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,9 +28,9 @@ class SharedScorer(nn.Module):
         super().__init__()
         self.features = features
         layers = one_hidden_layer(features, 1, hidden) if own is None else make_q_network(own, features, 1, hidden)
-        first, *hidden_layers, last = layers
+        first, *between, last = layers
         assert isinstance(first, nn.Linear) and isinstance(last, nn.Linear)
-        self.first, self.hidden, self.last = first, nn.Sequential(*hidden_layers), last
+        self.first, self.hidden, self.last = first, nn.Sequential(*between), last
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
         """Values (B, A) of observations (B, A * F)."""
@@ -78,9 +77,9 @@ def layers_of(network: nn.Module) -> list[nn.Module]:
     return [*network]
 
 
-def hidden_layers(layers: Sequence[nn.Module]) -> tuple[Layer, ...]:
-    """The layers between the first and the last as a selector has them; copies."""
+def hidden_layers(network: nn.Module) -> tuple[Layer, ...]:
+    """The layers of a Q-network between the first and the last as a selector has them; copies."""
     return tuple(
         Layer(KINDS[type(layer)], {name: tensor.numpy().copy() for name, tensor in layer.state_dict().items()})
-        for layer in layers[1:-1]
+        for layer in layers_of(network)[1:-1]
     )

@@ -21,8 +21,7 @@ from torch.nn.functional import smooth_l1_loss
 from torch.nn.utils import clip_grad_norm_
 
 from mrag_rl.agents.agent import Arrays
-from mrag_rl.agents.networks import ChainPolicy, hidden_layers, layers_of
-from mrag_rl.selector_layers import Layer
+from mrag_rl.agents.networks import ChainPolicy, layers_of
 from mrag_rl.training_config import AgentConfig
 
 REPLAY_COLUMNS = ("observations", "actions", "rewards", "next_observations", "dones")
@@ -191,20 +190,17 @@ def last_loss(model: DQN) -> float:
     return float(model.logger.name_to_value["train/loss"])
 
 
-def network_weights(model: DQN) -> tuple[Arrays, tuple[Layer, ...]]:
-    """The Q-network's first and last layer as "w1" (hidden, dim), "b1", "w2" (actions, hidden), "b2", float32 copies;
-    and the layers between them.
+def network_weights(model: DQN) -> Arrays:
+    """The Q-network's first and last layer as "w1" (hidden, dim), "b1", "w2" (actions, hidden), "b2"; float32 copies.
 
     If the actions share it, dim is F, and w2 has one row.
     """
-    layers = layers_of(model.q_net.q_net)
-    ends = {"1": layers[0].state_dict(), "2": layers[-1].state_dict()}
-    arrays = {
-        f"{letter}{place}": tensors[name].numpy().copy()
-        for place, tensors in ends.items()
-        for letter, name in (("w", "weight"), ("b", "bias"))
+    first, *_, last = layers_of(model.q_net.q_net)
+    return {
+        f"{name[0]}{place}": tensor.numpy().copy()
+        for place, layer in enumerate((first, last), 1)
+        for name, tensor in layer.state_dict().items()
     }
-    return arrays, hidden_layers(layers)
 
 
 def training_state(model: LeanDQN) -> Arrays:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from mrag_rl.extras import require
 
@@ -182,6 +182,19 @@ class Config:
         if self.data.translated == DataConfig.languages or self.task != "translation":
             return self.task
         return translation(*self.data.translated)
+
+
+def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
+    """A configuration with other values, as JSON has them, of settings by their dotted names."""
+    changed: Any = config
+    for name, value in settings.items():
+        changed = _replaced(changed, name.split("."), tuple(value) if isinstance(value, list) else value)
+    return cast(Config, changed)
+
+
+def _replaced(settings: Any, path: Sequence[str], value: Any) -> Any:
+    name, *rest = path
+    return dataclasses.replace(settings, **{name: _replaced(getattr(settings, name), rest, value) if rest else value})
 
 
 def argument_of(value: Any) -> str:

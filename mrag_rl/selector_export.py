@@ -79,7 +79,7 @@ def onnx_bytes(selector: Selector) -> bytes:
         "b1": selector.b1,
         "b2": selector.b2,
     }
-    constants |= {"w1": selector.w1.T, "w2": selector.w2.T, "last": np.array([2], np.int64)}
+    constants |= {"w1": selector.w1.T, "w2": selector.w2.T}
     nodes = []
     current = "states"
     if normalizer.center:
@@ -118,9 +118,8 @@ def onnx_bytes(selector: Selector) -> bytes:
         current = after
     linear(current, "w2", "b2", "column" if selector.shared else "q_values")
     if selector.shared:
+        constants["last"] = np.array([2], np.int64)
         nodes.append(helper.make_node("Squeeze", ["column", "last"], ["q_values"]))
-    else:
-        del constants["last"]
     graph = helper.make_graph(
         nodes,
         "selector",

@@ -68,13 +68,19 @@ def begin(command: Callable[[], int], errors: Path) -> int:
     return process
 
 
-def stop_when(process: int, ready: Callable[[], bool], how: signal.Signals) -> int:
+def stop_when(process: int, ready: Callable[[], bool], how: signal.Signals, errors: Path) -> int:
     """Send a process that was begun a signal as soon as it is ready for that; returns its exit status."""
+    deadline = time.monotonic() + 120
     while not ready():
-        assert os.waitpid(process, os.WNOHANG) == (0, 0)
+        assert os.waitpid(process, os.WNOHANG) == (0, 0), errors.read_text()
+        assert time.monotonic() < deadline, errors.read_text()
         time.sleep(0.005)
     os.kill(process, how)
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    deadline = time.monotonic() + 60
+    while (ended := os.waitpid(process, os.WNOHANG)) == (0, 0):
+        assert time.monotonic() < deadline, errors.read_text()
+        time.sleep(0.005)
+    return os.waitstatus_to_exitcode(ended[1])
 
 
 def in_child(action: Callable[[], None]) -> None:

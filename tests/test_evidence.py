@@ -119,6 +119,7 @@ class Sampling(Saying):
         self, prompts: Sequence[Prompt], *, samples: int = 1, temperature: float = 0.0, **options: Any
     ) -> list[list[str]]:
         self.asked.append((samples, temperature))
+        self.prompts += prompts
         return [[*self.others[:samples]] if temperature else [self.text] for _ in prompts]
 
 
@@ -139,6 +140,7 @@ def test_an_answer_of_what_no_passage_has_is_written_again(first: str, others: l
     reader = PassageReader(cast(Any, llm), retries=len(others))
     one, two = reader.answer([question] * 2, [found(question)] * 2)
     assert one.hypothesis == two.hypothesis == given and llm.asked == [(1, 0.0), (len(others), 0.7)]
+    assert len(llm.prompts) == 2  # Equal prompts are asked once each time
 
 
 @pytest.mark.parametrize(("first", "retries"), [("255 thousand crowns.", 9), ("90 crowns.", 0)])

@@ -25,8 +25,6 @@ from tests import places
 from tests.places import exit_status, file_size_limit, in_child, mount_small_disk, on_read_only, remount
 from tests.tiny import outcome
 
-ROOT = Path(__file__).resolve().parents[1]
-
 
 def begin(workplace: Path, runs: Path, *more: str) -> int:
     return train.main(["--config", str(workplace / "small.yaml"), "--runs", str(runs), *more])
@@ -93,10 +91,10 @@ def test_a_killed_run_ends_as_the_uninterrupted_one(workplace: Path, tmp_path: P
     begun = [*chosen, "--llm.cache", "false", "--runs", str(tmp_path)]
     errors = tmp_path / "errors"
     first = places.begin(lambda: train.main(begun), errors)
-    assert places.stop_when(first, lambda: lines(other / "log.jsonl") >= 3, signal.SIGKILL) == -signal.SIGKILL
+    assert places.stop_when(first, lambda: lines(other / "log.jsonl") >= 3, signal.SIGKILL, errors) == -signal.SIGKILL
     assert not (other / "results.json").exists()
     second, ablation = places.begin(lambda: resume(other), errors), other / "ablations" / "without_s"
-    assert places.stop_when(second, lambda: lines(ablation / "log.jsonl") >= 2, signal.SIGINT) == 130
+    assert places.stop_when(second, lambda: lines(ablation / "log.jsonl") >= 2, signal.SIGINT, errors) == 130
     assert f"--resume {other}" in errors.read_text() and "Traceback" not in errors.read_text()
     assert resume(other) == 0
     assert not (other / "cache").exists()

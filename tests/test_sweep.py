@@ -130,9 +130,9 @@ def test_a_sweep_trains_every_combination_and_goes_on_after_a_stop(
     assert not (tmp_path / "runs").exists()
 
     folder = tmp_path / "runs" / "seeds"
-    started = begin(lambda: train.main(["sweep", *arguments]), tmp_path / "errors")
-    begun = folder / "seed-0" / "run.json"
-    assert stop_when(started, begun.exists, signal.SIGTERM) == 128 + signal.SIGTERM
+    begun, errors = folder / "seed-0" / "run.json", tmp_path / "errors"
+    started = begin(lambda: train.main(["sweep", *arguments]), errors)
+    assert stop_when(started, begun.exists, signal.SIGTERM, errors) == 128 + signal.SIGTERM
     assert not (folder / "comparison").exists()
     assert not [line for line in os.popen("ps -eo args").read().splitlines() if str(folder) in line]
 

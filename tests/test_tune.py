@@ -92,8 +92,9 @@ def test_a_killed_search_goes_on_and_no_test_query_is_answered(
     space = write_space(tmp_path, {"agent_s.gamma": {"low": 0.5, "high": 1.0}})
     arguments = command(workplace, space, tmp_path / "runs", "--name", "found", "--trials", "2", "--seeds", "0")
     folder = tmp_path / "runs" / "found"
-    started, begun = begin(lambda: train.main(arguments), tmp_path / "errors"), folder / "trial-0_seed-0" / "run.json"
-    assert stop_when(started, begun.exists, signal.SIGKILL) == -signal.SIGKILL
+    begun, errors = folder / "trial-0_seed-0" / "run.json", tmp_path / "errors"
+    started = begin(lambda: train.main(arguments), errors)
+    assert stop_when(started, begun.exists, signal.SIGKILL, errors) == -signal.SIGKILL
     assert train.main(arguments) == 0  # Waits for the training that has outlived the search
     assert "No trial scored better than trial 0" in capsys.readouterr().out
     report = searched(folder)

@@ -49,9 +49,8 @@ def make_q_network(path: str, inputs: int, outputs: int, hidden: int) -> nn.Sequ
             raise wrong_plugin(plugin, f"layer {place} is {problem}", NETWORK_FORM)
     if len(network) < 2 or not isinstance(network[0], nn.Linear) or not isinstance(network[-1], nn.Linear):
         raise wrong_plugin(plugin, "it does not begin and end with a Linear", NETWORK_FORM)
-    if len({id(layer) for layer in network if isinstance(layer, nn.Linear | nn.LayerNorm)}) < sum(
-        isinstance(layer, nn.Linear | nn.LayerNorm) for layer in network
-    ):
+    trained = [layer for layer in network if with_tensors(KINDS[type(layer)])]
+    if len(set(trained)) < len(trained):
         raise wrong_plugin(plugin, "it has a layer twice", NETWORK_FORM)
     with trial(plugin, given, NETWORK_FORM), torch.inference_mode():
         values = network(torch.zeros(2, inputs))

@@ -7,14 +7,14 @@ import math
 import typing
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mrag_rl.command_line import read_yaml
-from mrag_rl.config import NO_RESULT, Config, argument_of, config_reader
+from mrag_rl.config import NO_RESULT, Config, argument_of, config_reader, with_settings
 from mrag_rl.errors import InputError
 from mrag_rl.extras import require
 from mrag_rl.runs.pool import flat_settings
@@ -102,14 +102,6 @@ def read_space(path: Path, base: Config) -> Space:
             except InputError as error:
                 raise InputError(f"{path}: {error}") from error
     return space
-
-
-def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
-    """A configuration with other values, as JSON has them, of settings by their dotted names."""
-    changed: Any = config
-    for name, value in settings.items():
-        changed = _replaced(changed, name.split("."), tuple(value) if isinstance(value, list) else value)
-    return typing.cast(Config, changed)
 
 
 def propose(space: Space, tried: Sequence[tuple[Mapping[str, Any], float | None]], seed: int) -> dict[str, Any]:
@@ -209,11 +201,6 @@ def _value(name: str, value: Any, part: str) -> Any:
     except InputError as error:
         raise InputError(f"{part} of {error}" if str(error).startswith(name) else f"{name}: {error}") from error
     return flat_settings(config)[name]
-
-
-def _replaced(settings: Any, path: Sequence[str], value: Any) -> Any:
-    name, *rest = path
-    return replace(settings, **{name: _replaced(getattr(settings, name), rest, value) if rest else value})
 
 
 def _text(value: Any) -> str:

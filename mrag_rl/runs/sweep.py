@@ -14,7 +14,7 @@ from typing import Any
 from tqdm import tqdm
 
 from mrag_rl.command_line import SettingsReader, read_yaml
-from mrag_rl.config import Config, argument_of, config_reader, validate_config
+from mrag_rl.config import Config, argument_of, config_reader, validate_config, with_settings
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.comparison_tables import setting_text, short_names
 from mrag_rl.io import read_json
@@ -22,6 +22,7 @@ from mrag_rl.runs import compare
 from mrag_rl.runs.estimate import estimate
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.plugins import load_own_plugins
+from mrag_rl.runs.pool import flat_settings
 from mrag_rl.runs.processes import carry_out, check_same_settings, how_texts_are_shared, with_shared
 from mrag_rl.runs.settings import CompareSettings, SweepSettings, check_data_files
 from mrag_rl.settings import check_bounds
@@ -79,15 +80,14 @@ def plan_sweep(
     # Each value is read once, not once for every combination
     read = {
         key: [
-            _value(reader.read([*arguments, f"--{key}={argument_of(value)}"])[0].run_config(), key) for value in values
+            flat_settings(reader.read([*arguments, f"--{key}={argument_of(value)}"])[0].run_config())[key]
+            for value in values
         ]
         for key, values in grid.items()
     }
     runs: dict[Path, Config] = {}
     for combination in itertools.product(*(enumerate(values) for values in grid.values())):
-        config = base
-        for key, (at, _) in zip(grid, combination, strict=True):
-            config = _changed(config, key, read[key][at])
+        config = with_settings(base, {key: read[key][at] for key, (at, _) in zip(grid, combination, strict=True)})
         name = "_".join(f"{short}-{_slug(value, at)}" for short, (at, value) in zip(names, combination, strict=True))
         config = with_shared(replace(config, name=name), settings.folder)
         try:
@@ -142,17 +142,6 @@ def _checked_grid(found: Any, path: Path, arguments: Sequence[str]) -> dict[str,
 @functools.cache
 def _reader(program: str) -> SettingsReader[SweepSettings]:
     return SettingsReader(SweepSettings, program, example="configs/quickstart.yaml")
-
-
-def _value(config: Any, key: str) -> Any:
-    """The value of a setting by its dotted name."""
-    return functools.reduce(getattr, key.split("."), config)
-
-
-def _changed(config: Any, key: str, value: Any) -> Any:
-    """A configuration, or a part of one, with another value of the setting of that dotted name."""
-    part, _, rest = key.partition(".")
-    return replace(config, **{part: _changed(getattr(config, part), rest, value) if rest else value})
 
 
 def _slug(value: Any, position: int) -> str:

@@ -14,7 +14,7 @@ import yaml
 from tqdm import tqdm
 
 from mrag_rl.command_line import SettingsReader
-from mrag_rl.config import Config, config_sha256, validate_config
+from mrag_rl.config import Config, config_sha256, validate_config, with_settings
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Interval, as_json
 from mrag_rl.evaluation.comparison_tables import setting_text
@@ -26,7 +26,7 @@ from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.plugins import load_own_plugins
 from mrag_rl.runs.pool import flat_settings
 from mrag_rl.runs.processes import carry_out, how_texts_are_shared, with_shared
-from mrag_rl.runs.search import Space, importances, propose, read_space, with_settings
+from mrag_rl.runs.search import Space, importances, propose, read_space
 from mrag_rl.runs.settings import TuneSettings, check_data_files
 from mrag_rl.settings import check_bounds
 

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from mrag_rl.filters.extraction import Extraction, Extractor
 from mrag_rl.filters.language import EVERYTHING, Filter
 from mrag_rl.generation.fusion_prompts import answer_prompt
 from mrag_rl.generation.llm import LLM
-from mrag_rl.generation.prompts import NO_ANSWER
+from mrag_rl.generation.prompts import NO_ANSWER, Prompt
 from mrag_rl.io import StrPath
 from mrag_rl.retrieval import EncodedQueries, MultiAspectRetriever, Parts, Ranking
 from mrag_rl.retrieval.disk.library import IndexedLibrary
@@ -309,23 +309,21 @@ class PassageReader:
             for row, (question, answer, others) in enumerate(zip(questions, found, queries, strict=True))
             if self.always or not answer.missing
         }
-        distinct = list(dict.fromkeys(prompts.values()))
-        texts = self.llm.generate(distinct, max_new_tokens=self.max_new_tokens) if distinct else []
-        written = {prompt: samples[0] for prompt, samples in zip(distinct, texts, strict=True)}
+        first = self._written(prompts.values())
 
         def checked(row: int, text: str) -> CitedAnswer:
             return cite(text.strip(), questions[row], found[row].passages, self.shown)
 
-        cited = [checked(row, written[prompts[row]] if row in prompts else NO_ANSWER) for row in range(len(questions))]
-        again = [row for row in prompts if cited[row].unsupported] if self.retries else []
-        if again:
-            more = self.llm.generate(
-                [prompts[row] for row in again],
-                samples=self.retries,
-                temperature=TEMPERATURE,
-                max_new_tokens=self.max_new_tokens,
-            )
-            for row, samples in zip(again, more, strict=True):
-                others = [checked(row, text) for text in samples]
-                cited[row] = min([cited[row], *others], key=lambda answer: len(answer.unsupported))
+        cited = [checked(row, first[prompts[row]][0] if row in prompts else NO_ANSWER) for row in range(len(questions))]
+        again = {row: prompt for row, prompt in prompts.items() if self.retries and cited[row].unsupported}
+        more = self._written(again.values(), samples=self.retries, temperature=TEMPERATURE)
+        for row, prompt in again.items():
+            others = [checked(row, text) for text in more[prompt]]
+            cited[row] = min([cited[row], *others], key=lambda answer: len(answer.unsupported))
         return [answer.written(one) for answer, one in zip(found, cited, strict=True)]
+
+    def _written(self, prompts: Iterable[Prompt], **settings: Any) -> dict[Prompt, list[str]]:
+        """The answers to each of some prompts; equal ones are asked once. settings: of `LLM.generate`."""
+        distinct = list(dict.fromkeys(prompts))
+        texts = self.llm.generate(distinct, max_new_tokens=self.max_new_tokens, **settings) if distinct else []
+        return dict(zip(distinct, texts, strict=True))
