@@ -35,7 +35,7 @@ from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.normalizer import StateNormalizer
 from mrag_rl.partitioning import fit_partitioning
-from mrag_rl.runs.ask import Scope, answer, explanation
+from mrag_rl.runs.ask import Scope, answers, explanation
 from mrag_rl.runs.trained import TrainedSystem
 from mrag_rl.selector import Selector
 from mrag_rl.selector_info import SelectorInfo
@@ -169,13 +169,13 @@ def outputs(
         yield [str(partition) for partition in choice.partitions]
         yield [row.tobytes() for row in selector.expected_gain_by(choice.values)]
         system = PartitionSystem("m_rag", Writer(Repeater(), "summarization"), database, choose, passing)
-        answers = system.answer(texts, queries)
-        yield [f"{a.hypothesis} {a.partition} {[ids[row] for row in a.memories]} {a.similarities}" for a in answers]
+        written = system.answer(texts, queries)
+        yield [f"{a.hypothesis} {a.partition} {[ids[row] for row in a.memories]} {a.similarities}" for a in written]
     names = [name for name, may in zip(NAMES, allowed, strict=True) if may]
     scope = Scope.of(database, names, None if condition is None else json.dumps(condition))
     trained, encoder = TrainedSystem(database, selectors[0]), Given(texts, queries)
     writer = Writer(Repeater(), "summarization")
-    yield [explanation(answer(trained, encoder, writer, text, scope, "per_head")) for text in texts]
+    yield [explanation(answer) for answer in answers(trained, encoder, writer, texts, scope, "per_head")]
 
 
 def differing(seed: int, folder: Path, batches: int) -> Iterator[tuple[int, int]]:

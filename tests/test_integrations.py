@@ -78,7 +78,7 @@ def memories_of(trained: TrainedSystem, **masks: Any) -> SelectedMemories:
 def shown(trained: TrainedSystem, texts: Sequence[str], **masks: Any) -> list[tuple[Any, ...]]:
     """Partition, ids and similarities of the memories that the run's m_rag shows to a language model."""
     writer = Writer(Copier(), "summarization", 20, 2)
-    system = trained_system("m_rag", trained, writer, encoder=remembering_encoder(), **masks)
+    system = replace(trained_system("m_rag", trained, writer, **masks), encoder=remembering_encoder())
     names = trained.database.names
     return [
         (

@@ -26,7 +26,7 @@ from mrag_rl.runs.plugins import TO_ANSWER, load_trusted_plugins
 from mrag_rl.runs.settings import AskSettings
 from mrag_rl.runs.systems import trained_system
 from mrag_rl.runs.trained import TrainedSystem, open_trained
-from mrag_rl.systems import PartitionAnswer
+from mrag_rl.systems import MemoryAnswer, PartitionAnswer
 
 
 def run(settings: AskSettings) -> str:
@@ -36,7 +36,7 @@ def run(settings: AskSettings) -> str:
 
 
 def answer_text(settings: AskSettings) -> dict[str, Any]:
-    """Answer one text with a run's M-RAG: `answer` with the run's database, selector and models.
+    """Answer one text with a run's M-RAG: `answers` with the run's database, selector and models.
 
     Raises:
         InputError: no complete run there, an empty text, an unknown partition, an invalid filter.
@@ -49,14 +49,15 @@ def answer_text(settings: AskSettings) -> dict[str, Any]:
     with open_trained(folder) as trained:
         scope = Scope.of(trained.database, settings.allowed, settings.filter)  # An error before models are loaded
         with answering(trained, folder, config) as answer_in:
-            return answer_in(settings.text, scope)
+            (found,) = answer_in([settings.text], scope)
+            return found
 
 
 @contextmanager
 def answering(
     trained: TrainedSystem, folder: RunFolder, config: Config
-) -> Iterator[Callable[[str, Scope], dict[str, Any]]]:
-    """Load the run's models, for any number of texts: yields `answer` of a text in a scope.
+) -> Iterator[Callable[[Sequence[str], Scope], list[dict[str, Any]]]]:
+    """Load the run's models, for any number of calls: yields `answers` to texts in a scope.
 
     Raises InputError if a model cannot be loaded, or is not the one that the database was made with.
     """
@@ -65,7 +66,7 @@ def answering(
     state: StateName = "per_head" if config.state == "evidence" else config.state
     with with_cache(llm, config.llm, folder.cache) as cached:
         writer = make_writer(config, cached)
-        yield lambda text, scope: answer(trained, encoder, writer, text, scope, state)
+        yield lambda texts, scope: answers(trained, encoder, writer, texts, scope, state)
 
 
 @dataclass(frozen=True)
@@ -109,33 +110,39 @@ class Scope:
         return cls(listed, mask, memories, readable, applied, notes)
 
 
-def answer(
-    trained: TrainedSystem, encoder: TextEncoder, writer: Writer, text: str, scope: Scope, state: StateName
-) -> dict[str, Any]:
-    """Answer a text with M-RAG.
+def answers(
+    trained: TrainedSystem, encoder: TextEncoder, writer: Writer, texts: Sequence[str], scope: Scope, state: StateName
+) -> list[dict[str, Any]]:
+    """Answer texts with M-RAG.
 
     Only partitions and memories in `scope` are read, for the choice and the similarities, too, and only partitions with
     such a memory are selected; nothing is read if there are none. What the agents learned in training came from all
     memories. state: the state that is shown; Agent-S reads its own.
 
     Returns:
-        {"text", "hypothesis", "partition" (name or None), "partitions": those that `scope` lists [{"name", "memories"
-        (how many pass the filter), "allowed" (whether one does), "q_value", "expected_gain" (points; None if the
-        selector has no line of gains), "similarities": [H floats, or None if none passes]}], "filter": JSON or None,
-        "notes": [lines], "memory": the first of "memories" or None, "memories": [{"id", "similarity", "version",
-        "source", "target"}], nearest first}. Nothing in it depends on memories that are in none of these partitions.
+        For each text {"text", "hypothesis", "partition" (name or None), "partitions": those that `scope` lists
+        [{"name", "memories" (how many pass the filter), "allowed" (whether one does), "q_value", "expected_gain"
+        (points; None if the selector has no line of gains), "similarities": [H floats, or None if none passes]}],
+        "filter": JSON or None, "notes": [lines], "memory": the first of "memories" or None, "memories": [{"id",
+        "similarity", "version", "source", "target"}], nearest first}. Nothing in it depends on memories that are in
+        none of these partitions.
     """
-    database, names, mask = trained.database, trained.database.names, scope.partitions
-    masks = {"allowed_partitions": mask, "allowed_memories": scope.memories}
-    (found,) = trained_system("m_rag", trained, writer, encoder=encoder, **masks).answer([text])
-    gains = None
+    masks = {"allowed_partitions": scope.partitions, "allowed_memories": scope.memories}
+    queries = encoder.encode(texts)
+    found = trained_system("m_rag", trained, writer, **masks).answer(texts, queries)
+    states = trained.database.states(queries, state, **masks)
+    return [_shown(trained, scope, *row) for row in zip(texts, found, states, strict=True)]
+
+
+def _shown(trained: TrainedSystem, scope: Scope, text: str, found: MemoryAnswer, state: np.ndarray) -> dict[str, Any]:
+    """One of `answers`; state: (M, H)."""
+    database, names, mask, gains = trained.database, trained.database.names, scope.partitions, None
     if isinstance(found, PartitionAnswer) and found.values is not None:
         partition, values, selector = found.partition, found.values, trained.selector
         if selector is not None and selector.info.gain_slope is not None:
             (gains,) = selector.expected_gain_by(values[None])
     else:  # One partition: it is searched if it may be read, and there are no q-values
         partition, values = 0 if mask.any() else -1, np.zeros(len(names))
-    states = database.states(encoder.encode([text]), state, **masks)[0]
     memories = [
         {
             "id": record.id,
@@ -159,7 +166,7 @@ def answer(
                 "expected_gain": None if gains is None else round(float(gains[index]), 2),
                 "similarities": [
                     round(float(similarity), 4) if mask[index] and scope.readable[index] else None
-                    for similarity in states[index]
+                    for similarity in state[index]
                 ],
             }
             for index in scope.listed

@@ -12,7 +12,6 @@ import numpy as np
 from mrag_rl.choices import ABLATION_OF, STOPPING, SystemName
 from mrag_rl.data import TextPair, load_pairs
 from mrag_rl.encoders import Embeddings
-from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
@@ -343,14 +342,13 @@ def trained_system(
     trained: TrainedSystem,
     writer: Writer,
     *,
-    encoder: TextEncoder | None = None,
     allowed_partitions: np.ndarray | None = None,
     allowed_memories: np.ndarray | None = None,
 ) -> WholeDatabase | PartitionSystem:
     """M-RAG or an ablation, over the database that its training refined; with one partition there is nothing to select.
 
-    encoder: encodes texts that come without embeddings. allowed_partitions: (M,) bool, the partitions that may be read.
-    allowed_memories: (N,) bool, the memories that may be read. None is all.
+    allowed_partitions: (M,) bool, the partitions that may be read. allowed_memories: (N,) bool, the memories that may
+    be read. None is all.
     """
     database, selector = trained.database, trained.selector
     if selector is None:
@@ -358,9 +356,8 @@ def trained_system(
             writer,
             database,
             name,
-            encoder=encoder,
             allowed_partitions=allowed_partitions,
             allowed_memories=allowed_memories,
         )
     choose = learned_partition(database, selector, allowed_partitions, allowed_memories=allowed_memories)
-    return PartitionSystem(name, writer, database, choose, allowed_memories, encoder=encoder)
+    return PartitionSystem(name, writer, database, choose, allowed_memories)

@@ -103,11 +103,11 @@ class RunDesk(Desk):
     allowed: tuple[str, ...] | None
     names: Sequence[str]
     database: MemoryDatabase
-    answer_in: Callable[[str, Scope], dict[str, Any]]
+    answer_in: Callable[[Sequence[str], Scope], list[dict[str, Any]]]
 
     def _answered(self, form: Form, allowed: tuple[str, ...] | None) -> tuple[Form, dict[str, Any]]:
         scope = Scope.of(self.database, allowed, form.filter.strip() or None)
-        found = self.answer_in(form.text, scope)
+        (found,) = self.answer_in([form.text], scope)
         return form, {
             "answer": found,
             "partitions": [_partition(row, found["partition"]) for row in found["partitions"]],
