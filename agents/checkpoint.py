@@ -15,7 +15,7 @@ from mrag_rl.agents.agent import Arrays
 from mrag_rl.errors import InputError
 from mrag_rl.io import atomic_directory, atomic_write_bytes, file_sha256, is_intact, read_json, sealed, write_json
 
-FORMAT = 3
+FORMAT = 4
 KEEP = 2  # the newest, and the one before it in case the newest is damaged
 _NAME = re.compile(r"\d{8}")
 _LEFTOVER = re.compile(r"\.\d{8}\.(old|[0-9a-f-]+\.tmp)")  # of a killed write; see `atomic_directory`
@@ -90,7 +90,7 @@ def latest_checkpoint(folder: Path) -> Checkpoint | None:
         )
     if not is_intact(content):
         raise _damaged(newest, f"{_PROGRESS} has been changed")
-    for name, sha256 in content.get("sha256", {}).items():  # absent from checkpoints of earlier versions
+    for name, sha256 in content["sha256"].items():
         file = newest / f"{name}.safetensors"
         if not file.is_file() or file_sha256(file) != sha256:
             raise _damaged(newest, f"{file.name} has another SHA-256" if file.is_file() else f"{file.name} is missing")

@@ -225,7 +225,7 @@ class _JointTrainer:
         progress = self.state.progress
         if score > progress.best_dev:
             progress.best_dev, progress.best_round, progress.best_step = score, progress.round, progress.step
-            progress.best_database_sha256 = self.context.database.digest()
+            progress.best_refinements_sha256 = self.context.database.digest("refinements")
             self.state.best = {
                 "best_agent_s": agent_s,
                 "best_agent_r": self.context.agent_r.state_dict(),
@@ -327,7 +327,7 @@ class _JointTrainer:
         progress = self.state.progress
         progress.log_bytes, progress.log_sha256 = self.journal.flush()
         self.context.database.sync()
-        progress.database_sha256 = self.context.database.digest()
+        progress.refinements_sha256 = self.context.database.digest("refinements")
         progress.seconds = self._seconds()
         save_checkpoint(
             self.checkpoints, self.state.checkpoint(self.context, self.refinement.state_dict(), self.observer.gains())
@@ -339,8 +339,9 @@ class _JointTrainer:
         After the last round it may be the best one's already: the run was stopped after `_finish`.
         """
         progress, database = self.state.progress, self.context.database
-        known = {progress.database_sha256} | ({progress.best_database_sha256} if self._converged() else set())
-        if None not in known and database.digest() not in known:
+        known = {progress.refinements_sha256} | ({progress.best_refinements_sha256} if self._converged() else set())
+        same = database.digest("originals") == progress.originals_sha256
+        if not same or database.digest("refinements") not in known:
             raise InputError(
                 f"{database.folder}: its texts are not those of the last checkpoint; restore it from a copy, or remove "
                 f"{self.checkpoints} to train from the start"

@@ -26,9 +26,9 @@ class Progress:
         step: the database step of the latest batch or round end, from 1.
         round: complete rounds. batch: complete batches of the current round.
         best_round, best_step, best_dev: the round with the best development score (0-100), the step at its end.
-        log_bytes: length of `log.jsonl`. log_sha256: its hash; None in a checkpoint of an earlier version, as for the
-            next two.
-        database_sha256: the database's digest. best_database_sha256: its digest at `best_step`.
+        log_bytes: length of `log.jsonl`. log_sha256: its hash, None before the first checkpoint.
+        originals_sha256: the digest of the database without refinements. refinements_sha256: that of the refinements
+            alone, which is quick enough for every checkpoint. best_refinements_sha256: the same at `best_step`.
         seconds: wall-clock seconds by part, of all sessions.
     """
 
@@ -40,8 +40,9 @@ class Progress:
     best_dev: float = -1.0
     log_bytes: int = 0
     log_sha256: str | None = None
-    database_sha256: str | None = None
-    best_database_sha256: str | None = None
+    originals_sha256: str | None = None
+    refinements_sha256: str | None = None
+    best_refinements_sha256: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -81,7 +82,8 @@ class TrainingState:
                 context.database, queries.pairs, queries.embeddings, context.writer, context.metric, stopwatch=stopwatch
             )
         observer.compare(baseline)
-        return cls(normalizer, baseline, start=context.agent_s.state_dict())
+        progress = Progress(originals_sha256=context.database.digest("originals"))
+        return cls(normalizer, baseline, progress, start=context.agent_s.state_dict())
 
     @classmethod
     def restore(cls, context: JointContext, observer: Observer, checkpoint: Checkpoint) -> TrainingState:

@@ -71,7 +71,7 @@ def test_an_unknown_format_is_refused_and_nothing_is_removed(given: object, tmp_
     for step in (1, 2):
         save_checkpoint(tmp_path, checkpoint(step))
     (tmp_path / "00000002" / "progress.json").write_text(json.dumps(given))
-    with pytest.raises(InputError, match=r"00000002: checkpoint format (1|None), but this version reads 3"):
+    with pytest.raises(InputError, match=r"00000002: checkpoint format (1|None), but this version reads 4"):
         latest_checkpoint(tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["00000001", "00000002"]
 

@@ -22,7 +22,7 @@ from mrag_rl.memory.checks import check_facts
 from mrag_rl.memory.creation import check_contents
 from mrag_rl.memory.records import Hits, Memory, Version
 from mrag_rl.memory.search import NOTHING, PartitionOrder
-from mrag_rl.memory.store import RecordStore, reported_changes
+from mrag_rl.memory.store import Part, RecordStore, reported_changes
 from mrag_rl.memory.vectors import MemoryVectors, SourceVectors
 from mrag_rl.memory.versions import TargetVersions
 
@@ -248,9 +248,9 @@ class MemoryDatabase:
         """The number of memories whose current target differs from the original."""
         return self._store.counts_refined()
 
-    def digest(self, *, originals: bool = False) -> str:
-        """SHA-256 over records, memberships and versions (or originals alone): equal for the same content."""
-        return self._store.digest(originals=originals)
+    def digest(self, part: Part = "all") -> str:
+        """SHA-256 over records, memberships and versions; "originals": no later ones, "refinements": only these."""
+        return self._store.digest(part)
 
     # -- searching -------------------------------------------------------------------------------------------------
 

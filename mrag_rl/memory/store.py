@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 import numpy as np
@@ -27,6 +27,9 @@ from mrag_rl.filters.sql import lay_out, where
 from mrag_rl.io import reported_writes
 from mrag_rl.memory.checks import check_file
 from mrag_rl.memory.records import Memory, Version, memory_metadata
+
+Part = Literal["all", "originals", "refinements"]
+"""Of a database, for its digest."""
 
 _FORMAT = 1
 _PAIRS = 1000  # of a new file that are in memory at a time
@@ -278,21 +281,32 @@ class RecordStore:
         finally:
             copy.close()
 
-    def digest(self, *, originals: bool = False) -> str:
-        """SHA-256 over everything except the vectors, row by row in a fixed order; or without later versions."""
-        kept = "WHERE version = 0 " if originals else ""
-        tables = (
+    def digest(self, part: Part = "all") -> str:
+        """SHA-256 over everything except the vectors, or over a part of it, row by row in a fixed order.
+
+        Raises InputError if the file cannot be read.
+        """
+        versions = "SELECT memory, version, target, step, note FROM versions {}ORDER BY memory, version"
+        unchanging = (
             "SELECT name, value FROM facts ORDER BY name",
             "SELECT partition, name FROM partitions ORDER BY partition",
             "SELECT memory, id, source, labels, metadata FROM memories ORDER BY memory",
             "SELECT memory, partition FROM memberships ORDER BY memory, partition",
-            f"SELECT memory, version, target, step, note FROM versions {kept}ORDER BY memory, version",
         )
+        tables = {
+            "all": (*unchanging, versions.format("")),
+            "originals": (*unchanging, versions.format("WHERE version = 0 ")),
+            "refinements": (versions.format("WHERE version > 0 "),),
+        }
         digest = hashlib.sha256()
-        for table in tables:
-            digest.update(table.encode())
-            for row in self._rows(table):
-                digest.update(_json(row).encode() + b"\n")
+        with self._turn:
+            try:
+                for table in tables[part]:
+                    digest.update(table.encode())
+                    for row in self._connection.execute(table):  # never all at once: there may be millions
+                        digest.update(_json(row).encode() + b"\n")
+            except sqlite3.Error as error:
+                raise _unreadable(self.path, error) from error
         return digest.hexdigest()
 
     def _rows(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:

@@ -71,4 +71,4 @@ def _databases(folder: RunFolder, stage: str) -> list[Path]:
 
 def _digest(path: Path, stage: str) -> str:
     with MemoryDatabase.open(path) as database:
-        return database.digest(originals=stage == "prepare")
+        return database.digest("originals" if stage == "prepare" else "all")
