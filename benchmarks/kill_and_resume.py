@@ -2,32 +2,71 @@
 
     python -m benchmarks.kill_and_resume [--kills 10] [--kill-seed 0] [any train.py settings]
 
-Trains once without a stop. Then it trains again and again, killing the process (SIGKILL) after a random time and
-resuming it, until the requested number of kills is reached. Every run's results, database, selector, answers, logs and
-plots are compared with the first run's, except for "seconds" and "llm" in results.json, which are costs. Without
---config, configs/quickstart.yaml is trained, and an ablation besides.
+Trains once without a stop. Then it trains again and again, stopping the process after a random time (by SIGKILL half of
+the time, else by SIGTERM or SIGINT) and resuming it, until the requested number of stops is reached. Every run's
+results, database, selector, answers, logs and plots are compared with the first run's, except for "seconds" and "llm"
+in results.json, which are costs. Without --config, configs/quickstart.yaml is trained, and an ablation besides.
+Processes are forked from this one, which has imported most of what they need.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from mrag_rl.agents.run import RunPlan
 from mrag_rl.choices import ABLATION_OF
+from mrag_rl.commands import train
 from mrag_rl.io import file_sha256, read_json
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.folder import RunFolder
 
 TRAIN = Path(__file__).resolve().parents[1] / "train.py"
+SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+
+
+def begin(arguments: Sequence[str], log: Path, at: float = 0.0) -> int:
+    """A process that trains, from a moment of `time.monotonic` on; returns its id. Its output is in `log`."""
+    child = os.fork()
+    if child:
+        return child
+    status = 70
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background of a shell ignores it
+    try:
+        with log.open("w") as file, redirect_stderr(file), redirect_stdout(file):
+            while time.monotonic() < at:
+                pass
+            status = train(list(arguments))
+    except BaseException as error:
+        with log.open("a") as file:
+            file.write(f"Traceback: {error!r}\n")
+    os._exit(status)
+
+
+def exit_status(child: int) -> int:
+    """The exit status of a process, when it has ended; of one ended by a signal, less than 0."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def ended_within(child: int, seconds: float) -> bool:
+    """Whether a process ends in that time. It has not been waited for."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return True
+        time.sleep(min(left, 0.01))
+    return False
 
 
 def outcome(folder: RunFolder) -> dict[str, object]:
@@ -72,48 +111,49 @@ def main() -> int:
         compared = ["--evaluation.systems", systems, "--evaluation.contrasts", contrasts]
         rounds = ["--data.sizes.train", "400", "--training.rounds", "3"]
         settings = ["--config", quickstart, *compared, *rounds, *settings]
-    moments = random.Random(arguments.kill_seed)
+    chance = random.Random(arguments.kill_seed)
     root = Path(tempfile.mkdtemp(prefix="kill_and_resume_"))
+    log = root / "log"
 
     def command(name: str) -> list[str]:
         runs = root / name
         started = next(runs.glob("*/config.yaml"), None) if runs.is_dir() else None
-        if started is not None:
-            return [sys.executable, str(TRAIN), "--resume", str(started.parent)]
-        return [sys.executable, str(TRAIN), *settings, "--runs", str(runs)]
+        return ["--resume", str(started.parent)] if started is not None else [*settings, "--runs", str(runs)]
 
-    def folder(name: str) -> RunFolder:
-        return RunFolder(next((root / name).glob("*/config.yaml")).parent)
+    def complete(name: str) -> dict[str, object]:
+        if status := exit_status(begin(command(name), log)):
+            raise SystemExit(f"{name} ended with status {status}; {log} says why")
+        return outcome(RunFolder(next((root / name).glob("*/config.yaml")).parent))
 
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     start = time.perf_counter()
-    subprocess.run(command("whole"), check=True, stdout=subprocess.DEVNULL)
+    expected = complete("whole")
     whole = time.perf_counter() - start
-    expected = outcome(folder("whole"))
     print(f"uninterrupted: {whole:.0f} s", flush=True)
 
-    kills = runs = differing = 0
-    while kills < arguments.kills:
+    runs = differing = 0
+    stops, stages = Counter[str](), Counter[str]()
+    while stops.total() < arguments.kills:
         name, where = f"killed_{runs}", []
         runs += 1
-        while kills < arguments.kills:
-            process = subprocess.Popen(command(name), **quiet)  # type: ignore[call-overload]
-            try:
-                process.wait(timeout=moments.uniform(0, whole))
+        while stops.total() < arguments.kills:
+            process = begin(command(name), log)
+            if ended_within(process, chance.uniform(0, whole)):
+                exit_status(process)
                 break
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-                kills += 1
-                begun = next((root / name).glob("*/config.yaml"), None)
-                where.append(stage(RunFolder(begun.parent)) if begun else "start")
-        subprocess.run(command(name), check=True, **quiet)  # type: ignore[call-overload]
-        actual = outcome(folder(name))
-        wrong = differences(expected, actual)
+            sent = chance.choice(SIGNALS)
+            os.kill(process, sent)
+            exit_status(process)
+            begun = next((root / name).glob("*/config.yaml"), None)
+            where.append(stage(RunFolder(begun.parent)) if begun else "start")
+            stops[sent.name] += 1
+        stages.update(where)
+        wrong = differences(expected, complete(name))
         differing += bool(wrong)
         verdict = f"differs in {', '.join(wrong)}" if wrong else "identical"
-        print(f"run {runs}, killed in {', '.join(where) or 'nothing'}: {verdict}", flush=True)
-    print(f"{kills} kills over {runs} runs: {runs - differing} identical, {differing} differ")
+        print(f"run {runs}, stopped in {', '.join(where) or 'nothing'}: {verdict}", flush=True)
+        if not wrong:
+            shutil.rmtree(root / name)
+    print(f"{dict(stops)} over {runs} runs, in {dict(stages)}: {runs - differing} identical, {differing} differ")
     if differing:
         print(f"kept for inspection: {root}")
         return 1

@@ -19,34 +19,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from benchmarks.kill_and_resume import outcome
+from benchmarks.kill_and_resume import begin, exit_status, outcome
 from mrag_rl.commands import train
 from mrag_rl.runs.folder import RunFolder
-
-
-def begin(arguments: list[str], at: float, log: Path) -> int:
-    """A process that trains from the moment `at` on; returns its id."""
-    child = os.fork()
-    if child:
-        return child
-    status = 70
-    try:
-        with log.open("w") as file, redirect_stderr(file), redirect_stdout(file):
-            while time.monotonic() < at:
-                pass
-            status = train(arguments)
-    except BaseException as error:
-        with log.open("a") as file:
-            file.write(f"Traceback: {error!r}\n")
-    os._exit(status)
-
-
-def statuses(children: list[int]) -> list[int]:
-    """The exit statuses of processes."""
-    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
 def main() -> int:
@@ -70,15 +47,15 @@ def main() -> int:
             command, kind = [*start, str(runs)], "start"
             if pair % 2:
                 kind = "resume"
-                child = begin(command, time.monotonic(), place / "killed")
+                child = begin(command, place / "killed")
                 time.sleep(moments.uniform(0.1, 1.0) * seconds)
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
                 if run.root.exists():
                     command = ["--resume", str(run.root)]
             at, logs = time.monotonic() + 0.2, [place / "log-0", place / "log-1"]
-            children = [begin(command, at + moments.choice((0, moments.uniform(0, 0.02))), log) for log in logs]
-            ended = statuses(children)
+            children = [begin(command, log, at + moments.choice((0, moments.uniform(0, 0.02)))) for log in logs]
+            ended = [exit_status(child) for child in children]
             lines = [line for log in logs for line in log.read_text().splitlines() if line.startswith("error: ")]
             torn = any("Traceback" in log.read_text() for log in logs)
             good = sorted(ended) == [0, 2] or (kind == "resume" and ended == [0, 0])
