@@ -13,6 +13,7 @@ import json
 import os
 import secrets
 import shutil
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 StrPath = str | os.PathLike[str]
+
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""Of a file that is damaged; the second comes if the message quotes bytes of it that are no text."""
 
 _MENDS = {
     errno.ENOSPC: "the disk is full; free some space and run it again (train.py goes on with --resume)",
@@ -112,6 +116,39 @@ def write_npz(path: StrPath, arrays: Mapping[str, np.ndarray], *, compressed: bo
     save = np.savez_compressed if compressed else np.savez
     with atomic_file(path) as file:
         save(file, allow_pickle=False, **arrays)
+
+
+def read_npz(path: StrPath) -> dict[str, np.ndarray]:
+    """The arrays of an npz file, without pickles. Raises OSError, and ValueError for any other or a damaged file."""
+    import numpy as np
+
+    with _numpy_errors(), np.load(path, allow_pickle=False) as archive:
+        arrays: dict[str, np.ndarray] = {name: archive[name] for name in archive.files}
+        if others := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
+            raise ValueError(f"{others[0]} in it is no array")
+    return arrays
+
+
+def map_npy(path: StrPath) -> np.ndarray:
+    """The array of an npy file, memory-mapped to be read. Raises OSError, and ValueError for any other file."""
+    import numpy as np
+
+    with _numpy_errors():
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    if not isinstance(array, np.ndarray):
+        raise ValueError("an archive, not an array")
+    return array
+
+
+@contextmanager
+def _numpy_errors() -> Iterator[None]:
+    """Turn the many types of errors that NumPy, zipfile and tokenize raise for a damaged file into ValueError."""
+    try:
+        yield
+    except (OSError, ValueError):
+        raise
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 def write_json(path: StrPath, obj: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from mrag_rl.errors import InputError
 from mrag_rl.generation import Prompt, Usage, messages, prompts, render, translation
-from mrag_rl.generation.cache import CachedLLM
+from mrag_rl.generation.cache import CachedLLM, entries
 from mrag_rl.generation.llm import one_seed_per_prompt
 from mrag_rl.generation.prompts import TEMPLATES
 from mrag_rl.llm_config import LLMConfig
@@ -246,6 +246,12 @@ def test_a_damaged_cache_is_named(tmp_path: Path) -> None:
     sqlite3.connect(other).execute("CREATE TABLE texts (something)").connection.close()
     with pytest.raises(InputError, match=r"other\.sqlite"):
         CachedLLM(EchoLLM(), other)
+    # SQLite's message quotes the schema, which is no text
+    other.write_bytes(other.read_bytes().replace(b"CREATE TABLE texts", b"CREATE TABL\xb7 texts"))
+    with pytest.raises(InputError, match=r"other\.sqlite: .*delete the file"):
+        CachedLLM(EchoLLM(), other)
+    with pytest.raises(InputError, match=r"other\.sqlite: .*delete the file"):
+        list(entries(other))
 
 
 def test_damage_found_later_is_named_too(tmp_path: Path) -> None:

@@ -112,6 +112,16 @@ def test_vectors_that_are_none_are_refused_in_one_line(what: str, file: str, tmp
     assert "\n" not in str(caught.value)
 
 
+def test_a_schema_that_is_no_text_is_refused_in_one_line(tmp_path: Path) -> None:
+    make(tmp_path / "db").close()
+    path = tmp_path / "db" / "memories.sqlite"
+    assert b"CREATE TABLE versions" in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE versions", b"CREATE TABL\xb7 versions"))
+    with pytest.raises(InputError, match=r"memories\.sqlite: cannot be read: ") as caught:
+        use(tmp_path / "db")
+    assert "\n" not in str(caught.value)
+
+
 def test_flipped_bits_are_refused_or_harmless(tmp_path: Path) -> None:
     """150 flipped bits in the file, one at a time."""
     make(tmp_path / "good").close()

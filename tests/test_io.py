@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tracemalloc
+import zipfile
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -174,3 +176,63 @@ def test_a_folder_killed_between_its_two_renames_is_put_back(tmp_path: Path, mon
     io.recover_directory(tmp_path / "f")
     assert (tmp_path / "f" / "a").read_text() == "old"
     assert os.listdir(tmp_path) == ["f"]
+
+
+def npy(array: np.ndarray, **changes: str) -> bytes:
+    """An npy file with parts of its header exchanged."""
+    file = BytesIO()
+    np.save(file, array)
+    whole = file.getvalue()
+    for old, new in changes.items():
+        assert old.encode() in whole and len(old) == len(new)
+        whole = whole.replace(old.encode(), new.encode())
+    return whole
+
+
+def flagged(archive: bytes, place: int, value: int) -> bytes:
+    """An archive with one byte of the headers of its only file exchanged."""
+    changed = bytearray(archive)
+    for start, shift in ((b"PK\x03\x04", 0), (b"PK\x01\x02", 2)):
+        changed[archive.index(start) + place + shift] = value
+    return bytes(changed)
+
+
+def archive(content: bytes) -> bytes:
+    file = BytesIO()
+    with zipfile.ZipFile(file, "w") as written:
+        written.writestr("x.npy", content)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"text",
+        npy(np.ones(3)),
+        archive(b"\0" * 200),
+        archive(npy(np.ones(3))[:90]),
+        archive(npy(np.ones(3), **{"(3,)": "(3,("})),
+        archive(npy(np.ones(3), **{"<f8": "|O8"})),
+        flagged(archive(npy(np.ones(3))), 8, 99),  # an unknown compression
+        flagged(archive(npy(np.ones(3))), 6, 0x41),  # an encryption
+    ],
+    ids=["empty", "text", "an array", "no array", "cut", "header", "objects", "compression", "encryption"],
+)
+def test_a_damaged_archive_is_a_value_error(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    io.write_npz(path, {"x": np.ones(3)})
+    assert io.read_npz(path)["x"].tolist() == [1, 1, 1]
+    path.write_bytes(content)
+    with pytest.raises(ValueError):
+        io.read_npz(path)
+
+
+@pytest.mark.parametrize("content", [b"", archive(npy(np.ones(3))), npy(np.ones(3), **{"(3,)": "(3,("})])
+def test_a_damaged_array_is_a_value_error(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    path.write_bytes(npy(np.ones(3)))
+    assert io.map_npy(path).tolist() == [1, 1, 1]
+    path.write_bytes(content)
+    with pytest.raises(ValueError):
+        io.map_npy(path)

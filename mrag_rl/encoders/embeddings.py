@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -14,7 +13,7 @@ import numpy as np
 from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.errors import InputError
 from mrag_rl.finite import check_finite
-from mrag_rl.io import write_npz
+from mrag_rl.io import read_npz, write_npz
 
 
 @dataclass(frozen=True)
@@ -101,11 +100,11 @@ class Embeddings:
         if not Path(path).is_file():
             raise InputError(f"{path}: no such embeddings file; write it with Embeddings.save")
         try:
-            with np.load(path, allow_pickle=False) as arrays:
-                standard, heads = arrays["standard"], arrays["heads"]
-                norms, encoder = arrays.get("norms"), str(arrays.get("encoder", ""))
-        except (ValueError, KeyError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-            raise InputError(f"{path}: not an embeddings file; write it with Embeddings.save") from error
+            arrays = read_npz(path)
+            standard, heads = arrays["standard"], arrays["heads"]
+            norms, encoder = arrays.get("norms"), str(arrays.get("encoder", ""))
+        except (OSError, ValueError, KeyError) as error:
+            raise InputError(f"{path}: not an embeddings file ({error}); write it with Embeddings.save") from error
         if norms is None:
             # They cannot be recovered: the rows of `heads` are unit vectors.
             raise InputError(

@@ -12,7 +12,7 @@ import numpy as np
 
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Origin, count_systems
-from mrag_rl.io import write_npz
+from mrag_rl.io import read_npz, write_npz
 
 STATISTICS = "statistics.npz"
 
@@ -63,18 +63,17 @@ class PairStatistics:
     def load(cls, path: Path) -> PairStatistics:
         """Read what `save` wrote. Raises InputError if it cannot be read."""
         try:
-            with np.load(path, allow_pickle=False) as arrays:
-                pairs = arrays["pairs"].tolist()
-                groups = arrays["groups"].tolist() if "groups" in arrays else None
-                values: dict[str, dict[str, np.ndarray]] = {}
-                for key in arrays.files:
-                    if key not in ("pairs", "groups"):
-                        system, metric = key.split("/")
-                        values.setdefault(system, {})[metric] = arrays[key]
+            arrays = read_npz(path)
+            pairs = arrays.pop("pairs").tolist()
+            groups = arrays.pop("groups").tolist() if "groups" in arrays else None
+            values: dict[str, dict[str, np.ndarray]] = {}
+            for key, array in arrays.items():
+                system, metric = key.split("/")
+                values.setdefault(system, {})[metric] = array
             lengths = {len(array) for row in values.values() for array in row.values()} | {len(groups or pairs)}
             if lengths != {len(pairs)}:
                 raise ValueError("its arrays have different lengths")
-        except Exception as error:  # NumPy raises many types for a damaged archive
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{path}: not a run's statistics ({error}); restore it from a copy, or remove it to have "
                 "answers.jsonl read in its place"

@@ -13,6 +13,7 @@ from tqdm import tqdm
 from mrag_rl.errors import InputError
 from mrag_rl.generation.llm import LLM, PiecewiseLLM, Usage, one_seed_per_prompt
 from mrag_rl.generation.prompts import Prompt, template
+from mrag_rl.io import SQLITE_ERRORS
 
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS texts (key BLOB PRIMARY KEY, text TEXT NOT NULL, seal BLOB) WITHOUT ROWID",
@@ -242,7 +243,7 @@ class CachedLLM:
         try:
             with self._turn:
                 yield
-        except (sqlite3.Error, FileExistsError, NotADirectoryError) as error:
+        except (*SQLITE_ERRORS, FileExistsError, NotADirectoryError) as error:
             advice = "repair or free the disk, or delete the file for a new cache"
             if self._read_only:
                 advice = "it cannot be written either; copy its folder to where it can"
@@ -259,7 +260,7 @@ def entries(path: Path) -> Iterator[tuple[bytes, str | float, bool]]:
             for table, columns in _columns(connection).items():
                 for key, value, seal in connection.execute(f"SELECT key, {columns} FROM {table}"):
                     yield key, value, _is_whole(table, key, value, seal)
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise InputError(f"generation cache {path}: {error}; delete the file for a new cache") from error
 
 

@@ -23,7 +23,18 @@ from mrag_rl.data.records import TextPair
 from mrag_rl.data.rows import Row, read_rows
 from mrag_rl.errors import InputError
 from mrag_rl.extras import require
-from mrag_rl.io import StrPath, atomic_directory, file_sha256, read_json, sync_files, write_json, write_jsonl, write_npz
+from mrag_rl.io import (
+    StrPath,
+    atomic_directory,
+    file_sha256,
+    map_npy,
+    read_json,
+    read_npz,
+    sync_files,
+    write_json,
+    write_jsonl,
+    write_npz,
+)
 from mrag_rl.memory.arms import stored_arms
 from mrag_rl.memory.database import LEDGER, PARTITIONING, RECORDS, MemoryDatabase
 from mrag_rl.memory.store import RecordStore
@@ -136,15 +147,14 @@ def _write(database: MemoryDatabase, target: Path, name: str, loading: str) -> N
     digest, source = database.digest(), database.folder
     with RecordStore.open(source / RECORDS) as store:
         write_jsonl(target / MEMORIES_FILE, _rows(database, store))
-        arrays = {path.stem: np.load(path, allow_pickle=False) for path in sorted(source.glob("*.npy"))}
+        arrays = {path.stem: map_npy(path) for path in sorted(source.glob("*.npy"))}
         if database.has_pairs:
             later = [np.frombuffer(row[-1] or b"", np.float32) for row in store.later_versions()]
             shape = (len(later), *arrays["pair_heads"].shape[1:])
             arrays["later_pair_heads"] = np.concatenate(later).reshape(shape) if later else np.empty(shape, np.float32)
         for prefix, path in (("partitioning", source / _ARRAYS), ("ledger", source / LEDGER)):
             if path.exists():
-                with np.load(path, allow_pickle=False) as stored:
-                    arrays |= {f"{prefix}.{key}": stored[key] for key in stored.files}
+                arrays |= {f"{prefix}.{key}": array for key, array in read_npz(path).items()}
         save_file({key: np.ascontiguousarray(array) for key, array in arrays.items()}, target / VECTORS_FILE)
         config = {
             "format": _FORMAT,

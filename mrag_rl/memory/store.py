@@ -24,7 +24,7 @@ from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import Filter
 from mrag_rl.filters.sql import lay_out, where
-from mrag_rl.io import reported_writes
+from mrag_rl.io import SQLITE_ERRORS, reported_writes
 from mrag_rl.memory.checks import check_file
 from mrag_rl.memory.records import Memory, Version, memory_metadata
 
@@ -63,11 +63,11 @@ def reported_changes(path: Path) -> Iterator[None]:
     try:
         with reported_writes(path):
             yield
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise InputError(f"cannot write {path}: {_mend(error)}") from error
 
 
-def _mend(error: sqlite3.Error) -> str:
+def _mend(error: Exception) -> str:
     name = getattr(error, "sqlite_errorname", "")
     if name == "SQLITE_FULL" or name.startswith("SQLITE_IOERR"):
         return f"{error}; free some space on the disk (or check it) and run it again"
@@ -155,7 +155,7 @@ class RecordStore:
             except BaseException:
                 connection.close()
                 raise
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise _unreadable(path, error) from error
         return cls(path, connection)
 
@@ -305,7 +305,7 @@ class RecordStore:
                     digest.update(table.encode())
                     for row in self._connection.execute(table):  # never all at once: there may be millions
                         digest.update(_json(row).encode() + b"\n")
-            except sqlite3.Error as error:
+            except SQLITE_ERRORS as error:
                 raise _unreadable(self.path, error) from error
         return digest.hexdigest()
 
@@ -314,7 +314,7 @@ class RecordStore:
         with self._turn:
             try:
                 return self._connection.execute(sql, parameters).fetchall()
-            except sqlite3.Error as error:
+            except SQLITE_ERRORS as error:
                 raise _unreadable(self.path, error) from error
 
     @contextmanager
@@ -337,7 +337,7 @@ class RecordStore:
                 raise
 
 
-def _unreadable(path: Path, error: sqlite3.Error) -> InputError:
+def _unreadable(path: Path, error: Exception) -> InputError:
     return InputError(f"{path}: cannot be read: {_mend(error)}")
 
 

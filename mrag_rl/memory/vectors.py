@@ -14,6 +14,7 @@ import numpy as np
 from mrag_rl.choices import STANDARD_STATES, StateName
 from mrag_rl.errors import InputError
 from mrag_rl.finite import check_finite
+from mrag_rl.io import map_npy
 from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
 from mrag_rl.memory.store import RecordStore
 
@@ -174,12 +175,10 @@ class MemoryVectors:
         """The vectors in a file, memory-mapped, and only as long as they are used: what was read counts as memory."""
         path = self._folder / f"{name}.npy"
         try:
-            vectors: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, EOFError, ValueError) as error:
+            vectors = map_npy(path)
+        except (OSError, ValueError) as error:
             raise InputError(f"{path}: not readable as vectors ({error}); restore the database from a copy") from error
         memories, dimensions = len(self._order.memories), 2 if name == "standard" else 3
-        if not isinstance(vectors, np.ndarray):  # an archive of several arrays
-            raise InputError(f"{path}: an archive, not an array of vectors; restore the database from a copy")
         if vectors.ndim != dimensions or not np.issubdtype(vectors.dtype, np.floating):
             problem = f"{vectors.dtype} of shape {vectors.shape} is no list of vectors"
             raise InputError(f"{path}: {problem}; restore the database from a copy")

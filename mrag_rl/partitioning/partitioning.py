@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -14,7 +13,7 @@ import scipy.sparse as sparse
 
 from mrag_rl.choices import PartitioningMethod
 from mrag_rl.errors import InputError
-from mrag_rl.io import atomic_directory, read_json, write_json
+from mrag_rl.io import atomic_directory, read_json, read_npz, write_json
 from mrag_rl.partitioning.chance import fit_cuts, parts_between, random_numbers
 from mrag_rl.partitioning.kmeans import fit_centroids, nearest_centroid
 from mrag_rl.partitioning.lsh import HyperplaneTree, fit_hyperplanes, hash_buckets
@@ -96,14 +95,14 @@ class Partitioning:
             method = header["method"]
             if header["format"] != FORMAT or (method not in METHODS and not is_import_path(method)):
                 raise ValueError("unknown format or method")
-            with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
-                indices, indptr = stored["indices"], stored["indptr"]
-                arrays = {k.removeprefix("fitted_"): stored[k] for k in stored.files if k.startswith("fitted_")}
+            stored = read_npz(folder / "arrays.npz")
+            indices, indptr = stored["indices"], stored["indptr"]
+            arrays = {k.removeprefix("fitted_"): array for k, array in stored.items() if k.startswith("fitted_")}
             shape = (header["memories"], len(header["names"]))
             membership = sparse.csr_array((np.ones(len(indices), bool), indices, indptr), shape=shape)
             membership.check_format(full_check=True)
             return Partitioning(method, list(header["names"]), membership, arrays)
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{folder}: not a saved partitioning ({error}); build the database again") from error
 
 

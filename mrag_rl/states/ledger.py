@@ -17,7 +17,7 @@ import numpy as np
 
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.errors import InputError
-from mrag_rl.io import write_npz
+from mrag_rl.io import read_npz, write_npz
 from mrag_rl.states.evidence import flat_vectors
 from mrag_rl.states.ridge import Ridge
 
@@ -160,10 +160,10 @@ class Ledger:
     def load(cls, path: Path) -> Ledger:
         """Read what `save` wrote. Raises InputError if it cannot be read."""
         try:
-            with np.load(path, allow_pickle=False) as arrays:
-                queries = Embeddings(arrays["standard"], arrays["heads"], arrays["norms"])
-                return cls(queries, arrays["gains"], arrays.get("baselines"), arrays.get("copied"))
-        except Exception as error:  # NumPy raises many types for a damaged archive
+            arrays = read_npz(path)
+            queries = Embeddings(arrays["standard"], arrays["heads"], arrays["norms"])
+            return cls(queries, arrays["gains"], arrays.get("baselines"), arrays.get("copied"))
+        except Exception as error:  # of arrays of any types and shapes
             raise InputError(f"{path}: not a ledger of gains ({error}); restore it from a copy") from error
 
     @cached_property
