@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -44,28 +45,55 @@ def main() -> None:
     parser.add_argument("--bfloat16", action="store_true", help="the LLM, and the encoder of candidates, in bfloat16")
     arguments = parser.parse_args()
 
-    queries = arguments.slots * arguments.batches
-    splits = make_newsroom("summarization", seed=0, database=arguments.memories, train=queries, dev=4, test=1)
     llm = TransformersLLM.load(
         arguments.llm, dtype="bfloat16" if arguments.bfloat16 else "float32", batch_tokens=arguments.batch_tokens
     )
-    encoder, metric = TransformerEncoder.load(), get_metric("rouge1")
+    encoder = TransformerEncoder.load()
     candidate_encoder = TransformerEncoder.load(dtype="bfloat16") if arguments.bfloat16 else encoder
-    memories, train, dev = (
+    slots, queries = (arguments.slots, 1), arguments.slots * arguments.batches
+    measured = train(
+        llm, encoder, candidate_encoder, memories=arguments.memories, queries=queries, slots=slots * arguments.repeats
+    )
+    rates = {}
+    for count in slots:
+        runs = [seconds for run, seconds in measured if run == count]
+        rates[count] = median(queries / run["total"] for run in runs)
+        print(f"slots {count:3d}: {line(runs, queries)}")
+    print(f"ratio: {rates[arguments.slots] / rates[1]:.1f}x")
+
+
+def train(
+    llm: TransformersLLM,
+    encoder: TransformerEncoder,
+    candidate_encoder: TransformerEncoder,
+    *,
+    memories: int,
+    queries: int,
+    slots: Sequence[int],
+    warm_up: bool = True,
+) -> list[tuple[int, dict[str, float]]]:
+    """Trains once for each number of queries at a time in `slots`, the first of them once more before that: the number
+    and the seconds by part."""
+    splits = make_newsroom("summarization", seed=0, database=memories, train=queries, dev=4, test=1)
+    embeddings, train, dev = (
         encoder.encode([pair.source for pair in pairs]) for pairs in (splits.database, splits.train, splits.dev)
     )
     labels = [pair.labels for pair in splits.database]
-    partitioning = fit_partitioning("category", memories.standard, labels=labels, partitions=4, seed=0)
+    partitioning = fit_partitioning("category", embeddings.standard, labels=labels, partitions=4, seed=0)
+    features, metric = len(candidate_features(encoder.heads)), get_metric("rouge1")
 
     with tempfile.TemporaryDirectory() as folder:
-        features = len(candidate_features(encoder.heads))
         original = MemoryDatabase.create(
-            Path(folder) / "original", splits.database, memories, partitioning, encoder_fingerprint=encoder.fingerprint
+            Path(folder) / "original",
+            splits.database,
+            embeddings,
+            partitioning,
+            encoder_fingerprint=encoder.fingerprint,
         )
 
-        def seconds(slots: int, repeat: int) -> dict[str, float]:
+        def seconds(count: int, repeat: int) -> dict[str, float]:
             """Train on all queries: the seconds by part."""
-            place = Path(folder) / f"{slots}-{repeat}"
+            place = Path(folder) / f"{count}-{repeat}"
             place.mkdir()
             original.copy_to(place / "database")
             with MemoryDatabase.open(place / "database") as database:
@@ -82,25 +110,24 @@ def main() -> None:
                     state="evidence",
                     reward="equation_7",
                     refinement=RefinementConfig(consolidate=False),
-                    training=TrainingConfig(rounds=1, slots=slots, checkpoint_every=queries),
+                    training=TrainingConfig(rounds=1, slots=count, checkpoint_every=queries),
                     seed=repeat,
                 )
                 return train_jointly(context, place / "run", progress=False).seconds
 
-        seconds(arguments.slots, arguments.repeats)  # warm-up
-        measured: dict[int, list[dict[str, float]]] = {arguments.slots: [], 1: []}
-        for repeat in range(arguments.repeats):
-            for slots, runs in measured.items():
-                runs.append(seconds(slots, repeat))
+        if warm_up:
+            seconds(slots[0], len(slots))
+        measured = [(count, seconds(count, slots[:i].count(count))) for i, count in enumerate(slots)]
         original.close()
+    return measured
 
-    rates = {}
-    for slots, runs in measured.items():
-        rates[slots] = median(queries / run["total"] for run in runs)
-        llm_share = median((run["generate"] + run["pool"]) / run["total"] for run in runs)
-        parts = " ".join(f"{part} {median(run[part] / run['total'] for run in runs):.1%}" for part in PARTS)
-        print(f"slots {slots:3d}: {rates[slots]:6.2f} queries/s, language model {llm_share:.1%} of the time ({parts})")
-    print(f"ratio: {rates[arguments.slots] / rates[1]:.1f}x")
+
+def line(runs: Sequence[dict[str, float]], queries: int) -> str:
+    """Queries a second of trainings on so many queries, and the shares of their time."""
+    llm_share = median((run["generate"] + run["pool"]) / run["total"] for run in runs)
+    parts = " ".join(f"{part} {median(run[part] / run['total'] for run in runs):.1%}" for part in PARTS)
+    rate = median(queries / run["total"] for run in runs)
+    return f"{rate:6.2f} queries/s, language model {llm_share:.1%} of the time ({parts})"
 
 
 if __name__ == "__main__":

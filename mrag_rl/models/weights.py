@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -86,7 +88,8 @@ def weights_sha256(folder: Path, *, expected: str | None, role: str = "encoder")
         raise InputError(
             f"{role} {folder}: no *.safetensors weights (pickles are not read); give a folder from save_pretrained"
         )
-    hashes = [file_sha256(file) for file in files]
+    with ThreadPoolExecutor(min(len(files), os.cpu_count() or 1)) as threads:  # Hashing leaves Python's lock
+        hashes = [*threads.map(file_sha256, files)]
     digest = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
     if expected is not None and digest != expected.lower():
         raise InputError(
