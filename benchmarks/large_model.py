@@ -12,7 +12,7 @@ texts have realistic lengths; with random weights every answer is 64 tokens long
                host memory, mapped files included, the most memory of the GPU, and what the loaded weights take, as
                shares of the weights in bfloat16
     batch      generated tokens a second at each batch size, the time to read the prompts included, and how many answers
-               equal those of the first size
+               equal those of the first size; the most memory of the GPU so far
     heads      texts read a second without and with the embeddings of the last layer's attention heads
     training   queries a second of joint training, with the language model as the encoder, too
 
@@ -121,16 +121,10 @@ def answers(llm: TransformersLLM, sizes: Sequence[int]) -> None:
         seconds, made = time.perf_counter() - started, llm.usage.generated_tokens - count
         first = first or texts
         equal = sum(a == b for a, b in zip(texts, first, strict=False))
-        print(
-            f"batch     {size}: {made / seconds:.1f} tokens/s ({made} tokens, {size / seconds * made / len(some):.1f} "
-            f"tokens a step and text); {equal} of {len(first)} answers as in the first"
-            + (
-                f"; peak {device_peak(str(llm.model.device)) / 2**30:.1f} GiB"
-                if llm.model.device.type == "cuda"
-                else ""
-            ),
-            flush=True,
-        )
+        print(f"batch     {size}: {made / seconds:.1f} tokens/s ({made} in {seconds:.1f} s), ", end="")
+        print(f"{equal} of {min(len(first), len(texts))} answers as in the first", flush=True)
+    if llm.model.device.type == "cuda":
+        print(f"memory    {device_peak(str(llm.model.device)) / 1e9:.1f} GB of the GPU at most", flush=True)
 
 
 def heads(llm: TransformersLLM, count: int) -> None:
@@ -141,7 +135,7 @@ def heads(llm: TransformersLLM, count: int) -> None:
     ]
     rates = []
     for read in (encoder.encode_standard, encoder.encode):
-        read(texts[:8])  # warm-up
+        read(texts)  # warm-up
         started = time.perf_counter()
         read(texts)
         rates.append(len(texts) / (time.perf_counter() - started))

@@ -256,6 +256,8 @@ def config_to_yaml(config: Config) -> str:
 
 NO_RESULT = ("name", "encoder.cache_folder", "llm.concurrency", "llm.timeout", "llm.cache_file")
 """Settings that change no result."""
+PLACEMENT = ("encoder.device", "encoder.batch_tokens", "llm.device", "llm.batch_tokens")
+"""Settings that fit a run to a machine, and change results by rounding alone."""
 _NEWER = (
     "demonstrations", "data.spoilt", "data.columns", "data.name", "data.folder", "data.revision",
     "data.max_source_words", "data.max_target_words", "data.deduplicate",
@@ -267,17 +269,19 @@ _NEWER = (
 def config_sha256(config: Config) -> str:
     """Hex SHA-256 of the configuration as canonical JSON, without what changes no result (`NO_RESULT`).
 
-    Of a server it has no address: one that has moved, or another one with the same model, may finish a run. Settings
-    that are newer than stored runs (`_NEWER`, and those of a server) are left out at their defaults, so that these runs
-    keep their hash and can be resumed: a new setting belongs there.
+    Of a server it has no address: one that has moved, or another one with the same model, may finish a run. So may
+    another machine (`PLACEMENT`). Settings that are newer than stored runs (`_NEWER`, and those of a server) are left
+    out at their defaults, so that these runs keep their hash and can be resumed: a new setting belongs there.
     """
     settings, defaults = config_to_dict(config), config_to_dict(Config(config.name))
-    for name in (*NO_RESULT, *_NEWER):
+    for name in (*NO_RESULT, *PLACEMENT, *_NEWER):
         section, default = settings, defaults
         *parents, key = name.split(".")
         for parent in parents:
             section, default = section[parent], default[parent]
-        if name in NO_RESULT or section[key] == default[key]:
+        if name in PLACEMENT:
+            section[key] = default[key]
+        elif name in NO_RESULT or section[key] == default[key]:
             del section[key]
     if config.llm.server is not None:
         settings["llm"]["server"] = True

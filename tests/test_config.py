@@ -88,6 +88,14 @@ def test_the_hash_follows_every_setting_but_the_name() -> None:
     assert config_sha256(config) != config_sha256(Config("a", demonstrations=2))
 
 
+def test_a_run_may_be_finished_and_used_on_another_machine() -> None:
+    moved = Config(
+        "a", encoder=EncoderConfig(device="cuda", batch_tokens=9), llm=LLMConfig("m", device="cuda:1", batch_tokens=7)
+    )
+    assert config_sha256(moved) == config_sha256(Config("a", llm=LLMConfig("m")))
+    assert config_sha256(moved) != config_sha256(Config("a", llm=LLMConfig("m", dtype="bfloat16")))
+
+
 NEWER_SYSTEMS = (
     "best_partition",
     "consensus_ranks",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from transformers import AutoModelForCausalLM, LlamaConfig, MixtralConfig, PhiConfig, PretrainedConfig
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, MixtralConfig, PhiConfig, PretrainedConfig
 
 from benchmarks.four_bit_loading import configuration, measured, write_model
 from mrag_rl.agents.run import start_run
@@ -25,6 +27,7 @@ from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.models.plan import plan_model
 from mrag_rl.models.pretrained import stored_quantization
+from mrag_rl.models.private_apis import plain_experts
 from mrag_rl.models.quantization import weight_bytes
 from tests.tiny import tiny_world, write_tiny_llm
 
@@ -119,6 +122,60 @@ def test_texts_are_the_same_batched_single_kept_and_without_a_cache_of_keys(
             ids = torch.cat([ids, llm.model(ids, use_cache=False).logits[:, -1:].argmax(-1)], dim=1)
     text = str(llm.tokenizer.decode(ids[0, start:], skip_special_tokens=True))
     assert llm.generate(prompts[:1], max_new_tokens=8)[0][0] == text.split("\n")[0].strip()
+
+
+class Products(TorchDispatchMode):
+    """Counts bitsandbytes' products by the shape of the matrix, and matrices that are restored on their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: Counter[tuple[int, ...]] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if str(func) in ("bitsandbytes.gemm_4bit.default", "bitsandbytes.dequantize_4bit.default"):
+            self.found[tuple(args[2 if "gemm" in str(func) else 4])] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_only_the_experts_of_a_token_are_computed_with(folders: dict[str, Path]) -> None:
+    model: Any = TransformersLLM.load(folders["mixtral"], quantization="nf4").model
+    ids = torch.randint(3, 64, (3, 20), generator=torch.Generator().manual_seed(0))
+    experts = [module for module in model.modules() if plain_experts(module)]
+    with torch.inference_mode():
+        with Products() as products:
+            model(ids[:1, :1])
+        assert products.found == {(128, 128): 4, (64, 128): 4, (1024, 128): 4, (128, 512): 4}  # two layers, two experts
+        found = model(ids).logits
+        for module in model.modules():
+            vars(module).pop("forward", None)
+        with Products() as products:
+            expected = model(ids).logits
+        assert products.found[4, 1024, 128] == len(experts) == 2  # all experts' matrices at once
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "mixtral"])
+def test_matrices_that_are_no_products_of_their_own_still_run(architecture: str, tmp_path: Path) -> None:
+    """GPT-2's lie the other way round; experts of 128 x 64 share blocks of scales."""
+    config: PretrainedConfig = (
+        GPT2Config(vocab_size=64, n_embd=128, n_layer=2, n_head=4, n_positions=64, bos_token_id=1, eos_token_id=2)
+        if architecture == "gpt2"
+        else small_config("mixtral", hidden_size=64, intermediate_size=64, vocab_size=64)
+    )
+    write_small(tmp_path / "model", "mixtral")
+    for file in (tmp_path / "model").glob("*safetensors*"):
+        file.unlink()
+    whole = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    whole.save_pretrained(tmp_path / "model")
+    model = TransformersLLM.load(tmp_path / "model", quantization="nf4").model
+    ids = torch.randint(3, 64, (3, 20), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode(), Products() as products:
+        found: Any = model(ids)
+    stacked = [shape for shape in products.found if len(shape) == 3]
+    assert bool(stacked) == (architecture == "mixtral") and sum(products.found.values()) >= 8
+    with torch.inference_mode():
+        expected = whole(ids).logits
+    assert (found.logits - expected).square().mean().sqrt() < 0.4 * expected.std()
 
 
 def test_the_numbers_are_those_of_bitsandbytes_with_double_quantization(folders: dict[str, Path]) -> None:
@@ -319,3 +376,22 @@ def test_several_devices_need_accelerate(folders: dict[str, Path], monkeypatch: 
     monkeypatch.setitem(sys.modules, "accelerate", None)
     with pytest.raises(InputError, match=r"placement needs accelerate: pip install 'mrag-rl\[gpu\]'"):
         TransformersLLM.load(folders["llama"], device="auto", quantization="nf4")
+
+
+def test_the_benchmark_of_a_model_of_the_true_size_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmarks import large_model
+
+    monkeypatch.setattr(large_model, "NEW_TOKENS", 4)
+    options = "--device cpu --divisor 32 --layers 2 --sizes 1 4 --slots 2 --texts 4"
+    monkeypatch.setattr(sys, "argv", ["large_model", str(tmp_path / "model"), *options.split()])
+    large_model.main()
+    lines = capsys.readouterr().out.splitlines()
+    kinds = [line.split()[0] for line in lines]
+    assert list(dict.fromkeys(kinds)) == ["written", "plan", "loaded", "batch", "heads", "training"]
+    assert kinds.count("batch") == kinds.count("training") == 2
+    assert "4 of 4 answers" in lines[kinds.index("batch")]
+    files = [*(tmp_path / "model").glob("*.safetensors")]
+    size = sum(file.stat().st_size for file in files) / 1e9
+    assert len(files) == 3 and f"of {size:.1f} GB" in lines[kinds.index("loaded")]

@@ -258,6 +258,7 @@ def test_a_proposal_is_a_function_of_what_was_tried() -> None:
         ("evaluation.bootstrap: {low: 1, high: 9}", "evaluation.bootstrap cannot be tuned: it concerns the test"),
         ("seed: [0, 1]", "seed cannot be tuned: each trial has several seeds"),
         ("llm.timeout: [1, 2]", "llm.timeout cannot be tuned: it changes no result"),
+        ("llm.device: [cpu, cuda]", "llm.device cannot be tuned: it changes results by rounding alone"),
         ("agent_r.hidden: 8", "agent_r.hidden has no range and no two choices"),
         ("agent_r.hidden: [8]", "agent_r.hidden has no range and no two choices"),
         ("agent_r.hidden: []", "agent_r.hidden has no range and no two choices"),

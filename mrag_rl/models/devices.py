@@ -14,7 +14,8 @@ def check_device(device: str) -> None:
     except (RuntimeError, AssertionError) as error:  # NotImplementedError is a RuntimeError
         reason = str(error).splitlines()[0].split(". ")[0]
         raise InputError(
-            f"device {device!r} cannot be used ({reason}); give cpu or a device that this machine has"
+            f"device {device!r} cannot be used ({reason}); give cpu or a device that this machine has (a run's is in "
+            "its config.yaml, and may be changed there)"
         ) from error
 
 

@@ -7,6 +7,8 @@ private attribute of transformers' objects.
 
 from __future__ import annotations
 
+import math
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +148,53 @@ def quantization_scales(module: nn.Module) -> list[torch.Tensor]:
         scales += [tensor for tensor in (state.absmax, state.code, state.offset) if tensor is not None]
         state = state.state2
     return scales
+
+
+def quantized_weight(module: nn.Module, name: str) -> tuple[torch.Tensor, Any]:
+    """The codes (weights / 2, 1) of a module's parameter in 4 bits, and the `QuantState` that restores it; see
+    `quantization_scales` for where bitsandbytes keeps the latter.
+    """
+    parametrization: Any = module.parametrizations[name]  # type: ignore[index]  # A dictionary of modules
+    return parametrization.original, parametrization[0].quant_state
+
+
+def parts_of_quantized(whole: tuple[torch.Tensor, Any]) -> list[tuple[torch.Tensor, Any]]:
+    """The matrices of a quantized stack of them, as `quantized_weight` gives it, without a copy.
+
+    There are none if two matrices share a block of scales.
+    """
+    codes, state = whole
+    count, weights = state.shape[0], math.prod(state.shape[1:])
+    if weights % (state.blocksize * state.state2.blocksize):
+        return []
+    parts = []
+    for its_codes, absmax, scales in zip(
+        codes.chunk(count), state.absmax.chunk(count), state.state2.absmax.chunk(count), strict=True
+    ):
+        part = copy(state)
+        part.shape, part.absmax, part.state2 = state.shape[1:], absmax, copy(state.state2)
+        part.state2.absmax = scales
+        parts.append((its_codes, part))
+    return parts
+
+
+def plain_experts(module: nn.Module) -> bool:
+    """Whether a module holds experts as Mixtral's: gate and up projections in one matrix for each, outputs first.
+
+    transformers says so by attributes that its decorator of such classes sets.
+    """
+    plain = {"has_gate": True, "is_concatenated": True, "is_transposed": False, "has_bias": False}
+    plain |= {"has_post_expert_norm": False, "_is_expert_parallel": False}
+    return all(getattr(module, name, None) is value for name, value in plain.items())
+
+
+def apply_gate(module: nn.Module, gate_up: torch.Tensor) -> torch.Tensor:
+    """What an expert's second matrix takes, (tokens, inner), of its first one's outputs (tokens, 2 * inner).
+
+    Each class of experts has its own such method, which transformers' own implementations of experts call.
+    """
+    gated: torch.Tensor = module._apply_gate(gate_up)  # type: ignore[operator]  # A method
+    return gated
 
 
 def can_pack(weight: torch.Tensor) -> bool:

@@ -18,6 +18,7 @@ from transformers.quantizers.auto import register_quantization_config, register_
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from mrag_rl.errors import InputError
+from mrag_rl.models.nf4_products import use_nf4_products
 from mrag_rl.models.private_apis import Quantizer, WeightOperation, quantization_scales
 
 NF4_PRECISION = "nf4-double"
@@ -39,7 +40,8 @@ class NF4Config(QuantizationConfigMixin):
 
     Linear layers and parameters of three or more dimensions (fused experts) are quantized to NF4 in blocks of 64, with
     scales of 8 bits (double quantization). Embeddings, the vocabulary projection, routers, norms and biases keep their
-    precision. A matrix is dequantized each time its module runs.
+    precision. Products read the codes (`mrag_rl.models.nf4_products`); other matrices, such as those of GPT-2, are
+    restored each time their module runs.
     """
 
     def __init__(self, quant_method: str = _METHOD) -> None:
@@ -100,6 +102,7 @@ class _Quantize(WeightOperation):
             codes, state = _quantize(weight)
             setattr(module, attribute, nn.Parameter(codes, requires_grad=False))
             replace_parameter_4bit_prequantized(module, attribute, state.as_dict(packed=True), weight.device)
+            use_nf4_products(module)
             module._is_hf_initialized = True  # type: ignore[assignment]  # Else transformers initializes its weights
             missing_keys.discard(name)
         return {}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mrag_rl.config import NO_RESULT, Config
+from mrag_rl.config import NO_RESULT, PLACEMENT, Config
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Interval, Score, as_json, holm, score_systems
 from mrag_rl.evaluation.comparison_plots import comparison_chart
@@ -32,7 +32,7 @@ from mrag_rl.runs.report_parts import REPORT
 from mrag_rl.runs.settings import CompareSettings
 
 NAME = "comparison"
-_NO_CONDITION = (*MAY_DIFFER, *NO_RESULT, "encoder.batch_tokens", "llm.batch_tokens", "llm.cache")
+_NO_CONDITION = (*MAY_DIFFER, *NO_RESULT, *PLACEMENT, "llm.cache")
 """Settings that make no row of their own; nor do those of `evaluation`."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mrag_rl.config import NO_RESULT, Config, config_to_dict
+from mrag_rl.config import NO_RESULT, PLACEMENT, Config, config_to_dict
 from mrag_rl.contrasts import primary_contrasts
 from mrag_rl.data import load_pairs
 from mrag_rl.errors import InputError
@@ -149,7 +149,7 @@ def _check_settings(run: Path, config: Config, first: Path, expected: Config) ->
     """Raises InputError naming the first setting in which two runs differ but must not."""
     reference, settings = flat_settings(expected), flat_settings(config)
     for key in differing([reference, settings]):
-        if key not in (*MAY_DIFFER, *NO_RESULT):
+        if key not in (*MAY_DIFFER, *NO_RESULT, *PLACEMENT):
             raise InputError(
                 f"{run}: its {key} is {settings[key]}, but that of {first} is {reference[key]}; "
                 f"pool runs that differ in {', '.join(MAY_DIFFER)} alone"

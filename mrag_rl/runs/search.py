@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mrag_rl.command_line import read_yaml
-from mrag_rl.config import NO_RESULT, Config, argument_of, config_reader, with_settings
+from mrag_rl.config import NO_RESULT, PLACEMENT, Config, argument_of, config_reader, with_settings
 from mrag_rl.errors import InputError
 from mrag_rl.extras import require
 from mrag_rl.runs.pool import flat_settings
@@ -27,6 +27,7 @@ import optuna
 _OTHER_SCORES = "trials with other values of it have other development scores, which cannot be compared"
 _NOT_TUNED = {
     **dict.fromkeys((*NO_RESULT, "llm.cache"), "it changes no result"),
+    **dict.fromkeys(PLACEMENT, "it changes results by rounding alone"),
     "name": "it names the folder; give --name",
     "seed": "each trial has several seeds; give --seeds",
     "task": _OTHER_SCORES,
