@@ -17,7 +17,7 @@ PACKAGE = ROOT / "mrag_rl"
 ROOMS = (
     "errors",
     "access",
-    "finite",
+    "unit",
     "extras",
     "choices",
     "contrasts",

@@ -22,12 +22,12 @@ from mrag_rl.choices import StateName
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
-from mrag_rl.finite import check_finite
 from mrag_rl.memory import MemoryDatabase, Version
 from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
 from mrag_rl.partitioning import fit_partitioning
 from mrag_rl.retrieval import MultiAspectRetriever
 from mrag_rl.states import StateReader
+from mrag_rl.unit import check_unit
 
 HEADS, DIMENSION, HEAD_DIMENSION = 3, 16, 5
 DESKS = ("arts", "money", "sport")
@@ -506,9 +506,9 @@ def test_the_vectors_of_a_file_are_checked_again_only_after_it_changed(
 
     def counted(vectors: np.ndarray, these: str) -> None:
         checks.append(these)
-        check_finite(vectors, these)
+        check_unit(vectors, these)
 
-    monkeypatch.setattr("mrag_rl.memory.vectors.check_finite", counted)
+    monkeypatch.setattr("mrag_rl.memory.vectors.check_unit", counted)
     with make(tmp_path / "db") as db:
         np.testing.assert_array_equal(db.source_embeddings().heads, db.source_embeddings().heads)
         assert len(checks) == 2 and all("its vectors" in these for these in checks)
@@ -554,6 +554,33 @@ def test_vectors_that_are_not_finite_are_refused_where_they_come_in(bad: float, 
     spoilt(5, "heads").save(tmp_path / "e.npz")
     with pytest.raises(InputError, match=r"e\.npz: the vectors are not finite"):
         Embeddings.load(tmp_path / "e.npz")
+
+
+@pytest.mark.parametrize("length", [0.9, 1.1, 30.0, 1e30])
+def test_vectors_that_are_no_unit_vectors_are_refused_where_they_come_in(length: float, tmp_path: Path) -> None:
+    def spoilt(count: int, part: str) -> Embeddings:
+        vectors = {name: getattr(embeddings(1, count), name).copy() for name in ("standard", "heads")}
+        vectors[part].reshape(count, -1, vectors[part].shape[-1])[2, -1] *= np.float32(length)
+        return Embeddings(vectors["standard"], vectors["heads"])
+
+    message = "no unit vectors, first in row 2; divide each by its length"
+    for part in ("standard", "heads"):
+        with pytest.raises(InputError, match=f"embeddings are {message}"):
+            make(tmp_path / "db", vectors=spoilt(40, part))
+        with make(tmp_path / part) as db, pytest.raises(InputError, match=f"the queries' vectors are {message}"):
+            db.retrieve(spoilt(4, part), None)
+        spoilt(5, part).save(tmp_path / "e.npz")
+        with pytest.raises(InputError, match=f"the vectors are {message}"):
+            Embeddings.load(tmp_path / "e.npz")
+
+
+def test_vectors_may_be_zero_or_rounded(tmp_path: Path) -> None:
+    """A text without any token has no direction; 8 bits keep a length within 2%."""
+    vectors = embeddings(1, 40)
+    standard, heads = vectors.standard.copy(), vectors.heads * np.float32(1.01)
+    standard[3] = 0
+    with make(tmp_path / "db", vectors=Embeddings(standard, heads)) as db:
+        assert len(db.source_embeddings()) == 40
 
 
 def test_a_search_for_more_than_there_could_be_is_refused_with_its_bound(tmp_path: Path) -> None:

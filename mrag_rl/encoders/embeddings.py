@@ -12,8 +12,8 @@ import numpy as np
 
 from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.errors import InputError
-from mrag_rl.finite import check_finite
 from mrag_rl.io import read_npz, write_npz
+from mrag_rl.unit import check_unit
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Embeddings:
         return self.standard.shape[1], self.heads.shape[1], self.heads.shape[2]
 
     def check_comparable(self, shape: tuple[int, int, int], encoder: str, these: str, others: str) -> None:
-        """Raise InputError unless these vectors are finite and may be compared with others of a shape and an encoder.
+        """Raise InputError unless these are unit vectors, or 0, that compare with others of a shape and an encoder.
 
         encoder: its fingerprint, "" if it is not known; then the shape alone is compared. these, others: what error
         messages call them.
@@ -87,7 +87,7 @@ class Embeddings:
                 "same encoder"
             )
         for vectors in (self.standard, self.heads):
-            check_finite(vectors, these)
+            check_unit(vectors, these)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write one npz file (no pickle), atomically. Raises OSError."""
@@ -110,8 +110,8 @@ class Embeddings:
             raise InputError(
                 f"{path}: written by an older version, without the heads' norms; remove it and encode again"
             )
-        check_finite(standard, f"{path}: the vectors")
-        check_finite(heads, f"{path}: the vectors")
+        check_unit(standard, f"{path}: the vectors")
+        check_unit(heads, f"{path}: the vectors")
         return Embeddings(standard, heads, norms, encoder=encoder)
 
 

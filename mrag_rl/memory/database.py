@@ -15,7 +15,6 @@ from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import Filter
 from mrag_rl.filters.vocabulary import FieldVocabulary
-from mrag_rl.finite import check_finite
 from mrag_rl.io import StrPath, atomic_directory, recover_directory
 from mrag_rl.memory.arms import arm_facts, stored_arms, with_arms
 from mrag_rl.memory.checks import check_facts
@@ -25,6 +24,7 @@ from mrag_rl.memory.search import NOTHING, PartitionOrder
 from mrag_rl.memory.store import Part, RecordStore, reported_changes
 from mrag_rl.memory.vectors import MemoryVectors, SourceVectors
 from mrag_rl.memory.versions import TargetVersions
+from mrag_rl.unit import check_unit
 
 if TYPE_CHECKING:  # both are heavy to import, and needed only when a database is created
     from mrag_rl.encoders import Embeddings
@@ -337,7 +337,7 @@ class MemoryDatabase:
         if self._has_pairs:
             if pair_embeddings is None:
                 raise InputError(f"{self.folder}: created with pair_embeddings; pass those of the new targets")
-            check_finite(pair_embeddings.heads, "pair_embeddings")
+            check_unit(pair_embeddings.heads, "pair_embeddings")
             pair_heads = list(np.ascontiguousarray(pair_embeddings.heads, dtype=np.float32))
         self._append(self._checked(indices).tolist(), targets, pair_heads, step, note)
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from mrag_rl.choices import STANDARD_STATES, StateName
 from mrag_rl.errors import InputError
-from mrag_rl.finite import check_finite
 from mrag_rl.io import map_npy
 from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
 from mrag_rl.memory.store import RecordStore
+from mrag_rl.unit import check_unit
 
 if TYPE_CHECKING:
     from mrag_rl.encoders import Embeddings
@@ -111,7 +111,7 @@ class MemoryVectors:
         from mrag_rl.encoders.embeddings import Embeddings  # the module needs no encoder, but its room does
 
         names: tuple[VectorSet, ...] = ("standard", "heads")
-        return Embeddings(*map(self._finite_originals, names), encoder=self._encoder)
+        return Embeddings(*map(self._unit_originals, names), encoder=self._encoder)
 
     def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
         """(H, d_h) pair vectors of a version of one memory, from its bytes in the record store; None: the original."""
@@ -151,7 +151,7 @@ class MemoryVectors:
             for start in range(0, len(vectors), _ROWS):
                 rows = slice(start, start + _ROWS)
                 part = vectors[self._order.memories[rows]]
-                check_finite(part, f"{self._folder / name}.npy: its vectors")
+                check_unit(part, f"{self._folder / name}.npy: its vectors")
                 keys[:, rows] = part.transpose(1, 0, 2)
             if name == "pair_heads":
                 for index, stored in self._store.current_pair_heads():
@@ -161,13 +161,13 @@ class MemoryVectors:
                     self._keys[name] = keys
         return keys
 
-    def _finite_originals(self, name: VectorSet) -> np.ndarray:
+    def _unit_originals(self, name: VectorSet) -> np.ndarray:
         """The vectors in a file as float32. All are read to check them, but only once while the file stays the same."""
         vectors = np.asarray(self._originals(name), dtype=np.float32)
         file = os.stat(self._folder / f"{name}.npy")
         version = file.st_ino, file.st_size, file.st_mtime_ns
         if self._checked.get(name) != version:
-            check_finite(vectors, f"{self._folder / name}.npy: its vectors")
+            check_unit(vectors, f"{self._folder / name}.npy: its vectors")
             self._checked[name] = version
         return vectors
 
