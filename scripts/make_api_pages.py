@@ -56,7 +56,7 @@ PAGES = {
         "contrasts",
         "access",
         "checked_json",
-        "finite",
+        "unit",
         "errors",
         "extras",
         "plugins",
