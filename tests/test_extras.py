@@ -117,8 +117,8 @@ def test_what_a_module_imports_its_room_has_asked_for(path: Path) -> None:
     """A package that only an extra installs is imported behind a `require` of the module or of its room's face."""
     doors = [folder / "__init__.py" for folder in path.parents if PACKAGE in folder.parents]
     required = {module for file in (path, *doors) for entry in requirements(file) for module in entry.modules}
-    if path.name == "quantization.py":
-        required.add("bitsandbytes")  # one that is too old gets the same error, so that it has its own
+    if path.name in ("quantization.py", "nf4_products.py"):
+        required.add("bitsandbytes")  # one that is too old gets the same error, so that it has its own, in the former
     assert {module for module in third_party(path) if not DISTRIBUTIONS.get(module, set()) & BASE} <= required
 
 

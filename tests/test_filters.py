@@ -157,7 +157,7 @@ def by_chunks(records: Mapping[str, Mapping[str, Any]], tmp_path: Path) -> Calla
         for name, metadata in records.items()
         for number in range(2)
     ]
-    vectors = np.ones((len(chunks), 4), np.float32)
+    vectors = np.full((len(chunks), 4), 0.5, np.float32)
     library = FilteredRetriever(MultiAspectRetriever(Embeddings(vectors, vectors[:, None])), chunks)
 
     def find(condition: Any) -> list[str]:

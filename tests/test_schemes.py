@@ -19,9 +19,9 @@ WIDTH = 8
 
 
 def unit(vectors: np.ndarray) -> Embeddings:
-    """Standard embeddings with these directions, and heads that nothing here reads."""
+    """Standard embeddings with these directions, and a head that nothing here reads."""
     standard = (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
-    return Embeddings(standard, standard[:, None, :2])
+    return Embeddings(standard, standard[:, None])
 
 
 def random_embeddings(seed: int, count: int) -> Embeddings:

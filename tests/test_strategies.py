@@ -648,7 +648,10 @@ def test_documents_of_another_encoder_are_a_clear_error() -> None:
 
 
 def test_pieces_that_are_not_equal_are_a_clear_error() -> None:
-    odd, queries = (Embeddings(e.standard[:, :15], e.heads, e.norms) for e in (CORPUS, ENCODED.whole))
+    odd, queries = (
+        Embeddings(e.standard[:, :15] / np.linalg.norm(e.standard[:, :15], axis=1)[:, None], e.heads, e.norms)
+        for e in (CORPUS, ENCODED.whole)
+    )
     for strategy in ("split", "split_weighted"):
         with pytest.raises(InputError, match="15 dimensions cannot be cut into 4 equal pieces; use another strategy"):
             MultiAspectRetriever(odd).rank(EncodedQueries(queries), strategy, 3)
