@@ -15,7 +15,7 @@ BENCHMARKS := $(filter-out benchmarks/fallback.py benchmarks/multi_aspect.py ben
 TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart check test lint type docs format bench constraints clean
+.PHONY: help quickstart check test slow lint type docs format bench constraints clean
 
 help:  ## list these targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/make \1\t\2/' | expand -t 20
@@ -36,8 +36,11 @@ check: $(VENV)/.installed-dev  ## check style, types, documentation and tests; w
 	@$(MAKE) --no-print-directory lint docs
 	@$(MAKE) --no-print-directory -j 2 type test
 
-test: $(VENV)/.installed-dev  ## run the tests
-	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal tests
+test: $(VENV)/.installed-dev  ## run the tests, but for those of make slow
+	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" tests
+
+slow: $(VENV)/.installed-dev  ## run the tests that take more than 20 seconds each
+	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow tests
 
 lint: $(VENV)/.installed-dev  ## check style
 	$(BIN)/ruff check .

@@ -209,6 +209,7 @@ def test_a_command_without_extras_says_so_in_one_line(arguments: list[str]) -> N
     assert status == "2"
 
 
+@pytest.mark.slow
 def test_the_wheel_has_the_training_code_once_and_nothing_of_the_checkout(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()

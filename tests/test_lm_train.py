@@ -55,6 +55,7 @@ def digest(folder: Path) -> str:
     return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
 
 
+@pytest.mark.slow
 def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path) -> None:
     world = make_newsroom("translation", seed=0, database=40, train=1, dev=1, test=1)
     save_pairs(tmp_path / "pairs.jsonl", world.database)
@@ -142,6 +143,7 @@ def test_mistakes_are_reported_in_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "new.partial").exists()
 
 
+@pytest.mark.slow
 def test_texts_that_are_all_too_long_are_reported_in_one_line(tmp_path: Path) -> None:
     line = error_of("--output", str(tmp_path / "new"), "--max-tokens", "20")
     assert line.startswith("error: none of 2") and "--max-tokens" in line

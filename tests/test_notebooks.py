@@ -46,6 +46,7 @@ def cells(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path, shell: InteractiveShell) -> None:
     code = [cell for cell in cells(path) if cell["cell_type"] == "code"]

@@ -45,6 +45,7 @@ def small_table(workplace: Path, folder: Path, **changes: object) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_table_is_made_resumed_and_shown_beside_the_papers(
     workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

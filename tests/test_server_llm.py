@@ -302,7 +302,6 @@ def test_a_run_that_is_killed_and_resumed_asks_nothing_twice_and_has_the_results
 # -- a real server of others' ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_transformers_serve_gives_the_texts_of_the_model_on_this_machine(
     local: TransformersLLM, tmp_path: Path
 ) -> None:

@@ -118,6 +118,7 @@ def test_mistakes_are_one_line(
 # -- sweeps -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_sweep_trains_every_combination_and_goes_on_after_a_stop(
     workplace: Path, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,6 +157,7 @@ def test_a_sweep_trains_every_combination_and_goes_on_after_a_stop(
     assert "exists with other settings" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_named_and_the_others_are_kept(
     workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -85,6 +85,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
 # -- real trainings ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_killed_search_goes_on_and_no_test_query_is_answered(
     workplace: Path, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
