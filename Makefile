@@ -7,9 +7,9 @@ WORKERS ?= 2
 BIN := $(VENV)/bin
 EXTRAS := offline,train,export
 
-# fallback, selection_signal, start and transfer compare several finished runs, which have to be named;
-# simultaneous_starts trains a small one many times.
-BENCHMARKS := $(filter-out benchmarks/fallback.py benchmarks/multi_aspect.py benchmarks/selection_signal.py benchmarks/simultaneous_starts.py benchmarks/start.py benchmarks/sweep.py benchmarks/transfer.py,$(wildcard benchmarks/*.py))
+# These need finished runs, a file of pairs or a folder that have to be named, or train a great many models.
+LEFT_OUT := batch_sizes fallback large_model multi_aspect refined_targets selection_signal simultaneous_starts start sweep transfer
+BENCHMARKS := $(filter-out $(LEFT_OUT),$(basename $(notdir $(wildcard benchmarks/*.py))))
 
 # One thread per worker: more only contend for the same cores.
 TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
@@ -58,7 +58,7 @@ docs: $(VENV)/.installed-dev  ## build the documentation in site/; a broken link
 	$(BIN)/zensical build --strict --clean --config-file mkdocs.yml
 
 bench: quickstart  ## run every benchmark that needs no runs but the quickstart's (long)
-	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python -m benchmarks.$$(basename $$script .py); done
+	@set -e; for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name; done
 
 constraints: $(VENV)/.installed-dev  ## pin the installed versions in constraints.txt
 	@{ sed -n '/^#/p' constraints.txt; \

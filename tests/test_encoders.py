@@ -329,8 +329,8 @@ def test_a_model_found_nowhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 def test_embeddings_slice_join_save_and_load(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     standard, heads, norms = (rng.random(shape, np.float32) for shape in ((5, 4), (5, 2, 3), (5, 2)))
-    unit = (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True) for vectors in (standard, heads))
-    whole = Embeddings(*unit, norms, encoder="a fingerprint")
+    standard, heads = (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True) for vectors in (standard, heads))
+    whole = Embeddings(standard, heads, norms, encoder="a fingerprint")
     assert len(whole) == 5 and whole[1:3].encoder == "a fingerprint"
     np.testing.assert_array_equal(whole[1:3].norms, whole.norms[1:3])
     np.testing.assert_array_equal(Embeddings.concatenate([whole[:2], whole[2:]]).norms, whole.norms)

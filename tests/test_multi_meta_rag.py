@@ -516,6 +516,7 @@ def test_the_benchmarks_two_files(folder: Path, tmp_path: Path) -> None:
         assert row == expected[name]
 
 
+@pytest.mark.slow
 def test_fusion_searches_with_queries_that_the_language_model_writes(
     folder: Path, results: Mapping[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

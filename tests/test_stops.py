@@ -82,6 +82,7 @@ def lines(path: Path) -> int:
     return path.read_text().count("\n") if path.is_file() else 0
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_as_the_uninterrupted_one(workplace: Path, tmp_path: Path) -> None:
     """Killed in training and interrupted in an ablation, without the cache's help."""
     chosen = ["--config", str(workplace / "config.yaml"), "--evaluation.systems"]
