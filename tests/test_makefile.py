@@ -20,7 +20,7 @@ def needs_arguments(script: Path) -> bool:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument" and call.args:
             options = {word.arg: ast.unparse(word.value) for word in call.keywords}
             name = ast.literal_eval(call.args[0])
-            if options.get("required") == "True" or not name.startswith("-") and "nargs" not in options:
+            if options.get("required") == "True" or (not name.startswith("-") and "nargs" not in options):
                 return True
     return False
 
