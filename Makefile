@@ -12,7 +12,7 @@ LEFT_OUT := batch_sizes fallback large_model multi_aspect refined_targets select
 BENCHMARKS := $(filter-out $(LEFT_OUT),$(basename $(notdir $(wildcard benchmarks/*.py))))
 
 # One thread per worker: more only contend for the same cores.
-TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
+PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart check test slow lint type docs format bench constraints clean
@@ -37,10 +37,10 @@ check: $(VENV)/.installed-dev  ## check style, types, documentation and tests; w
 	@$(MAKE) --no-print-directory -j 2 type test
 
 test: $(VENV)/.installed-dev  ## run the tests, but for those of make slow
-	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" tests
+	$(PYTEST) -m "not slow" tests
 
 slow: $(VENV)/.installed-dev  ## run the tests that take more than 20 seconds each
-	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow tests
+	$(PYTEST) -m slow tests
 
 lint: $(VENV)/.installed-dev  ## check style
 	$(BIN)/ruff check .

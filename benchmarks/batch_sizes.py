@@ -73,13 +73,7 @@ def compare(llms: Sequence[LLM], sizes: Sequence[int], prompts: Sequence[Prompt]
     first: list[str] = []
     for llm, size in zip(llms, sizes, strict=True):
         together = size if isinstance(llm, TransformersLLM) else len(prompts)  # A server gets `size` at a time
-        count, start = llm.usage.generated_tokens, time.perf_counter()
-        answers = [
-            text
-            for row in range(0, len(prompts), together)
-            for (text,) in llm.generate(prompts[row : row + together], max_new_tokens=limit)
-        ]
-        seconds, made = time.perf_counter() - start, llm.usage.generated_tokens - count
+        answers, made, seconds = written(llm, prompts, together, limit)
         first = first or answers
         equal = sum(a == b for a, b in zip(answers, first, strict=True))
         print(
@@ -87,6 +81,17 @@ def compare(llms: Sequence[LLM], sizes: Sequence[int], prompts: Sequence[Prompt]
             f"{arithmetic(llm, prompts, made, seconds)}{equal} of {len(prompts)} answers equal",
             flush=True,
         )
+
+
+def written(llm: LLM, prompts: Sequence[Prompt], together: int, limit: int) -> tuple[list[str], int, float]:
+    """The answers to prompts, so many at a time, with the tokens that were generated and the seconds that it took."""
+    count, start = llm.usage.generated_tokens, time.perf_counter()
+    answers = [
+        text
+        for row in range(0, len(prompts), together)
+        for (text,) in llm.generate(prompts[row : row + together], max_new_tokens=limit)
+    ]
+    return answers, llm.usage.generated_tokens - count, time.perf_counter() - start
 
 
 def arithmetic(llm: LLM, prompts: Sequence[Prompt], made: int, seconds: float) -> str:

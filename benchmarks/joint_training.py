@@ -57,7 +57,7 @@ def main() -> None:
     rates = {}
     for count in slots:
         runs = [seconds for run, seconds in measured if run == count]
-        rates[count] = median(queries / run["total"] for run in runs)
+        rates[count] = rate(runs, queries)
         print(f"slots {count:3d}: {line(runs, queries)}")
     print(f"ratio: {rates[arguments.slots] / rates[1]:.1f}x")
 
@@ -122,12 +122,16 @@ def train(
     return measured
 
 
+def rate(runs: Sequence[dict[str, float]], queries: int) -> float:
+    """Queries a second of trainings on so many queries."""
+    return median(queries / run["total"] for run in runs)
+
+
 def line(runs: Sequence[dict[str, float]], queries: int) -> str:
     """Queries a second of trainings on so many queries, and the shares of their time."""
     llm_share = median((run["generate"] + run["pool"]) / run["total"] for run in runs)
     parts = " ".join(f"{part} {median(run[part] / run['total'] for run in runs):.1%}" for part in PARTS)
-    rate = median(queries / run["total"] for run in runs)
-    return f"{rate:6.2f} queries/s, language model {llm_share:.1%} of the time ({parts})"
+    return f"{rate(runs, queries):6.2f} queries/s, language model {llm_share:.1%} of the time ({parts})"
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PretrainedConfig, PreTrainedTokenizerFast
 
+from benchmarks.batch_sizes import written
 from benchmarks.four_bit_loading import configuration, peak_memory
 from benchmarks.joint_training import line, train
 from mrag_rl.data.synthetic import make_newsroom
@@ -102,7 +103,7 @@ def load(folder: Path, device: str) -> TransformersLLM:
 
 
 def answers(llm: TransformersLLM, sizes: Sequence[int]) -> None:
-    """Generated tokens a second: all answers of the largest batch, but no more than eight of the smaller ones'."""
+    """Generated tokens a second: of four answers one at a time, else of one batch, of eight answers at least."""
     splits = make_newsroom("summarization", seed=0, database=max(sizes), train=max(sizes), dev=1, test=1)
     prompts = [
         Prompt("summarization", query.source, ((memory.source, memory.target),))
@@ -112,13 +113,7 @@ def answers(llm: TransformersLLM, sizes: Sequence[int]) -> None:
     first: list[str] = []
     for size in sizes:
         some = prompts[: max(size, 8)] if size > 1 else prompts[:4]
-        count, started = llm.usage.generated_tokens, time.perf_counter()
-        texts = [
-            text
-            for row in range(0, len(some), size)
-            for (text,) in llm.generate(some[row : row + size], max_new_tokens=NEW_TOKENS)
-        ]
-        seconds, made = time.perf_counter() - started, llm.usage.generated_tokens - count
+        texts, made, seconds = written(llm, some, size, NEW_TOKENS)
         first = first or texts
         equal = sum(a == b for a, b in zip(texts, first, strict=False))
         print(f"batch     {size}: {made / seconds:.1f} tokens/s ({made} in {seconds:.1f} s), ", end="")
