@@ -14,11 +14,11 @@ from mrag_rl.retrieval.exact import quick_type
 DEFAULTS = {
     "newsroom": {
         "steps": 1200, "batch": 32, "width": 192, "vocabulary": 3072, "max_tokens": 512, "learning_rate": 1.5e-3,
-        "optimizer": "adamw",
+        "optimizer": "adamw", "layers": 4,
     },
     "news": {
         "steps": 3500, "batch": 8, "width": 256, "vocabulary": 4096, "max_tokens": 1536, "learning_rate": 1.5e-3,
-        "optimizer": "muon",
+        "optimizer": "muon", "layers": 5,
     },
 }  # fmt: skip
 HEAD_WIDTHS = {"newsroom": 32, "news": 64}
@@ -57,12 +57,14 @@ def parse_arguments(description: str | None) -> argparse.Namespace:
     parser.add_argument(
         "--start",
         type=Path,
-        help="folder of a model that this command wrote, with whose weights and vocabulary to begin; its size counts",
+        help="folder of a model that this command wrote, with whose weights and vocabulary to begin; its width counts; "
+        "layers that it lacks are put into its middle, where they change nothing at first",
     )
     for name, kind, meaning in (
         ("steps", int, "optimizer steps"),
         ("batch", int, "sequences in a step"),
         ("width", int, "hidden size of the model"),
+        ("layers", int, "decoder layers"),
         ("vocabulary", int, "maximum number of tokens in the vocabulary"),
         ("max_tokens", int, "maximum number of tokens in a sequence; longer ones are dropped"),
         ("learning_rate", float, "peak learning rate, reached after 4%% of the steps"),
@@ -74,7 +76,6 @@ def parse_arguments(description: str | None) -> argparse.Namespace:
         choices=("adamw", "muon"),
         help=f"muon needs fewer steps ({DEFAULTS['newsroom']['optimizer']}; news: {DEFAULTS['news']['optimizer']})",
     )
-    parser.add_argument("--layers", type=int, default=4, help="decoder layers (%(default)s)")
     add_precision(parser)
     parser.add_argument("--checkpoint-every", type=int, default=250, help="steps between checkpoints (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the weights and the sequences (%(default)s)")

@@ -11,7 +11,8 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from lm.sequences import TrainingSequence
+from lm.guidance import Guide, TokenGuide, token_guides
+from lm.sequences import Span, TrainingSequence
 from mrag_rl.errors import InputError
 
 _MOST_REJECTIONS = 2000  # sequences in a row that are too long
@@ -21,11 +22,18 @@ _IGNORED = -100  # the label that PyTorch's cross-entropy ignores
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a batch: token ids, labels (-100 where nothing is learned) and the labels' weights, (B, T) each."""
+    """A part of a batch: token ids, labels (-100 where nothing is learned) and the labels' weights, (B, T) each.
+
+    Attributes:
+        guides: Of each sequence; empty if nothing is guided.
+        batch: Sequences in the whole batch.
+    """
 
     ids: torch.Tensor
     labels: torch.Tensor
     weights: torch.Tensor
+    guides: tuple[list[TokenGuide], ...] = ()
+    batch: int = 1
 
 
 class _Row(NamedTuple):
@@ -34,6 +42,7 @@ class _Row(NamedTuple):
     ids: list[int]
     labels: list[int]
     weights: list[float]
+    guides: list[TokenGuide]
 
 
 def train_tokenizer(texts: list[str], vocabulary: int, pattern: str | None = None) -> PreTrainedTokenizerFast:
@@ -71,6 +80,8 @@ def make_batch(
     size: int,
     max_tokens: int,
     part_tokens: int | None = None,
+    guide: Callable[[str, list[Span]], list[Guide]] | None = None,
+    layers: int = 0,
 ) -> list[Part]:
     """Draw a batch of `size` sequences, divided into parts.
 
@@ -82,6 +93,7 @@ def make_batch(
         max_tokens: Longer sequences, end of sequence included, are dropped and others drawn.
         part_tokens: Most tokens in a part, padding included, whose sequences are of about the same length; a longer
             sequence is a part of its own. None for a single part in the order of the draws.
+        guide: The guides of a sequence, for a model of `layers` layers. None for none.
 
     Raises:
         InputError: 2,000 sequences or more in a row are too long.
@@ -96,15 +108,15 @@ def make_batch(
             )
         attempts += size - len(rows)
         sequences = [draw(rng) for _ in range(size - len(rows))]
-        rows += [row for row in _tokenize(tokenizer, sequences) if len(row.ids) <= max_tokens]
+        rows += [row for row in _tokenize(tokenizer, sequences, guide, layers) if len(row.ids) <= max_tokens]
     if part_tokens is None:
-        return [_pad(rows, tokenizer.pad_token_id)]
+        return [_pad(rows, tokenizer.pad_token_id, size)]
     parts: list[list[_Row]] = []
     for row in sorted(rows, key=lambda row: -len(row.ids)):
         if not parts or (len(parts[-1]) + 1) * len(parts[-1][0].ids) > part_tokens:
             parts.append([])
         parts[-1].append(row)
-    return [_pad(part, tokenizer.pad_token_id) for part in parts]
+    return [_pad(part, tokenizer.pad_token_id, size) for part in parts]
 
 
 def total_weight(parts: list[Part]) -> float:
@@ -112,23 +124,31 @@ def total_weight(parts: list[Part]) -> float:
     return float(sum(part.weights[:, 1:].sum() for part in parts))
 
 
-def _tokenize(tokenizer: PreTrainedTokenizerFast, sequences: list[TrainingSequence]) -> Iterator[_Row]:
+def _tokenize(
+    tokenizer: PreTrainedTokenizerFast,
+    sequences: list[TrainingSequence],
+    guide: Callable[[str, list[Span]], list[Guide]] | None,
+    layers: int,
+) -> Iterator[_Row]:
     """The sequences, each with an end-of-sequence token."""
     eos = tokenizer.eos_token_id
     encodings = tokenizer.backend_tokenizer.encode_batch([text for text, _ in sequences])
-    for encoding, (_, spans) in zip(encodings, sequences, strict=True):
+    for encoding, (text, spans) in zip(encodings, sequences, strict=True):
         starts = np.array([start for start, _ in encoding.offsets])
         weights = np.zeros(len(starts))
         for first, end, weight in spans:
             weights[(starts >= first) & (starts < end)] = weight
         labels = np.where(weights > 0, encoding.ids, _IGNORED)
-        yield _Row([*encoding.ids, eos], [*labels.tolist(), eos], [*weights.tolist(), spans[-1][2]])
+        guides = [] if guide is None else token_guides(guide(text, spans), starts, layers)
+        yield _Row([*encoding.ids, eos], [*labels.tolist(), eos], [*weights.tolist(), spans[-1][2]], guides)
 
 
-def _pad(rows: list[_Row], pad: int) -> Part:
+def _pad(rows: list[_Row], pad: int, batch: int) -> Part:
     longest = max(len(row.ids) for row in rows)
     return Part(
         torch.tensor([row.ids + [pad] * (longest - len(row.ids)) for row in rows]),
         torch.tensor([row.labels + [_IGNORED] * (longest - len(row.labels)) for row in rows]),
         torch.tensor([row.weights + [0.0] * (longest - len(row.weights)) for row in rows]),
+        guides=tuple(row.guides for row in rows) if any(row.guides for row in rows) else (),
+        batch=batch,
     )

@@ -11,7 +11,8 @@ import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.neighbors import NearestNeighbors
 
-from lm.sequences import TrainingSequence, with_target
+from lm.guidance import Guide
+from lm.sequences import Span, TrainingSequence, with_target
 from mrag_rl.data.records import TextPair
 from mrag_rl.data.synthetic.newsroom import TASKS, draw_shots
 from mrag_rl.generation.llm import LLM
@@ -70,6 +71,10 @@ class Demonstrations:
     def tokenizer_texts(self, rng: np.random.Generator) -> list[str]:
         """20,000 training sequences."""
         return [_sequence(*self._draw_shots(rng))[0] for _ in range(20_000)]
+
+    def guides(self, text: str, spans: list[Span]) -> list[Guide]:
+        """None: two short texts need no guidance."""
+        return []
 
     def describe_abilities(self, llm: LLM) -> str:
         """For the card; nothing is measured."""

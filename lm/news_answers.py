@@ -124,14 +124,15 @@ def _claim_pattern(category: str, claim: int, value: str) -> re.Pattern[str]:
 
 def organisation_of(passage: Chunk) -> str:
     """The organisation that an article is about. Raises ValueError if it is not of the bundled news."""
-    match = _organisation_pattern().search(f"{passage.title}. {passage.text}")
+    match = organisation_pattern().search(f"{passage.title}. {passage.text}")
     if match is None:
         raise ValueError(f"{passage.id} names no organisation of the bundled news")
     return match[0]
 
 
 @cache
-def _organisation_pattern() -> re.Pattern[str]:
+def organisation_pattern() -> re.Pattern[str]:
+    """The names of organisations."""
     parts = names().invented_starts, names().invented_ends
     suffixes = [suffix for event_type in EVENT_TYPES.values() for suffix in event_type.suffixes]
     starts, ends, last = ("|".join(map(re.escape, part)) for part in (*parts, suffixes))

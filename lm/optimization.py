@@ -12,6 +12,7 @@ import torch
 from transformers import LlamaForCausalLM, LlamaForSequenceClassification
 
 from lm.batches import Part, total_weight
+from lm.guidance import WEIGHT, guidance_loss
 from lm.muon import Muon
 
 _Part = TypeVar("_Part")
@@ -59,17 +60,21 @@ def set_learning_rate(optimizers: list[torch.optim.Optimizer], rate: float) -> N
 def loss_of(model: LlamaForCausalLM, part: Part, precision: str, total: float | None = None) -> torch.Tensor:
     """Cross-entropy in nats over the labelled tokens: their mean, or their weighted sum divided by `total`.
 
-    Only labelled positions reach the vocabulary projection.
+    Only labelled positions reach the vocabulary projection. With guides, `guidance_loss` is added, for each sequence.
     """
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-        hidden = model.model(part.ids).last_hidden_state[:, :-1]
+        output = model.model(part.ids, output_hidden_states=bool(part.guides))
+        hidden = output.last_hidden_state[:, :-1]
         labels = part.labels[:, 1:]
         labelled = labels != -100
         logits = model.lm_head(hidden[labelled]).float()
         if total is None:
             return torch.nn.functional.cross_entropy(logits, labels[labelled])
         losses = torch.nn.functional.cross_entropy(logits, labels[labelled], reduction="none")
-        return (losses * part.weights[:, 1:][labelled]).sum() / total
+        loss = (losses * part.weights[:, 1:][labelled]).sum() / total
+        if part.guides:
+            loss = loss + WEIGHT / part.batch * guidance_loss(model, output.hidden_states, part.guides)
+        return loss
 
 
 def held_out_loss(model: LlamaForCausalLM, batches: list[list[Part]], precision: str) -> float:

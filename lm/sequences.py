@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from lm.guidance import Guide
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.prompts import Prompt, render
 
@@ -47,6 +48,10 @@ class TrainingData(Protocol):
 
     def tokenizer_texts(self, rng: np.random.Generator) -> list[str]:
         """Texts to train the tokenizer on."""
+        ...
+
+    def guides(self, text: str, spans: list[Span]) -> list[Guide]:
+        """Where attention heads should look in a training sequence."""
         ...
 
     def describe_abilities(self, llm: LLM) -> str:

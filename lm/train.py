@@ -15,6 +15,7 @@ The command can be stopped at any moment; run it again to resume from the last c
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import shutil
 import sys
@@ -83,7 +84,8 @@ def make_model(arguments: argparse.Namespace, tokenizer: PreTrainedTokenizerFast
         architectures = read_json(arguments.start / "config.json").get("architectures")
         if architectures != [LlamaForCausalLM.__name__]:
             raise InputError(f"--start {arguments.start} holds {architectures}; give a model that this command wrote")
-        return LlamaForCausalLM.from_pretrained(arguments.start, dtype=torch.float32)
+        torch.manual_seed(arguments.seed)
+        return grown(LlamaForCausalLM.from_pretrained(arguments.start, dtype=torch.float32), arguments.layers)
     torch.manual_seed(arguments.seed)
     return LlamaForCausalLM(
         LlamaConfig(
@@ -102,6 +104,28 @@ def make_model(arguments: argparse.Namespace, tokenizer: PreTrainedTokenizerFast
             pad_token_id=tokenizer.pad_token_id,
         )
     )
+
+
+def grown(model: LlamaForCausalLM, layers: int) -> LlamaForCausalLM:
+    """The model with as many layers, if it has fewer: new ones in its middle, which add nothing to what it computes."""
+    present = model.config.num_hidden_layers
+    if present >= layers:
+        return model
+    config = copy.deepcopy(model.config)
+    config.num_hidden_layers = layers
+    larger = LlamaForCausalLM(config)
+    larger.load_state_dict(
+        {name: weight for name, weight in model.state_dict().items() if not name.startswith("model.layers.")},
+        strict=False,
+    )
+    middle = present // 2
+    for number, layer in enumerate(model.model.layers):
+        place = number if number < middle else number + layers - present
+        larger.model.layers[place].load_state_dict(layer.state_dict())
+    for layer in larger.model.layers[middle : middle + layers - present]:
+        torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
+        torch.nn.init.zeros_(layer.mlp.down_proj.weight)
+    return larger
 
 
 def make_held_out_batches(
@@ -139,7 +163,16 @@ def optimize(
     def step_backward(step: int) -> tuple[float, int]:
         rng = np.random.default_rng([arguments.seed, 2, step])
         draw = partial(data.draw, progress=step / arguments.steps)
-        parts = make_batch(tokenizer, draw, rng, arguments.batch, arguments.max_tokens, data.part_tokens)
+        parts = make_batch(
+            tokenizer,
+            draw,
+            rng,
+            arguments.batch,
+            arguments.max_tokens,
+            data.part_tokens,
+            data.guides,
+            model.config.num_hidden_layers,
+        )
         total = total_weight(parts) if data.part_tokens else None
         loss_of_part = partial(loss_of, model, precision=arguments.precision, total=total)
         loss = sum(backward(parameters, parts, loss_of_part, pool))

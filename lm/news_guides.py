@@ -1,0 +1,142 @@
+"""Where the model for questions should look while it answers from passages (`lm.guidance`).
+
+It is read off the text of a training sequence, because passages and findings have one form
+(`generation/fusion_prompts.py`, `lm/news_answers.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lm.guidance import Guide, Head
+from lm.news_answers import organisation_pattern
+from lm.sequences import Span
+from mrag_rl.generation.fusion_prompts import QUESTION_AGAIN
+
+LAYERS = 5
+"""Least layers of a model in which all of these heads are."""
+
+# What stands above a passage looks at its number, and the passage at what stands above it.
+_ABOVE_NUMBER = Head(0, 1, before=False)
+_OWN_SOURCE, _OWN_NUMBER, _OWN_TITLE = Head(1, 0, before=False), Head(1, 1, before=False), Head(1, 2, before=False)
+# A name in a question or an answer looks at the same name above the passages, by which it comes to know their numbers.
+_SAME = Head(1, 3, before=False)
+# A finding looks at the claim that it is about, at the names of source and organisation, ...
+_TOPIC, _LABEL, _ORGANISATION = Head(0, 0), Head(2, 0), Head(2, 1)
+# ... at the sentence, and at what is to be written. The number helps to find the value, so that one head for both
+# learned the value alone.
+_NUMBERED, _FACT, _NUMBER, _VALUE = Head(3, 1), Head(3, 0), Head(4, 0), Head(4, 1)
+
+_OPENING = re.compile(r"^Passage (\d+) \(", re.MULTILINE)
+_CLOSING = "): "
+_FINDING = re.compile(r"\[(\d+)\] ((?:[^.,\[]|\.(?=com\b))+)")
+_SHORT = re.compile(r"(?:The )?(?P<name>.+?)(?= - | \| |: |$)")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+@dataclass(frozen=True)
+class _Passage:
+    """The characters of a passage's parts in a text; `above` is title, source and day."""
+
+    number: tuple[int, int]
+    above: tuple[int, int]
+    title: tuple[int, int]
+    source: tuple[int, int]
+    day: tuple[int, int]
+    body: tuple[int, int]
+
+
+def answer_guides(text: str, facts: Sequence[Span]) -> list[Guide]:
+    """The guides of a training sequence, none if it has no passages.
+
+    facts: where sentences that are evidence stand in the text.
+    """
+    passages = _passages(text)
+    guides = []
+    for passage in passages.values():
+        guides += [
+            Guide(_OWN_SOURCE, passage.body, (passage.source,)),
+            Guide(_OWN_TITLE, passage.body, (passage.title,)),
+            Guide(_OWN_NUMBER, passage.body, (passage.number,)),
+            Guide(_ABOVE_NUMBER, passage.above, (passage.number,)),
+        ]
+    first = max((passage.body[1] for passage in passages.values()), default=len(text))
+    guides += _same_names(text, first, passages)
+    for finding in _FINDING.finditer(text, first):
+        if int(finding[1]) in passages:
+            guides += _of_finding(text, finding, passages, facts)
+    return guides
+
+
+def _of_finding(
+    text: str, finding: re.Match[str], passages: dict[int, _Passage], facts: Sequence[Span]
+) -> Iterator[Guide]:
+    """The guides of one `[number] value`."""
+    passage, value = passages[int(finding[1])], finding[2].strip()
+    number = finding.span(1)
+    begin = max(text.rfind(mark, 0, finding.start()) + len(mark) for mark in (". ", "Answer: "))
+    asked = text[begin : finding.start()]
+    colon, comma = asked.find(": "), asked.find(", ")
+    labelled = 0 < comma < colon  # else it lists organisations of which the passages make a claim
+    if colon > 0:
+        yield Guide(_TOPIC, (number[0], finding.end(2)), ((begin + (comma + 2 if labelled else 0), begin + colon),))
+    if labelled:
+        yield Guide(_LABEL, number, ((begin, begin + comma),))
+        if organisation := organisation_pattern().search(text, begin, begin + colon):
+            yield Guide(_ORGANISATION, number, (organisation.span(),))
+    yield Guide(_NUMBER, number, (passage.number,))
+
+    dated = _DAY.fullmatch(value) is not None
+    here = [(start, end) for start, end, _ in facts if passage.body[0] <= start < passage.body[1]]
+    places = {fact: text.lower().find(value.lower(), *fact) for fact in here}
+    stating = [fact for fact in here if places[fact] >= 0 or dated] or here
+    if stating:
+        yield Guide(_NUMBERED, number, tuple(stating))
+        yield Guide(_FACT, finding.span(2), tuple(stating))
+    if dated:
+        yield Guide(_VALUE, finding.span(2), (passage.day,))
+    else:
+        place = max((places[fact] for fact in stating), default=-1)
+        if place < 0:
+            place = text.lower().find(value.lower(), passage.above[0], passage.body[1])
+        if place >= 0:
+            yield Guide(_VALUE, finding.span(2), ((place, place + len(value)),))
+
+
+def _same_names(text: str, first: int, passages: dict[int, _Passage]) -> Iterator[Guide]:
+    """Guides of the sources, days and organisations that are named from character `first` on."""
+    places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for passage in passages.values():
+        source = _SHORT.match(text, *passage.source)
+        if source is not None:
+            places[source["name"]].append(source.span("name"))
+        places[text[slice(*passage.day)]].append(passage.day)
+        for organisation in organisation_pattern().finditer(text, *passage.title):
+            places[organisation[0]].append(organisation.span())
+    for name, at in places.items():
+        for mention in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", text[first:]):
+            yield Guide(_SAME, (first + mention.start(), first + mention.end()), tuple(at))
+
+
+def _passages(text: str) -> dict[int, _Passage]:
+    """The passages that a text shows, by their numbers."""
+    openings = list(_OPENING.finditer(text))
+    again = text.find(f"\n{QUESTION_AGAIN}")
+    ends = [*(opening.start() - 1 for opening in openings), again if again >= 0 else len(text)][1:]
+    passages = {}
+    for opening, end in zip(openings, ends, strict=True):
+        closing = text.index(_CLOSING, opening.end())
+        day = text.rindex(", ", opening.end(), closing) + 2
+        source = text.rindex(", ", opening.end(), day - 2) + 2
+        passages[int(opening[1])] = _Passage(
+            number=(opening.start(1) - 1, opening.end(1)),  # a token may begin with the space
+            above=(opening.end(), day + len("2024-01-01")),
+            title=(opening.end(), source - 2),
+            source=(source, day - 2),
+            day=(day, day + len("2024-01-01")),
+            body=(closing + len(_CLOSING), end),
+        )
+    return passages

@@ -1,0 +1,156 @@
+"""Attention guidance: heads look where they are told, layers can be added without effect, and training follows."""
+
+from __future__ import annotations
+
+import copy
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from lm.batches import Part
+from lm.guidance import WEIGHT, Guide, Head, TokenGuide, guidance_loss, token_guides
+from lm.news_guides import LAYERS, answer_guides
+from lm.news_world import FACT_WEIGHT, NewsWorld
+from lm.optimization import loss_of
+from lm.sequences import TrainingSequence
+from lm.train import grown
+
+
+@cache
+def model() -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    small = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=50,
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            initializer_range=0.3,
+        )
+    )
+    small.set_attn_implementation("eager")  # which returns attentions
+    return small
+
+
+def ids(rows: int, tokens: int, seed: int = 0) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).integers(2, 50, (rows, tokens)))
+
+
+def attention(tokens: torch.Tensor, head: Head, of: LlamaForCausalLM | None = None) -> np.ndarray:
+    """(B, T, T), as the library computes it."""
+    attentions = (of or model()).model(tokens, output_attentions=True).attentions
+    return np.asarray(attentions[head.layer][:, head.number].detach())
+
+
+def test_the_loss_is_the_mean_negative_log_of_the_librarys_own_attention() -> None:
+    tokens = ids(2, 9)
+    guides = [
+        [
+            TokenGuide(Head(1, 2), np.array([4, 8]), np.array([1, 3])),
+            TokenGuide(Head(1, 2), np.array([6]), np.array([0])),
+            TokenGuide(Head(2, 0), np.array([5]), np.array([5])),
+        ],
+        [TokenGuide(Head(0, 3), np.array([7]), np.array([2, 6, 8]))],  # 8 is in the future of 7
+    ]
+    with torch.no_grad():
+        hidden = model().model(tokens, output_hidden_states=True).hidden_states
+        loss = guidance_loss(model(), hidden, guides).item()
+    first, second, third = (attention(tokens, head) for head in (Head(1, 2), Head(2, 0), Head(0, 3)))
+    of_head = [first[0, 4, [1, 3]].sum(), first[0, 8, [1, 3]].sum(), first[0, 6, 0]]
+    wanted = -np.mean(np.log(of_head)) - np.log(second[0, 5, 5]) - np.log(third[1, 7, [2, 6]].sum())
+    assert loss == pytest.approx(wanted, abs=1e-5)
+
+
+def test_characters_become_tokens_and_what_predicts_them_looks() -> None:
+    starts = np.array([0, 4, 5, 9, 12, 15])
+    guides = [
+        Guide(Head(0, 0), (9, 15), ((4, 9),)),
+        Guide(Head(0, 0, before=False), (9, 15), ((0, 1), (15, 20))),
+        Guide(Head(3, 0), (9, 15), ((4, 9),)),  # no such layer
+        Guide(Head(0, 0), (9, 15), ((6, 9),)),  # no token begins there
+        Guide(Head(0, 0), (0, 4), ((4, 9),)),  # nothing is before the first
+    ]
+    found = [(guide.looking.tolist(), guide.at.tolist()) for guide in token_guides(guides, starts, 3)]
+    assert found == [([2, 3], [1, 2]), ([3, 4], [0, 5])]
+
+
+def test_a_batchs_loss_has_the_guides_and_training_by_it_moves_the_attention() -> None:
+    tokens = ids(1, 12)
+    head = Head(1, 1)
+    guide = TokenGuide(head, np.array([10]), np.array([2]))
+    shape = tokens.shape
+    plain = Part(tokens, tokens, torch.ones(shape))
+    guided = Part(tokens, tokens, torch.ones(shape), guides=([guide],), batch=4)
+    with torch.no_grad():
+        difference = loss_of(model(), guided, "float32", 11.0) - loss_of(model(), plain, "float32", 11.0)
+    assert difference.item() == pytest.approx(-WEIGHT / 4 * np.log(attention(tokens, head)[0, 10, 2]), abs=1e-5)
+
+    learner = copy.deepcopy(model())
+    optimizer = torch.optim.Adam(learner.parameters(), lr=0.01)
+    for _ in range(30):
+        optimizer.zero_grad()
+        hidden = learner.model(tokens, output_hidden_states=True).hidden_states
+        guidance_loss(learner, hidden, [[guide]]).backward()
+        optimizer.step()
+    assert attention(tokens, head)[0, 10, 2] < 0.5 < 0.9 < attention(tokens, head, learner)[0, 10, 2]
+
+
+def test_new_layers_in_the_middle_change_nothing_at_first_and_can_learn() -> None:
+    tokens = ids(2, 7)
+    larger = grown(model(), 5)
+    with torch.no_grad():
+        assert torch.allclose(larger(tokens).logits, model()(tokens).logits, atol=1e-5)
+    assert larger.config.num_hidden_layers == 5 and model().config.num_hidden_layers == 3
+    assert grown(model(), 2) is model()
+    larger(tokens, labels=tokens).loss.backward()
+    for layer in larger.model.layers[1:3]:
+        assert layer.self_attn.o_proj.weight.grad.abs().max() > 0
+        assert layer.mlp.down_proj.weight.grad.abs().max() > 0
+
+
+@cache
+def world() -> NewsWorld:
+    return NewsWorld(0, questions=160)
+
+
+@cache
+def sequences() -> list[TrainingSequence]:
+    rng = np.random.default_rng(3)
+    return [world().sequence(rng, "answer", 6, 1.0, 6) for _ in range(25)]
+
+
+def test_answers_are_guided_to_the_passage_and_the_sentence_that_they_name() -> None:
+    kinds: dict[Head, int] = {}
+    for text, spans in sequences():
+        facts = [span for span in spans if span[2] == FACT_WEIGHT]
+        for head, looking, at in answer_guides(text, facts):
+            kinds[head] = kinds.get(head, 0) + 1
+            said, seen = text[slice(*looking)], [text[slice(*span)] for span in at]
+            if head == Head(1, 3, before=False):  # a name
+                assert {*seen} == {said} and all(text.count("Passage ", 0, start) for start, _ in at)
+            elif not head.before:
+                assert text.rfind("Passage ", 0, at[0][0] + 1) == text.rfind("Passage ", 0, looking[0])
+            elif head == Head(4, 0):  # the number
+                assert [span.strip() for span in seen] == [said]
+                assert text[: at[0][0]].endswith("Passage")
+            elif head == Head(4, 1):  # the value
+                assert [span.lower() for span in seen] == [said.strip().lower()]
+            elif head in (Head(3, 0), Head(3, 1)):  # the sentence
+                number = text[text.rfind("[", 0, looking[0] + 1) + 1]
+                for start, _ in at:
+                    assert text[text.rfind("\nPassage ", 0, start) :].startswith(f"\nPassage {number} ")
+                assert set(at) <= {(start, end) for start, end, _ in facts}
+    assert len(kinds) == 12 and {head.layer for head in kinds} == set(range(LAYERS))
+    looked_up = sum(text.count("]") for text, _ in sequences())
+    assert kinds[Head(4, 0)] > 0.9 * looked_up > 0
+
+
+def test_other_sequences_are_not_guided() -> None:
+    rng = np.random.default_rng(3)
+    for task in ("filter", "queries"):
+        text, _ = world().sequence(rng, task)
+        assert answer_guides(text, []) == []
