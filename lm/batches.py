@@ -11,7 +11,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from lm.guidance import Guide, TokenGuide, token_guides
+from lm.guidance import Hint, TokenHint, token_hints
 from lm.sequences import Span, TrainingSequence
 from mrag_rl.errors import InputError
 
@@ -25,14 +25,14 @@ class Part:
     """A part of a batch: token ids, labels (-100 where nothing is learned) and the labels' weights, (B, T) each.
 
     Attributes:
-        guides: Of each sequence; empty if nothing is guided.
+        hints: Of each sequence; empty if nothing is guided.
         batch: Sequences in the whole batch.
     """
 
     ids: torch.Tensor
     labels: torch.Tensor
     weights: torch.Tensor
-    guides: tuple[list[TokenGuide], ...] = ()
+    hints: tuple[list[TokenHint], ...] = ()
     batch: int = 1
 
 
@@ -42,7 +42,7 @@ class _Row(NamedTuple):
     ids: list[int]
     labels: list[int]
     weights: list[float]
-    guides: list[TokenGuide]
+    hints: list[TokenHint]
 
 
 def train_tokenizer(texts: list[str], vocabulary: int, pattern: str | None = None) -> PreTrainedTokenizerFast:
@@ -80,7 +80,7 @@ def make_batch(
     size: int,
     max_tokens: int,
     part_tokens: int | None = None,
-    guide: Callable[[str, list[Span]], list[Guide]] | None = None,
+    guide: Callable[[str, list[Span]], list[Hint]] | None = None,
     layers: int = 0,
 ) -> list[Part]:
     """Draw a batch of `size` sequences, divided into parts.
@@ -93,7 +93,7 @@ def make_batch(
         max_tokens: Longer sequences, end of sequence included, are dropped and others drawn.
         part_tokens: Most tokens in a part, padding included, whose sequences are of about the same length; a longer
             sequence is a part of its own. None for a single part in the order of the draws.
-        guide: The guides of a sequence, for a model of `layers` layers. None for none.
+        guide: The hints of a sequence, for a model of `layers` layers. None for none.
 
     Raises:
         InputError: 2,000 sequences or more in a row are too long.
@@ -127,11 +127,12 @@ def total_weight(parts: list[Part]) -> float:
 def _tokenize(
     tokenizer: PreTrainedTokenizerFast,
     sequences: list[TrainingSequence],
-    guide: Callable[[str, list[Span]], list[Guide]] | None,
+    guide: Callable[[str, list[Span]], list[Hint]] | None,
     layers: int,
 ) -> Iterator[_Row]:
     """The sequences, each with an end-of-sequence token."""
     eos = tokenizer.eos_token_id
+    token_of = cast(Callable[[str], int], tokenizer.convert_tokens_to_ids)
     encodings = tokenizer.backend_tokenizer.encode_batch([text for text, _ in sequences])
     for encoding, (text, spans) in zip(encodings, sequences, strict=True):
         starts = np.array([start for start, _ in encoding.offsets])
@@ -139,8 +140,8 @@ def _tokenize(
         for first, end, weight in spans:
             weights[(starts >= first) & (starts < end)] = weight
         labels = np.where(weights > 0, encoding.ids, _IGNORED)
-        guides = [] if guide is None else token_guides(guide(text, spans), starts, layers)
-        yield _Row([*encoding.ids, eos], [*labels.tolist(), eos], [*weights.tolist(), spans[-1][2]], guides)
+        hints = [] if guide is None else token_hints(guide(text, spans), starts, layers, token_of)
+        yield _Row([*encoding.ids, eos], [*labels.tolist(), eos], [*weights.tolist(), spans[-1][2]], hints)
 
 
 def _pad(rows: list[_Row], pad: int, batch: int) -> Part:
@@ -149,6 +150,6 @@ def _pad(rows: list[_Row], pad: int, batch: int) -> Part:
         torch.tensor([row.ids + [pad] * (longest - len(row.ids)) for row in rows]),
         torch.tensor([row.labels + [_IGNORED] * (longest - len(row.labels)) for row in rows]),
         torch.tensor([row.weights + [0.0] * (longest - len(row.weights)) for row in rows]),
-        guides=tuple(row.guides for row in rows) if any(row.guides for row in rows) else (),
+        hints=tuple(row.hints for row in rows) if any(row.hints for row in rows) else (),
         batch=batch,
     )

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.neighbors import NearestNeighbors
 
-from lm.guidance import Guide
+from lm.guidance import Hint
 from lm.sequences import Span, TrainingSequence, with_target
 from mrag_rl.data.records import TextPair
 from mrag_rl.data.synthetic.newsroom import TASKS, draw_shots
@@ -72,7 +72,7 @@ class Demonstrations:
         """20,000 training sequences."""
         return [_sequence(*self._draw_shots(rng))[0] for _ in range(20_000)]
 
-    def guides(self, text: str, spans: list[Span]) -> list[Guide]:
+    def hints(self, text: str, spans: list[Span]) -> list[Hint]:
         """None: two short texts need no guidance."""
         return []
 

@@ -1,16 +1,22 @@
-"""Attention guidance: in training, some heads are told at which tokens to look.
+"""Guidance: in training, some heads are told at which tokens to look, and some layers what their tokens should know.
 
 To answer from passages, a small model first has to find one sentence among a hundred, and that it did not learn from
-answers alone: after 5,900 steps it named the passage where it had found something no better than by chance. So a
-sequence's loss also has, for every guided head, the mean negative logarithm of the attention that it pays to the right
-tokens (supervised attention: Liu et al. 2016, "Neural Machine Translation with Supervised Attention"). Nothing of this
-is left in the trained model, which is an ordinary one.
+answers alone: after 5,900 steps it named the passage where it had found something hardly better than by chance. So a
+sequence's loss also has
+
+- for every guided head, the mean negative logarithm of the attention that it pays to the right tokens (supervised
+  attention: Liu et al. 2016, "Neural Machine Translation with Supervised Attention");
+- for every place where tokens should know something, the mean cross-entropy of reading it off what enters a layer, with
+  the model's own output matrix (deep supervision: Lee et al. 2015, "Deeply-Supervised Nets"). What one head looks up
+  has to reach the next through layers that nothing else tells to pass it on.
+
+Nothing of this is left in the trained model, which is an ordinary one.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +25,7 @@ from transformers import LlamaForCausalLM
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 WEIGHT = 0.1
-"""Of a guided head's loss, in nats, beside that of the text."""
+"""Of the loss of a guided head or of a place, in nats, beside that of the text."""
 
 _HIDDEN = -1e9  # the logit of what a token may not look at
 
@@ -32,6 +38,14 @@ class Head(NamedTuple):
     before: bool = True
 
 
+class Place(NamedTuple):
+    """What enters a layer at tokens of one kind. before: as of a `Head`."""
+
+    layer: int
+    kind: str
+    before: bool = False
+
+
 class Guide(NamedTuple):
     """What a head should look at, in characters of a text: `looking` (start, end) at any of `at`."""
 
@@ -40,43 +54,88 @@ class Guide(NamedTuple):
     at: tuple[tuple[int, int], ...]
 
 
+class Knowledge(NamedTuple):
+    """What tokens within characters `knowing` (start, end) should know: all of some words, among others."""
+
+    place: Place
+    knowing: tuple[int, int]
+    words: tuple[str, ...]
+    among: tuple[str, ...]
+
+
 class TokenGuide(NamedTuple):
-    """The same in token numbers: each of `looking` at any of `at`."""
+    """A `Guide` in token numbers: each of `looking` at any of `at`."""
 
     head: Head
     looking: np.ndarray
     at: np.ndarray
 
 
-def token_guides(guides: Iterable[Guide], starts: np.ndarray, layers: int) -> list[TokenGuide]:
-    """The guides by token numbers; those of layers that the model has not, or without tokens, are left out.
+class TokenKnowledge(NamedTuple):
+    """A `Knowledge` in token numbers. shares: (V,) of the probability that each of `among` (V,) should have."""
 
-    starts: (T,) the first character of each token.
+    place: Place
+    knowing: np.ndarray
+    shares: np.ndarray
+    among: np.ndarray
+
+
+Hint = Guide | Knowledge
+TokenHint = TokenGuide | TokenKnowledge
+
+
+def token_hints(
+    hints: Iterable[Hint], starts: np.ndarray, layers: int, token_of: Callable[[str], int]
+) -> list[TokenHint]:
+    """The hints by token numbers; those of layers that the model has not, or without tokens, are left out.
+
+    starts: (T,) the first character of each token. token_of: the token of a word.
     """
-    found = []
-    for head, looking, at in guides:
-        looks = _within(starts, looking) - head.before
-        seen = np.concatenate([_within(starts, span) for span in at])
-        if len(looks) and len(seen) and looks[0] >= 0 and head.layer < layers:
-            found.append(TokenGuide(head, looks, seen))
+    found: list[TokenHint] = []
+    for hint in hints:
+        tokens = _within(starts, hint[1]) - hint[0].before
+        if not len(tokens) or tokens[0] < 0 or hint[0].layer >= layers:
+            continue
+        if isinstance(hint, Knowledge):
+            shares = np.array([word in hint.words for word in hint.among], dtype=np.float32)
+            among = np.array([token_of(word) for word in hint.among])
+            found.append(TokenKnowledge(hint.place, tokens, shares / shares.sum(), among))
+        elif len(seen := np.concatenate([_within(starts, span) for span in hint.at])):
+            found.append(TokenGuide(hint.head, tokens, seen))
     return found
 
 
 def guidance_loss(
-    model: LlamaForCausalLM, hidden: Sequence[torch.Tensor], guides: Sequence[Sequence[TokenGuide]]
+    model: LlamaForCausalLM, hidden: Sequence[torch.Tensor], hints: Sequence[Sequence[TokenHint]]
 ) -> torch.Tensor:
-    """The sum over sequences and their guided heads of the mean negative log-attention, in nats; 0-dimensional.
+    """The sum over sequences, and over their guided heads and places, of the mean loss of each, in nats; 0-dimensional.
 
-    hidden: what enters each layer, (B, T, d) each. guides: of each of the B sequences.
+    hidden: what enters each layer, (B, T, d) each. hints: of each of the B sequences.
     """
     total = hidden[0].new_zeros((), dtype=torch.float32)
-    for row, its_guides in enumerate(guides):
-        by_head: dict[Head, list[TokenGuide]] = defaultdict(list)
-        for guide in its_guides:
-            by_head[guide.head].append(guide)
-        for head, of_head in by_head.items():
+    for row, its_hints in enumerate(hints):
+        guides: dict[Head, list[TokenGuide]] = defaultdict(list)
+        knowledge: dict[Place, list[TokenKnowledge]] = defaultdict(list)
+        for hint in its_hints:
+            if isinstance(hint, TokenGuide):
+                guides[hint.head].append(hint)
+            else:
+                knowledge[hint.place].append(hint)
+        for head, of_head in guides.items():
             total = total - _log_attention(model, hidden[head.layer][row : row + 1], head, of_head).mean()
+        for place, of_place in knowledge.items():
+            total = total - _log_knowledge(model, hidden[place.layer][row], of_place).mean()
     return total
+
+
+def _log_knowledge(model: LlamaForCausalLM, hidden: torch.Tensor, knowledge: Sequence[TokenKnowledge]) -> torch.Tensor:
+    """(R,) the mean logarithm of the probability of what each token should know, among what it might."""
+    read = []
+    for _, knowing, shares, among in knowledge:
+        states = model.model.norm(hidden[torch.from_numpy(knowing)]).float()
+        logits = states @ model.lm_head.weight[torch.from_numpy(among)].float().T
+        read.append(logits.log_softmax(dim=-1) @ torch.from_numpy(shares))
+    return torch.cat(read)
 
 
 def _log_attention(

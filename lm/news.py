@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lm.guidance import Guide
+from lm.guidance import Hint
 from lm.news_abilities import measure_abilities
-from lm.news_guides import answer_guides
+from lm.news_hints import answer_hints
 from lm.news_tokens import TOKEN_PATTERN, separate_fillers
 from lm.news_world import FACT_WEIGHT, PASSAGES, QUESTIONS, TASKS, NewsWorld
 from lm.sequences import Span, TrainingSequence
@@ -55,9 +55,9 @@ class NewsData:
         text, spans = self._held_out_world.sequence(rng, task)
         return text, [(start, end, 1.0) for start, end, weight in spans if weight != FACT_WEIGHT]
 
-    def guides(self, text: str, spans: list[Span]) -> list[Guide]:
-        """Where to look in the passages; nowhere in particular for filters and search queries."""
-        return answer_guides(text, [span for span in spans if span[2] == FACT_WEIGHT])
+    def hints(self, text: str, spans: list[Span]) -> list[Hint]:
+        """Those of answers from passages; none for filters and search queries."""
+        return answer_hints(text, [span for span in spans if span[2] == FACT_WEIGHT])
 
     def tokenizer_texts(self, rng: np.random.Generator) -> list[str]:
         """Training sequences from the middle of the training."""

@@ -60,10 +60,10 @@ def set_learning_rate(optimizers: list[torch.optim.Optimizer], rate: float) -> N
 def loss_of(model: LlamaForCausalLM, part: Part, precision: str, total: float | None = None) -> torch.Tensor:
     """Cross-entropy in nats over the labelled tokens: their mean, or their weighted sum divided by `total`.
 
-    Only labelled positions reach the vocabulary projection. With guides, `guidance_loss` is added, for each sequence.
+    Only labelled positions reach the vocabulary projection. With hints, `guidance_loss` is added, for each sequence.
     """
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-        output = model.model(part.ids, output_hidden_states=bool(part.guides))
+        output = model.model(part.ids, output_hidden_states=bool(part.hints))
         hidden = output.last_hidden_state[:, :-1]
         labels = part.labels[:, 1:]
         labelled = labels != -100
@@ -72,8 +72,8 @@ def loss_of(model: LlamaForCausalLM, part: Part, precision: str, total: float | 
             return torch.nn.functional.cross_entropy(logits, labels[labelled])
         losses = torch.nn.functional.cross_entropy(logits, labels[labelled], reduction="none")
         loss = (losses * part.weights[:, 1:][labelled]).sum() / total
-        if part.guides:
-            loss = loss + WEIGHT / part.batch * guidance_loss(model, output.hidden_states, part.guides)
+        if part.hints:
+            loss = loss + WEIGHT / part.batch * guidance_loss(model, output.hidden_states, part.hints)
         return loss
 
 

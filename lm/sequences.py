@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from lm.guidance import Guide
+from lm.guidance import Hint
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.prompts import Prompt, render
 
@@ -50,8 +50,8 @@ class TrainingData(Protocol):
         """Texts to train the tokenizer on."""
         ...
 
-    def guides(self, text: str, spans: list[Span]) -> list[Guide]:
-        """Where attention heads should look in a training sequence."""
+    def hints(self, text: str, spans: list[Span]) -> list[Hint]:
+        """Where heads should look, and what layers should know, in a training sequence."""
         ...
 
     def describe_abilities(self, llm: LLM) -> str:

@@ -170,7 +170,7 @@ def optimize(
             arguments.batch,
             arguments.max_tokens,
             data.part_tokens,
-            data.guides,
+            data.hints,
             model.config.num_hidden_layers,
         )
         total = total_weight(parts) if data.part_tokens else None

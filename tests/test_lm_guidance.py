@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from functools import cache
 
 import numpy as np
@@ -11,8 +12,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from lm.batches import Part
-from lm.guidance import WEIGHT, Guide, Head, TokenGuide, guidance_loss, token_guides
-from lm.news_guides import LAYERS, answer_guides
+from lm.guidance import WEIGHT, Guide, Head, Knowledge, Place, TokenGuide, TokenKnowledge, guidance_loss, token_hints
+from lm.news_hints import LAYERS, answer_hints
 from lm.news_world import FACT_WEIGHT, NewsWorld
 from lm.optimization import loss_of
 from lm.sequences import TrainingSequence
@@ -74,8 +75,28 @@ def test_characters_become_tokens_and_what_predicts_them_looks() -> None:
         Guide(Head(0, 0), (9, 15), ((6, 9),)),  # no token begins there
         Guide(Head(0, 0), (0, 4), ((4, 9),)),  # nothing is before the first
     ]
-    found = [(guide.looking.tolist(), guide.at.tolist()) for guide in token_guides(guides, starts, 3)]
-    assert found == [([2, 3], [1, 2]), ([3, 4], [0, 5])]
+    found = [[tokens.tolist() for tokens in hint[1:]] for hint in token_hints(guides, starts, 3, int)]
+    assert found == [[[2, 3], [1, 2]], [[3, 4], [0, 5]]]
+    known = Knowledge(Place(2, "name"), (4, 9), ("7", "9"), ("5", "7", "9"))
+    (hint,) = token_hints([known, known._replace(place=Place(3, "name"))], starts, 3, int)
+    assert hint[0] == known.place
+    assert [values.tolist() for values in hint[1:]] == [[1, 2], [0.0, 0.5, 0.5], [5, 7, 9]]
+
+
+def test_what_is_known_is_read_with_the_models_own_output_matrix() -> None:
+    tokens = ids(1, 6)
+    known = [
+        TokenKnowledge(Place(2, "a"), np.array([1, 4]), np.array([0.5, 0.0, 0.5], np.float32), np.array([7, 8, 9])),
+        TokenKnowledge(Place(2, "a"), np.array([5]), np.array([1.0, 0.0, 0.0], np.float32), np.array([7, 8, 9])),
+        TokenKnowledge(Place(1, "b"), np.array([0]), np.array([0.0, 1.0], np.float32), np.array([3, 4])),
+    ]
+    with torch.no_grad():
+        hidden = model().model(tokens, output_hidden_states=True).hidden_states
+        loss = guidance_loss(model(), hidden, [known]).item()
+        second, first = (model().lm_head(model().model.norm(hidden[layer]))[0] for layer in (2, 1))
+        among = second[[1, 4, 5]][:, [7, 8, 9]].log_softmax(dim=-1)
+        wanted = -(among[:2, [0, 2]].mean(dim=-1).sum() + among[2, 0]) / 3 - first[0, [3, 4]].log_softmax(dim=-1)[1]
+    assert loss == pytest.approx(wanted.item(), abs=1e-5)
 
 
 def test_a_batchs_loss_has_the_guides_and_training_by_it_moves_the_attention() -> None:
@@ -84,7 +105,7 @@ def test_a_batchs_loss_has_the_guides_and_training_by_it_moves_the_attention() -
     guide = TokenGuide(head, np.array([10]), np.array([2]))
     shape = tokens.shape
     plain = Part(tokens, tokens, torch.ones(shape))
-    guided = Part(tokens, tokens, torch.ones(shape), guides=([guide],), batch=4)
+    guided = Part(tokens, tokens, torch.ones(shape), hints=([guide],), batch=4)
     with torch.no_grad():
         difference = loss_of(model(), guided, "float32", 11.0) - loss_of(model(), plain, "float32", 11.0)
     assert difference.item() == pytest.approx(-WEIGHT / 4 * np.log(attention(tokens, head)[0, 10, 2]), abs=1e-5)
@@ -123,12 +144,33 @@ def sequences() -> list[TrainingSequence]:
     return [world().sequence(rng, "answer", 6, 1.0, 6) for _ in range(25)]
 
 
+def assert_known(text: str, hint: Knowledge) -> None:
+    """Each number is that of a passage that the tokens are of, that has the name, or that the finding names."""
+    known = text[slice(*hint.knowing)]
+    assert hint.words and {*hint.words} <= {*hint.among}
+    for number in hint.words:
+        passage = re.search(rf"^Passage {number} \((.*?)\): .*", text, re.MULTILINE)
+        assert passage is not None
+        if hint.place.kind in ("above", "body"):
+            assert passage.start() < hint.knowing[0] < hint.knowing[1] <= passage.end()
+        elif hint.place.kind == "name":
+            assert known in passage[1]
+        elif hint.place.kind == "found":
+            assert known == number
+    if hint.place.kind == "asked":
+        assert known in hint.words
+
+
 def test_answers_are_guided_to_the_passage_and_the_sentence_that_they_name() -> None:
-    kinds: dict[Head, int] = {}
+    kinds: dict[Head | Place, int] = {}
     for text, spans in sequences():
         facts = [span for span in spans if span[2] == FACT_WEIGHT]
-        for head, looking, at in answer_guides(text, facts):
-            kinds[head] = kinds.get(head, 0) + 1
+        for hint in answer_hints(text, facts):
+            kinds[hint[0]] = kinds.get(hint[0], 0) + 1
+            if isinstance(hint, Knowledge):
+                assert_known(text, hint)
+                continue
+            head, looking, at = hint
             said, seen = text[slice(*looking)], [text[slice(*span)] for span in at]
             if head == Head(1, 3, before=False):  # a name
                 assert {*seen} == {said} and all(text.count("Passage ", 0, start) for start, _ in at)
@@ -144,7 +186,7 @@ def test_answers_are_guided_to_the_passage_and_the_sentence_that_they_name() -> 
                 for start, _ in at:
                     assert text[text.rfind("\nPassage ", 0, start) :].startswith(f"\nPassage {number} ")
                 assert set(at) <= {(start, end) for start, end, _ in facts}
-    assert len(kinds) == 12 and {head.layer for head in kinds} == set(range(LAYERS))
+    assert len(kinds) == 12 + 5 and {kind.layer for kind in kinds} == set(range(LAYERS))
     looked_up = sum(text.count("]") for text, _ in sequences())
     assert kinds[Head(4, 0)] > 0.9 * looked_up > 0
 
@@ -153,4 +195,4 @@ def test_other_sequences_are_not_guided() -> None:
     rng = np.random.default_rng(3)
     for task in ("filter", "queries"):
         text, _ = world().sequence(rng, task)
-        assert answer_guides(text, []) == []
+        assert answer_hints(text, []) == []

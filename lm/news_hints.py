@@ -1,4 +1,4 @@
-"""Where the model for questions should look while it answers from passages (`lm.guidance`).
+"""Where the model for questions should look while it answers from passages, and what it should know (`lm.guidance`).
 
 It is read off the text of a training sequence, because passages and findings have one form
 (`generation/fusion_prompts.py`, `lm/news_answers.py`).
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from lm.guidance import Guide, Head
+from lm.guidance import Guide, Head, Hint, Knowledge, Place
 from lm.news_answers import organisation_pattern
 from lm.sequences import Span
 from mrag_rl.generation.fusion_prompts import QUESTION_AGAIN
@@ -29,6 +29,13 @@ _TOPIC, _LABEL, _ORGANISATION = Head(0, 0), Head(2, 0), Head(2, 1)
 # ... at the sentence, and at what is to be written. The number helps to find the value, so that one head for both
 # learned the value alone.
 _NUMBERED, _FACT, _NUMBER, _VALUE = Head(3, 1), Head(3, 0), Head(4, 0), Head(4, 1)
+
+# What stands above a passage knows its number after the first layer, the passage and names elsewhere after the second;
+# where a number is to be written, those of the article are known after the third and that of the passage after the
+# fourth.
+_ABOVE, _BODY, _NAMED = Place(1, "above"), Place(2, "body"), Place(2, "name")
+_ASKED, _FOUND = Place(3, "asked", before=True), Place(4, "found", before=True)
+_NUMBERS = tuple("123456789")
 
 _OPENING = re.compile(r"^Passage (\d+) \(", re.MULTILINE)
 _CLOSING = "): "
@@ -49,32 +56,34 @@ class _Passage:
     body: tuple[int, int]
 
 
-def answer_guides(text: str, facts: Sequence[Span]) -> list[Guide]:
-    """The guides of a training sequence, none if it has no passages.
+def answer_hints(text: str, facts: Sequence[Span]) -> list[Hint]:
+    """The hints of a training sequence, none if it has no passages.
 
     facts: where sentences that are evidence stand in the text.
     """
     passages = _passages(text)
-    guides = []
-    for passage in passages.values():
-        guides += [
+    hints: list[Hint] = []
+    for n, passage in passages.items():
+        hints += [
             Guide(_OWN_SOURCE, passage.body, (passage.source,)),
             Guide(_OWN_TITLE, passage.body, (passage.title,)),
             Guide(_OWN_NUMBER, passage.body, (passage.number,)),
             Guide(_ABOVE_NUMBER, passage.above, (passage.number,)),
+            _number(_ABOVE, passage.above, [n]),
+            _number(_BODY, passage.body, [n]),
         ]
     first = max((passage.body[1] for passage in passages.values()), default=len(text))
-    guides += _same_names(text, first, passages)
+    hints += _same_names(text, first, passages)
     for finding in _FINDING.finditer(text, first):
         if int(finding[1]) in passages:
-            guides += _of_finding(text, finding, passages, facts)
-    return guides
+            hints += _of_finding(text, finding, passages, facts)
+    return hints
 
 
 def _of_finding(
     text: str, finding: re.Match[str], passages: dict[int, _Passage], facts: Sequence[Span]
-) -> Iterator[Guide]:
-    """The guides of one `[number] value`."""
+) -> Iterator[Hint]:
+    """The hints of one `[number] value`."""
     passage, value = passages[int(finding[1])], finding[2].strip()
     number = finding.span(1)
     begin = max(text.rfind(mark, 0, finding.start()) + len(mark) for mark in (". ", "Answer: "))
@@ -85,8 +94,11 @@ def _of_finding(
         yield Guide(_TOPIC, (number[0], finding.end(2)), ((begin + (comma + 2 if labelled else 0), begin + colon),))
     if labelled:
         yield Guide(_LABEL, number, ((begin, begin + comma),))
+        above = text[slice(*passage.above)]  # the same for all chunks of an article
+        yield _number(_ASKED, number, [n for n, p in passages.items() if text[slice(*p.above)] == above])
         if organisation := organisation_pattern().search(text, begin, begin + colon):
             yield Guide(_ORGANISATION, number, (organisation.span(),))
+    yield _number(_FOUND, number, [int(finding[1])])
     yield Guide(_NUMBER, number, (passage.number,))
 
     dated = _DAY.fullmatch(value) is not None
@@ -106,8 +118,8 @@ def _of_finding(
             yield Guide(_VALUE, finding.span(2), ((place, place + len(value)),))
 
 
-def _same_names(text: str, first: int, passages: dict[int, _Passage]) -> Iterator[Guide]:
-    """Guides of the sources, days and organisations that are named from character `first` on."""
+def _same_names(text: str, first: int, passages: dict[int, _Passage]) -> Iterator[Hint]:
+    """The hints of sources, days and organisations that are named from character `first` on."""
     places: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for passage in passages.values():
         source = _SHORT.match(text, *passage.source)
@@ -118,7 +130,20 @@ def _same_names(text: str, first: int, passages: dict[int, _Passage]) -> Iterato
             places[organisation[0]].append(organisation.span())
     for name, at in places.items():
         for mention in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", text[first:]):
-            yield Guide(_SAME, (first + mention.start(), first + mention.end()), tuple(at))
+            span = (first + mention.start(), first + mention.end())
+            yield Guide(_SAME, span, tuple(at))
+            yield _number(
+                _NAMED, span, [n for n, p in passages.items() if any(_inside(place, p.above) for place in at)]
+            )
+
+
+def _number(place: Place, knowing: tuple[int, int], numbers: Iterable[int]) -> Knowledge:
+    """That tokens should know the numbers of some passages."""
+    return Knowledge(place, knowing, tuple(map(str, numbers)), _NUMBERS)
+
+
+def _inside(inner: tuple[int, int], outer: tuple[int, int]) -> bool:
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
 def _passages(text: str) -> dict[int, _Passage]:
