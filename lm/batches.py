@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 import numpy as np
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import LlamaConfig, PreTrainedTokenizerFast
 
 from lm.guidance import Hint, TokenHint, token_hints
 from lm.sequences import Span, TrainingSequence
@@ -81,7 +81,7 @@ def make_batch(
     max_tokens: int,
     part_tokens: int | None = None,
     guide: Callable[[str, list[Span]], list[Hint]] | None = None,
-    layers: int = 0,
+    config: LlamaConfig | None = None,
 ) -> list[Part]:
     """Draw a batch of `size` sequences, divided into parts.
 
@@ -93,7 +93,7 @@ def make_batch(
         max_tokens: Longer sequences, end of sequence included, are dropped and others drawn.
         part_tokens: Most tokens in a part, padding included, whose sequences are of about the same length; a longer
             sequence is a part of its own. None for a single part in the order of the draws.
-        guide: The hints of a sequence, for a model of `layers` layers. None for none.
+        guide: The hints of a sequence, for a model of this `config`. None for none.
 
     Raises:
         InputError: 2,000 sequences or more in a row are too long.
@@ -108,7 +108,7 @@ def make_batch(
             )
         attempts += size - len(rows)
         sequences = [draw(rng) for _ in range(size - len(rows))]
-        rows += [row for row in _tokenize(tokenizer, sequences, guide, layers) if len(row.ids) <= max_tokens]
+        rows += [row for row in _tokenize(tokenizer, sequences, guide, config) if len(row.ids) <= max_tokens]
     if part_tokens is None:
         return [_pad(rows, tokenizer.pad_token_id, size)]
     parts: list[list[_Row]] = []
@@ -128,7 +128,7 @@ def _tokenize(
     tokenizer: PreTrainedTokenizerFast,
     sequences: list[TrainingSequence],
     guide: Callable[[str, list[Span]], list[Hint]] | None,
-    layers: int,
+    config: LlamaConfig | None,
 ) -> Iterator[_Row]:
     """The sequences, each with an end-of-sequence token."""
     eos = tokenizer.eos_token_id
@@ -140,7 +140,7 @@ def _tokenize(
         for first, end, weight in spans:
             weights[(starts >= first) & (starts < end)] = weight
         labels = np.where(weights > 0, encoding.ids, _IGNORED)
-        hints = [] if guide is None else token_hints(guide(text, spans), starts, layers, token_of)
+        hints = token_hints(guide(text, spans), starts, config, token_of) if guide and config else []
         yield _Row([*encoding.ids, eos], [*labels.tolist(), eos], [*weights.tolist(), spans[-1][2]], hints)
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from transformers import LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 WEIGHT = 0.1
@@ -85,16 +85,16 @@ TokenHint = TokenGuide | TokenKnowledge
 
 
 def token_hints(
-    hints: Iterable[Hint], starts: np.ndarray, layers: int, token_of: Callable[[str], int]
+    hints: Iterable[Hint], starts: np.ndarray, config: LlamaConfig, token_of: Callable[[str], int]
 ) -> list[TokenHint]:
-    """The hints by token numbers; those of layers that the model has not, or without tokens, are left out.
+    """The hints by token numbers; those of heads or layers that the model has not, or without tokens, are left out.
 
-    starts: (T,) the first character of each token. token_of: the token of a word.
+    starts: (T,) the first character of each token. config: the model's. token_of: the token of a word.
     """
     found: list[TokenHint] = []
     for hint in hints:
         tokens = _within(starts, hint[1]) - hint[0].before
-        if not len(tokens) or tokens[0] < 0 or hint[0].layer >= layers:
+        if not len(tokens) or tokens[0] < 0 or not _present(hint[0], config):
             continue
         if isinstance(hint, Knowledge):
             shares = np.array([word in hint.words for word in hint.among], dtype=np.float32)
@@ -162,6 +162,12 @@ def _log_attention(
     shares = logits.masked_fill(columns > rows[:, None], _HIDDEN).log_softmax(dim=-1)
     attended: torch.Tensor = shares.masked_fill(~wanted, _HIDDEN).logsumexp(dim=-1)
     return attended
+
+
+def _present(subject: Head | Place, config: LlamaConfig) -> bool:
+    return subject.layer < config.num_hidden_layers and (
+        isinstance(subject, Place) or subject.number < config.num_attention_heads
+    )
 
 
 def _within(starts: np.ndarray, span: tuple[int, int]) -> np.ndarray:

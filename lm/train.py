@@ -171,7 +171,7 @@ def optimize(
             arguments.max_tokens,
             data.part_tokens,
             data.hints,
-            model.config.num_hidden_layers,
+            model.config,
         )
         total = total_weight(parts) if data.part_tokens else None
         loss_of_part = partial(loss_of, model, precision=arguments.precision, total=total)

@@ -72,13 +72,14 @@ def test_characters_become_tokens_and_what_predicts_them_looks() -> None:
         Guide(Head(0, 0), (9, 15), ((4, 9),)),
         Guide(Head(0, 0, before=False), (9, 15), ((0, 1), (15, 20))),
         Guide(Head(3, 0), (9, 15), ((4, 9),)),  # no such layer
+        Guide(Head(0, 4), (9, 15), ((4, 9),)),  # no such head
         Guide(Head(0, 0), (9, 15), ((6, 9),)),  # no token begins there
         Guide(Head(0, 0), (0, 4), ((4, 9),)),  # nothing is before the first
     ]
-    found = [[tokens.tolist() for tokens in hint[1:]] for hint in token_hints(guides, starts, 3, int)]
+    found = [[tokens.tolist() for tokens in hint[1:]] for hint in token_hints(guides, starts, model().config, int)]
     assert found == [[[2, 3], [1, 2]], [[3, 4], [0, 5]]]
     known = Knowledge(Place(2, "name"), (4, 9), ("7", "9"), ("5", "7", "9"))
-    (hint,) = token_hints([known, known._replace(place=Place(3, "name"))], starts, 3, int)
+    (hint,) = token_hints([known, known._replace(place=Place(3, "name"))], starts, model().config, int)
     assert hint[0] == known.place
     assert [values.tolist() for values in hint[1:]] == [[1, 2], [0.0, 0.5, 0.5], [5, 7, 9]]
 
