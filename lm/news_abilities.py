@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import numpy as np
 
 from lm.news_world import NewsWorld
 from mrag_rl.filters import parse_filter
 from mrag_rl.filters.llm import LLMExtractor
 from mrag_rl.filters.scoring import agreement
-from mrag_rl.generation.fusion_prompts import MOST_QUERIES, SEPARATOR, query_prompt
+from mrag_rl.generation.fusion_prompts import MOST_QUERIES, SEPARATOR, answer_prompt, query_prompt
 from mrag_rl.generation.llm import LLM
 from mrag_rl.metrics.answers import answer_scores, by_question_type
 from mrag_rl.systems.passages import PASSAGES, PassageAnswer, PassageReader
 
 _QUESTIONS = 240
 _QUERY_TOKENS = 256
+_ANSWER_TOKENS = 96
+_FINDING = re.compile(r"\[(\d+)\] ([^,.\[]+)")
 
 
 def measure_abilities(llm: LLM, world: NewsWorld) -> str:
@@ -31,11 +36,21 @@ def measure_abilities(llm: LLM, world: NewsWorld) -> str:
     complete = np.mean([has_distinct_queries(line, n) for line, n in zip(lines, counts, strict=True)])
 
     rng = np.random.default_rng(0)
-    found = [PassageAnswer("", passages=tuple(world.passages(rng, query, PASSAGES))) for query in queries]
-    answers = PassageReader(llm, always=True).answer(texts, found)
+    passages = [tuple(world.passages(rng, query, PASSAGES)) for query in queries]
+    answers = PassageReader(llm, always=True).answer(texts, [PassageAnswer("", passages=shown) for shown in passages])
     scores = answer_scores([answer.hypothesis for answer in answers], [query.metadata["answer"] for query in queries])
     by_type = by_question_type(scores, [query.metadata["question_type"] for query in queries])
     rows = "\n".join(f"| {name} | {row['exact_match']:.1f} | {row['questions']} |" for name, row in by_type.items())
+    findings, placed, right = findings_right(
+        [world.answer_target(query, shown) for query, shown in zip(queries, passages, strict=True)],
+        [
+            completions[0]
+            for completions in llm.generate(
+                [answer_prompt(text, shown) for text, shown in zip(texts, passages, strict=True)],
+                max_new_tokens=_ANSWER_TOKENS,
+            )
+        ],
+    )
     return f"""What it can do, measured on {len(queries)} questions of the split `dev`: write the filter that a question
 names (exactly right: {filter_match:.1f}%), write 1 to {MOST_QUERIES} search queries (as many as requested, all
 different: {100 * complete:.1f}%), and answer from {PASSAGES} passages that contain the evidence:
@@ -44,7 +59,22 @@ different: {100 * complete:.1f}%), and answer from {PASSAGES} passages that cont
 |---|---|---|
 {rows}
 
-Where the question names the organisation, it first writes what is looked up in which source, and what it found."""
+Where the question names the organisation, it first writes what is looked up in which source, and what it found. Of
+{findings} findings in passages, {placed:.1f}% name the right passage, and {right:.1f}% also what is stated there."""
+
+
+def findings_right(targets: Sequence[str], answers: Sequence[str]) -> tuple[int, float, float]:
+    """How many findings in passages the targets have; the percentages that answers place, and state as a whole, right.
+
+    An answer's findings are compared with its target's in their order.
+    """
+    wanted = [_FINDING.findall(target) for target in targets]
+    given = [_FINDING.findall(answer) for answer in answers]
+    pairs = [pair for both in zip(wanted, given, strict=True) for pair in zip(*both, strict=False)]
+    total = sum(map(len, wanted))
+    placed = sum(target[0] == answer[0] for target, answer in pairs)
+    right = sum(target == answer for target, answer in pairs)
+    return total, 100 * placed / max(total, 1), 100 * right / max(total, 1)
 
 
 def has_distinct_queries(line: str, n: int) -> bool:

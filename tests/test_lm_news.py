@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from lm.batches import make_batch, train_tokenizer
+from lm.news_abilities import findings_right
 from lm.news_answers import organisation_of
 from lm.news_targets import evidence_of, filter_target, search_queries
 from lm.news_tokens import TOKEN_PATTERN, separate_fillers
@@ -149,6 +150,22 @@ def test_more_questions_have_the_prompts_wording_and_answers_from_the_same_passa
                 if not facts:
                     assert NO_ANSWER in answer
     assert max(lengths) > 2
+
+
+def test_findings_are_right_if_passage_and_value_are() -> None:
+    targets = [
+        "Ember, the cost: [3] 12 crowns. Quill, the cost: [5] 14 crowns, another. So",
+        "Who won: [1] A Rovers, [2] B City.",
+        "A: none.",
+    ]
+    answers = [
+        "Ember, the cost: [3] 12 crowns, as asked. Quill, the cost: [5] 12 crowns.",
+        "Who won: [4] A Rovers.",
+        "",
+    ]
+    assert findings_right(targets, targets) == (4, 100.0, 100.0)
+    assert findings_right(targets, answers) == (4, 50.0, 25.0)
+    assert findings_right(targets, ["", "", "[1] x"]) == (4, 0.0, 0.0)
 
 
 def test_sources_are_renamed_in_questions_and_filters_alike() -> None:
