@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from lm.news_hints import LAYERS
 from mrag_rl.data.synthetic.newsroom import TASKS
 from mrag_rl.data_config import DataConfig
 from mrag_rl.errors import InputError
@@ -18,7 +19,7 @@ DEFAULTS = {
     },
     "news": {
         "steps": 3500, "batch": 8, "width": 256, "vocabulary": 4096, "max_tokens": 1536, "learning_rate": 1.5e-3,
-        "optimizer": "muon", "layers": 5,
+        "optimizer": "muon", "layers": LAYERS,
     },
 }  # fmt: skip
 HEAD_WIDTHS = {"newsroom": 32, "news": 64}

@@ -9,11 +9,13 @@ from typing import NamedTuple, cast
 import numpy as np
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
-from lm.guidance import Hint, TokenHint, token_hints
+from lm.guidance import TokenHint
 from lm.sequences import Span, TrainingSequence
 from mrag_rl.errors import InputError
+
+HintsOf = Callable[[str, list[Span], np.ndarray], list[TokenHint]]
 
 _MOST_REJECTIONS = 2000  # sequences in a row that are too long
 
@@ -80,8 +82,7 @@ def make_batch(
     size: int,
     max_tokens: int,
     part_tokens: int | None = None,
-    guide: Callable[[str, list[Span]], list[Hint]] | None = None,
-    config: LlamaConfig | None = None,
+    hints_of: HintsOf | None = None,
 ) -> list[Part]:
     """Draw a batch of `size` sequences, divided into parts.
 
@@ -93,7 +94,7 @@ def make_batch(
         max_tokens: Longer sequences, end of sequence included, are dropped and others drawn.
         part_tokens: Most tokens in a part, padding included, whose sequences are of about the same length; a longer
             sequence is a part of its own. None for a single part in the order of the draws.
-        guide: The hints of a sequence, for a model of this `config`. None for none.
+        hints_of: The hints of a text with these spans whose tokens begin at these characters (T,). None for none.
 
     Raises:
         InputError: 2,000 sequences or more in a row are too long.
@@ -108,7 +109,7 @@ def make_batch(
             )
         attempts += size - len(rows)
         sequences = [draw(rng) for _ in range(size - len(rows))]
-        rows += [row for row in _tokenize(tokenizer, sequences, guide, config) if len(row.ids) <= max_tokens]
+        rows += [row for row in _tokenize(tokenizer, sequences, hints_of) if len(row.ids) <= max_tokens]
     if part_tokens is None:
         return [_pad(rows, tokenizer.pad_token_id, size)]
     parts: list[list[_Row]] = []
@@ -125,14 +126,10 @@ def total_weight(parts: list[Part]) -> float:
 
 
 def _tokenize(
-    tokenizer: PreTrainedTokenizerFast,
-    sequences: list[TrainingSequence],
-    guide: Callable[[str, list[Span]], list[Hint]] | None,
-    config: LlamaConfig | None,
+    tokenizer: PreTrainedTokenizerFast, sequences: list[TrainingSequence], hints_of: HintsOf | None
 ) -> Iterator[_Row]:
     """The sequences, each with an end-of-sequence token."""
     eos = tokenizer.eos_token_id
-    token_of = cast(Callable[[str], int], tokenizer.convert_tokens_to_ids)
     encodings = tokenizer.backend_tokenizer.encode_batch([text for text, _ in sequences])
     for encoding, (text, spans) in zip(encodings, sequences, strict=True):
         starts = np.array([start for start, _ in encoding.offsets])
@@ -140,7 +137,7 @@ def _tokenize(
         for first, end, weight in spans:
             weights[(starts >= first) & (starts < end)] = weight
         labels = np.where(weights > 0, encoding.ids, _IGNORED)
-        hints = token_hints(guide(text, spans), starts, config, token_of) if guide and config else []
+        hints = [] if hints_of is None else hints_of(text, spans, starts)
         yield _Row([*encoding.ids, eos], [*labels.tolist(), eos], [*weights.tolist(), spans[-1][2]], hints)
 
 

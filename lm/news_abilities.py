@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
+from lm.news_answers import FINDING
 from lm.news_world import NewsWorld
 from mrag_rl.filters import parse_filter
 from mrag_rl.filters.llm import LLMExtractor
 from mrag_rl.filters.scoring import agreement
+from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.fusion_prompts import MOST_QUERIES, SEPARATOR, answer_prompt, query_prompt
 from mrag_rl.generation.llm import LLM
 from mrag_rl.metrics.answers import answer_scores, by_question_type
@@ -18,8 +19,6 @@ from mrag_rl.systems.passages import PASSAGES, PassageAnswer, PassageReader
 
 _QUESTIONS = 240
 _QUERY_TOKENS = 256
-_ANSWER_TOKENS = 96
-_FINDING = re.compile(r"\[(\d+)\] ([^,.\[]+)")
 
 
 def measure_abilities(llm: LLM, world: NewsWorld) -> str:
@@ -37,20 +36,16 @@ def measure_abilities(llm: LLM, world: NewsWorld) -> str:
 
     rng = np.random.default_rng(0)
     passages = [tuple(world.passages(rng, query, PASSAGES)) for query in queries]
-    answers = PassageReader(llm, always=True).answer(texts, [PassageAnswer("", passages=shown) for shown in passages])
+    prompts = [answer_prompt(text, shown) for text, shown in zip(texts, passages, strict=True)]
+    with CachedLLM(llm, ":memory:") as asked_once:
+        reader = PassageReader(asked_once, always=True)
+        answers = reader.answer(texts, [PassageAnswer("", passages=shown) for shown in passages])
+        written = [completions[0] for completions in asked_once.generate(prompts, max_new_tokens=reader.max_new_tokens)]
     scores = answer_scores([answer.hypothesis for answer in answers], [query.metadata["answer"] for query in queries])
     by_type = by_question_type(scores, [query.metadata["question_type"] for query in queries])
     rows = "\n".join(f"| {name} | {row['exact_match']:.1f} | {row['questions']} |" for name, row in by_type.items())
-    findings, placed, right = findings_right(
-        [world.answer_target(query, shown) for query, shown in zip(queries, passages, strict=True)],
-        [
-            completions[0]
-            for completions in llm.generate(
-                [answer_prompt(text, shown) for text, shown in zip(texts, passages, strict=True)],
-                max_new_tokens=_ANSWER_TOKENS,
-            )
-        ],
-    )
+    targets = [world.answer_target(query, shown) for query, shown in zip(queries, passages, strict=True)]
+    findings, placed, right = findings_right(targets, written)
     return f"""What it can do, measured on {len(queries)} questions of the split `dev`: write the filter that a question
 names (exactly right: {filter_match:.1f}%), write 1 to {MOST_QUERIES} search queries (as many as requested, all
 different: {100 * complete:.1f}%), and answer from {PASSAGES} passages that contain the evidence:
@@ -68,8 +63,8 @@ def findings_right(targets: Sequence[str], answers: Sequence[str]) -> tuple[int,
 
     An answer's findings are compared with its target's in their order.
     """
-    wanted = [_FINDING.findall(target) for target in targets]
-    given = [_FINDING.findall(answer) for answer in answers]
+    wanted = [FINDING.findall(target) for target in targets]
+    given = [FINDING.findall(answer) for answer in answers]
     pairs = [pair for both in zip(wanted, given, strict=True) for pair in zip(*both, strict=False)]
     total = sum(map(len, wanted))
     placed = sum(target[0] == answer[0] for target, answer in pairs)

@@ -17,6 +17,9 @@ from mrag_rl.data.synthetic.names import names
 from mrag_rl.data.synthetic.news_questions import NO_ANSWER
 from mrag_rl.filters import Filter, document_metadata, matches
 
+FINDING = re.compile(r"\[(\d+)\] ([^,.\[]+)")
+"""A passage's number and what an answer says to have found there."""
+
 _NOTHING = "none"
 _MOST_NAMED = 4  # organisations of which a claim is listed
 _PLACEHOLDER = re.compile(r"\\\{(\w+)\\\}")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lm.guidance import Guide, Head, Hint, Knowledge, Place
-from lm.news_answers import organisation_pattern
+from lm.news_answers import FINDING, organisation_pattern
 from lm.sequences import Span
 from mrag_rl.generation.fusion_prompts import QUESTION_AGAIN
 
@@ -39,7 +39,6 @@ _NUMBERS = tuple("123456789")
 
 _OPENING = re.compile(r"^Passage (\d+) \(", re.MULTILINE)
 _CLOSING = "): "
-_FINDING = re.compile(r"\[(\d+)\] ((?:[^.,\[]|\.(?=com\b))+)")
 _SHORT = re.compile(r"(?:The )?(?P<name>.+?)(?= - | \| |: |$)")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
@@ -74,7 +73,7 @@ def answer_hints(text: str, facts: Sequence[Span]) -> list[Hint]:
         ]
     first = max((passage.body[1] for passage in passages.values()), default=len(text))
     hints += _same_names(text, first, passages)
-    for finding in _FINDING.finditer(text, first):
+    for finding in FINDING.finditer(text, first):
         if int(finding[1]) in passages:
             hints += _of_finding(text, finding, passages, facts)
     return hints

@@ -69,9 +69,10 @@ def loss_of(model: LlamaForCausalLM, part: Part, precision: str, total: float | 
         labelled = labels != -100
         logits = model.lm_head(hidden[labelled]).float()
         if total is None:
-            return torch.nn.functional.cross_entropy(logits, labels[labelled])
-        losses = torch.nn.functional.cross_entropy(logits, labels[labelled], reduction="none")
-        loss = (losses * part.weights[:, 1:][labelled]).sum() / total
+            loss = torch.nn.functional.cross_entropy(logits, labels[labelled])
+        else:
+            losses = torch.nn.functional.cross_entropy(logits, labels[labelled], reduction="none")
+            loss = (losses * part.weights[:, 1:][labelled]).sum() / total
         if part.hints:
             loss = loss + WEIGHT / part.batch * guidance_loss(model, output.hidden_states, part.hints)
         return loss

@@ -34,6 +34,7 @@ from lm.batches import Part, make_batch, total_weight, train_tokenizer
 from lm.card import Facts, write_card
 from lm.checkpoints import Progress, open_checkpoints
 from lm.demonstrations import Demonstrations
+from lm.guidance import TokenHint, token_hints
 from lm.loop import Schedule, train_steps
 from lm.news import NewsData
 from lm.optimization import (
@@ -43,7 +44,7 @@ from lm.optimization import (
     make_optimizers,
     one_thread_each,
 )
-from lm.sequences import TrainingData
+from lm.sequences import Span, TrainingData
 from mrag_rl.command_line import run_command
 from mrag_rl.data.records import load_pairs
 from mrag_rl.data.splits import group_names
@@ -80,13 +81,12 @@ def make_tokenizer(arguments: argparse.Namespace, data: TrainingData, folder: Pa
 
 def make_model(arguments: argparse.Namespace, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
     """A model with random weights, or with those of `--start`. Raises InputError if that is not of this kind."""
+    torch.manual_seed(arguments.seed)
     if arguments.start:
         architectures = read_json(arguments.start / "config.json").get("architectures")
         if architectures != [LlamaForCausalLM.__name__]:
             raise InputError(f"--start {arguments.start} holds {architectures}; give a model that this command wrote")
-        torch.manual_seed(arguments.seed)
         return grown(LlamaForCausalLM.from_pretrained(arguments.start, dtype=torch.float32), arguments.layers)
-    torch.manual_seed(arguments.seed)
     return LlamaForCausalLM(
         LlamaConfig(
             vocab_size=len(tokenizer),
@@ -118,11 +118,11 @@ def grown(model: LlamaForCausalLM, layers: int) -> LlamaForCausalLM:
         {name: weight for name, weight in model.state_dict().items() if not name.startswith("model.layers.")},
         strict=False,
     )
-    middle = present // 2
-    for number, layer in enumerate(model.model.layers):
-        place = number if number < middle else number + layers - present
-        larger.model.layers[place].load_state_dict(layer.state_dict())
-    for layer in larger.model.layers[middle : middle + layers - present]:
+    before, new = present // 2, layers - present
+    kept = [*larger.model.layers[:before], *larger.model.layers[before + new :]]
+    for layer, old in zip(kept, model.model.layers, strict=True):
+        layer.load_state_dict(old.state_dict())
+    for layer in larger.model.layers[before : before + new]:
         torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
         torch.nn.init.zeros_(layer.mlp.down_proj.weight)
     return larger
@@ -160,18 +160,16 @@ def optimize(
     held_out = make_held_out_batches(arguments, data, tokenizer)
     parameters = list(model.parameters())
 
+    token_of = cast(Callable[[str], int], tokenizer.convert_tokens_to_ids)
+
+    def token_hints_of(text: str, spans: list[Span], starts: np.ndarray) -> list[TokenHint]:
+        return token_hints(data.hints(text, spans), starts, model.config, token_of)
+
     def step_backward(step: int) -> tuple[float, int]:
         rng = np.random.default_rng([arguments.seed, 2, step])
         draw = partial(data.draw, progress=step / arguments.steps)
         parts = make_batch(
-            tokenizer,
-            draw,
-            rng,
-            arguments.batch,
-            arguments.max_tokens,
-            data.part_tokens,
-            data.hints,
-            model.config,
+            tokenizer, draw, rng, arguments.batch, arguments.max_tokens, data.part_tokens, token_hints_of
         )
         total = total_weight(parts) if data.part_tokens else None
         loss_of_part = partial(loss_of, model, precision=arguments.precision, total=total)
