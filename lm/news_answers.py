@@ -1,7 +1,12 @@
 """What the model for questions should answer from given passages: what it looks up and where, then the answer.
 
-A small model cannot do everything at once, so that it first says, for each thing that the question asks for, the number
-of the passage where that is stated, what is stated there, and how it compares with the question.
+A small model cannot do everything at once. So it first says, for each thing that the question asks for, which passages
+have the source and which the organisation in what stands above them, the number of the passage where it is stated, what
+is stated there, and how it compares with the question:
+
+    Signal Nine {2 5}, the number of patients whom Nevney Hospital {1 2} treated: [2] 235, as asked.
+
+Readers do not see the lists in braces (`systems/citations.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from lm.news_targets import EVENT_TYPES, evidence_of, names_in_order
 from mrag_rl.data.chunks import Chunk
 from mrag_rl.data.records import Query
 from mrag_rl.data.synthetic.names import names
+from mrag_rl.data.synthetic.news_events import source_names
 from mrag_rl.data.synthetic.news_questions import NO_ANSWER
 from mrag_rl.filters import Filter, document_metadata, matches
 
@@ -55,7 +61,7 @@ def _looked_up(query: Query, passages: Sequence[Chunk]) -> tuple[list[str], str]
     for i in order:
         claim, value = claims[i]
         stated = next(((n, evidence[i]) for n in _passages_with(evidence[i], passages)), None) if evidence else None
-        topic = claim_types[claim].topic.format(org=asked["organisation"])
+        topic = claim_types[claim].topic.format(org=_listed(asked["organisation"], passages))
         finding = _NOTHING
         if stated is not None:
             number, item = stated
@@ -67,8 +73,23 @@ def _looked_up(query: Query, passages: Sequence[Chunk]) -> tuple[list[str], str]
                 finding += ", as asked" if item["value"] == value else f", not {value}"
             elif yes_or_no:
                 finding += _compared(found, "value", "another", "another")
-        findings.append(f"{labels[i]}, {topic}: {finding}.")
+        findings.append(f"{_listed(labels[i], passages)}, {topic}: {finding}.")
     return findings, metadata["answer"] if evidence and len(found) == len(labels) else NO_ANSWER
+
+
+def _listed(name: str, passages: Sequence[Chunk]) -> str:
+    """The name of a source or an organisation, or a day, with the numbers of the passages above which it stands."""
+    numbers = [str(number) for number, passage in enumerate(passages, 1) if _stands_above(name, passage)]
+    return f"{name} {{{' '.join(numbers) or _NOTHING}}}"
+
+
+def _stands_above(name: str, passage: Chunk) -> bool:
+    metadata = document_metadata(passage)
+    return (
+        name in passage.title
+        or metadata["source"] in source_names().get(name, ())
+        or str(metadata["published_at"]).startswith(name)
+    )
 
 
 def _compared(found: Sequence[Mapping[str, str]], key: str, less: str, more: str) -> str:

@@ -15,6 +15,7 @@ from lm.guidance import Guide, Head, Hint, Knowledge, Place
 from lm.news_answers import FINDING, organisation_pattern
 from lm.sequences import Span
 from mrag_rl.generation.fusion_prompts import QUESTION_AGAIN
+from mrag_rl.systems.citations import LISTED
 
 LAYERS = 5
 """Least layers of a model in which all of these heads are."""
@@ -24,7 +25,9 @@ _ABOVE_NUMBER = Head(0, 1, before=False)
 _OWN_SOURCE, _OWN_NUMBER, _OWN_TITLE = Head(1, 0, before=False), Head(1, 1, before=False), Head(1, 2, before=False)
 # A name in a question or an answer looks at the same name above the passages, by which it comes to know their numbers.
 _SAME = Head(1, 3, before=False)
-# A finding looks at the claim that it is about, at the names of source and organisation, ...
+# A list of passages looks at what stands above each, ...
+_LISTED = Head(2, 2)
+# A finding looks at the claim that it is about, at the lists of source and organisation, ...
 _TOPIC, _LABEL, _ORGANISATION = Head(0, 0), Head(2, 0), Head(2, 1)
 # ... at the sentence, and at what is to be written. The number helps to find the value, so that one head for both
 # learned the value alone.
@@ -40,6 +43,7 @@ _NUMBERS = tuple("123456789")
 _OPENING = re.compile(r"^Passage (\d+) \(", re.MULTILINE)
 _CLOSING = "): "
 _SHORT = re.compile(r"(?:The )?(?P<name>.+?)(?= - | \| |: |$)")
+_LISTED_NUMBER = re.compile(r" ?(\d+)")  # the token of all but the first begins with the space
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -73,6 +77,8 @@ def answer_hints(text: str, facts: Sequence[Span]) -> list[Hint]:
         ]
     first = max((passage.body[1] for passage in passages.values()), default=len(text))
     hints += _same_names(text, first, passages)
+    for listed in LISTED.finditer(text, first):
+        hints += _of_list(text, listed, passages)
     for finding in FINDING.finditer(text, first):
         if int(finding[1]) in passages:
             hints += _of_finding(text, finding, passages, facts)
@@ -92,11 +98,10 @@ def _of_finding(
     if colon > 0:
         yield Guide(_TOPIC, (number[0], finding.end(2)), ((begin + (comma + 2 if labelled else 0), begin + colon),))
     if labelled:
-        yield Guide(_LABEL, number, ((begin, begin + comma),))
+        for head, listed in zip((_LABEL, _ORGANISATION), LISTED.finditer(text, begin, begin + colon), strict=True):
+            yield Guide(head, number, tuple(span.span() for span in _LISTED_NUMBER.finditer(text, *listed.span(1))))
         above = text[slice(*passage.above)]  # the same for all chunks of an article
         yield _number(_ASKED, number, [n for n, p in passages.items() if text[slice(*p.above)] == above])
-        if organisation := organisation_pattern().search(text, begin, begin + colon):
-            yield Guide(_ORGANISATION, number, (organisation.span(),))
     yield _number(_FOUND, number, [int(finding[1])])
     yield Guide(_NUMBER, number, (passage.number,))
 
@@ -115,6 +120,15 @@ def _of_finding(
             place = text.lower().find(value.lower(), passage.above[0], passage.body[1])
         if place >= 0:
             yield Guide(_VALUE, finding.span(2), ((place, place + len(value)),))
+
+
+def _of_list(text: str, listed: re.Match[str], passages: dict[int, _Passage]) -> Iterator[Hint]:
+    """The hints of one list of passages: each number looks at that above it which is the same as before the list."""
+    for number in _LISTED_NUMBER.finditer(text, *listed.span(1)):
+        passage = passages[int(number[1])]
+        named = [passage.day, *(match.span() for match in organisation_pattern().finditer(text, *passage.title))]
+        same = [span for span in named if text.endswith(text[slice(*span)], 0, listed.start())]
+        yield Guide(_LISTED, number.span(), tuple(same) or (passage.source,))
 
 
 def _same_names(text: str, first: int, passages: dict[int, _Passage]) -> Iterator[Hint]:

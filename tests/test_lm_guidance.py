@@ -177,6 +177,12 @@ def test_answers_are_guided_to_the_passage_and_the_sentence_that_they_name() -> 
                 assert {*seen} == {said} and all(text.count("Passage ", 0, start) for start, _ in at)
             elif not head.before:
                 assert text.rfind("Passage ", 0, at[0][0] + 1) == text.rfind("Passage ", 0, looking[0])
+            elif head in (Head(2, 0), Head(2, 1)):  # the lists of source and organisation
+                assert said in [number.strip() for number in seen]
+            elif head == Head(2, 2):  # one of a list
+                (start, end) = at[0]
+                assert text.rindex(f"\nPassage {said.strip()} (", 0, start) == text.rindex("\nPassage ", 0, start)
+                assert " {" + said.strip() not in seen
             elif head == Head(4, 0):  # the number
                 assert [span.strip() for span in seen] == [said]
                 assert text[: at[0][0]].endswith("Passage")
@@ -187,7 +193,7 @@ def test_answers_are_guided_to_the_passage_and_the_sentence_that_they_name() -> 
                 for start, _ in at:
                     assert text[text.rfind("\nPassage ", 0, start) :].startswith(f"\nPassage {number} ")
                 assert set(at) <= {(start, end) for start, end, _ in facts}
-    assert len(kinds) == 12 + 5 and {kind.layer for kind in kinds} == set(range(LAYERS))
+    assert len(kinds) == 13 + 5 and {kind.layer for kind in kinds} == set(range(LAYERS))
     looked_up = sum(text.count("]") for text, _ in sequences())
     assert kinds[Head(4, 0)] > 0.9 * looked_up > 0
 

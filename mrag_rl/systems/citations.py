@@ -17,6 +17,8 @@ _REFUSAL = NO_ANSWER.rstrip(".")
 _WRITTEN = re.compile(r"(?:[^\S\n]|(?<!\w))[\[【](\d{1,3}(?: ?[,;–-] ?\d{1,3})*)[\]】]")  # Not the index in "x[0]"
 _BEHIND = re.compile(rf"([.!?…][\"'”’)]*)((?:{_WRITTEN.pattern})+)")  # Citations after the end of their sentence
 _NUMBER = re.compile(r"\d+")
+LISTED = re.compile(r" \{(none|\d{1,3}(?: \d{1,3})*)\}")
+"""Passages that have a name above them, as the bundled language model for questions lists them: "Signal Nine {2 5}"."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,11 @@ def cite(answer: str, question: str, passages: Sequence[Document], shown: Sequen
     rests on the passages that state those of its facts that the question does not have: the fewest that it takes, as
     far as choosing the one that adds most goes, ties by rank. Without such facts it rests on nothing that could be
     checked ("Yes."), unless the language model cites a passage itself, as in "[2]". Those citations are kept if the
-    passage states any fact of the sentence.
+    passage states any fact of the sentence. Lists of passages (`LISTED`) are left out.
 
     shown: metadata fields that the language model sees with a passage and its title.
     """
+    answer = LISTED.sub("", answer)
     stated = [seen(passage, shown) for passage in passages]
     asked = word_string(question)
     lines: list[list[str]] = []
