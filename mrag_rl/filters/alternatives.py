@@ -35,7 +35,7 @@ _ADVERB = pattern(r"else | maybe | also | otherwise | then | sonst | auch | auss
 
 def _joints(ands: str) -> re.Pattern[str]:
     return re.compile(
-        rf"[;,]?\s+(?:(?P<and>{ands})|(?P<or>or|oder|ou|o))(?:\s+(?:{_ADVERB})|,[^,;.!?\d]{{1,30}},)?\s+"
+        rf"(?<!\bon)[;,]?\s+(?:(?P<and>{ands})|(?P<or>or|oder|ou|o))(?:\s+(?:{_ADVERB})|,[^,;.!?\d]{{1,30}},)?\s+"
         rf"(?!(?:{_COMPARED})(?!\w)(?!\s+(?:than\s+|de\s+|als\s+|que\s+)?[€$£]?\d))|[;.!?]\s+|(?P<comma>,\s+)",
         re.IGNORECASE,
     )

@@ -27,13 +27,13 @@ _ARTICLE = (
     r"(?:(?:the|year|years|das|dem|der|den|des|jahr|jahre|jahren|l['’]|le|la|les|année|el|los|las|año|años)\s+){0,2}"
 )
 _START = r"(?:the\s+)?(?:beginning|start)\s+of\s+|anfang\s+|début\s+|principios\s+de\s+"
-_END = r"(?:the\s+)?end\s+of\s+|ende\s+|(?:la\s+)?fin\s+|finales\s+de\s+"
+_END = r"(?:the\s+)?end\s+of\s+|ende\s+|(?:la\s+)?fin\s+(?:d[eu]\s+|d['’])?(?:l['’]année\s+)?|final(?:es)?\s+de\s+"
 _BOUNDS = {
     "$gte": r"""
-        since | starting(?:\ (?:in|from))? | no\ earlier\ than | not\ before | seit | ab | depuis |
+        since | starting(?:\ (?:in|from))? | no\ earlier\ than | not\ before | on\ (?:or|and)\ after | seit | ab | depuis |
         à\ partir\ de | dès | desde | a\ partir\ de""",
     "$lte": r"""
-        until | till | up\ to | through | no\ later\ than | not\ after | bis | jusqu['’](?:à|en|au) | hasta""",
+        until | till | up\ to | through | by | on\ (?:or|and)\ before | no\ later\ than | not\ after | bis | jusqu['’](?:à|en|au) | hasta""",
     "$lt": r"""
         before | prior\ to | earlier\ than | older\ than | pre | vor | avant | antes\ de(?:l)? | anterior\w*\ a""",
     "$gt": r"""
@@ -226,6 +226,8 @@ def _written(text: str, matches: Sequence[re.Match[str]]) -> Iterator[TimeSpan]:
                 last = first
             elif re.search(rf"(?:{_END})$", bound[0], re.IGNORECASE):
                 first = last
+                if operator == "$lt":  # The last day is before the end
+                    operator = "$lte"
             day = dt.timedelta(1)
             if not dt.date.min < first <= last < dt.date.max:
                 break
