@@ -7,7 +7,8 @@ from __future__ import annotations
 
 # Before a description of documents: "show me", "the", "any"
 ASKING = r"""
-    show | give | find | list | want | need | love | like | looking\ for | any | some | all | only | just | the
+    show | give | find | list | want | need | love | like | looking\ for | any | some | all | either |
+    entweder | soit | only | just | the
     | me | us | my | no | non | plus | and | or | an? | une? | una | ein\w* | und | oder | et | ou | y | o |
     as\ well\ as | along\ with | together\ with | sowie | ainsi\ que | así\ como |
     zeig\w* | suche | nur | alle | montre\w* | cherche | des | les | busco | muestra\w* | quiero | los | las |
@@ -25,7 +26,8 @@ PREPOSITIONS = r"""
 # Behind a description of documents
 FOLLOWING = r"""
     by | with | without | on | from | in | at | under | over | below | above | about | for | that | which | who
-    | set | of | until | since | before | after | between | less | more | cheaper | up | via | and | or | plus |
+    | set | of | nor | noch | ni | until | since | before | after | between | less | more | cheaper | up |
+    via | and | or | plus |
     but | only | please | first | if | when | where | while | costing | made | (?:19|20)\d\d | (?!need)\w+ed |
     von | vom | mit | ohne | über | unter | aus | bei | für | die | der | das | und | oder | seit | ab | bis |
     du | sur | avec | sans | par | pour | dans | qui | depuis | et | ou | con | sin | sobre | en | de | del |
@@ -38,7 +40,8 @@ INFORMATIONAL = r"""
     what\ (?:(?:is|are)(?!\ (?:on|there|available|new|the\ \w+\ ones))|was|were|do|does|did|should|would|can) |
     (?:is|are|was|were)(?!\ (?:there|any)) | can\ (?:i|you|one|we)(?!\ (?:book|get|find|have|see|rent|buy)) |
     do\ (?:i|we|people|they) | does(?!\ \w+\ (?:\w+\ )?(?:have|sell|offer)) | explain | tell\ me\ (?:about|why|how) |
-    the\ history\ of | when\ (?:is|was|did|do|does) | who | which\ (?:company|country|inventor|scientist|person) |
+    the\ history\ of | where\ (?:do|does|did)\ (?:the|this|that|an?)\ (?:\w+\ ){1,8}come\ from |
+    when\ (?:is|was|did|do|does) | who | which\ (?:company|country|inventor|scientist|person) |
     should | has(?!\ any) | warum | wieso | weshalb | wie | was\ (?:ist|sind|war|kostet|macht|bedeutet) |
     kann\ (?:man|ich) | pourquoi | comment | qu['’]est-ce\ que\ (?:c['’]est|le|la) | combien | est-ce\ que\ je |
     por\ qué | cómo | qué\ (?:es|son|significa) | cuánt\w*

@@ -71,6 +71,9 @@ class DateFields:
             self._words.speaks_of_dates(word) or self._words.is_noun(word) for word in [*before, *after]
         ):
             return None
+        of_years = [name for name in named if years and name in self.years]
+        if len(of_years) == 1:
+            return of_years[0]
         usual = ([name for name in named if name in self._words.fields(word)] for word in DATED)
         return next((names[0] for names in usual if len(names) == 1), None)
 

@@ -163,6 +163,14 @@ _DENIED = _anywhere(
 )
 
 
+def cue_start(text: str, start: int) -> int:
+    """Where the cue begins that excludes what a text mentions at a position; the position itself if none precedes."""
+    first = max(0, start - _FAR)
+    head = text[first:start]
+    found = [match.start() for rule in (_EXCLUDED, _REQUESTED, _TITLED, _PREFIXED) if (match := rule.search(head))]
+    return first + min(found) if found else start
+
+
 def asks_what_it_does(text: str, start: int) -> bool:
     """Whether a question asks what those do that it names at a position."""
     return _DOING.search(text[max(0, start - _FAR) : start]) is not None
@@ -239,9 +247,10 @@ def stance(
         beside = text[max(0, start - LOOK_BACK) : start], tail[:LOOK_BACK]
         if _NEGATION.search(clause) or any(map(_ALTERNATIVE.search, beside)):
             return "doubtful"
+    beside_named = said == "named" and text[last:start] == " "  # "Sony headphones": what precedes was judged for "Sony"
     if (
         is_known is not None
-        and not acting
+        and not (acting or beside_named)
         and is_doubtful(text, start, end, is_known, listed=continued, described=described or cued)
     ):
         return "doubtful"

@@ -13,7 +13,8 @@ from functools import lru_cache
 
 from mrag_rl.filters import meaning_words
 from mrag_rl.filters.meaning_words import DATED
-from mrag_rl.filters.names import key
+from mrag_rl.filters.names import key, name_key
+from mrag_rl.filters.number_words import NUMBERS
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
 
 _PUBLISHED = ("publi", "veroff", "ausgestrahl", "erschien", "paru", "diffus", "emiti")
@@ -72,7 +73,7 @@ def _meaning(word: str) -> str:
 def is_of_years(field: Field) -> bool:
     """Whether a number field has years for values."""
     values = list(field.values or ())
-    first = 1000 if "year" in key(field.name.replace("_", " ")) else 1500
+    first = 1000 if "year" in name_key(field.name) else 1500
     return (
         field.type == "number"
         and bool(values)
@@ -94,7 +95,7 @@ class FieldWords:
         self._flags = {field.name for field in fields if field.type == "boolean"}
         described: Counter[str] = Counter()
         for field in fields:
-            parts = key(re.sub(r" per \w+", "", field.name.replace("_", " ")))
+            parts = key(re.sub(r"\bper \w+", "", " ".join(name_key(field.name))))
             names = set(map(folded, parts[parts[:1] == ("min",) and len(parts) > 1 :]))  # No minutes in "min_age"
             description = _OF_OTHERS.sub(_without_unit, re.sub(r"\bper \w+", " ", field.description))
             words = set(map(folded, key(description)))
@@ -110,7 +111,7 @@ class FieldWords:
         self._fields: dict[str, set[str]] = {}
         for name, words in own.items():
             for word in words:
-                if singular(word) not in self.nouns or word in key(name):
+                if singular(word) not in self.nouns or word in name_key(name):
                     for form in {_meaning(word), _stem(word), singular(word)}:  # "seat" for "seats"
                         self._fields.setdefault(form, set()).add(name)
 
@@ -141,7 +142,14 @@ class FieldWords:
     def knows(self, word: str) -> bool:
         """Whether a word is a number, names documents or a unit, or says what fields are often about."""
         form = folded(word)
-        return form.isdigit() or form in _UNIT or form in _THING or self.is_noun(form) or bool(self.fields(form))
+        return (
+            form.isdigit()
+            or form in NUMBERS
+            or form in _UNIT
+            or form in _THING
+            or self.is_noun(form)
+            or bool(self.fields(form))
+        )
 
     def is_noun(self, word: str) -> bool:
         """Whether a word names the documents."""

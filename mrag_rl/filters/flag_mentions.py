@@ -12,7 +12,7 @@ from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.field_words import folded
 from mrag_rl.filters.flag_words import FLAGS
 from mrag_rl.filters.language import Condition
-from mrag_rl.filters.names import key
+from mrag_rl.filters.names import name_key
 from mrag_rl.filters.phrases import is_informational, overlaps
 from mrag_rl.filters.vocabulary import FieldVocabulary
 
@@ -87,7 +87,7 @@ def _patterns(name: str, description: str) -> list[tuple[str, bool]]:
 
 def _known(name: str) -> list[tuple[str, bool]]:
     """Regular expressions for what is known to say that a field of this name holds, and that it does not."""
-    words = " ".join(key(name.replace("_", " ")))
+    words = " ".join(name_key(name))
     for names, holding, denying in FLAGS:
         if re.search(rf"(?<!\w)(?:{names})(?!\w)", words):
             tables = ((denying, False), (holding, True)) if denying else ((holding, True),)
@@ -97,7 +97,7 @@ def _known(name: str) -> list[tuple[str, bool]]:
 
 def _pattern(name: str) -> str:
     """A regular expression for a field's name in texts without accents: "black and white", "e-book", "pets"."""
-    named = key(name.replace("_", " "))
+    named = name_key(name)
     forms = []
     for word in map(folded, [word for word in named if word not in _POLARITY] or named):
         # Longer words may end in another way, in another language as well

@@ -14,7 +14,8 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      r"non\ toxiques? | segur[oa]s?\ para\ (?:las\ |los\ )?(?:mascotas|perros|gatos|animales)",
      r"(?<!non-)(?<!non\x20)toxic | (?<!un)giftig\w* | (?<!non\x20)toxiques? | toxic[oa]s?"),
     (r"(?:pets?|dogs?|animals)(?! safe)",
-     r"pets? | (?<!to\x20)dogs? | haustieren? | hunden? | animaux | chiens? | mascotas? | perros?", ""),
+     r"(?:(?<!to\x20)dog|pet|animal)s?(?:[-\ ]friendly)? | (?:haus)?tieren? | hunden? | animaux | chiens? | "
+     r"mascotas? | perros?", ""),
     (r"outdoors?|open air",
      r"outdoors? | open[-\ ]?air | (?:im|unter\ freiem)\ (?:freien|himmel) | drau(?:ß|ss)en | (?:en\ )?plein\ air | "
      r"al\ aire\ libre | exterior(?:es)?",
@@ -91,8 +92,10 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      r"de\ (?:segunda\ mano|ocasion) | usad[oa]s?",
      r"brand[-\ ]?new | fabrikneu\w*"),
     (r"in stock|available",
-     r"in\ stock | available | auf\ lager | lieferbar\w* | verfugbar\w* | en\ stock | disponibles?",
-     r"out\ of\ stock | sold\ out | ausverkauft\w* | en\ rupture(?:\ de\ stock)? | epuises? | agotad[oa]s?"),
+     r"in\ stock | available | auf\ lager | lieferbar\w* | vorratig\w* | verfugbar\w* | en\ stock | disponibles? | "
+     r"(?:can|could)\ (?:deliver|ship) | en\ existencias",
+     r"out\ of\ stock | sold\ out | unavailable | back-?\ ?order\w* | ausverkauft\w* | vergriffen\w* | "
+     r"en\ rupture(?:\ de\ stock)? | epuises? | agotad[oa]s?"),
     (r"on sale|discounted|reduced", r"on\ sale | discounted | reduced | reduziert\w* | im\ angebot | "
      r"en\ promotion | soldes? | rebajad[oa]s? | en\ oferta",
      r"full\ price"),
@@ -133,6 +136,82 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      r"boucles? | circulares?", r"one-?way | point[-\ ]to[-\ ]point"),
     (r"multi ?player", r"multi-?\ ?player | mehrspieler\w* | multijoueurs? | "
      r"multijugador\w*", r"single-?\ ?player | einzelspieler\w* | solo"),
+    (r"refurbished|reconditioned|renewed",
+     r"refurb\w* | reconditioned | renewed | general-?uberholt\w* | aufbereitet\w* | wiederaufbereitet\w* | "
+     r"reconditionne\w* | remise?s?\ a\ neuf | reacondicionad[oa]s?",
+     r"brand[-\ ]?new | fabrikneu\w*"),
+    (r"free cancellation|cancell?able|cancellation free",
+     r"free(?:ly)?\ cancel\w+ | cancel\w*\ (?:for\ )?free | cancell?ed\ for\ free | cancell?able | flexible\ booking | "
+     r"kostenlos\w*\ (?:stornier\w+|storno) | (?:kostenlos\ )?stornierbar\w* | annul\w+\ (?:gratuit\w*|sans\ frais) | "
+     r"annulables? | cancelaci[oó]n\w*\ grat\w+ | cancelar\ gratis | cancelables?",
+     r"non-?\ ?refundable"),
+    (r"adults? only", r"adults?[-\ ]only | only\ for\ adults | no\ (?:kids|children) | without\ (?:kids|children) | "
+     r"child-?free | nur\ (?:fur\ )?erwachsene | ohne\ kinder | (?:reserve\w*\ aux|pour)\ adultes | sans\ enfants | "
+     r"(?:solo|exclusivo)\ (?:para\ )?adultos | sin\ ninos", ""),
+    (r"(?:under |on |pending )?appeal(?:ed)?", r"under\ appeal | appeal\ (?:is\ )?pending | pending\ appeal | "
+     r"appealed | "
+     r"berufung\w* | revision\ eingelegt | en\ appel | appel\ (?:est\ )?pendant | "
+     r"(?:recurso|apelacion)\ (?:\w+\ ){0,2}pendiente | "
+     r"recurrid[oa]s? | apelad[oa]s?", ""),
+    (r"retracted|withdrawn", r"retract\w* | withdrawn | zuruckgezogen\w* | retire(?:e|s|es)? | retractad[oa]s? | "
+     r"retirad[oa]s?",
+     ""),
+    (r"re ?opened", r"re-?\ ?opened | came\ back | (?:wieder|erneut)\ (?:ge)?offnet\w* | wiedereroffnet\w* | "
+     r"rouvert\w* | "
+     r"reabiert[oa]s?", ""),
+    (r"sla (?:breached|missed|violated)|(?:breached|missed) sla",
+     r"(?:breach\w*|miss\w*|violat\w*|broke\w*|exceed\w*)\ (?:the\ |their\ |its\ )?sla | "
+     r"sla\ (?:breach\w*|miss\w*|violat\w*) | "
+     r"sla\ (?:verletzt|verpasst|uberschritten) | sla\ (?:depasse|non\ respecte)\w* | (?:incumpl\w+)\ (?:el\ )?sla",
+     r"(?:within|met|meets|kept)\ (?:the\ |their\ |its\ )?sla | sla\ (?:met|kept|eingehalten) | "
+     r"respecte\w*\ (?:le\ )?sla | "
+     r"cumpl\w+\ (?:con\ )?(?:el\ )?sla"),
+    (r"overdue|late", r"overdue | late | uberfallig\w* | verspatet\w* | en\ retard | vencid[oa]s? | atrasad[oa]s?",
+     r"on\ time | punctual\w* | punktlich\w* | a\ l['’]heure | a\ tiempo | puntual(?:es)?"),
+    (r"auto(?:matic)? ?renew(?:al|s|ed)?|renews automatically",
+     r"auto(?:matic(?:ally)?)?[-\ ]?renew\w* | renew\w*\ automatically | "
+     r"(?:verlanger\w+\ sich\ )?automatisch(?:\ verlanger\w+)? | "
+     r"(?:tacite\ )?reconduction | renouvel\w+\ automatique\w* | renovaci[oó]n\ automatica | se\ renueva\w*", ""),
+    (r"(?:under |in )?(?:warranty|guarantee)", r"under\ (?:warranty|guarantee) | in\ warranty | unter\ garantie | "
+     r"(?:mit|in\ der)\ garantie | "
+     r"sous\ garantie | en\ garantia", r"out\ of\ warranty | ohne\ garantie | hors\ garantie | fuera\ de\ garantia"),
+    (r"free (?:shipping|delivery)|(?:shipping|delivery) free",
+     r"free\ (?:shipping|delivery|postage) | (?:ships|delivered)\ free | versandkostenfrei\w* | "
+     r"(?:kostenlos\w*|gratis)\ ?(?:versand|lieferung) | "
+     r"(?:livraison|port)\ (?:gratuite?|offerte?) | envio\ gratis | envio\ gratuito", ""),
+    (r"(?:airport )?(?:transfer|shuttle)s?", r"transfers? | shuttles? | flughafentransfer\w* | navettes? | "
+     r"traslados?", ""),
+    (r"air ?con(?:ditioned|ditioning)?", r"air-?\ ?con\w* | klimaanlage\w* | klimatisiert\w* | climatis\w+ | "
+     r"aire\ acondicionado | climatizad[oa]s?", ""),
+    (r"(?:sea|ocean) view|seaside|beach ?front",
+     r"(?:sea|ocean)[-\ ]views? | beach-?\ ?front | meerblick | vue\ (?:sur\ (?:la\ )?)?mer | vistas?\ al\ mar", ""),
+    (r"gym|fitness", r"gyms? | fitness\w* | salle\ de\ (?:sport|gym) | gimnasios?", ""),
+    (r"spa|sauna|wellness", r"spas? | saunas? | wellness\w*", ""),
+    (r"lactose free|dairy free", r"lactose-?\ ?free | dairy-?\ ?free | laktosefrei\w* | sans\ lactose | "
+     r"sin\ lactosa", ""),
+    (r"nut ?free", r"nut-?\ ?free | without\ nuts | nussfrei\w* | ohne\ nusse | sans\ (?:noix|fruits\ a\ coque) | "
+     r"sin\ frutos\ secos",
+     r"with\ nuts | contains?\ nuts"),
+    (r"spicy|hot", r"spicy | scharf\w* | epice\w* | picantes?", r"mild\w* | doux | douces? | suaves?"),
+    (r"halal", r"halal", ""),
+    (r"kosher", r"kosher | koscher\w* | casher | kascher", ""),
+    (r"illustrated", r"illustrat\w* | (?:with|mit|avec)\ (?:pictures|illustrations|bildern|abbildungen) | "
+     r"illustriert\w* | "
+     r"illustre(?:e|s|es)? | ilustrad[oa]s?", ""),
+    (r"hard ?(?:cover|back)", r"hard-?\ ?(?:covers?|backs?) | gebunden\w* | relie(?:e|s|es)? | (?:de\ )?tapa\ dura",
+     r"paper-?\ ?backs? | soft-?\ ?covers? | taschenb\w+ | (?:livres?\ de\ )?poche | (?:de\ )?tapa\ blanda | "
+     r"de\ bolsillo"),
+    (r"anonymous(?:ly)?", r"anonymous\w* | anonym\w* | anonim[oa]s?", ""),
+    (r"confidential", r"confidential\w* | vertraulich\w* | confidentiel\w* | confidencial(?:es)?", ""),
+    (r"verified", r"verified | verifiziert\w* | uberpruft\w* | verifie(?:e|s|es)? | verificad[oa]s?", r"unverified"),
+    (r"insured|insurance", r"insur(?:ed|ance) | versichert\w* | assure(?:e|s|es)? | asegurad[oa]s?", r"uninsured"),
+    (r"paid", r"paid | bezahlt\w* | paye(?:e|s|es)? | pagad[oa]s?",
+     r"unpaid | outstanding | unbezahlt\w* | offene?\ rechnung\w* | impaye(?:e|s|es)? | impagad[oa]s?"),
+    (r"archived", r"archived | archiviert\w* | archive(?:e|s|es)? | archivad[oa]s?", ""),
+    (r"signed", r"signed | unterschrieben\w* | unterzeichnet\w* | signe(?:e|s|es)? | firmad[oa]s?",
+     r"unsigned | sin\ firmar | non\ signe\w*"),
+    (r"reimbursed|compensated|compensation", r"reimburs\w* | compensat\w* | refunded | erstattet\w* | entschadigt\w* | "
+     r"rembourse(?:e|s|es)? | indemnise(?:e|s|es)? | reembolsad[oa]s? | indemnizad[oa]s? | compensad[oa]s?", ""),
     (r"recorded", r"recorded | aufgezeichnet\w* | enregistre(?:e|s|es)? | grabad[oa]s?", ""),
 )  # fmt: skip
 """(names of fields, what says that it holds, what says that it does not)"""

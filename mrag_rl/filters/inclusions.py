@@ -167,8 +167,11 @@ def _is_rejected(clause: Clause) -> bool:
     left = clause.left
     if "according" in left:
         return False
-    for word in left[max((i + 1 for i, word in enumerate(left) if word in JOINTS), default=0) :][-_NEAR:]:
-        if word in _PARTICLES or (word in _SEPARATIONS and not clause.is_own(folded(word))):
+    near = left[max((i + 1 for i, word in enumerate(left) if word in JOINTS), default=0) :][-_NEAR:]
+    for previous, word in zip(("", *near), near, strict=False):
+        if word in _PARTICLES and not _is_done(clause, previous):  # but "handed down"
+            return True
+        if word in _SEPARATIONS and not clause.is_own(folded(word)):
             return True
     preposition, inside, nouns = "", False, 0
     for i in range(len(left) - 1, -1, -1):
@@ -196,7 +199,7 @@ def _is_rejected(clause: Clause) -> bool:
             continue
         if _opposes(left, i):
             return True
-        if clause.knows(word):
+        if clause.knows(word) or (word in _PARTICLES and _is_done(clause, previous)):
             preposition = ""
             continue
         if preposition in _ENDS and not nouns and _is_compound(left[:i], word):

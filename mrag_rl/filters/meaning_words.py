@@ -103,7 +103,8 @@ THINGS = """
         concedidas
     weight heavy heavier light lighter weigh weighs weighing gewicht schwer leichter wiegt poids lourd léger peso
         pesa ligero
-    published publish publication appeared released release out premiered issued aired emitido emitida emitidos
+    published publish publication publications publicación veröffentlichung appeared released release out
+        premiered issued aired emitido emitida emitidos
         emitidas ausgestrahlt diffusé diffusés veröffentlicht erschienen
         erschien herausgekommen paru parue parus parues sorti sortie sortis sorties publié publiée publiés publiées
         estrenó estrenada estrenado estrenadas estrenados publicado publicada publicados publicadas salió
@@ -156,6 +157,25 @@ NOUNS = """
     urteil urteile studie studien rezept rezepte gericht gerichte livre livres annonce annonces offre offres arrêt
     arrêts décision décisions étude études recette recettes plat plats libro libros película películas oferta
     ofertas anuncio anuncios sentencia sentencias estudio estudios receta recetas plato platos piso pisos artículo
+    matter matters opinion opinions order orders proceeding proceedings manuscript manuscripts publication publications
+    package packages holiday holidays stay stays request requests incident incidents complaint complaints property
+    properties veröffentlichung veröffentlichungen publicación publicaciones incidencia incidencias
     artículos producto productos producte produit produits produkt produkte hôtel hôtels hoteles
 """
 """What documents are called."""
+
+PERSONS = """
+    judge judges justice justices author authors writer writers director directors assignee assignees agent agents
+    technician technicians teacher teachers instructor instructors supervisor supervisors lecturer lecturers speaker
+    speakers presenter presenters host hosts guide guides doctor doctors physician physicians surgeon surgeons therapist
+    therapists nurse nurses lawyer lawyers attorney attorneys artist artists painter painters sculptor sculptors actor
+    actors actress composer composers singer singers conductor conductors photographer photographers designer designers
+    architect architects editor editors reporter reporters journalist journalists coach coaches trainer trainers player
+    players chef chefs cook person persons people employee employees engineer engineers inventor inventors officer
+    officers secretary examiner examiners advisor advisors adviser advisers handler handlers investigator investigators
+    professor professors researcher researchers translator translators illustrator illustrators narrator narrators
+    richter richterin autor autorin leiter leiterin bearbeiter bearbeiterin lehrer lehrerin arzt ärztin anwalt anwältin
+    juge auteur autrice réalisateur réalisatrice enseignant enseignante médecin avocat avocate
+    juez jueza magistrado autora directora profesor profesora médico médica abogado abogada
+"""
+"""Who may be named by the surname alone."""

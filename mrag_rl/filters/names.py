@@ -33,6 +33,11 @@ def key(text: str) -> tuple[str, ...]:
     return tuple(fold(word) for word in _TOKEN.findall(text))
 
 
+def name_key(field: str) -> tuple[str, ...]:
+    """The words of a field's name, however it joins them: "in_stock", "inStock", "In Stock"."""
+    return key(_CAMEL.sub(" ", field).replace("_", " "))
+
+
 def fold(word: str) -> str:
     """A word without case, in one Unicode normal form."""
     return word.lower() if word.isascii() else unicodedata.normalize("NFKC", word).casefold()

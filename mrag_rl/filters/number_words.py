@@ -64,7 +64,7 @@ TO = r"to | and | until | till | through | up\ to | bis(?:\ zu)? | und | à | et
 
 NUMBERS = {
     "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
-    "single": 1,
+    "single": 1, "dozen": 12, "dutzend": 12, "douzaine": 12, "docena": 12,
     "eleven": 11, "twelve": 12, "zwei": 2, "drei": 3, "vier": 4, "fünf": 5, "sechs": 6, "sieben": 7, "acht": 8,
     "neun": 9, "zehn": 10, "elf": 11, "zwölf": 12, "deux": 2, "trois": 3, "quatre": 4, "cinq": 5, "sept": 7,
     "huit": 8, "neuf": 9, "dix": 10, "onze": 11, "douze": 12, "dos": 2, "tres": 3, "cuatro": 4, "cinco": 5,

@@ -23,6 +23,19 @@ _YEAR = r"(?<![\w€$£.,/:])(?<!(?<!\d{4})-)(?P<year>(?:1[89]|20)\d\d)(?![\w%]|
 _MONTH_YEAR = rf"(?<!\w)(?P<month>{MONTH_PATTERN})(?:,|\s+(?:of|del?))?\s+(?P<of>(?:1[89]|20)\d\d)(?![\w/])"
 _WRITTEN = re.compile(rf"{_MONTH_YEAR}|{_YEAR}", re.IGNORECASE)
 
+# "the second half of 2026", "Q3 2024", "im ersten Quartal 2025", "le premier semestre de 2025"
+_FIRST, _SECOND, _THIRD, _FOURTH = (
+    r"first|1st|erste[ns]?|premi(?:er|ère)|primera?", r"second|2nd|zweite[ns]?|deuxième|second|segund[oa]",
+    r"third|3rd|dritte[ns]?|troisième|tercera?", r"fourth|4th|last|vierte[ns]?|quatrième|cuart[oa]",
+)  # fmt: skip
+_PART_YEAR = re.compile(
+    rf"(?<!\w)(?:(?P<first>{_FIRST})|(?P<second>{_SECOND})|(?P<third>{_THIRD})|(?P<fourth>{_FOURTH}))\s+"
+    r"(?:(?P<half>half|halbjahr|hälfte|semestre|mitad)|(?P<quarter>quarter|quartal|trimestre))"
+    r"\s+(?:(?:of|des\s+jahres|von|de(?:\s+l['’]année)?|del?)\s+)?(?P<of>(?:1[89]|20)\d\d)(?![\w/])"
+    r"|(?<!\w)(?:(?P<h>[hs])(?P<h_number>[12])|(?P<q>[qt])(?P<q_number>[1-4]))[\s/]\s?(?P<in>(?:1[89]|20)\d\d)(?![\w/])",
+    re.IGNORECASE,
+)
+
 _ARTICLE = (
     r"(?:(?:the|year|years|das|dem|der|den|des|jahr|jahre|jahren|l['’]|le|la|les|année|el|los|las|año|años)\s+){0,2}"
 )
@@ -30,10 +43,12 @@ _START = r"(?:the\s+)?(?:beginning|start)\s+of\s+|anfang\s+|début\s+|principios
 _END = r"(?:the\s+)?end\s+of\s+|ende\s+|(?:la\s+)?fin\s+(?:d[eu]\s+|d['’])?(?:l['’]année\s+)?|final(?:es)?\s+de\s+"
 _BOUNDS = {
     "$gte": r"""
-        since | starting(?:\ (?:in|from))? | no\ earlier\ than | not\ before | on\ (?:or|and)\ after | seit | ab | depuis |
+        since | starting(?:\ (?:in|from))? | no\ earlier\ than | not\ before | on\ (?:or|and)\ after | seit | ab |
+        depuis |
         à\ partir\ de | dès | desde | a\ partir\ de""",
     "$lte": r"""
-        until | till | up\ to | through | by | on\ (?:or|and)\ before | no\ later\ than | not\ after | bis | jusqu['’](?:à|en|au) | hasta""",
+        until | till | up\ to | through | by | on\ (?:or|and)\ before | no\ later\ than | not\ after | bis |
+        jusqu['’](?:à|en|au) | hasta""",
     "$lt": r"""
         before | prior\ to | earlier\ than | older\ than | pre | vor | avant | antes\ de(?:l)? | anterior\w*\ a""",
     "$gt": r"""
@@ -49,7 +64,7 @@ _ONWARDS = re.compile(
 )
 _EARLIER = re.compile(r"\s+(?:(?:and|or)\s+(?:earlier|before|older)|oder\s+(?:älter|früher)|ou\s+avant|o\s+antes)\b")
 _IN = re.compile(
-    rf"(?<!\w)(?:in|during|of|from|im|aus|von|vom|en|de|d['’]|del|durante|pendant|au\s+cours\s+de)\s+{_ARTICLE}$",
+    rf"(?<!\w)(?:in|during|of|from|im|aus|von|vom|en|au|de|d['’]|del|durante|pendant|au\s+cours\s+de)\s+{_ARTICLE}$",
     re.IGNORECASE,
 )
 _TO = re.compile(rf"\s*(?:-|–|—|to|and|until|till|through|bis|und|à|et|y|a|al|hasta)\s*{_ARTICLE}", re.IGNORECASE)
@@ -150,12 +165,34 @@ def read_periods(text: str, today: dt.date | None) -> list[TimeSpan]:
 
     today: the day that relative ones refer to; without it they are None to None.
     """
-    relative = list(_relative(text, today))
-    taken = [(day.start, day.end) for day in read_dates(text)[0]] + [(span.start, span.end) for span in relative]
+    periods = [*_relative(text, today), *_parts_of_years(text)]
+    taken = [(day.start, day.end) for day in read_dates(text)[0]] + [(span.start, span.end) for span in periods]
     matches = itertools.islice(_WRITTEN.finditer(text), _MOST)
     written = [match for match in matches if not overlaps(*match.span(), taken)]
-    periods = relative + list(_written(text, written))
+    periods += _written(text, written)
     return sorted(periods, key=lambda period: period.start)
+
+
+def _parts_of_years(text: str) -> Iterator[TimeSpan]:
+    """The halves and quarters of years that a text names, if it says nothing else of them ("since Q3 2024")."""
+    for match in itertools.islice(_PART_YEAR.finditer(text), _MOST):
+        head = text[max(0, match.start() - 50) : match.start()]
+        if match["half"] or match["quarter"]:
+            number = next(i for i, name in enumerate(("first", "second", "third", "fourth"), 1) if match[name])
+            months, year = (6 if match["half"] else 3), int(match["of"])
+        else:
+            number, months, year = (
+                int(match["h_number"] or match["q_number"]),
+                (6 if match["h"] else 3),
+                int(match["in"]),
+            )
+        inside = _IN.search(head)
+        start = match.start() - (len(inside[0]) if inside else 0)
+        first = last = None
+        if number * months <= 12 and not any(rule.search(head) for _, rule in _BEFORE):
+            first = _month(year, (number - 1) * months + 1)[0]
+            last = _month(year, number * months)[1]
+        yield TimeSpan(start, match.end(), first, last, bare=not inside, vague=first is None)
 
 
 def _ends(match: re.Match[str]) -> tuple[dt.date, dt.date]:
@@ -212,7 +249,8 @@ def _written(text: str, matches: Sequence[re.Match[str]]) -> Iterator[TimeSpan]:
             yield TimeSpan(start - len(about[0]), end, None, None, years=years, vague=True)
             continue
         if onwards := _ONWARDS.match(text, end):
-            yield TimeSpan(start, onwards.end(), first, None, years=years)
+            inside = _IN.search(head)
+            yield TimeSpan(start - (len(inside[0]) if inside else 0), onwards.end(), first, None, years=years)
             continue
         if earlier := _EARLIER.match(text, end):
             yield TimeSpan(start, earlier.end(), None, last, years=years)

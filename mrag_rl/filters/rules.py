@@ -35,11 +35,13 @@ import datetime as dt
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mrag_rl.filters.alternatives import Reading, combined
 from mrag_rl.filters.date_fields import DateFields
 from mrag_rl.filters.date_phrases import DatePhrases, date_spans, spell_out_months
+from mrag_rl.filters.exclusions import cue_start
 from mrag_rl.filters.extraction import Extraction
 from mrag_rl.filters.field_words import FieldWords
 from mrag_rl.filters.flag_mentions import FlagMentions
@@ -47,7 +49,7 @@ from mrag_rl.filters.number_mentions import NumberMentions
 from mrag_rl.filters.numbers import read_quantities
 from mrag_rl.filters.periods import read_periods
 from mrag_rl.filters.phrases import masked, overlaps
-from mrag_rl.filters.value_mentions import ValueMentions
+from mrag_rl.filters.value_mentions import Mention, ValueMentions
 from mrag_rl.filters.vocabulary import FieldVocabulary
 
 _MAX_QUESTION = 20_000
@@ -85,6 +87,23 @@ class RuleExtractor:
             extractions.append(Extraction(question, filter_, dropped, seconds=time.perf_counter() - started))
         return extractions
 
+    def _find_again(self, text: str, read: list[tuple[int, int]]) -> list[Mention]:
+        """The mentions of values beside what has been read otherwise, which denies nothing beside it."""
+        hidden = masked(text, read)
+        mentions = self._values.find(hidden)
+        phrases = [(cue_start(text, m.start), m.end) for m in mentions if m.stance == "excluded"]
+        if not phrases or all(mention.stance != "doubtful" for mention in mentions):
+            return mentions
+        # Nor does an exclusion deny what stands before it: "Samsung products other than televisions"
+        last = max(start for start, _ in phrases)
+        named = {(m.field, m.start) for m in self._values.find(masked(hidden, phrases)) if m.stance == "named"}
+        return [
+            replace(m, stance="named")
+            if m.stance == "doubtful" and m.end <= last and (m.field, m.start) in named
+            else m
+            for m in mentions
+        ]
+
     def _read(self, text: str) -> Reading:
         mentions = self._values.find(text)
         spans = [(mention.start, mention.end) for mention in mentions]
@@ -101,7 +120,7 @@ class RuleExtractor:
             read += date_spans(text)
             read = [ends for ends in read if not overlaps(*ends, spans)]
             read += [(claim.start, claim.end) for claim in (*amounts, *flags)]
-            mentions = self._values.find(masked(text, read))
+            mentions = self._find_again(text, read)
             spans = [(mention.start, mention.end) for mention in mentions]
         excluded = [mention for mention in mentions if mention.stance == "excluded"]
         described = [quantity.start for quantity in quantities] + [flag.start for flag in flags]

@@ -15,7 +15,8 @@ from mrag_rl.filters.clauses import BOUNDARY, CLOSED, of_another_clause, words_o
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.exclusions import Stance, asks_what_it_does, stance
 from mrag_rl.filters.field_words import FieldWords, folded
-from mrag_rl.filters.names import Token, aliases, fold, key, tokens
+from mrag_rl.filters.names import Token, aliases, fold, key, name_key, tokens
+from mrag_rl.filters.other_names import other_names
 from mrag_rl.filters.phrases import ARTICLE, CLAIMED, QUOTE, REPORT, before, is_informational
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
 
@@ -75,11 +76,14 @@ class ValueMentions:
         for field in vocabulary:
             if field.type == "string" and field.facet:
                 self._index(field)
-                named = r"[\s_]+".join(map(re.escape, key(field.name))) or r"(?!)"
+                named = r"[\s_]+".join(map(re.escape, name_key(field.name))) or r"(?!)"
                 self._field_words[field.name] = (
                     re.compile(rf"\b{named}(?:\s+(?:is|of)|\s*[:=])?\s+{QUOTE}$", re.IGNORECASE),
                     re.compile(rf"[\"'”’]?\s+{named}\b", re.IGNORECASE),
                 )
+        for field in vocabulary:
+            if field.type == "string" and field.facet:
+                self._index_other_names(field)
         self._index_long_names()
         self._own_words = {folded(word) for name in self._names for word in name}
 
@@ -94,6 +98,13 @@ class ValueMentions:
         for name, values in field.names.items():
             if (other := _inflected(name[-1])) and (*name[:-1], other) not in self._names:
                 self._add((*name[:-1], other), _Name(field, values, (*spellings[name][:-1], other)))
+
+    def _index_other_names(self, field: Field) -> None:
+        """Those that are no name or other form of a value of any field."""
+        for spelled, values in other_names(field).items():
+            words = tuple(word.text for word in tokens(spelled))
+            if (name := key(spelled)) not in self._names:
+                self._add(name, _Name(field, values, words))
 
     def _index_long_names(self) -> None:
         """The names that are long enough to be known if misspelt, by their first letter and number of words."""
@@ -186,11 +197,12 @@ class ValueMentions:
     ) -> tuple[_Name, int, bool] | None:
         """The long name that the words at a position misspell by a letter, or by two if they are long."""
         first = words[position].text[0]
-        if not (without_capitals or first.isupper() or first.isdigit()):
-            return None
+        in_capitals = first.isupper() or first.isdigit()
         for length, names in self._long_names.get(fold(first), ()):
             written = " ".join(keys[position : position + length])
-            if len(written) < _MISSPELT or position + length > len(words) or (length == 1 and without_capitals):
+            if len(written) < _MISSPELT or position + length > len(words):
+                continue
+            if length == 1 and (without_capitals or not in_capitals):
                 continue
             allowed = 2 if length > 1 and len(written) >= _MISSPELT_TWICE else 1
             found = extractOne(written, names, scorer=OSA.distance, score_cutoff=allowed)

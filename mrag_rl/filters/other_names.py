@@ -1,0 +1,100 @@
+"""Names by which questions call a corpus's values that are no forms of them: words of other languages, and surnames.
+
+A corpus that says "television" and "Vienna" is asked for "TV", "Fernseher" and "Wien". The table `equal_words.txt` has
+one meaning a row, with its words in English, German, French and Spanish; those that end in ~ are inflected here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+
+from mrag_rl.filters.field_words import folded
+from mrag_rl.filters.meaning_words import PERSONS
+from mrag_rl.filters.names import key, name_key
+from mrag_rl.filters.vocabulary import Field
+
+_PERSONS = frozenset(map(folded, PERSONS.split()))
+_PERSON = re.compile(r"(?:[^\W\d_][\w.'’-]*\s+){1,3}(?P<surname>[^\W\d_a-zß-ÿ][^\W\d_]+(?:[-'’][^\W\d_]+)*)")
+
+
+def other_names(field: Field) -> Mapping[str, tuple[str, ...]]:
+    """The other names of a string field's values, as they are spelled, each with the values that it stands for."""
+    found: dict[str, dict[str, None]] = {}
+    for value in field.values or ():
+        for name in (*_equal_words().get(key(str(value)), ()), *_surnames(field).get(str(value), ())):
+            found.setdefault(name, {})[str(value)] = None
+    return {name: tuple(values) for name, values in found.items()}
+
+
+def _surnames(field: Field) -> dict[str, tuple[str, ...]]:
+    """The surname of each value, if the field names persons and no two of them share it."""
+    words = {folded(word) for word in (*name_key(field.name), *key(field.description))}
+    if _PERSONS.isdisjoint(words):
+        return {}
+    persons = {str(value): _PERSON.fullmatch(str(value)) for value in field.values or ()}
+    counts = Counter(match["surname"] for match in persons.values() if match)
+    return {value: (match["surname"],) for value, match in persons.items() if match and counts[match["surname"]] == 1}
+
+
+@cache
+def _equal_words() -> Mapping[tuple[str, ...], tuple[str, ...]]:
+    """The words that mean the same as a name, by its `names.key`."""
+    equal: dict[tuple[str, ...], dict[str, None]] = {}
+    for line in files("mrag_rl.filters").joinpath("equal_words.txt").read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            forms = [form for part in line.split("; ") for form in _forms(*part.split(": ", 1))]
+            for form in forms:
+                equal.setdefault(key(form), {}).update(dict.fromkeys(forms))
+    return {name: tuple(form for form in forms if key(form) != name) for name, forms in equal.items()}
+
+
+def _forms(language: str, words: str) -> Iterator[str]:
+    for word in words.split(", "):
+        yield from _INFLECT[language](word[:-1]) if word.endswith("~") else (word,)
+
+
+def _german(word: str) -> Iterator[str]:
+    stem = word.removesuffix("e")
+    stem = f"{stem[:-2]}l" if stem.endswith("el") else stem  # "dunkle"
+    yield word
+    yield from (stem + ending for ending in ("e", "er", "es", "en", "em"))
+
+
+_FRENCH = (("eux", "euse"), ("er", "ère"), ("en", "enne"), ("on", "onne"), ("el", "elle"), ("if", "ive"), ("e", "e"))
+
+
+def _french(word: str) -> Iterator[str]:
+    feminine = next((word.removesuffix(old) + new for old, new in _FRENCH if word.endswith(old)), f"{word}e")
+    plural = word if word.endswith(("s", "x")) else f"{word[:-1]}ux" if word.endswith("al") else f"{word}s"
+    yield from (word, plural, feminine, f"{feminine}s")
+
+
+_ACCENTS = str.maketrans("áéíóú", "aeiou")
+
+
+def _spanish(word: str) -> Iterator[str]:
+    if word.endswith("o"):
+        yield from (word[:-1] + ending for ending in ("o", "a", "os", "as"))
+    elif word.endswith(("e", "a")):
+        yield from (word, f"{word}s")
+    else:
+        stem = word if word[-2:-1] not in "áéíóú" else word[:-2] + word[-2:].translate(_ACCENTS)
+        yield from (word, f"{stem}es")
+        if stem != word or word.endswith(("or", "ol")):  # "inglesa", "conservadora", "española"
+            yield from (f"{stem}a", f"{stem}as")
+
+
+def _english(word: str) -> Iterator[str]:
+    yield word
+
+
+_INFLECT: Mapping[str, Callable[[str], Iterator[str]]] = {
+    "en": _english,
+    "de": _german,
+    "fr": _french,
+    "es": _spanish,
+}
