@@ -1,7 +1,8 @@
 """Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon): momentum whose matrices are made orthogonal.
 
-As `torch.optim.Muon`, but in the precision of the weights and for all matrices of a shape at once. PyTorch's computes
-in bfloat16, which a processor without it emulates: 8 s a step of the bundled model's size where this takes 0.2 s.
+As `torch.optim.Muon`, but for all matrices of a shape at once, and in bfloat16 only where the processor multiplies it,
+in a third of the time of float32. PyTorch's computes in bfloat16 anyway, which other processors emulate: 8 s a step of
+the bundled model's size where float32 takes 0.2 s.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+
+from mrag_rl.retrieval.exact import quick_type
 
 _QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan's coefficients, steep at zero
 _ITERATIONS = 5
@@ -48,7 +51,8 @@ class Muon(torch.optim.Optimizer):
             for shape, pairs in by_shape.items():
                 matrices, updates = zip(*pairs, strict=True)
                 rate = group["lr"] * 0.2 * max(shape) ** 0.5
-                for matrix, update in zip(matrices, orthogonalize(torch.stack(list(updates))), strict=True):
+                orthogonal = orthogonalize(torch.stack(list(updates)).to(quick_type()))
+                for matrix, update in zip(matrices, orthogonal.to(matrices[0].dtype), strict=True):
                     matrix.mul_(1 - group["lr"] * group["weight_decay"]).sub_(update, alpha=rate)
         return loss
 

@@ -133,6 +133,8 @@ def _passages_with(item: Mapping[str, str], passages: Sequence[Chunk]) -> list[i
 
 def _states(text: str, category: str, claim: int, value: str) -> bool:
     """Whether a text makes a claim with this value."""
+    if value.lower() not in text.lower():  # which takes a tenth of the time
+        return False
     return _claim_pattern(category, claim, value).search(text) is not None
 
 
