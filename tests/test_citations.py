@@ -55,6 +55,14 @@ def test_lists_and_code_stay_as_they_are() -> None:
     assert time.perf_counter() - start < 5
 
 
+def test_the_question_models_lists_of_passages_are_left_out() -> None:
+    found = checked("Wired {2 4}, the cost of the bridge {none}: [2] 40 million. The mayor {1 2 3 4}: [1] Bo Reed.")
+    assert found.bare == "Wired, the cost of the bridge: 40 million. The mayor: Bo Reed."
+    assert found.text == "Wired, the cost of the bridge: 40 million. [2] The mayor: Bo Reed. [2]"
+    assert (found.passages, found.unsupported, found.removed) == ((2,), (), (1,))
+    assert checked("The set {a b} and {1, 2}, f{3}.").bare == "The set {a b} and {1, 2}, f{3}."
+
+
 def test_what_no_passage_states_is_told() -> None:
     found = checked("12 were hurt, said Dora Field in 1999. Carl Stone agreed.")
     assert found.unsupported == ("dora field", "1999", "carl stone")  # An author is not shown

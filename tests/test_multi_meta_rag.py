@@ -234,7 +234,7 @@ def test_the_system_searches_under_the_questions_filter_and_shows_source_and_dat
             assert passage.text in shown and passage.title in shown
             assert passage.metadata["source"] in shown and passage.metadata["published_at"] in shown
     assert [answer.hypothesis for answer in answers] == [
-        texts[0].strip() for texts in llm.generate(listening.prompts, max_new_tokens=96)
+        texts[0].strip() for texts in llm.generate(listening.prompts, max_new_tokens=128)
     ]
 
 

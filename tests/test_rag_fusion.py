@@ -104,7 +104,7 @@ def test_generated_queries_are_searched_shown_and_part_of_the_result(fusion: RAG
     ]
     assert listening.prompts[-2:] == prompts
     assert [answer.hypothesis for answer in answers] == [
-        texts[0].strip() for texts in llm.generate(prompts, max_new_tokens=96)
+        texts[0].strip() for texts in llm.generate(prompts, max_new_tokens=128)
     ]
     given = over(fusion, None).answer(QUESTIONS, queries=[some.generated for some in expected])
     assert [answer.passages for answer in given] == [answer.passages for answer in answers]

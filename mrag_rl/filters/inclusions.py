@@ -340,8 +340,8 @@ def _is_dismissed(clause: Clause) -> bool:
         return True
     if words[:1] != [] and words[0] in _POINTING and not AUXILIARIES.isdisjoint(words[1:2]):
         return True
-    if asks(words):
-        return False
+    if asks(words) or (len(words) > 2 and words[0] in _PRONOUNS and words[-1] in AUXILIARIES):
+        return False  # "Kopfhörer, die letztes Jahr erschienen sind"
     if speaks(words) or not AUXILIARIES.isdisjoint(words):
         return True
     remark = 0 < len(words) <= 5 and words[0] not in JOINTS and not any(map(str.isdigit, words))

@@ -24,9 +24,14 @@ _PERSON = re.compile(r"(?:[^\W\d_][\w.'’-]*\s+){1,3}(?P<surname>[^\W\d_a-zß-�
 def other_names(field: Field) -> Mapping[str, tuple[str, ...]]:
     """The other names of a string field's values, as they are spelled, each with the values that it stands for."""
     found: dict[str, dict[str, None]] = {}
-    for value in field.values or ():
-        for name in (*_equal_words().get(key(str(value)), ()), *_surnames(field).get(str(value), ())):
-            found.setdefault(name, {})[str(value)] = None
+    surnames, equal = _surnames(field), _equal_words()
+    described = {*name_key(field.name), *key(field.description)}
+    for value in map(str, field.values or ()):
+        words = key(value)
+        # The area of law "contract" is also "contract law"
+        longer = [name for word in described for name in equal.get((*words, word), ())]
+        for name in (*equal.get(words, ()), *longer, *surnames.get(value, ())):
+            found.setdefault(name, {})[value] = None
     return {name: tuple(values) for name, values in found.items()}
 
 

@@ -37,6 +37,7 @@ _ENDS = re.compile(rf"\s*$|\s*[,.;:?!(){CLAIMED}]|\s+(?:{pattern(asking_words.FO
 _GERMAN = words_of(
     "von vom bei beim mit zum zur der die das des dem den eine einer einem", "einen und oder für nach aus im"
 )
+_DAY_FOLLOWS = re.compile(r"\s[^,.;:!?()]{0,20}\d")
 _CONJUNCTIONS = ("and", "or", "nor", "vs", "versus")
 _MISSPELT, _MISSPELT_TWICE = 7, 12  # Letters of the shortest names that are known by one wrong letter, and by two
 _ABBREVIATION = re.compile(r"(?:^|[^\w])\w{1,2}$")  # "vs.", "Mr.", the last of "U.S."
@@ -55,11 +56,15 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """A name that a question may use: the field and values it stands for, and its words as the values spell them."""
+    """A name that a question may use: the field and values it stands for, and its words as the values spell them.
+
+    other: it is no form of the values themselves (`other_names`).
+    """
 
     field: Field
     values: tuple[str, ...]
     spelling: tuple[str, ...]
+    other: bool = False
 
 
 class ValueMentions:
@@ -104,7 +109,7 @@ class ValueMentions:
         for spelled, values in other_names(field).items():
             words = tuple(word.text for word in tokens(spelled))
             if (name := key(spelled)) not in self._names:
-                self._add(name, _Name(field, values, words))
+                self._add(name, _Name(field, values, words, other=True))
 
     def _index_long_names(self) -> None:
         """The names that are long enough to be known if misspelt, by their first letter and number of words."""
@@ -147,6 +152,8 @@ class ValueMentions:
         while position < len(words):
             step = 1
             known = self._known(keys, position) or self._misspelt(words, keys, position, without_capitals)
+            if known is not None and known[0].other and self._says_when(text, words, position, known[1]):
+                known = None  # "terminées avant 2024"
             if known is not None and _is_contiguous(text, words[position : position + known[1]]):
                 name, length, exact = known
                 step = length
@@ -179,6 +186,11 @@ class ValueMentions:
                     passed_over = True
             position += step
         return mentions, passed_over
+
+    def _says_when(self, text: str, words: Sequence[Token], position: int, length: int) -> bool:
+        """Whether a word says what was done on the day that follows it."""
+        end = words[position + length - 1].end
+        return length == 1 and self._words.speaks_of_dates(words[position].text) and bool(_DAY_FOLLOWS.match(text, end))
 
     def _is_known(self, word: str) -> bool:
         """Whether a word (folded) is of a value's name, or speaks of documents or fields."""

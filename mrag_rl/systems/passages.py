@@ -286,7 +286,7 @@ class PassageReader:
 
     llm: LLM
     shown: tuple[str, ...] = SHOWN
-    max_new_tokens: int = 96
+    max_new_tokens: int = 128
     always: bool = False
     retries: int = 0
 
