@@ -59,7 +59,7 @@ def parse_arguments(description: str | None) -> argparse.Namespace:
         "--start",
         type=Path,
         help="folder of a model that this command wrote, with whose weights and vocabulary to begin; its width counts; "
-        "layers that it lacks are put into its middle, where they change nothing at first",
+        "layers that it lacks are put into its middle, where they change nothing at first; passages are whole at once",
     )
     for name, kind, meaning in (
         ("steps", int, "optimizer steps"),

@@ -167,7 +167,8 @@ def optimize(
 
     def step_backward(step: int) -> tuple[float, int]:
         rng = np.random.default_rng([arguments.seed, 2, step])
-        draw = partial(data.draw, progress=step / arguments.steps)
+        # A model to start from has seen the easier sequences of the beginning
+        draw = partial(data.draw, progress=1.0 if arguments.start else step / arguments.steps)
         parts = make_batch(
             tokenizer, draw, rng, arguments.batch, arguments.max_tokens, data.part_tokens, token_hints_of
         )
