@@ -183,7 +183,8 @@ ENCLOSING_BEFORE = r"""
 """
 ENCLOSING_AFTER = r"""
     (?<!came\x20)(?<!come\x20)(?<!comes\x20)out(?!\ (?:there|loud)) | aside | to\ (?:one|the)\ side | off\ the\ list |
-    from\ (?:the|my|this|your)\ (?:search|results?|list|comparison|answer) | weg | aus | beiseite | außen\ vor |
+    from\ (?:the|my|this|your)\ (?:search|results?|list|comparison|answer) | weg | beiseite | außen\ vor |
+    aus(?!\ (?:de[rmn]|eine[rmn]|(?-i:[A-ZÄÖÜ\d]))) |
     heraus | raus | unberücksichtigt | von\ der\ liste | de\ côté | à\ part | de\ la\ liste | fuera | de\ lado |
     al\ margen | aparte | de\ la\ lista
 """

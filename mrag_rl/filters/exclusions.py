@@ -224,7 +224,8 @@ def stance(
         return "named"
     if _REQUESTED.search(head) and _NOT_SO.match(tail):
         return "named"
-    if any(rule.search(head) for rule in (_EXCLUDED, _REQUESTED, _TITLED, _PREFIXED)):
+    # In "Miele-Staubsauger" the hyphen is behind a word, which `head` may not have
+    if any(rule.search(head) for rule in (_EXCLUDED, _REQUESTED, _TITLED)) or _PREFIXED.search(far):
         unclear = (_EXISTS.search(head) and "?" in tail) or _ASKED_ABOUT.search(tail) or _is_contradicted(head, tail)
         return "doubtful" if unclear else "excluded"
     prefers = _PREFERENCE.search(far)

@@ -71,7 +71,7 @@ class FlagMentions:
                     said.append((holds == (denied_from is not None), start, match.end()))
         for name, said in found.items():
             if len({holds for holds, *_ in said}) == 1:
-                holds, start, end = said[0]
+                holds, start, end = max(said, key=lambda one: one[2] - one[1])
                 claims.append(Claim(name, Condition(name, "$eq", (holds,)), start, end))
             elif said:
                 dropped.append(f"{name}: said and denied, or not asked for")

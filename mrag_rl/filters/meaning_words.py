@@ -158,6 +158,7 @@ NOUNS = """
     arrêts décision décisions étude études recette recettes plat plats libro libros película películas oferta
     ofertas anuncio anuncios sentencia sentencias estudio estudios receta recetas plato platos piso pisos artículo
     matter matters opinion opinions order orders proceeding proceedings manuscript manuscripts publication publications
+    séjour séjours voyage voyages viaje viajes estancia estancias reise reisen aufenthalt
     package packages holiday holidays stay stays request requests incident incidents complaint complaints property
     properties veröffentlichung veröffentlichungen publicación publicaciones incidencia incidencias
     artículos producto productos producte produit produits produkt produkte hôtel hôtels hoteles

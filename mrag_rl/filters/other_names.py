@@ -54,7 +54,11 @@ def _equal_words() -> Mapping[tuple[str, ...], tuple[str, ...]]:
             forms = [form for part in line.split("; ") for form in _forms(*part.split(": ", 1))]
             for form in forms:
                 equal.setdefault(key(form), {}).update(dict.fromkeys(forms))
-    return {name: tuple(form for form in forms if key(form) != name) for name, forms in equal.items()}
+    # Codes of languages are asked for by their names, and "de" is a preposition
+    return {
+        name: tuple(form for form in forms if key(form) != name and (len(form) > 2 or form.isupper()))
+        for name, forms in equal.items()
+    }
 
 
 def _forms(language: str, words: str) -> Iterator[str]:

@@ -249,7 +249,8 @@ class ValueMentions:
         capitalised = all(
             word.text[0].isupper() or not spelled[0].isupper() for word, spelled in content
         ) and any(word.text[0].isupper() for word, _ in content)  # fmt: skip
-        if capitalised or (without_capitals and not single):
+        plain = all(spelled == spelled.lower() for _, spelled in content)
+        if capitalised or (without_capitals and not single and not (plain and is_informational(text))):
             # Without its article, "The Age" is "Age", a word like any other.
             lacks_article = single and _lacks_article(name, name_words)
             starts_sentence = (
