@@ -1,7 +1,8 @@
 """Filter extraction without a language model: what a question says of a corpus's metadata, by rules.
 
 Values (``value_mentions``). A question names a value by its full name or another form of it (``names.aliases``), by its
-plural, or by a long name with a letter wrong; the longest name wins where several fit. In the value's own capitals a
+plural, by a word for the same in another language or a person's surname (``other_names``), or by a long name with a
+letter wrong; the longest name wins where several fit. In the value's own capitals a
 name counts anywhere, except alone at the start of a sentence and inside a longer name ("Fortune 500"). There, in other
 capitals, and where the value is an ordinary word, it needs words beside it that show how it is meant ("according to the
 verge", "a fortune article", "in the sports category", "horror films", "soups by ..."). In a question without any
