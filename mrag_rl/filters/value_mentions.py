@@ -216,11 +216,15 @@ class ValueMentions:
                 continue
             if length == 1 and (without_capitals or not in_capitals):
                 continue
-            allowed = 2 if length > 1 and len(written) >= _MISSPELT_TWICE else 1
-            found = extractOne(written, names, scorer=OSA.distance, score_cutoff=allowed)
+            long = length > 1 and len(written) >= _MISSPELT_TWICE
+            if not (long or without_capitals or in_capitals):
+                continue
+            found = extractOne(written, names, scorer=OSA.distance, score_cutoff=2 if long else 1)
             # "Fortunes" is another word
             if found and not written.startswith(found[0]) and not found[0].startswith(written):
-                return self._names[tuple(found[0].split())], length, False
+                name = self._names[tuple(found[0].split())]
+                if without_capitals or in_capitals or name.spelling[0].islower():
+                    return name, length, False
         return None
 
     def _name_follows(self, keys: Sequence[str], position: int) -> bool:
