@@ -223,6 +223,7 @@ PRONOUNS = r"""
     (?:\w+n['’]t|not|never|no)(?:\ \w+){1,4}\ (?:it|them|those)(?=$|[.,;:!?]) |
     (?:exclude|skip|ignore|omit|drop|avoid|leave|remove|hide)\ (?:them|it|those|that|these|him|her) |
     (?:exclu[st]?|excluez|ignore[zr]?|écarte[zr]?|évite[zr]?|retire[zr]?)[-\ ](?:les?|la|cette|ces|ce|celle|ceux) |
+    (?:on|je|nous)\ (?:les?|la|l['’])\ ?(?:oubli\w+|saut\w+|exclu\w+|ignor\w+|écart\w+|laiss\w+|retir\w+|zapp\w+) |
     (?:exclúye|ignóra|omíte|descárta|evíta)l[oa]s? | (?:lass|ignoriere?|schließe?)\ (?:sie|es|ihn|diese[nrs]?|die|das)
 """
 

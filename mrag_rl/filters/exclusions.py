@@ -71,7 +71,7 @@ _ENCLOSED_AFTER = _anywhere(rf"^{_CLOSING}(?:['’]s)?[^.;:?!\n]{{0,60}}?\s(?:{p
 _EXCLUDED_AFTER = _anywhere(
     rf"^{_CLOSING}(?:['’]s?)?(?:\s+{REPORT})?,?\s+(?:(?:is|are|being|be|mal|einmal|yet)\s+)?(?:{pattern(words.AFTER)})(?!\w)"
     r"|^-(?:free|frei|less)(?!\w)|^,?\s+(?:no|nein|non)(?=\s*(?:[.,;:!?]|$))"
-    r"|^[^.;:?!\n]{0,80}\s(?:weg|aus|raus|heraus|beiseite)(?:zu)?(?:lassen|klammern|filtern|schließen|blenden|nehmen)(?!\w)"
+    r"|^(?![^.;:?!\n]*\salso?\s)[^.;:?!\n]{0,80}\s(?:weg|aus|raus|heraus|beiseite)(?:zu)?(?:lassen|klammern|filtern|schließen|blenden|nehmen)(?!\w)"
 )
 _LISTED_AFTER = _anywhere(
     rf"^{_CLOSING}(?:\s*,\s*[^.;:?!,\n]{{1,40}})?\s*,?\s+(?:{pattern(words.CONJUNCTIONS)})(?!\w)"
