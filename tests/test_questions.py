@@ -56,13 +56,13 @@ def judged(name: str) -> Counter[str]:
         ("test_1", 170, 3),
         ("test_2", 154, 2),
         ("test_3", 42, 0),
-        ("test_4", 55, 1),
+        ("test_4", 57, 1),
         ("development_1", 194, 0),
         ("development_2", 230, 0),
         ("development_3", 233, 0),
         ("development_4", 53, 0),
         ("development_5", 88, 0),
-        ("development_6", 176, 3),
+        ("development_6", 175, 3),
     ],
 )
 def test_questions_over_other_corpora_are_read(name: str, right: int, wrong: int) -> None:

@@ -24,13 +24,13 @@ _PERSON = re.compile(r"(?:[^\W\d_][\w.'’-]*\s+){1,3}(?P<surname>[^\W\d_a-zß-�
 def other_names(field: Field) -> Mapping[str, tuple[str, ...]]:
     """The other names of a string field's values, as they are spelled, each with the values that it stands for."""
     found: dict[str, dict[str, None]] = {}
-    surnames, equal = _surnames(field), _equal_words()
+    surnames = _surnames(field)
     described = {*name_key(field.name), *key(field.description)}
     for value in map(str, field.values or ()):
         words = key(value)
         # The area of law "contract" is also "contract law"
-        longer = [name for word in described for name in equal.get((*words, word), ())]
-        for name in (*equal.get(words, ()), *longer, *surnames.get(value, ())):
+        longer = [name for word in described for name in _equal_words((*words, word))]
+        for name in (*_equal_words(words), *longer, *surnames.get(value, ())):
             found.setdefault(name, {})[value] = None
     return {name: tuple(values) for name, values in found.items()}
 
@@ -45,20 +45,29 @@ def _surnames(field: Field) -> dict[str, tuple[str, ...]]:
     return {value: (match["surname"],) for value, match in persons.items() if match and counts[match["surname"]] == 1}
 
 
+def _equal_words(name: tuple[str, ...]) -> tuple[str, ...]:
+    """The words that mean the same as a name, given by its `names.key`.
+
+    Codes of languages are left out: they are asked for by their names, and "de" is a preposition.
+    """
+    rows, places = _table()
+    forms = dict.fromkeys(form for place in places.get(name, ()) for form in rows[place])
+    return tuple(form for form in forms if (len(form) > 2 or form.isupper()) and key(form) != name)
+
+
 @cache
-def _equal_words() -> Mapping[tuple[str, ...], tuple[str, ...]]:
-    """The words that mean the same as a name, by its `names.key`."""
-    equal: dict[tuple[str, ...], dict[str, None]] = {}
-    for line in files("mrag_rl.filters").joinpath("equal_words.txt").read_text(encoding="utf-8").splitlines():
+def _table() -> tuple[list[tuple[str, ...]], dict[tuple[str, ...], list[int]]]:
+    """The forms of each row, and the rows of each form by its key."""
+    text = files("mrag_rl.filters").joinpath("equal_words.txt").read_text(encoding="utf-8")
+    rows: list[tuple[str, ...]] = []
+    places: dict[tuple[str, ...], list[int]] = {}
+    for line in text.splitlines():
         if line and not line.startswith("#"):
-            forms = [form for part in line.split("; ") for form in _forms(*part.split(": ", 1))]
-            for form in forms:
-                equal.setdefault(key(form), {}).update(dict.fromkeys(forms))
-    # Codes of languages are asked for by their names, and "de" is a preposition
-    return {
-        name: tuple(form for form in forms if key(form) != name and (len(form) > 2 or form.isupper()))
-        for name, forms in equal.items()
-    }
+            forms = (form for part in line.split("; ") for form in _forms(*part.split(": ", 1)))
+            rows.append(tuple(dict.fromkeys(forms)))
+            for form in rows[-1]:
+                places.setdefault(key(form), []).append(len(rows) - 1)
+    return rows, places
 
 
 def _forms(language: str, words: str) -> Iterator[str]:
