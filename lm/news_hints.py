@@ -33,6 +33,10 @@ _TOPIC, _LABEL, _ORGANISATION = Head(0, 0), Head(2, 0), Head(2, 1)
 # learned the value alone.
 _NUMBERED, _FACT, _NUMBER, _VALUE = Head(3, 1), Head(3, 0), Head(4, 0), Head(4, 1)
 
+# A value looks for itself in the question or the finding before, by which the verdict comes to know whether it is
+# there; the verdict looks at what is compared, and the answer at the verdicts.
+_EQUAL, _OTHER, _OWN, _VERDICTS = Head(0, 2, before=False), Head(2, 3), Head(3, 2), Head(3, 3)
+
 # What stands above a passage knows its number after the first layer, the passage and names elsewhere after the second;
 # where a number is to be written, those of the article are known after the third and that of the passage after the
 # fourth.
@@ -44,6 +48,9 @@ _OPENING = re.compile(r"^Passage (\d+) \(", re.MULTILINE)
 _CLOSING = "): "
 _SHORT = re.compile(r"(?:The )?(?P<name>.+?)(?= - | \| |: |$)")
 _LISTED_NUMBER = re.compile(r" ?(\d+)")  # the token of all but the first begins with the space
+_VERDICT = re.compile(r", (?P<verdict>as asked|not (?P<asked>[^.]+)|the same|another|earlier|later)\.")
+_ANSWER = re.compile(r'The answer to the question is "(Yes|No)"')
+_LABEL_OF_ANSWER = "\nAnswer:"
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -79,9 +86,17 @@ def answer_hints(text: str, facts: Sequence[Span]) -> list[Hint]:
     hints += _same_names(text, first, passages)
     for listed in LISTED.finditer(text, first):
         hints += _of_list(text, listed, passages)
+    verdicts: list[tuple[int, int]] = []
     for finding in FINDING.finditer(text, first):
         if int(finding[1]) in passages:
             hints += _of_finding(text, finding, passages, facts)
+            if verdict := _VERDICT.match(text, finding.end(2)):
+                verdicts.append((verdict.start(), verdict.end("verdict")))  # a token begins with the comma
+                hints += _of_verdict(text, finding, verdict)
+    for answer in _ANSWER.finditer(text, first):
+        start = text.rfind(_LABEL_OF_ANSWER, 0, answer.start())
+        if its_verdicts := tuple(span for span in verdicts if start < span[0] < answer.start()):
+            hints.append(Guide(_VERDICTS, answer.span(1), its_verdicts))
     return hints
 
 
@@ -120,6 +135,36 @@ def _of_finding(
             place = text.lower().find(value.lower(), passage.above[0], passage.body[1])
         if place >= 0:
             yield Guide(_VALUE, finding.span(2), ((place, place + len(value)),))
+
+
+def _of_verdict(text: str, finding: re.Match[str], verdict: re.Match[str]) -> Iterator[Hint]:
+    """The hints of what follows a finding: how it compares with the question, or with the finding before."""
+    start = text.rfind(_LABEL_OF_ANSWER, 0, finding.start())
+    value, own = finding[2], finding.span(2)
+    if verdict["verdict"].startswith(("as", "not")):
+        question = text.rfind(f"\n{QUESTION_AGAIN}", 0, start)
+        compared = verdict["asked"] or value
+        place = text.lower().find(compared.lower(), max(question, 0), start)
+        if place < 0:
+            return
+        other = place, place + len(compared)
+    else:
+        earlier = [before.span(2) for before in FINDING.finditer(text, start, finding.start())]
+        if not earlier:
+            return
+        other = earlier[-1]
+    judging = verdict.start(), verdict.end("verdict")
+    yield Guide(_OTHER, judging, (other,))
+    yield Guide(_OWN, judging, (own,))
+    if text[slice(*other)].lower() == value.lower():
+        yield Guide(_EQUAL, own, (other,))
+    else:
+        words = text[slice(*other)].lower().split()
+        end_of_question = start + len(_LABEL_OF_ANSWER) - 1  # the colon
+        for word in re.finditer(r"\S+", text[slice(*own)]):
+            if word[0].lower() not in words:
+                span = own[0] + word.start(), own[0] + word.end()
+                yield Guide(_EQUAL, span, ((end_of_question, end_of_question + 1),))
 
 
 def _of_list(text: str, listed: re.Match[str], passages: dict[int, _Passage]) -> Iterator[Hint]:
