@@ -175,6 +175,18 @@ def test_answers_are_guided_to_the_passage_and_the_sentence_that_they_name() -> 
             said, seen = text[slice(*looking)], [text[slice(*span)] for span in at]
             if head == Head(1, 3, before=False):  # a name
                 assert {*seen} == {said} and all(text.count("Passage ", 0, start) for start, _ in at)
+            elif head == Head(0, 2, before=False):  # a value that is compared
+                assert seen == [":"] or said.lower() in seen[0].lower()
+                assert text.rindex("\nThe question to answer: ", 0, looking[0]) < at[0][0] < looking[0]
+            elif head in (Head(2, 3), Head(3, 2)):  # what a verdict compares
+                verdict = said.removeprefix(", ")
+                assert verdict.startswith(("as asked", "not ", "the same", "another", "earlier", "later"))
+                assert text[looking[0] - len(seen[0]) : looking[0]] == seen[0] or head == Head(2, 3)
+                assert head == Head(3, 2) or not verdict.startswith("not ") or seen == [verdict.removeprefix("not ")]
+            elif head == Head(3, 3):  # the answer
+                assert said in ("Yes", "No") and all(span.startswith(", ") for span in seen)
+                negative = {", another"}.intersection(seen) or any(span.startswith(", not ") for span in seen)
+                assert said == "No" or not negative
             elif not head.before:
                 assert text.rfind("Passage ", 0, at[0][0] + 1) == text.rfind("Passage ", 0, looking[0])
             elif head in (Head(2, 0), Head(2, 1)):  # the lists of source and organisation
@@ -194,7 +206,7 @@ def test_answers_are_guided_to_the_passage_and_the_sentence_that_they_name() -> 
                 for start, _ in at:
                     assert text[text.rfind("\nPassage ", 0, start) :].startswith(f"\nPassage {number} ")
                 assert set(at) <= {(start, end) for start, end, _ in facts}
-    assert len(kinds) == 13 + 5 and {kind.layer for kind in kinds} == set(range(LAYERS))
+    assert len(kinds) == 17 + 5 and {kind.layer for kind in kinds} == set(range(LAYERS))
     looked_up = sum(text.count("]") for text, _ in sequences())
     assert kinds[Head(4, 0)] > 0.9 * looked_up > 0
 
