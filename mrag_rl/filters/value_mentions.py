@@ -117,6 +117,11 @@ class ValueMentions:
         for words in self._names:
             if len(name := " ".join(words)) >= _MISSPELT:
                 by_length.setdefault((name[0], len(words)), []).append(name)
+        # Those in lower case, which are misspelt in lower case
+        self._plain_names = {
+            place: [name for name in names if self._names[tuple(name.split())].spelling[0].islower()]
+            for place, names in by_length.items()
+        }
         self._long_names: dict[str, list[tuple[int, list[str]]]] = {}
         for (first, length), names in sorted(by_length.items(), key=lambda item: -item[0][1]):
             self._long_names.setdefault(first, []).append((length, names))
@@ -217,14 +222,14 @@ class ValueMentions:
             if length == 1 and (without_capitals or not in_capitals):
                 continue
             long = length > 1 and len(written) >= _MISSPELT_TWICE
-            if not (long or without_capitals or in_capitals):
+            if not (without_capitals or in_capitals):
+                names = self._plain_names.get((fold(first), length), []) if long else []
+            if not names:
                 continue
             found = extractOne(written, names, scorer=OSA.distance, score_cutoff=2 if long else 1)
             # "Fortunes" is another word
             if found and not written.startswith(found[0]) and not found[0].startswith(written):
-                name = self._names[tuple(found[0].split())]
-                if without_capitals or in_capitals or name.spelling[0].islower():
-                    return name, length, False
+                return self._names[tuple(found[0].split())], length, False
         return None
 
     def _name_follows(self, keys: Sequence[str], position: int) -> bool:
@@ -253,8 +258,8 @@ class ValueMentions:
         capitalised = all(
             word.text[0].isupper() or not spelled[0].isupper() for word, spelled in content
         ) and any(word.text[0].isupper() for word, _ in content)  # fmt: skip
-        plain = all(spelled == spelled.lower() for _, spelled in content)
-        if capitalised or (without_capitals and not single and not (plain and is_informational(text))):
+        ordinary = without_capitals and is_informational(text) and all(s == s.lower() for _, s in content)
+        if capitalised or (without_capitals and not single and not ordinary):
             # Without its article, "The Age" is "Age", a word like any other.
             lacks_article = single and _lacks_article(name, name_words)
             starts_sentence = (
