@@ -87,7 +87,7 @@ def make_batch(
     """Draw a batch of `size` sequences, divided into parts.
 
     Args:
-        tokenizer: Its end-of-sequence token is appended and learned with the last span's weight.
+        tokenizer: Its end-of-sequence token is appended, with the weight of the span that reaches beyond the text.
         draw: Draws a sequence.
         rng: Source of every draw.
         size: Sequences in the batch.
@@ -138,7 +138,8 @@ def _tokenize(
             weights[(starts >= first) & (starts < end)] = weight
         labels = np.where(weights > 0, encoding.ids, _IGNORED)
         hints = [] if hints_of is None else hints_of(text, spans, starts)
-        yield _Row([*encoding.ids, eos], [*labels.tolist(), eos], [*weights.tolist(), spans[-1][2]], hints)
+        last = next(weight for _, end, weight in reversed(spans) if end > len(text))
+        yield _Row([*encoding.ids, eos], [*labels.tolist(), eos], [*weights.tolist(), last], hints)
 
 
 def _pad(rows: list[_Row], pad: int, batch: int) -> Part:

@@ -72,7 +72,7 @@ class Demonstrations:
         """20,000 training sequences."""
         return [_sequence(*self._draw_shots(rng))[0] for _ in range(20_000)]
 
-    def hints(self, text: str, spans: list[Span]) -> list[Hint]:
+    def hints(self, text: str, spans: list[Span], starts: np.ndarray) -> list[Hint]:
         """None: two short texts need no guidance."""
         return []
 

@@ -15,7 +15,7 @@ from mrag_rl.generation.llm import LLM
 WORLDS = 8
 _TOKENIZER_TEXTS = 3_000
 
-_TASK_SHARES = (0.15, 0.1, 0.75)
+_TASK_SHARES = (0.1, 0.2, 0.7)
 # (progress from which the stage is in force, most passages, share of their sentences, most questions about them)
 _STAGES = ((0.0, 2, 0.2, 10), (0.25, 3, 0.4, 10), (0.5, 5, 0.7, 8), (0.7, PASSAGES, 1.0, 6))
 _PROMPT_WEIGHT = 0.05
@@ -55,9 +55,9 @@ class NewsData:
         text, spans = self._held_out_world.sequence(rng, task)
         return text, [(start, end, 1.0) for start, end, weight in spans if weight != FACT_WEIGHT]
 
-    def hints(self, text: str, spans: list[Span]) -> list[Hint]:
+    def hints(self, text: str, spans: list[Span], starts: np.ndarray) -> list[Hint]:
         """Those of answers from passages; none for filters and search queries."""
-        return answer_hints(text, [span for span in spans if span[2] == FACT_WEIGHT])
+        return answer_hints(text, [span for span in spans if span[2] == FACT_WEIGHT], starts)
 
     def tokenizer_texts(self, rng: np.random.Generator) -> list[str]:
         """Training sequences from the middle of the training."""

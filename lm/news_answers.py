@@ -2,9 +2,13 @@
 
 A small model cannot do everything at once. So it first says, for each thing that the question asks for, which passages
 have the source and which the organisation in what stands above them, the number of the passage where it is stated, what
-is stated there, and how it compares with the question:
+is stated there, what the question says of it, and whether that is so:
 
-    Signal Nine {2 5}, the number of patients whom Nevney Hospital {1 2} treated: [2] 235, as asked.
+    Signal Nine {2 5}, the number of patients whom Nevney Hospital {1 2} treated: [2] 731 (asked: 235): No.
+
+Where the organisation is the answer, it says which passages state each claim, and of whom:
+
+    Who treated 235 {2 6} patients: [2] Nevney Hospital, [6] Jorack Infirmary.
 
 Readers do not see the lists in braces (`systems/citations.py`).
 """
@@ -23,8 +27,16 @@ from mrag_rl.data.synthetic.news_events import source_names
 from mrag_rl.data.synthetic.news_questions import NO_ANSWER
 from mrag_rl.filters import Filter, document_metadata, matches
 
-FINDING = re.compile(r"\[(\d+)\] ([^,.\[]+)")
+FINDING = re.compile(r"\[(\d+)\] ([^,.(\[]*[^,.(\[ ])")
 """A passage's number and what an answer says to have found there."""
+
+ASKED = re.compile(
+    r" \(asked: (?P<relation>after |before |other than )?(?P<value>[^();]+)(?:; (?P<order>after|before))?\):"
+    r" (?P<verdict>Yes|No)\."
+)
+"""What follows a finding: what is asked of it, for a day where it is in truth, and whether it is as asked."""
+
+ANSWER = re.compile(r'The answer to the question is "([^"]+)"')
 
 _NOTHING = "none"
 _MOST_NAMED = 4  # organisations of which a claim is listed
@@ -55,7 +67,7 @@ def _looked_up(query: Query, passages: Sequence[Chunk]) -> tuple[list[str], str]
     # The days distinguish two reports of one source.
     labels = [item["day"] for item in evidence] if len(sources) == 1 and yes_or_no else sources
     order = [sources.index(name) for name in names_in_order(query)] if len(sources) == 2 else range(len(labels))
-    asks_order = metadata["question_type"] == "temporal" and claims[0][1] is not None
+    by = "day" if asks_order(query) else "value"
     claim_types = EVENT_TYPES[asked["category"]].claims
     findings, found = [], []
     for i in order:
@@ -65,22 +77,29 @@ def _looked_up(query: Query, passages: Sequence[Chunk]) -> tuple[list[str], str]
         finding = _NOTHING
         if stated is not None:
             number, item = stated
-            finding = f"[{number}] {item['day'] if asks_order else item['value']}"
+            finding = f"[{number}] {item[by]}"
             found.append(item)
-            if asks_order:
-                finding += _compared(found, "day", "earlier", "later")
-            elif value is not None:
-                finding += ", as asked" if item["value"] == value else f", not {value}"
-            elif yes_or_no:
-                finding += _compared(found, "value", "another", "another")
+            if value is not None and by == "value":
+                finding += _asked(value, item["value"] == value)
+            elif yes_or_no and len(found) == 2:
+                finding += _compared(*found, by, metadata["answer"])
         findings.append(f"{_listed(labels[i], passages)}, {topic}: {finding}.")
     return findings, metadata["answer"] if evidence and len(found) == len(labels) else NO_ANSWER
 
 
+def asks_order(query: Query) -> bool:
+    """Whether a question asks which of two reports came first."""
+    return query.metadata["question_type"] == "temporal" and query.metadata["about"]["claims"][0][1] is not None
+
+
 def _listed(name: str, passages: Sequence[Chunk]) -> str:
     """The name of a source or an organisation, or a day, with the numbers of the passages above which it stands."""
-    numbers = [str(number) for number, passage in enumerate(passages, 1) if _stands_above(name, passage)]
-    return f"{name} {{{' '.join(numbers) or _NOTHING}}}"
+    return f"{name} {_braces([n for n, passage in enumerate(passages, 1) if _stands_above(name, passage)])}"
+
+
+def _braces(numbers: Sequence[int]) -> str:
+    """A list of passages."""
+    return f"{{{' '.join(map(str, numbers)) or _NOTHING}}}"
 
 
 def _stands_above(name: str, passage: Chunk) -> bool:
@@ -92,12 +111,18 @@ def _stands_above(name: str, passage: Chunk) -> bool:
     )
 
 
-def _compared(found: Sequence[Mapping[str, str]], key: str, less: str, more: str) -> str:
-    """How the second of two findings compares with the first; nothing after the first."""
-    if len(found) < 2:
-        return ""
-    first, second = found[0][key], found[1][key]
-    return f", {'the same' if second == first else less if second < first else more}"
+def _compared(first: Mapping[str, str], second: Mapping[str, str], by: str, answer: str) -> str:
+    """How the question wants the second of two findings to compare with the first, and whether it does."""
+    one, other, so = first[by], second[by], answer == "Yes"
+    if by == "value":
+        return _asked(one if (one == other) == so else f"other than {one}", so)
+    orders = ("before", "after")
+    order = orders[other > one]
+    return _asked(f"{order if so else orders[other < one]} {one}; {order}", so)
+
+
+def _asked(asked: str, so: bool) -> str:
+    return f" (asked: {asked}): {'Yes' if so else 'No'}"
 
 
 def _named(query: Query, passages: Sequence[Chunk], condition: Filter) -> tuple[list[str], str]:
@@ -109,15 +134,17 @@ def _named(query: Query, passages: Sequence[Chunk], condition: Filter) -> tuple[
     findings: list[str] = []
     common: set[str] | None = None
     for claim, value in asked["claims"]:
-        predicate = EVENT_TYPES[asked["category"]].claims[claim].predicate.format(v=value)
+        stating = [
+            number
+            for number, passage in enumerate(passages, 1)
+            if _states(passage.text, asked["category"], claim, value) and matches(condition, document_metadata(passage))
+        ]
         stated: dict[str, int] = {}
-        for number, passage in enumerate(passages, 1):
-            if _states(passage.text, asked["category"], claim, value) and matches(
-                condition, document_metadata(passage)
-            ):
-                stated.setdefault(organisation_of(passage), number)
-        listed = ", ".join(f"[{number}] {name}" for name, number in list(stated.items())[:_MOST_NAMED])
-        findings.append(f"Who {predicate}: {listed or _NOTHING}.")
+        for number in stating:
+            stated.setdefault(organisation_of(passages[number - 1]), number)
+        predicate = EVENT_TYPES[asked["category"]].claims[claim].predicate.format(v=f"{value} {_braces(stating)}")
+        named = ", ".join(f"[{number}] {name}" for name, number in list(stated.items())[:_MOST_NAMED])
+        findings.append(f"Who {predicate}: {named or _NOTHING}.")
         common = set(stated) if common is None else common & set(stated)
     return findings, next(iter(common)) if common and len(common) == 1 else NO_ANSWER
 

@@ -11,8 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from lm.guidance import Guide, Head, Hint, Knowledge, Place
-from lm.news_answers import FINDING, organisation_pattern
+from lm.news_answers import ANSWER, ASKED, FINDING, organisation_pattern
 from lm.sequences import Span
 from mrag_rl.generation.fusion_prompts import QUESTION_AGAIN
 from mrag_rl.systems.citations import LISTED
@@ -25,31 +27,30 @@ _ABOVE_NUMBER = Head(0, 1, before=False)
 _OWN_SOURCE, _OWN_NUMBER, _OWN_TITLE = Head(1, 0, before=False), Head(1, 1, before=False), Head(1, 2, before=False)
 # A name in a question or an answer looks at the same name above the passages, by which it comes to know their numbers.
 _SAME = Head(1, 3, before=False)
-# A list of passages looks at what stands above each, ...
-_LISTED = Head(2, 2)
+# A list of passages looks at the claim's value, if it is of passages that state one, and at each passage's own.
+_CLAIMED, _LISTED = Head(1, 1), Head(2, 2)
 # A finding looks at the claim that it is about, at the lists of source and organisation, ...
 _TOPIC, _LABEL, _ORGANISATION = Head(0, 0), Head(2, 0), Head(2, 1)
 # ... at the sentence, and at what is to be written. The number helps to find the value, so that one head for both
 # learned the value alone.
 _NUMBERED, _FACT, _NUMBER, _VALUE = Head(3, 1), Head(3, 0), Head(4, 0), Head(4, 1)
 
-# A value looks for itself in the question or the finding before, by which the verdict comes to know whether it is
-# there; the verdict looks at what is compared, and the answer at the verdicts.
-_EQUAL, _OTHER, _OWN, _VERDICTS = Head(0, 2, before=False), Head(2, 3), Head(3, 2), Head(3, 3)
+# What is asked of a finding looks for itself there, and at how it should compare; the verdict at what decides it, and
+# the answer at the verdicts.
+_EQUAL, _RELATION, _DECIDING, _VERDICTS = Head(0, 2, before=False), Head(0, 3, before=False), Head(2, 3), Head(3, 3)
 
 # What stands above a passage knows its number after the first layer, the passage and names elsewhere after the second;
 # where a number is to be written, those of the article are known after the third and that of the passage after the
-# fourth.
+# fourth. What is asked knows after the second whether it is so.
 _ABOVE, _BODY, _NAMED = Place(1, "above"), Place(2, "body"), Place(2, "name")
 _ASKED, _FOUND = Place(3, "asked", before=True), Place(4, "found", before=True)
 _NUMBERS = tuple("123456789")
+_JUDGED, _VERDICT_WORDS = Place(2, "judged"), ("Yes", "No")
 
 _OPENING = re.compile(r"^Passage (\d+) \(", re.MULTILINE)
 _CLOSING = "): "
 _SHORT = re.compile(r"(?:The )?(?P<name>.+?)(?= - | \| |: |$)")
 _LISTED_NUMBER = re.compile(r" ?(\d+)")  # the token of all but the first begins with the space
-_VERDICT = re.compile(r", (?P<verdict>as asked|not (?P<asked>[^.]+)|the same|another|earlier|later)\.")
-_ANSWER = re.compile(r'The answer to the question is "(Yes|No)"')
 _LABEL_OF_ANSWER = "\nAnswer:"
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
@@ -66,10 +67,10 @@ class _Passage:
     body: tuple[int, int]
 
 
-def answer_hints(text: str, facts: Sequence[Span]) -> list[Hint]:
+def answer_hints(text: str, facts: Sequence[Span], starts: np.ndarray) -> list[Hint]:
     """The hints of a training sequence, none if it has no passages.
 
-    facts: where sentences that are evidence stand in the text.
+    facts: where sentences that are evidence stand in the text. starts: (T,) the first character of each token.
     """
     passages = _passages(text)
     hints: list[Hint] = []
@@ -86,17 +87,21 @@ def answer_hints(text: str, facts: Sequence[Span]) -> list[Hint]:
     hints += _same_names(text, first, passages)
     for listed in LISTED.finditer(text, first):
         hints += _of_list(text, listed, passages)
-    verdicts: list[tuple[int, int]] = []
-    for finding in FINDING.finditer(text, first):
+    found, verdicts = list(FINDING.finditer(text, first)), []
+    for finding in found:
         if int(finding[1]) in passages:
             hints += _of_finding(text, finding, passages, facts)
-            if verdict := _VERDICT.match(text, finding.end(2)):
-                verdicts.append((verdict.start(), verdict.end("verdict")))  # a token begins with the comma
-                hints += _of_verdict(text, finding, verdict)
-    for answer in _ANSWER.finditer(text, first):
+            if asked := ASKED.match(text, finding.end()):
+                verdicts.append(asked)
+                hints += _of_verdict(text, finding, asked, starts)
+    for answer in ANSWER.finditer(text, first):
         start = text.rfind(_LABEL_OF_ANSWER, 0, answer.start())
-        if its_verdicts := tuple(span for span in verdicts if start < span[0] < answer.start()):
-            hints.append(Guide(_VERDICTS, answer.span(1), its_verdicts))
+        own = [verdict for verdict in verdicts if start < verdict.start() < answer.start()]
+        if own:
+            denied = [verdict for verdict in own if verdict["verdict"] == "No"]
+            hints.append(Guide(_VERDICTS, answer.span(1), tuple(verdict.span("verdict") for verdict in denied or own)))
+        said = [one.start(2) for one in found if start < one.start() < answer.start() and one[2] == answer[1]]
+        hints += _copied(_VALUE, answer.start(1), said, len(answer[1]))
     return hints
 
 
@@ -104,21 +109,27 @@ def _of_finding(
     text: str, finding: re.Match[str], passages: dict[int, _Passage], facts: Sequence[Span]
 ) -> Iterator[Hint]:
     """The hints of one `[number] value`."""
-    passage, value = passages[int(finding[1])], finding[2].strip()
-    number = finding.span(1)
-    begin = max(text.rfind(mark, 0, finding.start()) + len(mark) for mark in (". ", "Answer: "))
+    passage, number, value = passages[int(finding[1])], finding.span(1), finding[2]
+    begin = _begin(text, finding.start())
     asked = text[begin : finding.start()]
     colon, comma = asked.find(": "), asked.find(", ")
     labelled = 0 < comma < colon  # else it lists organisations of which the passages make a claim
     if colon > 0:
         yield Guide(_TOPIC, (number[0], finding.end(2)), ((begin + (comma + 2 if labelled else 0), begin + colon),))
+    lists = list(LISTED.finditer(text, begin, max(begin + colon, begin)))
+    for head, listed in zip((_LABEL, _ORGANISATION), lists, strict=False):
+        numbers = list(_LISTED_NUMBER.finditer(text, *listed.span(1)))
+        at = [span.span() for span in numbers if labelled or span[1] == finding[1]]
+        yield Guide(head, number, tuple(at))
     if labelled:
-        for head, listed in zip((_LABEL, _ORGANISATION), LISTED.finditer(text, begin, begin + colon), strict=True):
-            yield Guide(head, number, tuple(span.span() for span in _LISTED_NUMBER.finditer(text, *listed.span(1))))
         above = text[slice(*passage.above)]  # the same for all chunks of an article
         yield _number(_ASKED, number, [n for n, p in passages.items() if text[slice(*p.above)] == above])
     yield _number(_FOUND, number, [int(finding[1])])
     yield Guide(_NUMBER, number, (passage.number,))
+    if not labelled:
+        names = re.finditer(re.escape(value), text[passage.above[0] : passage.body[1]])
+        yield from _copied(_VALUE, finding.start(2), [passage.above[0] + name.start() for name in names], len(value))
+        return
 
     dated = _DAY.fullmatch(value) is not None
     here = [(start, end) for start, end, _ in facts if passage.body[0] <= start < passage.body[1]]
@@ -126,54 +137,106 @@ def _of_finding(
     stating = [fact for fact in here if places[fact] >= 0 or dated] or here
     if stating:
         yield Guide(_NUMBERED, number, tuple(stating))
-        yield Guide(_FACT, finding.span(2), tuple(stating))
-    if dated:
-        yield Guide(_VALUE, finding.span(2), (passage.day,))
-    else:
-        place = max((places[fact] for fact in stating), default=-1)
-        if place < 0:
-            place = text.lower().find(value.lower(), passage.above[0], passage.body[1])
-        if place >= 0:
-            yield Guide(_VALUE, finding.span(2), ((place, place + len(value)),))
+        yield Guide(_FACT, (finding.start(2) - 1, finding.end(2)), tuple(stating))  # a token may begin with the space
+    place = passage.day[0] if dated else max((places[fact] for fact in stating), default=-1)
+    if place >= 0:
+        yield from _copied(_VALUE, finding.start(2), [place], len(value))
 
 
-def _of_verdict(text: str, finding: re.Match[str], verdict: re.Match[str]) -> Iterator[Hint]:
-    """The hints of what follows a finding: how it compares with the question, or with the finding before."""
-    start = text.rfind(_LABEL_OF_ANSWER, 0, finding.start())
-    value, own = finding[2], finding.span(2)
-    if verdict["verdict"].startswith(("as", "not")):
-        question = text.rfind(f"\n{QUESTION_AGAIN}", 0, start)
-        compared = verdict["asked"] or value
-        place = text.lower().find(compared.lower(), max(question, 0), start)
-        if place < 0:
-            return
-        other = place, place + len(compared)
-    else:
-        earlier = [before.span(2) for before in FINDING.finditer(text, start, finding.start())]
-        if not earlier:
-            return
-        other = earlier[-1]
-    judging = verdict.start(), verdict.end("verdict")
-    yield Guide(_OTHER, judging, (other,))
-    yield Guide(_OWN, judging, (own,))
-    if text[slice(*other)].lower() == value.lower():
-        yield Guide(_EQUAL, own, (other,))
-    else:
-        words = text[slice(*other)].lower().split()
-        end_of_question = start + len(_LABEL_OF_ANSWER) - 1  # the colon
-        for word in re.finditer(r"\S+", text[slice(*own)]):
-            if word[0].lower() not in words:
-                span = own[0] + word.start(), own[0] + word.end()
-                yield Guide(_EQUAL, span, ((end_of_question, end_of_question + 1),))
+def _copied(head: Head, copy: int, originals: Sequence[int], length: int) -> Iterator[Guide]:
+    """That a head looks from each character of a copy, and the space before it, at the same one of the originals."""
+    for i in range(-1, length if originals else -1):
+        yield Guide(head, (copy + i, copy + i + 1), tuple((start + i, start + i + 1) for start in originals))
+
+
+def _of_verdict(text: str, finding: re.Match[str], asked: re.Match[str], starts: np.ndarray) -> Iterator[Hint]:
+    """The hints of whether what is asked of a finding is so, which the first token decides that differs."""
+    found, wanted = (
+        [span for span in _tokens(text, starts, match.start(group) - 1, match.end(group)) if _written(text, span)]
+        for match, group in ((finding, 2), (asked, "value"))
+    )
+    beginning = (asked.start(), asked.start("value") - 1)
+    dated, deciding = asked["order"] is not None, []
+    for i, span in enumerate(wanted):
+        # Two days have the same tokens but for their numbers.
+        compared = [found[i]] if dated else [one for one in found if _written(text, one) == _written(text, span)]
+        equal = bool(compared) and _written(text, compared[0]) == _written(text, span)
+        if not equal and not (dated and deciding):
+            deciding.append(span)
+        yield Guide(_EQUAL, span, tuple(compared) or (beginning,))
+        yield Guide(_RELATION, span, (beginning,))
+        if dated:
+            later = _written(text, compared[0]) > _written(text, span)
+            yield _judged(span, *(_VERDICT_WORDS if equal else [_VERDICT_WORDS[not later]]))
+        else:
+            yield _judged(span, _VERDICT_WORDS[not equal])
+    verdict = asked.span("verdict")
+    if not dated:
+        yield Guide(_DECIDING, verdict, tuple(deciding or wanted))
+        return
+    order, relation = (
+        (asked.start(part) - 1, asked.start(part) + len(asked["order"])) for part in ("order", "relation")
+    )
+    yield Guide(_DECIDING, order, tuple(deciding))
+    yield Guide(_DECIDING, verdict, (order,))
+    equal = asked["relation"].startswith(asked["order"])
+    yield Guide(_EQUAL, order, (relation if equal else beginning,))
+    yield _judged(order, _VERDICT_WORDS[not equal])
+
+
+def _judged(span: tuple[int, int], *words: str) -> Knowledge:
+    """That tokens should know whether they are the same, or of an earlier day, as what they are compared with."""
+    return Knowledge(_JUDGED, span, words, _VERDICT_WORDS)
+
+
+def _tokens(text: str, starts: np.ndarray, start: int, end: int) -> list[tuple[int, int]]:
+    """The tokens that begin from `start` on and before `end`, as far as they reach before it."""
+    inside = [int(i) for i in starts[(starts >= start) & (starts < end)]]
+    return list(zip(inside, [*inside[1:], end], strict=True))
+
+
+def _written(text: str, span: tuple[int, int]) -> str:
+    """What a token says, without spaces and hyphens."""
+    return text[slice(*span)].strip(" -")
+
+
+def _begin(text: str, place: int) -> int:
+    """Where the sentence of an answer begins that has this character."""
+    return max(text.rfind(mark, 0, place) + len(mark) for mark in (". ", "Answer: "))
 
 
 def _of_list(text: str, listed: re.Match[str], passages: dict[int, _Passage]) -> Iterator[Hint]:
-    """The hints of one list of passages: each number looks at that above it which is the same as before the list."""
+    """The hints of one list of passages.
+
+    Each number looks at what is the same as before the list: above the passage, or in it if the passages state a claim.
+    """
+    begin = _begin(text, listed.start())
+    claimed = text.startswith("Who ", begin)
     for number in _LISTED_NUMBER.finditer(text, *listed.span(1)):
         passage = passages[int(number[1])]
+        if claimed:
+            yield Guide(_TOPIC, number.span(), ((begin, listed.start()),))
+            value, places = _last_words(text, begin, listed.start(), passage.body)
+            if places:
+                yield Guide(_CLAIMED, number.span(), (value,))
+                yield Guide(_LISTED, number.span(), tuple(places))
+            continue
         named = [passage.day, *(match.span() for match in organisation_pattern().finditer(text, *passage.title))]
         same = [span for span in named if text.endswith(text[slice(*span)], 0, listed.start())]
         yield Guide(_LISTED, number.span(), tuple(same) or (passage.source,))
+
+
+def _last_words(
+    text: str, start: int, end: int, body: tuple[int, int]
+) -> tuple[tuple[int, int], list[tuple[int, int]]]:
+    """The longest run of words up to `end` that a passage has, and where it has it, each with the space before it."""
+    claim, passage = text[start:end].lower(), text[slice(*body)].lower()
+    best: tuple[tuple[int, int], list[tuple[int, int]]] = (end, end), []
+    space = claim.rfind(" ")
+    while space > 0 and (places := list(re.finditer(rf"{re.escape(claim[space:])}(?!\w)", passage))):
+        best = (start + space, end), [(body[0] + match.start(), body[0] + match.end()) for match in places]
+        space = claim.rfind(" ", 0, space)
+    return best
 
 
 def _same_names(text: str, first: int, passages: dict[int, _Passage]) -> Iterator[Hint]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lm.news_answers import answer_target
+from lm.news_answers import ANSWER, ASKED, answer_target, asks_order
 from lm.news_search import PassageSearch
 from lm.news_targets import evidence_of, filter_target, search_queries
 from lm.sequences import TrainingSequence, with_examples, with_target
@@ -39,9 +39,13 @@ PASSAGES = 6
 FACT_WEIGHT = 0.3
 """Loss weight of evidence in the passages, which can be predicted from the question and from other evidence."""
 
+VERDICT_WEIGHT = 4.0
+"""Loss weight of Yes and No, and of which day is later: few tokens, by which an answer is right or wrong."""
+
 # Questions in a sequence. All but the last are examples for the last, and all are learned.
 _FILTER_QUESTIONS, _QUERY_QUESTIONS = 8, 3
 _DATED_SHARE = 0.5  # of the filters' questions, drawn from those that name days: the part most often misread
+_ORDER_SHARE = 0.3  # of answers from passages, to questions as to which report came first, of which there are few
 _EVENT_SHARE = 0.7  # of answers from passages about one or two events, about which there are many questions
 _RENAMED_SHARE = 0.25  # of sequences whose sources have made-up names
 
@@ -83,6 +87,7 @@ class NewsWorld:
         self.vocabulary = FieldVocabulary.from_documents(self.documents)
         self.search = PassageSearch(self.chunks, self.queries, self.vocabulary)
         self._dated_queries = [query for query in self.queries if "published_at" in query.metadata["filter"]]
+        self._on_order = frozenset(i for i, query in enumerate(self.queries) if asks_order(query))
         self.listings = [
             self._draw_listing(rng, new_words) for new_words in ({}, {}, draw_new_words(rng), draw_new_words(rng))
         ]
@@ -153,7 +158,8 @@ class NewsWorld:
 
         The model has to learn to find one fact among many, and one answer alone has few tokens that teach it.
         """
-        first = int(rng.integers(len(self.queries)))
+        on_order = questions > 1 and self._on_order and rng.random() < _ORDER_SHARE
+        first = int(rng.choice(sorted(self._on_order)) if on_order else rng.integers(len(self.queries)))
         count = int(rng.integers(1, most_passages + 1)) if rng.random() < 0.7 else most_passages
         if questions > 1 and rng.random() < _EVENT_SHARE:
             indices = self.search.about_events(rng, first, count)
@@ -173,6 +179,14 @@ class NewsWorld:
             text += f"\n{QUESTION_AGAIN} {question}\n{template(ANSWER_TASK).target}:"
             spans.append((len(text), len(text) + len(target) + 2, 1.0))
             text += f" {target}"
+        verdicts = [
+            match.span(part)
+            for match in ASKED.finditer(text, spans[0][0])
+            for part in ("order", "verdict")
+            if match[part]
+        ]
+        verdicts += [match.span(1) for match in ANSWER.finditer(text, spans[0][0]) if match[1] in ("Yes", "No")]
+        spans += [(start, end, VERDICT_WEIGHT) for start, end in verdicts]
         return text, [*((start, end, FACT_WEIGHT) for start, end in fact_places), *spans]
 
     def _draw_more_questions(
@@ -189,14 +203,17 @@ class NewsWorld:
         answered: list[int] = []
         partly_answered: list[int] = []
         unanswered: list[int] = []
-        for i in rng.permutation(len(candidates)):
-            target = self.answer_target(self.queries[candidates[i]], passages)
+        drawn = [candidates[i] for i in rng.permutation(len(candidates))]
+        if first in self._on_order:
+            drawn.sort(key=lambda number: number not in self._on_order)
+        for number in drawn:
+            target = self.answer_target(self.queries[number], passages)
             if NO_ANSWER not in target:
-                answered.append(candidates[i])
+                answered.append(number)
             elif ": [" not in target:  # nothing was found
-                unanswered.append(candidates[i])
+                unanswered.append(number)
             else:
-                partly_answered.append(candidates[i])
+                partly_answered.append(number)
         numbers = [*answered[: count - count // 3], *partly_answered[: count // 3 - 1], *unanswered[:1]]
         return [numbers[i] for i in rng.permutation(len(numbers))]
 

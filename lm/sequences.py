@@ -50,8 +50,11 @@ class TrainingData(Protocol):
         """Texts to train the tokenizer on."""
         ...
 
-    def hints(self, text: str, spans: list[Span]) -> list[Hint]:
-        """Where heads should look, and what layers should know, in a training sequence."""
+    def hints(self, text: str, spans: list[Span], starts: np.ndarray) -> list[Hint]:
+        """Where heads should look, and what layers should know, in a training sequence.
+
+        starts: (T,) the first character of each token.
+        """
         ...
 
     def describe_abilities(self, llm: LLM) -> str:

@@ -163,7 +163,7 @@ def optimize(
     token_of = cast(Callable[[str], int], tokenizer.convert_tokens_to_ids)
 
     def token_hints_of(text: str, spans: list[Span], starts: np.ndarray) -> list[TokenHint]:
-        return token_hints(data.hints(text, spans), starts, model.config, token_of)
+        return token_hints(data.hints(text, spans, starts), starts, model.config, token_of)
 
     def step_backward(step: int) -> tuple[float, int]:
         rng = np.random.default_rng([arguments.seed, 2, step])

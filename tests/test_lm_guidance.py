@@ -9,15 +9,27 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from lm.batches import Part
-from lm.guidance import WEIGHT, Guide, Head, Knowledge, Place, TokenGuide, TokenKnowledge, guidance_loss, token_hints
+from lm.guidance import (
+    WEIGHT,
+    Guide,
+    Head,
+    Hint,
+    Knowledge,
+    Place,
+    TokenGuide,
+    TokenKnowledge,
+    guidance_loss,
+    token_hints,
+)
 from lm.news_hints import LAYERS, answer_hints
 from lm.news_world import FACT_WEIGHT, NewsWorld
 from lm.optimization import loss_of
-from lm.sequences import TrainingSequence
+from lm.sequences import Span, TrainingSequence
 from lm.train import grown
+from mrag_rl.models.bundled import NEWS_QUESTION_LLM
 
 
 @cache
@@ -145,10 +157,25 @@ def sequences() -> list[TrainingSequence]:
     return [world().sequence(rng, "answer", 6, 1.0, 6) for _ in range(25)]
 
 
+@cache
+def starts(text: str) -> np.ndarray:
+    """The first characters of the bundled model's tokens."""
+    tokenizer = AutoTokenizer.from_pretrained(NEWS_QUESTION_LLM)
+    return np.array([start for start, _ in tokenizer(text, return_offsets_mapping=True)["offset_mapping"]])
+
+
+def hints_of(text: str, spans: list[Span]) -> list[Hint]:
+    return answer_hints(text, [span for span in spans if span[2] == FACT_WEIGHT], starts(text))
+
+
 def assert_known(text: str, hint: Knowledge) -> None:
     """Each number is that of a passage that the tokens are of, that has the name, or that the finding names."""
     known = text[slice(*hint.knowing)]
     assert hint.words and {*hint.words} <= {*hint.among}
+    if hint.place.kind == "judged":
+        verdict = re.compile(r"[^()]*\): (Yes|No)").match(text, hint.knowing[1])
+        assert verdict is not None and {*hint.words} <= {"Yes", "No"}
+        return
     for number in hint.words:
         passage = re.search(rf"^Passage {number} \((.*?)\): .*", text, re.MULTILINE)
         assert passage is not None
@@ -166,7 +193,7 @@ def test_answers_are_guided_to_the_passage_and_the_sentence_that_they_name() -> 
     kinds: dict[Head | Place, int] = {}
     for text, spans in sequences():
         facts = [span for span in spans if span[2] == FACT_WEIGHT]
-        for hint in answer_hints(text, facts):
+        for hint in hints_of(text, spans):
             kinds[hint[0]] = kinds.get(hint[0], 0) + 1
             if isinstance(hint, Knowledge):
                 assert_known(text, hint)
@@ -175,44 +202,76 @@ def test_answers_are_guided_to_the_passage_and_the_sentence_that_they_name() -> 
             said, seen = text[slice(*looking)], [text[slice(*span)] for span in at]
             if head == Head(1, 3, before=False):  # a name
                 assert {*seen} == {said} and all(text.count("Passage ", 0, start) for start, _ in at)
-            elif head == Head(0, 2, before=False):  # a value that is compared
-                assert seen == [":"] or said.lower() in seen[0].lower()
-                assert text.rindex("\nThe question to answer: ", 0, looking[0]) < at[0][0] < looking[0]
-            elif head in (Head(2, 3), Head(3, 2)):  # what a verdict compares
-                verdict = said.removeprefix(", ")
-                assert verdict.startswith(("as asked", "not ", "the same", "another", "earlier", "later"))
-                assert text[looking[0] - len(seen[0]) : looking[0]] == seen[0] or head == Head(2, 3)
-                assert head == Head(3, 2) or not verdict.startswith("not ") or seen == [verdict.removeprefix("not ")]
-            elif head == Head(3, 3):  # the answer
-                assert said in ("Yes", "No") and all(span.startswith(", ") for span in seen)
-                negative = {", another"}.intersection(seen) or any(span.startswith(", not ") for span in seen)
-                assert said == "No" or not negative
+            elif head in (Head(0, 2, before=False), Head(0, 3, before=False)) and " (asked" in seen[0]:
+                assert text.rindex(" (asked:", 0, looking[0]) == at[0][0]
+            elif head == Head(0, 2, before=False):  # what is asked looks for itself in what was found
+                assert text.rindex("] ", 0, text.rindex(" (asked:", 0, looking[0])) < at[0][0] < looking[0]
+                assert {piece.strip() for piece in seen} == {said.strip()} or said.strip(" -").isdecimal()
+            elif head == Head(2, 3):  # the verdict, at what decides it
+                assert said in ("Yes", "No", " after", " before")
+                assert text.rindex(" (asked:", 0, looking[0]) < at[0][0] < looking[0]
+            elif head == Head(3, 3):  # the answer, at the verdicts
+                assert set(seen) == {said} <= {"Yes", "No"}
+            elif head == Head(1, 1):  # a list of the passages that state a claim, at the claim's value
+                assert text.endswith(f"{seen[0]} {{", 0, text.rindex("{", 0, looking[0]) + 1)
             elif not head.before:
                 assert text.rfind("Passage ", 0, at[0][0] + 1) == text.rfind("Passage ", 0, looking[0])
-            elif head in (Head(2, 0), Head(2, 1)):  # the lists of source and organisation
+            elif head in (Head(2, 0), Head(2, 1)):  # the lists of source and organisation, or of a claim
                 assert said in [number.strip() for number in seen]
             elif head == Head(2, 2):  # one of a list
                 start = at[0][0]
                 assert text.rindex(f"\nPassage {said.strip()} (", 0, start) == text.rindex("\nPassage ", 0, start)
-                name = text[: text.rindex(" {", 0, looking[0])]
-                assert name.endswith(seen[0]) or text[start - 2 : start] == ", "  # A source may have a longer name
+                name = text[: text.rindex(" {", 0, looking[0])].lower()
+                assert name.endswith(seen[0].lower()) or text[start - 2 : start] == ", "  # A longer name of a source
             elif head == Head(4, 0):  # the number
                 assert [span.strip() for span in seen] == [said]
                 assert text[: at[0][0]].endswith("Passage")
-            elif head == Head(4, 1):  # the value
-                assert [span.lower() for span in seen] == [said.strip().lower()]
+            elif head == Head(4, 1):  # a character of the value or of the answer
+                assert len(said) == 1 and (said.lower() == seen[0].lower() or not said.isalnum())
             elif head in (Head(3, 0), Head(3, 1)):  # the sentence
                 number = text[text.rfind("[", 0, looking[0] + 1) + 1]
                 for start, _ in at:
                     assert text[text.rfind("\nPassage ", 0, start) :].startswith(f"\nPassage {number} ")
                 assert set(at) <= {(start, end) for start, end, _ in facts}
-    assert len(kinds) == 17 + 5 and {kind.layer for kind in kinds} == set(range(LAYERS))
+            else:
+                assert head == Head(0, 0)  # the claim
+    assert len(kinds) == 18 + 6 and {kind.layer for kind in kinds} == set(range(LAYERS))
     looked_up = sum(text.count("]") for text, _ in sequences())
     assert kinds[Head(4, 0)] > 0.9 * looked_up > 0
+
+
+@pytest.mark.parametrize(
+    ("found", "asked", "verdict", "decides", "judged"),
+    [
+        ("731", "731", "Yes", [" 731"], ["Yes"]),
+        ("731", "87", "No", [" 87"], ["No"]),
+        ("87 crowns", "47 crowns", "No", [" 47"], ["No", "Yes"]),
+        ("731", "other than 87", "Yes", [" 87"], ["No"]),
+        ("731", "other than 731", "No", [" 731"], ["Yes"]),
+        ("2024-06-25", "after 2024-06-24; after", "Yes", ["24"], ["either", "either", "Yes", "Yes"]),
+        ("2024-06-24", "before 2024-05-30; after", "No", ["05"], ["either", "Yes", "No", "No"]),
+    ],
+)
+def test_a_verdict_is_guided_to_the_first_token_that_decides_it(
+    found: str, asked: str, verdict: str, decides: list[str], judged: list[str]
+) -> None:
+    text = (
+        "Passage 1 (Title, Source, 2024-06-24): It is so.\nThe question to answer: Is it?\n"
+        f"Answer: Source {{1}}, it: [1] {found} (asked: {asked}): {verdict}."
+    )
+    hints = answer_hints(text, [], starts(text))
+    deciding = [hint for hint in hints if isinstance(hint, Guide) and hint.head == Head(2, 3)]
+    assert [text[slice(*span)] for span in deciding[0].at] == decides
+    assert text[slice(*deciding[-1].looking)] == verdict
+    order = asked.partition(";")[2]
+    assert len(deciding) == 1 + bool(order) and text[slice(*deciding[0].looking)] == (order or verdict)
+    assert not order or text[slice(*deciding[1].at[0])] == order
+    known = [hint.words for hint in hints if isinstance(hint, Knowledge) and hint.place.kind == "judged"]
+    assert known == [("Yes", "No") if words == "either" else (words,) for words in judged]
 
 
 def test_other_sequences_are_not_guided() -> None:
     rng = np.random.default_rng(3)
     for task in ("filter", "queries"):
         text, _ = world().sequence(rng, task)
-        assert answer_hints(text, []) == []
+        assert answer_hints(text, [], starts(text)) == []

@@ -11,7 +11,7 @@ import pytest
 
 from lm.batches import make_batch, train_tokenizer
 from lm.news_abilities import findings_right
-from lm.news_answers import organisation_of
+from lm.news_answers import ASKED, FINDING, organisation_of
 from lm.news_targets import evidence_of, filter_target, search_queries
 from lm.news_tokens import TOKEN_PATTERN, separate_fillers
 from lm.news_world import TASKS, NewsWorld
@@ -81,7 +81,7 @@ def test_an_answer_says_first_where_it_found_what_each_side_says() -> None:
         names = query.metadata["about"]["names"]
         assert len(names) == 1 or all(name in findings for name in names)  # days in place of one source's name
         for item in evidence_of(query):
-            told = re.findall(rf"\[(\d)\] (?:{re.escape(item['value'])}|{item['day']})[,.]", findings)
+            told = re.findall(rf"\[(\d)\] (?:{re.escape(item['value'])}|{item['day']})(?:\.| \()", findings)
             assert any(item["fact"] in passages[int(number) - 1].text for number in told), (findings, item)
 
 
@@ -91,10 +91,18 @@ def test_findings_are_compared_with_the_question_and_with_each_other() -> None:
     for query in [*of("comparison"), *of("temporal")]:
         answer = query.metadata["answer"]
         if answer in endings:
-            findings = world().answer_target(query, world().passages(rng, query, 6)).split(" The answer")[0]
-            endings[answer].add(re.sub("^not .*", "not", findings.rstrip(".").rsplit(", ", 1)[-1]))
-    assert endings["Yes"] >= {"as asked", "later", "the same", "another"}  # "another" where a change was asked for
-    assert endings["No"] >= {"not", "earlier", "another"}
+            target = world().answer_target(query, world().passages(rng, query, 6))
+            verdicts = list(ASKED.finditer(target))
+            assert verdicts and (answer == "Yes") == all(verdict["verdict"] == "Yes" for verdict in verdicts)
+            for verdict in verdicts:
+                found = FINDING.findall(target[: verdict.start()])[-1][1]
+                one, relation = verdict["value"], str(verdict["relation"] or "").strip()
+                holds = {"": found == one, "other than": found != one, "after": found > one, "before": found < one}
+                assert holds[relation] == (verdict["verdict"] == "Yes"), target
+                assert verdict["order"] in (None, "after" if found > one else "before")
+                assert (verdict["order"] is None) == (relation not in ("after", "before"))
+                endings[answer].add(relation)
+    assert endings["Yes"] == {"", "other than", "after", "before"} == endings["No"]
 
 
 def test_an_organisation_is_named_where_the_passages_make_every_claim_of_one() -> None:
@@ -103,6 +111,9 @@ def test_an_organisation_is_named_where_the_passages_make_every_claim_of_one() -
         passages = world().passages(rng, query, 6)
         findings, conclusion = world().answer_target(query, passages).split(" The answer to the question is ")
         named = [set(re.findall(r"\[\d\] ([^,.]+)", part)) for part in findings.split(". ")]
+        listed = [re.findall(r"\d+", numbers) for numbers in re.findall(r"\{(.*?)\}", findings)]
+        for numbers, part in zip(listed, findings.split(". "), strict=True):
+            assert {*re.findall(r"\[(\d)\]", part)} <= {*numbers}
         assert set.intersection(*named) == {conclusion.strip('"')} == {query.metadata["answer"]}
         for number, name in re.findall(r"\[(\d)\] ([^,.]+)", findings):
             assert organisation_of(passages[int(number) - 1]) == name
@@ -154,12 +165,12 @@ def test_more_questions_have_the_prompts_wording_and_answers_from_the_same_passa
 
 def test_findings_are_right_if_passage_and_value_are() -> None:
     targets = [
-        "Ember, the cost: [3] 12 crowns. Quill, the cost: [5] 14 crowns, another. So",
+        "Ember, the cost: [3] 12 crowns. Quill, the cost: [5] 14 crowns (asked: 12 crowns): No. So",
         "Who won: [1] A Rovers, [2] B City.",
         "A: none.",
     ]
     answers = [
-        "Ember, the cost: [3] 12 crowns, as asked. Quill, the cost: [5] 12 crowns.",
+        "Ember, the cost: [3] 12 crowns (asked: 12 crowns): Yes. Quill, the cost: [5] 12 crowns.",
         "Who won: [4] A Rovers.",
         "",
     ]
