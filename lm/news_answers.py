@@ -31,7 +31,7 @@ FINDING = re.compile(r"\[(\d+)\] ([^,.(\[]*[^,.(\[ ])")
 """A passage's number and what an answer says to have found there."""
 
 ASKED = re.compile(
-    r" \(asked: (?P<relation>after |before |other than )?(?P<value>[^();]+)(?:; (?P<order>after|before))?\):"
+    r" \(asked: (?P<relation>after |other than )?(?P<value>[^();]+)(?:; (?P<order>after|before))?\):"
     r" (?P<verdict>Yes|No)\."
 )
 """What follows a finding: what is asked of it, for a day where it is in truth, and whether it is as asked."""
@@ -67,7 +67,7 @@ def _looked_up(query: Query, passages: Sequence[Chunk]) -> tuple[list[str], str]
     # The days distinguish two reports of one source.
     labels = [item["day"] for item in evidence] if len(sources) == 1 and yes_or_no else sources
     order = [sources.index(name) for name in names_in_order(query)] if len(sources) == 2 else range(len(labels))
-    by = "day" if asks_order(query) else "value"
+    on_order = asks_order(query)
     claim_types = EVENT_TYPES[asked["category"]].claims
     findings, found = [], []
     for i in order:
@@ -77,12 +77,12 @@ def _looked_up(query: Query, passages: Sequence[Chunk]) -> tuple[list[str], str]
         finding = _NOTHING
         if stated is not None:
             number, item = stated
-            finding = f"[{number}] {item[by]}"
-            found.append(item)
-            if value is not None and by == "value":
-                finding += _asked(value, item["value"] == value)
+            found.append(item["day"] if on_order else item["value"])
+            finding = f"[{number}] {found[-1]}"
+            if value is not None and not on_order:
+                finding += _asked(value, found[-1] == value)
             elif yes_or_no and len(found) == 2:
-                finding += _compared(*found, by, metadata["answer"])
+                finding += compared_days(*found) if on_order else _compared_values(*found, metadata["answer"])
         findings.append(f"{_listed(labels[i], passages)}, {topic}: {finding}.")
     return findings, metadata["answer"] if evidence and len(found) == len(labels) else NO_ANSWER
 
@@ -111,14 +111,16 @@ def _stands_above(name: str, passage: Chunk) -> bool:
     )
 
 
-def _compared(first: Mapping[str, str], second: Mapping[str, str], by: str, answer: str) -> str:
-    """How the question wants the second of two findings to compare with the first, and whether it does."""
-    one, other, so = first[by], second[by], answer == "Yes"
-    if by == "value":
-        return _asked(one if (one == other) == so else f"other than {one}", so)
-    orders = ("before", "after")
-    order = orders[other > one]
-    return _asked(f"{order if so else orders[other < one]} {one}; {order}", so)
+def compared_days(first: str, second: str) -> str:
+    """How the days of two findings compare; questions ask whether the second came after the first."""
+    order = "after" if second > first else "before"
+    return _asked(f"after {first}; {order}", order == "after")
+
+
+def _compared_values(first: str, second: str, answer: str) -> str:
+    """What the question asks of the second of two values, the first one or another."""
+    so = answer == "Yes"
+    return _asked(first if (first == second) == so else f"other than {first}", so)
 
 
 def _asked(asked: str, so: bool) -> str:

@@ -68,7 +68,7 @@ class _Passage:
 
 
 def answer_hints(text: str, facts: Sequence[Span], starts: np.ndarray) -> list[Hint]:
-    """The hints of a training sequence, none if it has no passages.
+    """The hints of a training sequence, none if it has neither passages nor findings.
 
     facts: where sentences that are evidence stand in the text. starts: (T,) the first character of each token.
     """
@@ -83,7 +83,7 @@ def answer_hints(text: str, facts: Sequence[Span], starts: np.ndarray) -> list[H
             _number(_ABOVE, passage.above, [n]),
             _number(_BODY, passage.body, [n]),
         ]
-    first = max((passage.body[1] for passage in passages.values()), default=len(text))
+    first = max((passage.body[1] for passage in passages.values()), default=0)
     hints += _same_names(text, first, passages)
     for listed in LISTED.finditer(text, first):
         hints += _of_list(text, listed, passages)
@@ -91,13 +91,13 @@ def answer_hints(text: str, facts: Sequence[Span], starts: np.ndarray) -> list[H
     for finding in found:
         if int(finding[1]) in passages:
             hints += _of_finding(text, finding, passages, facts)
-            if asked := ASKED.match(text, finding.end()):
-                verdicts.append(asked)
-                hints += _of_verdict(text, finding, asked, starts)
+        if asked := ASKED.match(text, finding.end()):
+            verdicts.append(asked)
+            hints += _of_verdict(text, finding, asked, starts)
     for answer in ANSWER.finditer(text, first):
         start = text.rfind(_LABEL_OF_ANSWER, 0, answer.start())
         own = [verdict for verdict in verdicts if start < verdict.start() < answer.start()]
-        if own:
+        if own and answer[1] in _VERDICT_WORDS:
             denied = [verdict for verdict in own if verdict["verdict"] == "No"]
             hints.append(Guide(_VERDICTS, answer.span(1), tuple(verdict.span("verdict") for verdict in denied or own)))
         said = [one.start(2) for one in found if start < one.start() < answer.start() and one[2] == answer[1]]
@@ -175,13 +175,13 @@ def _of_verdict(text: str, finding: re.Match[str], asked: re.Match[str], starts:
         yield Guide(_DECIDING, verdict, tuple(deciding or wanted))
         return
     order, relation = (
-        (asked.start(part) - 1, asked.start(part) + len(asked["order"])) for part in ("order", "relation")
+        (asked.start(part) - 1, asked.start(part) + len(asked[part].rstrip())) for part in ("order", "relation")
     )
+    same = text[slice(*order)] == text[slice(*relation)]
     yield Guide(_DECIDING, order, tuple(deciding))
     yield Guide(_DECIDING, verdict, (order,))
-    equal = asked["relation"].startswith(asked["order"])
-    yield Guide(_EQUAL, order, (relation if equal else beginning,))
-    yield _judged(order, _VERDICT_WORDS[not equal])
+    yield Guide(_EQUAL, order, (relation if same else beginning,))
+    yield _judged(order, _VERDICT_WORDS[not same])
 
 
 def _judged(span: tuple[int, int], *words: str) -> Knowledge:

@@ -5,6 +5,7 @@ Each sequence is one of the library's own prompts followed by what the model sho
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 from collections.abc import Collection, Sequence
@@ -12,10 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lm.news_answers import ANSWER, ASKED, answer_target, asks_order
+from lm.news_answers import ANSWER, ASKED, answer_target, asks_order, compared_days
 from lm.news_search import PassageSearch
 from lm.news_targets import evidence_of, filter_target, search_queries
-from lm.sequences import TrainingSequence, with_examples, with_target
+from lm.sequences import Span, TrainingSequence, with_examples, with_target
 from lm.source_names import draw_new_words, rename_source_of, rename_sources
 from mrag_rl.data.chunks import Chunk
 from mrag_rl.data.records import Document, Query
@@ -46,6 +47,8 @@ VERDICT_WEIGHT = 4.0
 _FILTER_QUESTIONS, _QUERY_QUESTIONS = 8, 3
 _DATED_SHARE = 0.5  # of the filters' questions, drawn from those that name days: the part most often misread
 _ORDER_SHARE = 0.3  # of answers from passages, to questions as to which report came first, of which there are few
+_DRILL_SHARE = 0.15  # of sequences of answers: pairs of days alone, whose order answers seldom ask for
+_DRILLED_PAIRS = 60
 _EVENT_SHARE = 0.7  # of answers from passages about one or two events, about which there are many questions
 _RENAMED_SHARE = 0.25  # of sequences whose sources have made-up names
 
@@ -105,6 +108,8 @@ class NewsWorld:
         Answers are to at most `questions` questions, from at most `passages` passages with a share of their sentences.
         """
         if task == "answer":
+            if questions > 1 and rng.random() < _DRILL_SHARE:
+                return _draw_days(rng)
             return self._draw_answers(rng, passages, sentence_share, questions)
         return self._draw_filters(rng) if task == "filter" else self._draw_search_queries(rng)
 
@@ -216,6 +221,27 @@ class NewsWorld:
                 partly_answered.append(number)
         numbers = [*answered[: count - count // 3], *partly_answered[: count // 3 - 1], *unanswered[:1]]
         return [numbers[i] for i in rng.permutation(len(numbers))]
+
+
+def _draw_days(rng: np.random.Generator) -> TrainingSequence:
+    """Findings of days as in answers, each compared with another day."""
+    findings = []
+    for _ in range(_DRILLED_PAIRS):
+        first = dt.date(2024, 1, 1) + dt.timedelta(days=int(rng.integers(366)))
+        apart = int(rng.integers(1, 8)) if rng.random() < 0.5 else int(rng.integers(1, 60))
+        second = first + dt.timedelta(days=apart) * int(rng.choice((-1, 1)))
+        findings.append(f"[{rng.integers(1, PASSAGES + 1)}] {second}{compared_days(str(first), str(second))}.")
+    text = " ".join(findings)
+    return text, [*_verdicts(text, 0), (len(text), len(text) + 1, 0.0)]
+
+
+def _verdicts(text: str, start: int) -> list[Span]:
+    """The verdicts and Yes or No at the end of all answers from a character on."""
+    verdicts = [
+        match.span(part) for match in ASKED.finditer(text, start) for part in ("order", "verdict") if match[part]
+    ]
+    verdicts += [match.span(1) for match in ANSWER.finditer(text, start) if match[1] in ("Yes", "No")]
+    return [(first, end, VERDICT_WEIGHT) for first, end in verdicts]
 
 
 def _draw(rng: np.random.Generator, queries: Sequence[Query]) -> Query:

@@ -25,7 +25,7 @@ from lm.guidance import (
     token_hints,
 )
 from lm.news_hints import LAYERS, answer_hints
-from lm.news_world import FACT_WEIGHT, NewsWorld
+from lm.news_world import FACT_WEIGHT, VERDICT_WEIGHT, NewsWorld
 from lm.optimization import loss_of
 from lm.sequences import Span, TrainingSequence
 from lm.train import grown
@@ -157,6 +157,11 @@ def sequences() -> list[TrainingSequence]:
     return [world().sequence(rng, "answer", 6, 1.0, 6) for _ in range(25)]
 
 
+def days_alone() -> TrainingSequence:
+    rng = np.random.default_rng(0)
+    return next(drawn for _ in range(200) if "Passage" not in (drawn := world().sequence(rng, "answer", 1, 1.0, 2))[0])
+
+
 @cache
 def starts(text: str) -> np.ndarray:
     """The first characters of the bundled model's tokens."""
@@ -236,7 +241,7 @@ def test_answers_are_guided_to_the_passage_and_the_sentence_that_they_name() -> 
             else:
                 assert head == Head(0, 0)  # the claim
     assert len(kinds) == 18 + 6 and {kind.layer for kind in kinds} == set(range(LAYERS))
-    looked_up = sum(text.count("]") for text, _ in sequences())
+    looked_up = sum(text.count("]") for text, _ in sequences() if "Passage" in text)
     assert kinds[Head(4, 0)] > 0.9 * looked_up > 0
 
 
@@ -249,7 +254,7 @@ def test_answers_are_guided_to_the_passage_and_the_sentence_that_they_name() -> 
         ("731", "other than 87", "Yes", [" 87"], ["No"]),
         ("731", "other than 731", "No", [" 731"], ["Yes"]),
         ("2024-06-25", "after 2024-06-24; after", "Yes", ["24"], ["either", "either", "Yes", "Yes"]),
-        ("2024-06-24", "before 2024-05-30; after", "No", ["05"], ["either", "Yes", "No", "No"]),
+        ("2024-05-30", "after 2024-06-24; before", "No", ["06"], ["either", "No", "Yes", "No"]),
     ],
 )
 def test_a_verdict_is_guided_to_the_first_token_that_decides_it(
@@ -268,6 +273,18 @@ def test_a_verdict_is_guided_to_the_first_token_that_decides_it(
     assert not order or text[slice(*deciding[1].at[0])] == order
     known = [hint.words for hint in hints if isinstance(hint, Knowledge) and hint.place.kind == "judged"]
     assert known == [("Yes", "No") if words == "either" else (words,) for words in judged]
+
+
+def test_pairs_of_days_alone_are_guided_like_answers() -> None:
+    text, spans = days_alone()
+    learned = {text[start:end] for start, end, weight in spans if weight == VERDICT_WEIGHT}
+    assert learned == {"after", "before", "Yes", "No"}
+    hints = hints_of(text, spans)
+    pairs = text.count("(asked: after ")
+    deciding = [hint for hint in hints if isinstance(hint, Guide) and hint.head == Head(2, 3)]
+    assert pairs > 20 and len(deciding) == 2 * pairs
+    for found, asked, order, verdict in re.findall(r"\] ([\d-]+) \(asked: after ([\d-]+); (\w+)\): (\w+)\.", text):
+        assert (order, verdict) == (("after", "Yes") if found > asked else ("before", "No")) and found != asked
 
 
 def test_other_sequences_are_not_guided() -> None:
