@@ -24,6 +24,7 @@ from mrag_rl.retrieval.sentences import split_all, split_sentences
         ("Dr. Smith met Mrs. Jones. They spoke at length.", ["Dr. Smith met Mrs. Jones.", "They spoke at length."]),
         ("J. R. R. Tolkien wrote it. C. S. Lewis read it.", ["J. R. R. Tolkien wrote it.", "C. S. Lewis read it."]),
         ("Red vs. blue, e.g. in No. 5 (cf. Fig. 2 and 3).", ["Red vs. blue, e.g. in No. 5 (cf. Fig.", "2 and 3)."]),
+        ("Was it 5 (as asked): No. It was 6, says No. 7.", ["Was it 5 (as asked): No.", "It was 6, says No. 7."]),
         ("About (ca. 1900) it fell.", ["About (ca. 1900) it fell."]),
         ("It is 3.5 m long, costs 1.000.000 at a.b.com.", ["It is 3.5 m long, costs 1.000.000 at a.b.com."]),
         # Words that only end like an abbreviation do end a sentence.

@@ -186,8 +186,8 @@ def _parts_of_years(text: str) -> Iterator[TimeSpan]:
                 (6 if match["h"] else 3),
                 int(match["in"]),
             )
-        inside = _IN.search(head)
-        start = match.start() - (len(inside[0]) if inside else 0)
+        inside = _preposition(head)
+        start = match.start() - inside
         first = last = None
         if number * months <= 12 and not any(rule.search(head) for _, rule in _BEFORE):
             first = _month(year, (number - 1) * months + 1)[0]
@@ -237,9 +237,14 @@ def _written(text: str, matches: Sequence[re.Match[str]]) -> Iterator[TimeSpan]:
             steps = [later.year * 12 + later.month - (earlier.year * 12 + earlier.month)
                      for earlier, later in itertools.pairwise(following_ones)]  # fmt: skip
             whole = steps == [12 if years else 1] * len(steps)
-            inside = _IN.search(head)
-            start -= len(inside[0]) if inside else 0
-            yield TimeSpan(start, end, first if whole else None, last if whole else None, years=years, vague=not whole)
+            yield TimeSpan(
+                start - _preposition(head),
+                end,
+                first if whole else None,
+                last if whole else None,
+                years=years,
+                vague=not whole,
+            )
             continue
         if now := _NOW.match(text, end):
             opening = _BETWEEN.search(head)
@@ -249,8 +254,7 @@ def _written(text: str, matches: Sequence[re.Match[str]]) -> Iterator[TimeSpan]:
             yield TimeSpan(start - len(about[0]), end, None, None, years=years, vague=True)
             continue
         if onwards := _ONWARDS.match(text, end):
-            inside = _IN.search(head)
-            yield TimeSpan(start - (len(inside[0]) if inside else 0), onwards.end(), first, None, years=years)
+            yield TimeSpan(start - _preposition(head), onwards.end(), first, None, years=years)
             continue
         if earlier := _EARLIER.match(text, end):
             yield TimeSpan(start, earlier.end(), None, last, years=years)
@@ -273,8 +277,14 @@ def _written(text: str, matches: Sequence[re.Match[str]]) -> Iterator[TimeSpan]:
             yield TimeSpan(start, end, least.get(operator), most.get(operator), years=years)
             break
         else:
-            inside = _IN.search(head)
-            yield TimeSpan(start - (len(inside[0]) if inside else 0), end, first, last, years=years, bare=not inside)
+            inside = _preposition(head)
+            yield TimeSpan(start - inside, end, first, last, years=years, bare=not inside)
+
+
+def _preposition(head: str) -> int:
+    """How many characters at its end are the preposition of a period, as in "in the year "."""
+    inside = _IN.search(head)
+    return len(inside[0]) if inside else 0
 
 
 def _relative(text: str, today: dt.date | None) -> Iterator[TimeSpan]:

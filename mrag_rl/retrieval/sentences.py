@@ -9,7 +9,7 @@ import numpy as np
 
 # The end of a sentence: behind its mark and any closing quote or bracket. East Asian marks need no space behind them.
 _END = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])[」』”’）】]*|\n+")
-_ABBREVIATION = re.compile(r"(?:^|[\s(])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|No|vs|etc|approx|ca|cf|e\.g|i\.e)\.$")
+_ABBREVIATION = re.compile(r"(?:^|[\s(])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|(?<!:\s)No|vs|etc|approx|ca|cf|e\.g|i\.e)\.$")
 _TAIL = 10  # Characters searched for an abbreviation before an end: more than the longest one has
 _FRAGMENT = 3  # A piece of fewer words says too little to stand alone: "3.", "Legal note:"
 # Scripts that put no space between words: Thai to Lao, Burmese, Khmer, kana, Han
@@ -19,9 +19,9 @@ _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u
 def split_sentences(text: str) -> list[str]:
     """The sentences of a text, at least one unless the text is blank; a line break ends a sentence, too.
 
-    A dot after an initial or a common abbreviation does not. A piece of one or two words, such as the number of a
-    list's item or a label, is one with the next sentence, the last one with the one before. Pieces without a letter or
-    digit are dropped.
+    A dot after an initial or a common abbreviation does not ("No." behind a colon is a word). A piece of one or two
+    words, such as the number of a list's item or a label, is one with the next sentence, the last one with the one
+    before. Pieces without a letter or digit are dropped.
     """
     sentences: list[str] = []
     start = 0
