@@ -23,7 +23,7 @@ from mrag_rl.systems.passages import PassageAnswer, PassageReader
 
 DIGESTS = {
     NEWSROOM_LLM: "81619497fc7883e62527001306275335aedaabb82c8c9063d97966fcddb9c61e",
-    NEWS_QUESTION_LLM: "76dc3ac4daccd12262f9411f9626176dee9271a9ef2ceaf8a8376fc2b7a6d656",
+    NEWS_QUESTION_LLM: "ae3194a4d98f21432f285fb3ab493b8e5c6b871cc7cd5f0da1456cd55cb13f3f",
 }
 
 
@@ -63,7 +63,7 @@ def test_most_lines_have_the_requested_number_of_different_queries() -> None:
     prompts = [query_prompt(query.text, n) for query, n in zip(world().queries, counts, strict=True)]
     lines = [texts[0] for texts in llm().generate(prompts, max_new_tokens=256)]
     complete = [has_distinct_queries(line, n) for line, n in zip(lines, counts, strict=True)]
-    assert sum(complete) > 0.7 * len(complete), lines
+    assert sum(complete) > 0.8 * len(complete), lines
 
 
 def test_yes_or_no_questions_are_answered_in_the_form_that_is_scored() -> None:
@@ -75,7 +75,7 @@ def test_yes_or_no_questions_are_answered_in_the_form_that_is_scored() -> None:
     stated = [re.search(r'The answer to the question is "(Yes|No|Insufficient information\.)"$', a) for a in answers]
     assert sum(map(bool, stated)) > 0.9 * len(answers), answers
     exact = answer_scores(answers, [query.metadata["answer"] for query in queries])["exact_match"]
-    assert exact.mean() > 0.4  # of three possible answers
+    assert exact.mean() > 0.8  # of three possible answers
 
 
 def test_what_is_looked_up_is_found_in_the_right_passage() -> None:
