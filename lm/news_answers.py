@@ -82,7 +82,8 @@ def _looked_up(query: Query, passages: Sequence[Chunk]) -> tuple[list[str], str]
             if value is not None and not on_order:
                 finding += _asked(value, found[-1] == value)
             elif yes_or_no and len(found) == 2:
-                finding += compared_days(*found) if on_order else _compared_values(*found, metadata["answer"])
+                first, second = found
+                finding += compared_days(first, second) if on_order else _compared(first, second, metadata["answer"])
         findings.append(f"{_listed(labels[i], passages)}, {topic}: {finding}.")
     return findings, metadata["answer"] if evidence and len(found) == len(labels) else NO_ANSWER
 
@@ -117,7 +118,7 @@ def compared_days(first: str, second: str) -> str:
     return _asked(f"after {first}; {order}", order == "after")
 
 
-def _compared_values(first: str, second: str, answer: str) -> str:
+def _compared(first: str, second: str, answer: str) -> str:
     """What the question asks of the second of two values, the first one or another."""
     so = answer == "Yes"
     return _asked(first if (first == second) == so else f"other than {first}", so)

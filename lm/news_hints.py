@@ -156,7 +156,8 @@ def _of_verdict(text: str, finding: re.Match[str], asked: re.Match[str], starts:
         for match, group in ((finding, 2), (asked, "value"))
     )
     beginning = (asked.start(), asked.start("value") - 1)
-    dated, deciding = asked["order"] is not None, []
+    dated = asked["order"] is not None
+    deciding: list[tuple[int, int]] = []
     for i, span in enumerate(wanted):
         # Two days have the same tokens but for their numbers.
         compared = [found[i]] if dated else [one for one in found if _written(text, one) == _written(text, span)]

@@ -9,7 +9,9 @@ import numpy as np
 
 # The end of a sentence: behind its mark and any closing quote or bracket. East Asian marks need no space behind them.
 _END = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])[」』”’）】]*|\n+")
-_ABBREVIATION = re.compile(r"(?:^|[\s(])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|(?<!:\s)No|vs|etc|approx|ca|cf|e\.g|i\.e)\.$")
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(])(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|(?<!:\s)No|vs|etc|approx|ca|cf|e\.g|i\.e)\.$"
+)
 _TAIL = 10  # Characters searched for an abbreviation before an end: more than the longest one has
 _FRAGMENT = 3  # A piece of fewer words says too little to stand alone: "3.", "Legal note:"
 # Scripts that put no space between words: Thai to Lao, Burmese, Khmer, kana, Han
