@@ -102,7 +102,7 @@ def test_findings_are_compared_with_the_question_and_with_each_other() -> None:
                 assert verdict["order"] in (None, "after" if found > one else "before")
                 assert (verdict["order"] is None) == (relation != "after")
                 endings[answer].add(relation)
-    assert endings["Yes"] == {"", "other than", "after"} == endings["No"]
+    assert endings["Yes"] == {"", "other than", "after"} >= endings["No"] >= {"", "after"}
 
 
 def test_an_organisation_is_named_where_the_passages_make_every_claim_of_one() -> None:
