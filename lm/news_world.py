@@ -184,15 +184,8 @@ class NewsWorld:
             text += f"\n{QUESTION_AGAIN} {question}\n{template(ANSWER_TASK).target}:"
             spans.append((len(text), len(text) + len(target) + 2, 1.0))
             text += f" {target}"
-        verdicts = [
-            match.span(part)
-            for match in ASKED.finditer(text, spans[0][0])
-            for part in ("order", "verdict")
-            if match[part]
-        ]
-        verdicts += [match.span(1) for match in ANSWER.finditer(text, spans[0][0]) if match[1] in ("Yes", "No")]
-        spans += [(start, end, VERDICT_WEIGHT) for start, end in verdicts]
-        return text, [*((start, end, FACT_WEIGHT) for start, end in fact_places), *spans]
+        facts_learned = [(start, end, FACT_WEIGHT) for start, end in fact_places]
+        return text, [*facts_learned, *spans, *_verdicts(text, spans[0][0])]
 
     def _draw_more_questions(
         self, rng: np.random.Generator, first: int, indices: Sequence[int], count: int
