@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from mrag_rl.filters import EVERYTHING, Field, FieldVocabulary, RuleExtractor
-from mrag_rl.filters.exclusion_words import FILLERS, pattern
+from mrag_rl.filters.exclusion_words import CUES, FILLERS, NAMING, REQUESTS, entries, pattern
 from mrag_rl.filters.language import conditions
 from mrag_rl.io import read_jsonl
 
@@ -230,10 +230,9 @@ def test_a_negation_that_wants_the_value_excludes_nothing(question: str) -> None
 
 def test_a_run_of_fillers_is_read_in_one_way_only() -> None:
     """With two ways for each word, the time would double with every further one."""
-    outer = re.sub(r"\([^()]*\)", lambda group: group[0].replace("|", "\0"), pattern(FILLERS))
-    alternatives = [re.compile(part.replace("\0", "|"), re.IGNORECASE) for part in outer.split("|")]
+    alternatives = [re.compile(entry, re.IGNORECASE) for entry in entries(FILLERS)]
     texts = " ".join(row["text"] for _, row in read_jsonl(Path(__file__).parent / "data" / "exclusions.jsonl"))
-    own = re.sub(r"\\[sw]|[+*?]|\(\?:|\[\w+\]", "", pattern(FILLERS))
+    own = re.sub(r"\\[sw]|[+*?]|\(\?:|\[\w+\]", "", "|".join(entries(FILLERS)))
     words = {
         *re.findall(r"\w+", texts),
         *re.findall(r"\w+", own),
@@ -251,6 +250,17 @@ def test_a_run_of_fillers_is_read_in_one_way_only() -> None:
     for word in ("issued ", "issues ", "text ", "the ", "de "):
         extractor("products").extract([f"not {word * 15}x Samsung. " * 60])
     assert time.perf_counter() - started < 5
+
+
+def test_entries_grouped_by_their_letters_match_what_they_did() -> None:
+    texts = [row["text"] for _, row in read_jsonl(Path(__file__).parent / "data" / "exclusions.jsonl")]
+    for table in (CUES, FILLERS, NAMING, REQUESTS):
+        grouped, plain = (
+            re.compile(rf"(?<!\w)(?:{expression})(?!\w)", re.IGNORECASE)
+            for expression in (pattern(table), "|".join(entries(table)))
+        )
+        starts = [[[match.start() for match in rule.finditer(text)] for rule in (grouped, plain)] for text in texts]
+        assert any(mine for mine, _ in starts) and all(mine == others for mine, others in starts)
 
 
 def test_what_is_in_doubt_is_reported() -> None:

@@ -218,25 +218,29 @@ def stance(
         return said
     far = text[max(0, start - _FAR) : start]
     head, tail = text[max(last, start - _FAR) : start], text[end : end + _FAR]
-    if _NAMED.search(head) and _PREFERENCE.search(head):
+    names = _NAMED.search(head)
+    if names and _PREFERENCE.search(head):
         return "doubtful"
-    if _NAMED.search(head) or _NOTHING_BUT.search(head) or (_ASKED.search(head) and not _SUGGESTED.search(head)):
+    if names or _NOTHING_BUT.search(head) or (_ASKED.search(head) and not _SUGGESTED.search(head)):
         return "named"
-    if _REQUESTED.search(head) and _NOT_SO.match(tail):
+    if _NOT_SO.match(tail) and _REQUESTED.search(head):
         return "named"
+    negated = _NEGATION.search(head) is not None  # Without one, no cue can match
     # In "Miele-Staubsauger" the hyphen is behind a word, which `head` may not have
-    if any(rule.search(head) for rule in (_EXCLUDED, _REQUESTED, _TITLED)) or _PREFIXED.search(far):
+    if (negated and any(rule.search(head) for rule in (_EXCLUDED, _REQUESTED, _TITLED))) or _PREFIXED.search(far):
         unclear = (_EXISTS.search(head) and "?" in tail) or _ASKED_ABOUT.search(tail) or _is_contradicted(head, tail)
         return "doubtful" if unclear else "excluded"
     prefers = _PREFERENCE.search(far)
     if _EXCLUDED_AFTER.search(tail) or (prefers and _PREFERRED.search(far)):
         return "excluded"
-    if _ENCLOSED_BEFORE.search(head) and _ENCLOSED_AFTER.search(tail):
+    if _ENCLOSED_AFTER.search(tail) and _ENCLOSED_BEFORE.search(head):
         return "excluded"
     clause = _CLAUSE.split(head)[-1]
     if (prefers and _COMPARISON.search(far)) or (_RELATIVE.search(head) and _DOES_NOT.match(tail)):
         return "doubtful"
-    if _TAKEN_UP.search(tail) or _LISTED_AFTER.search(tail) or _NEGATION.search(" ".join(clause.split()[-1 - _NEAR :])):
+    if _TAKEN_UP.search(tail) or _LISTED_AFTER.search(tail):
+        return "doubtful"
+    if negated and _NEGATION.search(" ".join(clause.split()[-1 - _NEAR :])):
         return "doubtful"
     after = " ".join(_CLAUSE.split(tail, maxsplit=1)[0].split()[: _NEAR + 2])
     acts = cued or acting or bool(_ACTING.search(head) or _ACTS.search(tail) or _DONE.search(head))
@@ -246,7 +250,7 @@ def stance(
         if _ENCLOSING.search(head) and not described:
             return "doubtful"
         beside = text[max(0, start - LOOK_BACK) : start], tail[:LOOK_BACK]
-        if _NEGATION.search(clause) or any(map(_ALTERNATIVE.search, beside)):
+        if (negated and _NEGATION.search(clause)) or any(map(_ALTERNATIVE.search, beside)):
             return "doubtful"
     beside_named = said == "named" and text[last:start] == " "  # "Sony headphones": what precedes was judged for "Sony"
     if (

@@ -215,16 +215,17 @@ class ValueMentions:
         """The long name that the words at a position misspell by a letter, or by two if they are long."""
         first = words[position].text[0]
         in_capitals = first.isupper() or first.isdigit()
-        for length, names in self._long_names.get(fold(first), ()):
-            written = " ".join(keys[position : position + length])
-            if len(written) < _MISSPELT or position + length > len(words):
-                continue
+        folded = fold(first)
+        for length, names in self._long_names.get(folded, ()):
             if length == 1 and (without_capitals or not in_capitals):
                 continue
-            long = length > 1 and len(written) >= _MISSPELT_TWICE
             if not (without_capitals or in_capitals):
-                names = self._plain_names.get((fold(first), length), []) if long else []
-            if not names:
+                names = self._plain_names.get((folded, length), [])
+            if not names or position + length > len(words):
+                continue
+            written = " ".join(keys[position : position + length])
+            long = length > 1 and len(written) >= _MISSPELT_TWICE
+            if len(written) < _MISSPELT or not (long or without_capitals or in_capitals):
                 continue
             found = extractOne(written, names, scorer=OSA.distance, score_cutoff=2 if long else 1)
             # "Fortunes" is another word
