@@ -48,15 +48,13 @@ def answers_of(
     rules = RuleExtractor(FieldVocabulary.from_documents(documents))
     retriever = PassageRetriever.build(documents, encoder, extractor=rules, strategy="hybrid")
     texts = [query.text for query in queries]
+    found = MultiMetaRAG(retriever).answer(texts)
     answers = {
-        name: [
-            answer.hypothesis for answer in MultiMetaRAG(retriever, PassageReader(llm, retries=RETRIES)).answer(texts)
-        ]
+        name: [answer.hypothesis for answer in PassageReader(llm, retries=RETRIES).answer(texts, found)]
         for name, llm in llms.items()
     }
-    shown = MultiMetaRAG(retriever).answer(texts)
-    found = [answers_by_words(text, answer.passages[:PASSAGES]) for text, answer in zip(texts, shown, strict=True)]
-    rivals = (["Yes"] * len(texts), found, classified(world, texts))
+    by_words = [answers_by_words(text, answer.passages[:PASSAGES]) for text, answer in zip(texts, found, strict=True)]
+    rivals = (["Yes"] * len(texts), by_words, classified(world, texts))
     return queries, answers | dict(zip(RIVALS, rivals, strict=True))
 
 
@@ -123,7 +121,6 @@ def main() -> None:
     encoder = TransformerEncoder.load("all-MiniLM-L6-v2")
     llms = {name: llm for name in arguments.llm if (llm := load_question_llm(name)) is not None}
     kinds: list[str] = []
-    types: list[str] = []
     origins: list[Origin] = []
     right: dict[str, list[float]] = {}
     for world in tqdm(arguments.worlds, unit="world"):
@@ -132,11 +129,8 @@ def main() -> None:
         for name, hypotheses in answers.items():
             right.setdefault(name, []).extend(answer_scores(hypotheses, references)["exact_match"].tolist())
         kinds += map(kind_of, queries)
-        types += [str(query.metadata["question_type"]) for query in queries]
         origins += [Origin(world, world, query.id) for query in queries]
     judged = {name: np.array(of_system) > 0 for name, of_system in right.items()}
-    print("\n".join(table(types, origins, judged)))
-    print()
     print("\n".join(table(kinds, origins, judged)))
 
 
