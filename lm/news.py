@@ -14,6 +14,7 @@ from mrag_rl.generation.llm import LLM
 
 WORLDS = 8
 _TOKENIZER_TEXTS = 3_000
+_PLAIN_QUESTIONS = 2_000
 
 _TASK_SHARES = (0.1, 0.2, 0.7)
 # (progress from which the stage is in force, most passages, share of their sentences, most questions about them)
@@ -30,7 +31,8 @@ class NewsData:
     token_pattern: str | None = TOKEN_PATTERN
     part_tokens: int | None = 2048
     description = (
-        f"the bundled news, split `llm`, {WORLDS} seeds of {QUESTIONS:,} questions, sources renamed in a quarter"
+        f"the bundled news, split `llm`, {WORLDS} seeds of {QUESTIONS:,} questions and {_PLAIN_QUESTIONS:,} in other "
+        "words, sources renamed in a quarter"
     )
     limits = (
         "It knows nothing but the bundled news: its six kinds of event, its places, people and forms of question.\n"
@@ -39,7 +41,7 @@ class NewsData:
     )
 
     def __init__(self, seed: int) -> None:
-        self._worlds = [NewsWorld(WORLDS * seed + i) for i in range(WORLDS)]
+        self._worlds = [NewsWorld(WORLDS * seed + i, plain=_PLAIN_QUESTIONS) for i in range(WORLDS)]
         self._held_out_world = NewsWorld(seed, "dev")
 
     def draw(self, rng: np.random.Generator, progress: float) -> TrainingSequence:

@@ -6,6 +6,7 @@ is stated there, what the question says of it, and whether that is so:
 
     Signal Nine {2 5}, the number of patients whom Nevney Hospital {1 2} treated: [2] 731 (asked: 235): No.
 
+A question that names no source has none there ("The number of patients whom Nevney Hospital {1 2} treated: [2] 731.").
 Where the organisation is the answer, it says which passages state each claim, and of whom:
 
     Who treated 235 {2 6} patients: [2] Nevney Hospital, [6] Jorack Infirmary.
@@ -22,6 +23,7 @@ from functools import cache
 from lm.news_targets import EVENT_TYPES, evidence_of, names_in_order
 from mrag_rl.data.chunks import Chunk
 from mrag_rl.data.records import Query
+from mrag_rl.data.synthetic.draws import capitalized
 from mrag_rl.data.synthetic.names import names
 from mrag_rl.data.synthetic.news_events import source_names
 from mrag_rl.data.synthetic.news_questions import NO_ANSWER
@@ -55,7 +57,7 @@ def answer_target(query: Query, passages: Sequence[Chunk], condition: Filter) ->
         findings, answer = _looked_up(query, passages)
     else:
         findings, answer = _named(query, passages, condition)
-    return f'{" ".join(findings)} The answer to the question is "{answer}"'
+    return " ".join([*findings, f'The answer to the question is "{answer}"'])
 
 
 def _looked_up(query: Query, passages: Sequence[Chunk]) -> tuple[list[str], str]:
@@ -65,14 +67,15 @@ def _looked_up(query: Query, passages: Sequence[Chunk]) -> tuple[list[str], str]
     yes_or_no = metadata["answer"] in ("Yes", "No")
     claims = list(asked["claims"]) * (1 if len(asked["claims"]) == 2 else 2)
     # The days distinguish two reports of one source.
-    labels = [item["day"] for item in evidence] if len(sources) == 1 and yes_or_no else sources
+    labels = [item["day"] for item in evidence] if len(sources) == 1 and yes_or_no else sources or [""]
     order = [sources.index(name) for name in names_in_order(query)] if len(sources) == 2 else range(len(labels))
     on_order = asks_order(query)
     claim_types = EVENT_TYPES[asked["category"]].claims
     findings, found = [], []
     for i in order:
         claim, value = claims[i]
-        stated = next(((n, evidence[i]) for n in _passages_with(evidence[i], passages)), None) if evidence else None
+        allowed = evidence if len(labels) == 1 else evidence[i : i + 1]
+        stated = min(((n, item) for item in allowed for n in _passages_with(item, passages)), key=_number, default=None)
         topic = claim_types[claim].topic.format(org=_listed(asked["organisation"], passages))
         finding = _NOTHING
         if stated is not None:
@@ -84,13 +87,18 @@ def _looked_up(query: Query, passages: Sequence[Chunk]) -> tuple[list[str], str]
             elif yes_or_no and len(found) == 2:
                 first, second = found
                 finding += compared_days(first, second) if on_order else _compared(first, second, metadata["answer"])
-        findings.append(f"{_listed(labels[i], passages)}, {topic}: {finding}.")
+        label = f"{_listed(labels[i], passages)}, {topic}" if labels[i] else capitalized(topic)
+        findings.append(f"{label}: {finding}.")
     return findings, metadata["answer"] if evidence and len(found) == len(labels) else NO_ANSWER
 
 
 def asks_order(query: Query) -> bool:
     """Whether a question asks which of two reports came first."""
     return query.metadata["question_type"] == "temporal" and query.metadata["about"]["claims"][0][1] is not None
+
+
+def _number(stated: tuple[int, object]) -> int:
+    return stated[0]
 
 
 def _listed(name: str, passages: Sequence[Chunk]) -> str:

@@ -113,20 +113,22 @@ def _of_finding(
     begin = _begin(text, finding.start())
     asked = text[begin : finding.start()]
     colon, comma = asked.find(": "), asked.find(", ")
-    labelled = 0 < comma < colon  # else it lists organisations of which the passages make a claim
+    labelled = 0 < comma < colon  # by its source
+    looked_up = not asked.startswith("Who ")  # else it lists organisations of which the passages make a claim
     if colon > 0:
         yield Guide(_TOPIC, (number[0], finding.end(2)), ((begin + (comma + 2 if labelled else 0), begin + colon),))
     lists = list(LISTED.finditer(text, begin, max(begin + colon, begin)))
-    for head, listed in zip((_LABEL, _ORGANISATION), lists, strict=False):
+    heads = (_LABEL, _ORGANISATION) if labelled or not looked_up else (_ORGANISATION,)
+    for head, listed in zip(heads, lists, strict=False):
         numbers = list(_LISTED_NUMBER.finditer(text, *listed.span(1)))
-        at = [span.span() for span in numbers if labelled or span[1] == finding[1]]
+        at = [span.span() for span in numbers if looked_up or span[1] == finding[1]]
         yield Guide(head, number, tuple(at))
-    if labelled:
+    if looked_up:
         above = text[slice(*passage.above)]  # the same for all chunks of an article
         yield _number(_ASKED, number, [n for n, p in passages.items() if text[slice(*p.above)] == above])
     yield _number(_FOUND, number, [int(finding[1])])
     yield Guide(_NUMBER, number, (passage.number,))
-    if not labelled:
+    if not looked_up:
         names = re.finditer(re.escape(value), text[passage.above[0] : passage.body[1]])
         yield from _copied(_VALUE, finding.start(2), [passage.above[0] + name.start() for name in names], len(value))
         return

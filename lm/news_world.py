@@ -8,12 +8,13 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lm.news_answers import ANSWER, ASKED, answer_target, asks_order, compared_days
+from lm.news_plain import LOWER_CASE, PlainQuestions
 from lm.news_search import PassageSearch
 from lm.news_targets import evidence_of, filter_target, search_queries
 from lm.sequences import Span, TrainingSequence, with_examples, with_target
@@ -21,6 +22,7 @@ from lm.source_names import draw_new_words, rename_source_of, rename_sources
 from mrag_rl.data.chunks import Chunk
 from mrag_rl.data.records import Document, Query
 from mrag_rl.data.synthetic import make_news
+from mrag_rl.data.synthetic.news import write_news
 from mrag_rl.data.synthetic.news_questions import NO_ANSWER
 from mrag_rl.filters import FieldVocabulary, parse_filter
 from mrag_rl.filters.llm import LLMExtractor
@@ -79,7 +81,8 @@ class NewsWorld:
         listings: Two descriptions of the corpus with its own source names, then two with made-up ones.
     """
 
-    def __init__(self, seed: int, split: str = "llm", questions: int = QUESTIONS) -> None:
+    def __init__(self, seed: int, split: str = "llm", questions: int = QUESTIONS, plain: int = 0) -> None:
+        """plain: further questions (`PlainQuestions`), which only answers and search queries are drawn for."""
         rng = np.random.default_rng([seed, 5])
         self.documents, self.queries = make_news(seed, split=split, queries=questions)
         self.chunks = [
@@ -88,9 +91,12 @@ class NewsWorld:
             for chunk in _split_document(document, int(rng.integers(950, 1160)), int(rng.integers(60, 140)))
         ]
         self.vocabulary = FieldVocabulary.from_documents(self.documents)
-        self.search = PassageSearch(self.chunks, self.queries, self.vocabulary)
+        plain_questions = PlainQuestions(*write_news(seed, split)[1:]).draw(rng, plain) if plain else []
+        self._asked = [*self.queries, *plain_questions]
+        self.search = PassageSearch(self.chunks, self._asked, self.vocabulary)
         self._dated_queries = [query for query in self.queries if "published_at" in query.metadata["filter"]]
-        self._on_order = frozenset(i for i, query in enumerate(self.queries) if asks_order(query))
+        self._searched = [*self.queries, *(q for q in plain_questions if q.metadata["about"]["organisation"])]
+        self._on_order = frozenset(i for i, query in enumerate(self._asked) if asks_order(query))
         self.listings = [
             self._draw_listing(rng, new_words) for new_words in ({}, {}, draw_new_words(rng), draw_new_words(rng))
         ]
@@ -120,7 +126,8 @@ class NewsWorld:
 
     def answer_target(self, query: Query, passages: Sequence[Chunk]) -> str:
         """The answer to a question that these passages allow."""
-        condition = parse_filter({"source": query.metadata["filter"]["source"]}, self.vocabulary)
+        named = {field: value for field, value in query.metadata["filter"].items() if field == "source"}
+        condition = parse_filter(named, self.vocabulary)
         return answer_target(query, passages, condition)
 
     def _draw_listing(self, rng: np.random.Generator, new_words: dict[str, str]) -> _Listing:
@@ -147,12 +154,9 @@ class NewsWorld:
     def _draw_search_queries(self, rng: np.random.Generator) -> TrainingSequence:
         """Search queries for several questions, the same number for each."""
         n = int(rng.integers(1, MOST_QUERIES + 1))
-        queries = [_draw(rng, self.queries) for _ in range(_QUERY_QUESTIONS)]
+        queries = [_draw(rng, self._searched) for _ in range(_QUERY_QUESTIONS)]
         new_words = draw_new_words(rng) if rng.random() < _RENAMED_SHARE else {}
-        pairs = [
-            (rename_sources(query.text, new_words), f" {SEPARATOR} ".join(search_queries(query, n)))
-            for query in queries
-        ]
+        pairs = [(_written(query, new_words), f" {SEPARATOR} ".join(search_queries(query, n))) for query in queries]
         *examples, (question, target) = pairs
         return with_examples(query_prompt(question, n), examples, target, 0.5)
 
@@ -164,18 +168,20 @@ class NewsWorld:
         The model has to learn to find one fact among many, and one answer alone has few tokens that teach it.
         """
         on_order = questions > 1 and self._on_order and rng.random() < _ORDER_SHARE
-        first = int(rng.choice(sorted(self._on_order)) if on_order else rng.integers(len(self.queries)))
+        first = int(rng.choice(sorted(self._on_order)) if on_order else rng.integers(len(self._asked)))
         count = int(rng.integers(1, most_passages + 1)) if rng.random() < 0.7 else most_passages
         if questions > 1 and rng.random() < _EVENT_SHARE:
             indices = self.search.about_events(rng, first, count)
         else:
-            indices = self.search.results(rng, self.queries[first], count)
-        queries = [self.queries[i] for i in (first, *self._draw_more_questions(rng, first, indices, questions - 1))]
+            indices = self.search.results(rng, self._asked[first], count)
+        queries = [self._asked[i] for i in (first, *self._draw_more_questions(rng, first, indices, questions - 1))]
         facts = {item["fact"] for query in queries for item in evidence_of(query)}
         passages = [_drop_sentences(rng, self.chunks[i], sentence_share, facts) for i in indices]
         new_words = draw_new_words(rng) if rng.random() < _RENAMED_SHARE else {}
-        related = [] if rng.random() < 0.75 else search_queries(queries[0], int(rng.integers(1, 5)))
-        texts = [rename_sources(query.text, new_words) for query in queries]
+        is_searched = first < len(self.queries) or queries[0].metadata["about"]["organisation"]
+        n = int(rng.integers(1, 5)) if rng.random() < 0.25 and is_searched else 0
+        related = search_queries(queries[0], n) if n else []
+        texts = [_written(query, new_words) for query in queries]
         targets = [rename_sources(self.answer_target(query, passages), new_words) for query in queries]
         prompt = answer_prompt(texts[0], [rename_source_of(chunk, new_words) for chunk in passages], related)
         text, spans = with_target(prompt, targets[0], 1.0)
@@ -205,7 +211,7 @@ class NewsWorld:
         if first in self._on_order:
             drawn.sort(key=lambda number: number not in self._on_order)
         for number in drawn:
-            target = self.answer_target(self.queries[number], passages)
+            target = self.answer_target(self._asked[number], passages)
             if NO_ANSWER not in target:
                 answered.append(number)
             elif ": [" not in target:  # nothing was found
@@ -235,6 +241,12 @@ def _verdicts(text: str, start: int) -> list[Span]:
     ]
     verdicts += [match.span(1) for match in ANSWER.finditer(text, start) if match[1] in ("Yes", "No")]
     return [(first, end, VERDICT_WEIGHT) for first, end in verdicts]
+
+
+def _written(query: Query, new_words: Mapping[str, str]) -> str:
+    """A question's text with the new names of sources, in lower case if it is to be written so."""
+    text = rename_sources(query.text, new_words)
+    return text.lower() if query.metadata.get(LOWER_CASE) else text
 
 
 def _draw(rng: np.random.Generator, queries: Sequence[Query]) -> Query:

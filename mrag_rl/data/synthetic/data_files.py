@@ -28,12 +28,13 @@ _JSON_NAMES = {str: "a string", int: "a whole number", list: "a list", dict: "an
 
 
 def load(name: str, record: type[_Record]) -> _Record:
-    """The contents of a data file as `record`: a dataclass, or a tuple of dataclasses.
+    """The contents of a data file, of this folder or of another by its path, as `record`: a dataclass, or a tuple of
+    dataclasses.
 
     Raises:
         InputError: The file is missing or damaged; names the file and the place in it.
     """
-    path = Path(__file__).with_name(name)
+    path = Path(__file__).parent / name
     try:
         contents: _Record = _convert(record, read_json(path), "")
     except _DamageError as error:

@@ -51,21 +51,35 @@ def make_news(
     Raises:
         InputError: The split is unknown, or too few or too many events or queries are requested.
     """
+    if queries < 1:
+        raise InputError(f"{queries} news questions; ask for 1 or more")
+    documents, reported, unreported = write_news(seed, split, events)
+    return documents, list(_draw_queries(np.random.default_rng([seed, 2]), reported, unreported, queries))
+
+
+def write_news(seed: int, split: str, events: int = 60) -> tuple[list[Document], list[NewsEvent], list[NewsEvent]]:
+    """The articles of `make_news`, the events that they report, and a quarter as many that no article tells of.
+
+    Raises InputError as `make_news` does.
+    """
     if split not in SPLIT_SHARES:
         raise InputError(f"news split {split!r} is unknown; choose one of {', '.join(SPLIT_SHARES)}")
     least = 2 * len(news_words().event_types)
     if events < least:
         raise InputError(f"{events} news events; ask for {least} or more")
-    if queries < 1:
-        raise InputError(f"{queries} news questions; ask for 1 or more")
     rng = np.random.default_rng([seed, 0])
     drawn = draw_events(rng, split, events + events // 4)
     reported, unreported = drawn[:events], drawn[events:]
     documents: list[Document] = []
     for number, event in enumerate(reported):
         documents += write_reports(np.random.default_rng([seed, 1, number]), event, len(documents))
-    documents = [documents[i] for i in rng.permutation(len(documents))]
-    return documents, list(_draw_queries(np.random.default_rng([seed, 2]), reported, unreported, queries))
+    return [documents[i] for i in rng.permutation(len(documents))], reported, unreported
+
+
+def as_query(identifier: str, question_type: str, question: NewsQuestion) -> Query:
+    """A question with the metadata that `make_news` describes."""
+    relevant = tuple(dict.fromkeys(report.id for report, _ in question.evidence))
+    return Query(identifier, question.text, relevant, metadata=_metadata(question_type, question))
 
 
 def _draw_queries(
@@ -85,8 +99,7 @@ def _draw_queries(
         else:
             raise InputError(f"{count} news questions are more than {len(reported)} events have; ask for fewer")
         texts.add(question.text)
-        relevant = tuple(dict.fromkeys(report.id for report, _ in question.evidence))
-        yield Query(f"nq{number}", question.text, relevant, metadata=_metadata(question_type, question))
+        yield as_query(f"nq{number}", question_type, question)
 
 
 def _metadata(question_type: str, question: NewsQuestion) -> dict[str, object]:

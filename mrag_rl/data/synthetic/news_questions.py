@@ -93,11 +93,11 @@ def _draw_inference(events: Sequence[NewsEvent], rng: np.random.Generator, _: bo
     names = [draw_name(rng, report.source) for report in (one, other)]
     stated = [(claim, report.values[claim]) for claim, report in zip(claims, (one, other), strict=True)]
     # One answer even for a reader who mixes up which source says what; if that is left open, either may be evidence.
-    evidence = _unique_evidence(events, event, [(*claim, sources_of(names)) for claim in stated])
+    evidence = unique_evidence(events, event, [(*claim, sources_of(names)) for claim in stated])
     unattributed = rng.random() < 0.25
     if evidence is not None and not unattributed:
         conditions = [(*claim, source_names()[name]) for claim, name in zip(stated, names, strict=True)]
-        evidence = _unique_evidence(events, event, conditions)
+        evidence = unique_evidence(events, event, conditions)
     if evidence is None:
         return None
     forms = question_forms().inference
@@ -117,7 +117,7 @@ def _draw_excluding(
     excluded = source_names()[name]
     remaining = [source.name for source in news_words().sources if source.name not in excluded]
     stated = [(claim, event.values[claim]) for claim in claims]
-    evidence = _unique_evidence(events, event, [(*claim, remaining) for claim in stated])
+    evidence = unique_evidence(events, event, [(*claim, remaining) for claim in stated])
     if evidence is None:
         return None
     words = predicates(event.type, stated) | {"noun": event.type.noun}
@@ -126,7 +126,7 @@ def _draw_excluding(
     return NewsQuestion(text, event.organisation, metadata_filter, evidence, event.type, "", stated, [name])
 
 
-def _unique_evidence(
+def unique_evidence(
     events: Sequence[NewsEvent], event: NewsEvent, conditions: Sequence[tuple[int, str, Collection[str]]]
 ) -> Evidence | None:
     """The evidence in `event` for every (claim, value, sources), or None if a claim has none or it is not unique.
@@ -166,7 +166,7 @@ def _draw_comparison(events: Sequence[NewsEvent], rng: np.random.Generator, answ
     first, second = draw_two_indices(rng, len(event.type.claims))
     shape = int(rng.integers(3))
     second = second if shape == 0 else first
-    reports = _draw_two_reports(rng, event, first, second)
+    reports = draw_two_reports(rng, event, first, second)
     if reports is None:
         return None
     names = [draw_name(rng, report.source) for report in reports]
@@ -198,7 +198,7 @@ def _draw_order(events: Sequence[NewsEvent], rng: np.random.Generator, answer: b
     """Yes or no: which of two reports came first; they are of different days."""
     event = draw(rng, events)
     first, second = draw_two_indices(rng, len(event.type.claims))
-    reports = _draw_two_reports(rng, event, first, second)
+    reports = draw_two_reports(rng, event, first, second)
     if reports is None or reports[0].day == reports[1].day or (reports[0].day < reports[1].day) != answer:
         return None
     names = [draw_name(rng, report.source) for report in reports]
@@ -303,7 +303,7 @@ def _is_answerable(events: Sequence[NewsEvent], event_type: EventType, stated: S
     """Whether all the stated claims are made of one event, by any sources."""
     anywhere = [source.name for source in news_words().sources]
     conditions = [(*claim, anywhere) for claim in stated]
-    return any(_unique_evidence([event], event, conditions) for event in events if event.type is event_type)
+    return any(unique_evidence([event], event, conditions) for event in events if event.type is event_type)
 
 
 # -- parts of questions --------------------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ def _question(
     return NewsQuestion(text, answer, metadata_filter, evidence, event.type, event.organisation, claims, names)
 
 
-def _draw_two_reports(
+def draw_two_reports(
     rng: np.random.Generator, event: NewsEvent, first: int, second: int
 ) -> tuple[Report, Report] | None:
     """A report of the first claim and one of the second by different sources, each its source's only such report."""
