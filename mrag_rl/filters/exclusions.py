@@ -16,6 +16,7 @@ from typing import Literal
 from mrag_rl.filters import exclusion_words as words
 from mrag_rl.filters.clauses import is_request
 from mrag_rl.filters.exclusion_words import pattern
+from mrag_rl.filters.field_words import folded
 from mrag_rl.filters.inclusions import is_doubtful
 from mrag_rl.filters.phrases import LOOK_BACK, QUOTE, REPORT
 
@@ -82,8 +83,15 @@ _ASKED_ABOUT = _anywhere(
 )
 _TAKEN_UP = _anywhere(rf"^[^.?!\n]{{0,80}}?(?<!\w)(?:{pattern(words.PRONOUNS)})(?!\w)")
 _CONTINUED = _anywhere(
-    rf"{_CLOSING}(?:['’]s)?(?:\s+{REPORT})?\s*(?:(?:[,/&]|\b(?:{pattern(words.CONJUNCTIONS)})\b)\s*){{1,4}}"
+    rf"{_CLOSING}(?:['’]s)?(?:\s+{REPORT})?\s*(?:(?:[,/&+]|\b(?:{pattern(words.CONJUNCTIONS)})\b)\s*){{1,4}}"
     rf"(?:(?:{pattern(words.PREPOSITIONS)})\s+|d['’])?{_ARTICLES}{QUOTE}$"
+)
+# "letters or case studies", "a laptop or a phone": something else is wanted as well, which only the corpus's words tell
+_OR_BEFORE = _anywhere(
+    rf"(?P<word>[^\W\d_]+),?\s+(?:or|oder|ou|o|u)\s+(?:(?:{pattern(words.PREPOSITIONS)})\s+)?{_ARTICLES}{QUOTE}$"
+)
+_OR_BEHIND = _anywhere(
+    rf"^{_CLOSING}[^.;:?!\n]{{0,60}}?\s(?:or|oder|ou)\s+(?:an?|eine?[nmrs]?|une?)\s+(?P<word>[^\W\d_]+)"
 )
 # "Why doesn't The Verge ...", "isn't Wired ...?", "don't you have ...": a negated question names what it mentions
 _SUGGESTED = _anywhere(
@@ -259,4 +267,5 @@ def stance(
         and is_doubtful(text, start, end, is_known, listed=continued, described=described or cued)
     ):
         return "doubtful"
-    return "named"
+    other = _OR_BEFORE.search(head) or _OR_BEHIND.search(tail)
+    return "doubtful" if other and is_known is not None and not is_known(folded(other["word"])) else "named"

@@ -14,8 +14,8 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      r"non\ toxiques? | segur[oa]s?\ para\ (?:las\ |los\ )?(?:mascotas|perros|gatos|animales)",
      r"(?<!non-)(?<!non\x20)toxic | (?<!un)giftig\w* | (?<!non\x20)toxiques? | toxic[oa]s?"),
     (r"(?:pets?|dogs?|animals)(?! safe)",
-     r"(?:(?<!to\x20)dog|pet|animal)s?(?:[-\ ]friendly)? | (?:haus)?tieren? | hunden? | animaux | chiens? | "
-     r"mascotas? | perros?", ""),
+     r"(?:(?<!to\x20)dog|pet|(?<!to\x20)animal)s?(?:[-\ ]friendly)? | pupp(?:y|ies) | pooch(?:es)? | four-legged | "
+     r"labrador | terrier | poodle | (?:haus)?tieren? | hunden? | animaux | chiens? | mascotas? | perros?", ""),
     (r"outdoors?|open air",
      r"outdoors? | open[-\ ]?air | (?:im|unter\ freiem)\ (?:freien|himmel) | drau(?:ß|ss)en | (?:en\ )?plein\ air | "
      r"al\ aire\ libre | exterior(?:es)?",
@@ -52,7 +52,8 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      r"unfurnished | unmobliert\w* | non\ meuble\w* | sin\ (?:amueblar|muebles)"),
     (r"breakfast", r"breakfast | fruhstuck\w* | petit[-\ ]dejeuner | desayunos?", ""),
     (r"wi ?fi|internet", r"wi-?fi | wlan | internet", ""),
-    (r"pool|swimming pool", r"pools? | schwimmb\w+ | piscines? | piscinas?", ""),
+    (r"pool|swimming pool", r"pools? | swim(?:ming)?(?!\w) | schwimm\w+ | piscines? | nager | "
+     r"piscinas? | nadar", ""),
     (r"smoking", r"smok\w+ | rauch\w* | fumeurs? | fumador\w*", ""),
     (r"(?:wheelchair )?accessible|wheelchair|step free",
      r"wheelchairs? | step-?free | accessible | barrierefrei\w* | rollstuhl\w* | fauteuil\ roulant | "
@@ -65,6 +66,32 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      ""),
     (r"(?:bookings?|reservations?|bookable)", r"book(?:ed|ing|ings)? | reserv\w+",
      r"walk-?ins?\ only | no\ (?:bookings|reservations)"),
+    (r"returns?(?: accepted| allowed| possible)?|returnable|right of return",
+     r"return(?:ed|able|s)? | (?:send|sent|give|take|bring)(?:\ \w+){0,2}\ back | money\ back | refund\w* | "
+     r"zuruckgeb\w* | zuruck(?:zu)?(?:schicken|senden|geben) | ruckgabe\w* | umtausch\w* | renvoy\w+ | retours? | "
+     r"(?:retourner|rendre) | devol\w+ | devuelv\w+",
+     r"final\ sale | no\ returns? | non-?\ ?returnable | ohne\ ruckgabe\w* | vom\ umtausch\ ausgeschlossen | "
+     r"ni\ repris\w*\ ni\ echang\w* | sin\ devoluci\w+"),
+    (r"(?:has |with )?dissent(?:s|ing)?(?: opinion)?",
+     r"dissent\w* | split\ (?:bench|court|panel|decision)s? | (?:bench|court|panel)\ (?:was|were|is)\ (?:split|divided) | "
+     r"(?:divided|split)\ (?:vote|court) | disagree\w*\ with\ the\ (?:majority|others|rest) | (?:nicht|un)einstimmig\w* | "
+     r"abweichende\w*\ (?:meinung|votum|ansicht)\w* | sondervot\w+ | minderheitsvot\w+ | opinions?\ dissidentes? | "
+     r"dissidentes? | votos?\ (?:particular(?:es)?|disidentes?|en\ contra|discrepantes?) | discrepan\w+",
+     r"unanim\w+ | (?<!nicht\x20)(?<!un)einstimmig\w* | with\ one\ voice | all\ (?:the\ )?judges\ agreed"),
+    (r"appealable|(?:can be|open to) appeal(?:ed)?",
+     r"appealable | open\ to\ appeal | (?:can|could|may)(?:\ \w+){0,3}\ (?:appealed|challenged) | next\ instance | "
+     r"higher\ instance | anfechtbar\w* | (?:berufung|revision|rechtsmittel)\ (?:moglich|zulassig|zugelassen) | "
+     r"susceptibles?\ d['’]appel | appelables? | recurribles? | apelables? | (?:cabe|admite)\w*\ recurso",
+     r"final\ and\ binding | (?:no|without)\ (?:further\ )?(?:appeal|remedy|recourse) | unappealable | "
+     r"rechtskraftig\w* | unanfechtbar\w* | insusceptibles? | sans\ (?:appel|recours) | irrecurribles? | firmes?"),
+    (r"(?:is )?(?:leading|landmark|precedent)(?: case| decision| ruling)?|sets precedent",
+     r"leading\ (?:case|decision|judg?ment|authorit|ruling)\w* | landmark\w* | precedents? | precedent-setting | "
+     r"leits[aä]?tz\w* | grundsatz(?:urteil|entscheidung)\w* | prazedenz\w* | wegweisend\w* | "
+     r"(?:arrets?|decisions?)\ de\ principe | jurisprudences?\ de\ principe | precedentes? | jurisprudencia", ""),
+    (r"(?:is )?(?:a )?bug|defect",
+     r"bugs? | defects? | software\ (?:error|fault)s? | programmfehler\w* | softwarefehler\w* | "
+     r"(?:defauts?|erreurs?)\ (?:du|de)\ logiciel | fallos?\ (?:del?\ )?(?:software|programa) | "
+     r"errore?s?\ (?:del?\ )?(?:software|programa)", ""),
     (r"refundable", r"refund\w* | erstattbar\w* | stornierbar\w* | remboursable\w* | reembolsable\w*",
      r"non-?\ ?refundable | nicht\ (?:erstattbar|stornierbar)\w* | non\ remboursable\w* | no\ reembolsable\w*"),
     (r"in force|valid|active",
@@ -72,12 +99,21 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      r"(?:encore\ )?en\ vigueur | "
      r"(?:siguen?\ )?en\ vigor | vigentes?",
      r"expired | lapsed | abgelaufen\w* | erloschen\w* | expires? | caducad[oa]s? | vencid[oa]s?"),
-    (r"open access|free access", r"open[-\ ]access | frei\ zuganglich\w* | (?:acces\ libre|libre\ acces) | "
-     r"acceso\ abierto",
-     r"pay-?walled | behind\ a\ paywall"),
-    (r"peer reviewed", r"peer-?\ ?reviewed | begutachtet\w* | evalue\w*\ par\ (?:des|les)\ pairs | "
-     r"revisad\w+\ por\ pares",
-     r"pre-?prints?"),
+    (r"open access|free access",
+     r"open[-\ ]access | free(?:ly)?\ to\ (?:read|download|access) | freely\ (?:available|accessible|readable) | "
+     r"(?:read|download|access|get|open|view)\w*(?:\ \w+){0,3}\ "
+     r"(?:for\ (?:free|nothing)|without\ (?:paying|a\ (?:subscription|login|fee))|free\ of\ charge|at\ no\ cost) | "
+     r"no\ paywall | frei\ (?:zuganglich|verfugbar|lesbar)\w* | ohne\ (?:bezahlschranke|paywall) | "
+     r"kostenlos\ (?:zuganglich|lesbar|lesen|herunterladen|abrufbar)\w* | (?:acces\ libre|libre\ acces) | "
+     r"(?:lire|telecharger|consult\w+)\ (?:gratuitement|sans\ payer) | acceso\ (?:abierto|libre) | "
+     r"(?:leer|descargar|consultar)\w*\ (?:gratis|gratuitamente|sin\ pagar)",
+     r"pay-?walled | behind\ a\ paywall | (?:need|with|require)\w*\ a\ subscription | subscription[-\ ](?:only|based) | "
+     r"(?:can['’]?t|cannot)(?:\ \w+){1,4}\ without\ (?:paying|a\ (?:subscription|login)) | kostenpflichtig\w* | "
+     r"hinter\ (?:einer\ )?(?:bezahlschranke|paywall) | payants? | payantes? | de\ pago"),
+    (r"(?:peer )?reviewed|refereed",
+     r"peer-?\ ?review(?:ed)? | (?<!un)refereed | begutachtet\w* | (?:evalu|rel)\w*\ par\ (?:des|les|leurs)\ pairs | "
+     r"(?:revisad|evaluad|arbitrad)\w+\ por\ pares | arbitrad[oa]s?",
+     r"pre-?prints? | unrefereed | unreviewed | no\ (?:referee|reviewer)s?\ (?:has|have|ever)"),
     (r"open source|code(?: available)?|has code",
      r"open[-\ ]source | quelloffen\w* | (?:with|mit|avec|con)\ code | code\ (?:is\ )?available | "
      r"codigo\ abierto | code\ (?:libre|ouvert)",
@@ -93,7 +129,9 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      r"brand[-\ ]?new | fabrikneu\w*"),
     (r"in stock|available",
      r"in\ stock | available | auf\ lager | lieferbar\w* | vorratig\w* | verfugbar\w* | en\ stock | disponibles? | "
-     r"(?:can|could)\ (?:deliver|ship) | en\ existencias",
+     r"(?:can|could)\ (?:deliver|ship|send)(?:\ \w+){0,3}\ (?:now|today|tomorrow|immediately|at\ once|right\ away) | "
+     r"(?:can|could)\ (?:deliver|ship) | ready\ to\ (?:ship|go|send) | sofort\ (?:lieferbar|da|verfugbar)\w* | "
+     r"en\ existencias",
      r"out\ of\ stock | sold\ out | unavailable | back-?\ ?order\w* | ausverkauft\w* | vergriffen\w* | "
      r"en\ rupture(?:\ de\ stock)? | epuises? | agotad[oa]s?"),
     (r"on sale|discounted|reduced", r"on\ sale | discounted | reduced | reduziert\w* | im\ angebot | "
@@ -124,12 +162,16 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      r"geschlossen\w* | resolus? | fermes? | resuelt[oa]s? | cerrad[oa]s?",
      r"unresolved | unsolved | still\ open | ungelost\w* | non\ resolus? | sin\ resolver"),
     (r"urgent", r"urgent\w* | dringend\w* | eilig\w* | urgentes?", ""),
-    (r"escalated", r"escalat\w+ | eskaliert\w* | escalad[oa]s?", ""),
+    (r"escalat(?:ed|ion)",
+     r"escalat\w+ | (?:second|third)[-\ ](?:level|line)(?:\ support)? | higher\ up | (?:2nd|3rd)[-\ ](?:level|line) | "
+     r"(?:up|passed)\ to\ (?:the\ )?(?:management|manager|engineering|level\ (?:2|3|two|three)) | eskaliert\w* | "
+     r"escalade\w* | (?:niveau|nivel)\ superior | escalad[oa]s?", ""),
     (r"direct|non ?stop", r"direct(?:ly)? | non-?\ ?stop | direkt\w* | direct[oa]s? | sans\ escale | "
      r"sin\ escalas?", r"with\ (?:a\ )?(?:stop|stops|layover)"),
     (r"guided", r"guided | gefuhrt\w* | guidee?s? | guiad[oa]s?", r"self-?guided"),
     (r"all inclusive", r"all-?\ ?inclusive | tout\ compris | todo\ incluido", ""),
-    (r"unanimous", r"unanim\w+ | einstimmig\w*", r"split\ decision | with\ a\ dissent"),
+    (r"unanimous", r"unanim\w+ | einstimmig\w*",
+     r"split\ (?:bench|court|panel|decision)s? | with\ a\ dissent | dissent\w* | (?:bench|court)\ was\ split"),
     (r"on display|on view", r"on\ (?:display|view|show) | ausgestellt\w* | expose(?:e|s|es)? | "
      r"expuest[oa]s?", r"in\ storage | im\ (?:depot|magazin) | en\ reserve"),
     (r"(?:circular|loop)(?: route| trail)?", r"circular | loops? | rundweg\w* | rundwanderung\w* | en\ boucle | "
@@ -141,10 +183,13 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      r"reconditionne\w* | remise?s?\ a\ neuf | reacondicionad[oa]s?",
      r"brand[-\ ]?new | fabrikneu\w*"),
     (r"free cancellation|cancell?able|cancellation free",
+     r"call(?:ed)?(?:\ \w+){0,3}\ off\ (?:at\ no\ cost|for\ (?:free|nothing)|free\ of\ charge|without\ (?:a\ fee|paying)) | "
+     r"cancel\w*(?:\ \w+){0,3}\ (?:at\ no\ cost|free\ of\ charge|for\ nothing|without\ (?:paying|penalty|a\ fee)) | "
      r"free(?:ly)?\ cancel\w+ | cancel\w*\ (?:for\ )?free | cancell?ed\ for\ free | cancell?able | flexible\ booking | "
      r"kostenlos\w*\ (?:stornier\w+|storno) | (?:kostenlos\ )?stornierbar\w* | annul\w+\ (?:gratuit\w*|sans\ frais) | "
      r"annulables? | cancelaci[oó]n\w*\ grat\w+ | cancelar\ gratis | cancelables?",
-     r"non-?\ ?refundable"),
+     r"non-?\ ?refundable | no\ (?:refunds?|cancell?ation) | non-?\ ?cancell?able | "
+     r"(?:nicht|un)\ ?(?:erstattbar|stornierbar)\w* | non\ (?:remboursable|annulable)s? | no\ reembolsables?"),
     (r"adults? only", r"adults?[-\ ]only | only\ for\ adults | no\ (?:kids|children) | without\ (?:kids|children) | "
      r"child-?free | nur\ (?:fur\ )?erwachsene | ohne\ kinder | (?:reserve\w*\ aux|pour)\ adultes | sans\ enfants | "
      r"(?:solo|exclusivo)\ (?:para\ )?adultos | sin\ ninos", ""),
@@ -160,12 +205,21 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      r"rouvert\w* | "
      r"reabiert[oa]s?", ""),
     (r"sla (?:breached|missed|violated)|(?:breached|missed) sla",
+     r"(?:took|taken|take|taking)\ (?:us\ )?too\ long | "
+     r"longer\ than\ (?:agreed|promised|allowed) | too\ (?:late|slow) | frist\ (?:uberschritten|verpasst|gerissen) | "
+     r"delais?\ (?:depass\w+|non\ (?:respect|ten)\w+) | "
+     r"(?:no\ |in)(?:se\ )?cumpl\w+\ (?:el\ |los\ )?(?:plazos?|sla)(?:\ \w+)? | fuera\ de\ plazo | "
      r"(?:breach\w*|miss\w*|violat\w*|broke\w*|exceed\w*)\ (?:the\ |their\ |its\ )?sla | "
      r"sla\ (?:breach\w*|miss\w*|violat\w*) | "
      r"sla\ (?:verletzt|verpasst|uberschritten) | sla\ (?:depasse|non\ respecte)\w* | (?:incumpl\w+)\ (?:el\ )?sla",
+     r"within\ (?:the\ )?(?:agreed|promised|allowed)\ time | in\ time | (?:fristgerecht|termingerecht)\w* | "
+     r"dans\ les\ (?:temps|delais) | (?:dentro\ del|en\ el)\ plazo | "
      r"(?:within|met|meets|kept)\ (?:the\ |their\ |its\ )?sla | sla\ (?:met|kept|eingehalten) | "
      r"respecte\w*\ (?:le\ )?sla | "
      r"cumpl\w+\ (?:con\ )?(?:el\ )?sla"),
+    (r"(?:deadline|target|response time) (?:missed|breached)|missed (?:deadline|target)",
+     r"(?:miss|breach|exceed|overr[au]n)\w*\ (?:the\ |its\ |their\ )?(?:deadline|target|time)s?",
+     r"(?:met|within|kept)\ (?:the\ |its\ |their\ )?(?:deadline|target|time)s?"),
     (r"overdue|late", r"overdue | late | uberfallig\w* | verspatet\w* | en\ retard | vencid[oa]s? | atrasad[oa]s?",
      r"on\ time | punctual\w* | punktlich\w* | a\ l['’]heure | a\ tiempo | puntual(?:es)?"),
     (r"auto(?:matic)? ?renew(?:al|s|ed)?|renews automatically",
@@ -176,9 +230,14 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      r"(?:mit|in\ der)\ garantie | "
      r"sous\ garantie | en\ garantia", r"out\ of\ warranty | ohne\ garantie | hors\ garantie | fuera\ de\ garantia"),
     (r"free (?:shipping|delivery)|(?:shipping|delivery) free",
-     r"free\ (?:shipping|delivery|postage) | (?:ships|delivered)\ free | versandkostenfrei\w* | "
+     r"free\ (?:shipping|delivery|postage) | no\ (?:shipping|delivery|postage)(?:\ (?:costs?|charges?|fees?))? | "
+     r"(?:shipping|delivery|postage)\ (?:is\ )?(?:included|free) | (?:don['’]t|not)(?:\ \w+){0,3}\ pay(?:\ for)?\ "
+     r"(?:shipping|delivery|postage) | ohne\ versandkosten | sans\ frais\ de\ (?:port|livraison) | "
+     r"sin\ gastos\ de\ envio | (?:ships|delivered)\ free | versandkostenfrei\w* | "
      r"(?:kostenlos\w*|gratis)\ ?(?:versand|lieferung) | "
-     r"(?:livraison|port)\ (?:gratuite?|offerte?) | envio\ gratis | envio\ gratuito", ""),
+     r"(?:livraison|port)\ (?:gratuite?|offerte?) | envio\ gratis | envio\ gratuito",
+     r"(?:payer|paie\w*|paye\w*)(?:\ \w+){0,2}\ frais\ de\ (?:port|livraison) | pay\w*(?:\ \w+){0,2}\ (?:shipping|postage) | "
+     r"zzgl\.\ versand\w* | con\ gastos\ de\ envio"),
     (r"(?:airport )?(?:transfer|shuttle)s?", r"transfers? | shuttles? | flughafentransfer\w* | navettes? | "
      r"traslados?", ""),
     (r"air ?con(?:ditioned|ditioning)?", r"air-?\ ?con\w* | klimaanlage\w* | klimatisiert\w* | climatis\w+ | "

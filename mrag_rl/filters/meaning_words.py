@@ -96,7 +96,8 @@ THINGS = """
         firmó firmaron
     finished finish completed fertig fertiggestellt abgeschlossen beendet terminé terminée terminés terminées achevé
         achevés terminado terminada terminados terminadas finalizado finalizados
-    departure departs depart departing abflug abreise abfahrt départ départs salida salidas
+    departure departs depart departing leave leaves leaving set setting abflug abreise abfahrt abfliegen losgehen
+        reisebeginn départ départs partir partant salida salidas salir saliendo
     defended defence verteidigt verteidigung soutenu soutenue soutenus soutenues defendido defendida defendidas
     authors author autor autoren autorin auteur auteurs autrice autora autores autoras
     granted grant issue erteilt erteilung délivré délivrée délivrés délivrées concedido concedida concedidos
@@ -109,15 +110,17 @@ THINGS = """
         erschien herausgekommen paru parue parus parues sorti sortie sortis sorties publié publiée publiés publiées
         estrenó estrenada estrenado estrenadas estrenados publicado publicada publicados publicadas salió
         launched launch introduced eingeführt lancé lancée lancés lancées lanzado lanzada lanzados lanzadas
-    added add acquired acquire bought buy purchased arrivals hinzugefügt aufgenommen angeschafft ajouté ajoutés
+    added add acquired acquire arrived dazugekommen hinzugekommen neu nouveautés nouveauté novedades bought buy purchased arrivals hinzugefügt aufgenommen angeschafft ajouté ajoutés
         ajoutée ajoutées acquis añadido añadida añadidos añadidas adquirido adquiridos
     posted post listed list went online advertised uploaded listing eingestellt inseriert ligne anunciado
-        anunciados subido
-    decided decide handed ruled decision judgment ruling entschieden geurteilt urteil rendu rendue rendus rendues
-        décidé jugé dictado dictada dictadas
+        anunciados subido dazugekommen nouveautés nouveauté novedades
+    decided decide handed ruled decision judgment ruling delivered pronounced entschieden geurteilt urteil ergangen
+        verkündet rendu rendue rendus rendues décidé jugé prononcé prononcée prononcés prononcées dictado dictada
+        dictados dictadas
+    heard hearing hearings verhandelt verhandlung anhörung audience audiencia vista plaidé plaidée
     filed file angemeldet presentada presentados presentadas opened open submitted reported registered registration
-        created raised logged eingereicht eröffnet
-        erstellt gemeldet déposé
+        created raised logged brought lodged eingereicht eröffnet eingelegt interpuesto interpuesta
+        erstellt gemeldet déposé déposée déposés déposées
         ouvert ouverts créé créés créée créées signalé signalés signalée signalées soumis soumise soumises enviado
         enviada
         enviados enviadas comunicado comunicada comunicados comunicadas presentado abierto abiertos abierta abiertas
@@ -130,7 +133,7 @@ THINGS = """
     started start starts starting began begin begins beginning commence commenced first beginnt begann beginnen
         startet
         startete commencé commencent débute débuté empieza empezó empezaron empiezan comienza comenzaron
-        takes place held statt stattfindet lieu lugar
+        reisebeginn takes place held statt stattfindet lieu lugar
 """
 """What fields are often about, and what was done to a document on a day."""
 

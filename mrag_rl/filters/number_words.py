@@ -17,7 +17,9 @@ BELOW = r"""
 AT_MOST = r"""
     at\ (?:the\ )?(?:very\ )?most | up\ to | upto |
     (?:no|not)\ (?:more|longer|higher|greater|larger|bigger|older|later|taller|heavier|dearer)\ than |
-    not\ (?:over|above) |
+    not\ (?:over|above) | (?:not|n['’]t|never|cannot)(?:\ \w+){1,5}\ (?:more|longer|higher|older|later)\ than |
+    (?:nicht|kein\w*)(?:\ \w+){1,3}\ (?:mehr|länger|teurer|größer|höher)\ als |
+    (?:pas|jamais)(?:\ \w+){1,4}\ plus\ (?:de|d['’]) | no(?:\ \w+){1,4}\ más\ de |
     max(?:imum|\.)?(?:\ of)? | maximal | within | limit(?:ed)?\ (?:of|to) | <= | ≤ | höchstens | bis(?:\ zu)? |
     (?:nicht|kein\w*)\ (?:mehr|länger|teurer|größer|höher)\ als | au\ plus | au\ maximum | maximum | jusqu['’]à |
     (?:pas|sans\ dépasser|ne\ dépass\w+\ pas)(?:\ plus\ (?:de|d['’]))? | como\ (?:máximo|mucho) | máximo(?:\ de)? |
@@ -57,7 +59,7 @@ OR_MORE = r"""
     plus | upwards? | min(?:imum|\.)? | at\ least | oder\ (?:mehr|höher|länger|besser|größer|darüber) | aufwärts |
     mindestens | ou\ plus | et\ plus | au\ (?:moins|minimum) | o\ más | como\ mínimo | en\ adelante
 """
-OR_SO = r"""or\ so | ish | odd | more\ or\ less | plus\ or\ minus | oder\ so | plus\ ou\ moins | más\ o\ menos"""
+OR_SO = r"""or\ so | or\ thereabouts | give\ or\ take | ish | odd | more\ or\ less | plus\ or\ minus | oder\ so | plus\ ou\ moins | más\ o\ menos"""
 
 BETWEEN = r"between | anywhere\ from | from | zwischen | von | entre | de | del | desde"
 TO = r"to | and | until | till | through | up\ to | bis(?:\ zu)? | und | à | et | y | a | al | hasta | - | – | —"

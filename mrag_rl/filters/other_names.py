@@ -18,31 +18,49 @@ from mrag_rl.filters.names import key, name_key
 from mrag_rl.filters.vocabulary import Field
 
 _PERSONS = frozenset(map(folded, PERSONS.split()))
-_PERSON = re.compile(r"(?:[^\W\d_][\w.'’-]*\s+){1,3}(?P<surname>[^\W\d_a-zß-ÿ][^\W\d_]+(?:[-'’][^\W\d_]+)*)")
+_PERSON = re.compile(
+    r"(?P<first>[^\W\d_][\w.'’-]*)\s+(?:[^\W\d_][\w.'’-]*\s+){0,2}"
+    r"(?P<surname>[^\W\d_a-zß-ÿ](?:[^\W\d_]+|['’][^\W\d_]+)(?:[-'’][^\W\d_]+)*)"
+)
+_TITLES = frozenset("judge justice lord lady sir dame dr prof professor mr mrs ms the chief president".split())
+_CAPITALS = re.compile(r"[A-Z]{2,}")
 
 
 def other_names(field: Field) -> Mapping[str, tuple[str, ...]]:
     """The other names of a string field's values, as they are spelled, each with the values that it stands for."""
     found: dict[str, dict[str, None]] = {}
-    surnames = _surnames(field)
+    parts = _parts(field)
     described = {*name_key(field.name), *key(field.description)}
     for value in map(str, field.values or ()):
         words = key(value)
         # The area of law "contract" is also "contract law"
         longer = [name for word in described for name in _equal_words((*words, word))]
-        for name in (*_equal_words(words), *longer, *surnames.get(value, ())):
+        for name in (*_equal_words(words), *longer, *parts.get(value, ())):
             found.setdefault(name, {})[value] = None
     return {name: tuple(values) for name, values in found.items()}
 
 
-def _surnames(field: Field) -> dict[str, tuple[str, ...]]:
-    """The surname of each value, if the field names persons and no two of them share it."""
+def _parts(field: Field) -> dict[str, list[str]]:
+    """The short forms of each value that no other value has: first name and surname of persons, initials of three words
+    or more ("EAT"), and a first word of capitals ("LG" of "LG Electronics")."""
     words = {folded(word) for word in (*name_key(field.name), *key(field.description))}
-    if _PERSONS.isdisjoint(words):
-        return {}
-    persons = {str(value): _PERSON.fullmatch(str(value)) for value in field.values or ()}
-    counts = Counter(match["surname"] for match in persons.values() if match)
-    return {value: (match["surname"],) for value, match in persons.items() if match and counts[match["surname"]] == 1}
+    persons = not _PERSONS.isdisjoint(words)
+    found: dict[str, list[str]] = {}
+    for value in map(str, field.values or ()):
+        forms = found.setdefault(value, [])
+        if persons and (match := _PERSON.fullmatch(value)):
+            forms.append(match["surname"])
+            if folded(match["first"]) not in _TITLES and len(match["first"]) > 2 and match["first"].isalpha():
+                forms.append(match["first"])
+        elif not persons:
+            initials = "".join(word[0] for word in re.findall(r"[^\W\d_]\w*", value) if word[0].isupper())
+            first, *others = value.split()
+            if len(initials) > 2:
+                forms.append(initials)
+            if others and _CAPITALS.fullmatch(first):
+                forms.append(first)
+    counts = Counter(form for forms in found.values() for form in forms)
+    return {value: [form for form in forms if counts[form] == 1] for value, forms in found.items()}
 
 
 def _equal_words(name: tuple[str, ...]) -> tuple[str, ...]:

@@ -29,16 +29,21 @@ _REPORTING_AFTER = re.compile(
     rf"[\"'”’]?(?:['’]s?)?\s+(?:{REPORT}|reported|reports?|says?|said|wrote|writes|claims?|claimed|published|category)\b",
     re.IGNORECASE,
 )
-_LIST_CONTINUES = re.compile(r"[\"'”’]?(?:,|,?\s+(?:and|or|nor|vs\.?|versus)\s)", re.IGNORECASE)
+_LIST_CONTINUES = re.compile(r"[\"'”’]?(?:,|\s*[+/]\s|,?\s+(?:and|or|nor|vs\.?|versus)\s)", re.IGNORECASE)
 # What stands before and behind a value that is an ordinary word, where a question asks for documents by it
-_ASKED_FOR = re.compile(rf"(?:^\W*|[,;:.!?(]\s*|(?<!\w)(?:{pattern(asking_words.ASKING)})\s+)$", re.IGNORECASE)
+_ASKED_FOR = re.compile(rf"(?:^\W*|[,;:.!?(+/]\s*|(?<!\w)(?:{pattern(asking_words.ASKING)})\s+)$", re.IGNORECASE)
 _PREPOSED = re.compile(rf"(?<!\w)(?:{pattern(asking_words.PREPOSITIONS)})\s+(?:the\s+)?$", re.IGNORECASE)
-_ENDS = re.compile(rf"\s*$|\s*[,.;:?!(){CLAIMED}]|\s+(?:{pattern(asking_words.FOLLOWING)})(?!\w)", re.IGNORECASE)
+_ENDS = re.compile(rf"\s*$|\s*[,.;:?!()+/{CLAIMED}]|\s+(?:{pattern(asking_words.FOLLOWING)})(?!\w)", re.IGNORECASE)
 _GERMAN = words_of(
     "von vom bei beim mit zum zur der die das des dem den eine einer einem", "einen und oder für nach aus im"
 )
 _DAY_FOLLOWS = re.compile(r"\s[^,.;:!?()]{0,20}\d")
+_CONJUNCTION = re.compile(
+    r"[\"'”’]?(?:\s*[+/&]\s*|,?\s+(?:and|or|und|oder|et|ou|y|e|o|u)\s+(?:(?:the|an?|des|les|die|eine?n?|une?|un[oa]s?|los|las)\s+)?)",
+    re.IGNORECASE,
+)
 _CONJUNCTIONS = ("and", "or", "nor", "vs", "versus")
+_TERSE = 4  # Words of the longest text in which a word in lower case may be a name misspelt
 _MISSPELT, _MISSPELT_TWICE = 7, 12  # Letters of the shortest names that are known by one wrong letter, and by two
 _ABBREVIATION = re.compile(r"(?:^|[^\w])\w{1,2}$")  # "vs.", "Mr.", the last of "U.S."
 
@@ -151,12 +156,14 @@ class ValueMentions:
         keys = [fold(word.text) for word in words]
         without_capitals = text == text.lower()
         mentions: list[Mention] = []
-        passed_over = False
+        passed_over: Mention | None = None
         acts_from = acts_until = 0  # Between which the question is what somebody named does
         position = 0
         while position < len(words):
             step = 1
-            known = self._known(keys, position) or self._misspelt(words, keys, position, without_capitals)
+            known = self._known(keys, position)
+            if known is None or known[0].other:  # "stefan writh" is no other Stefan
+                known = self._misspelt(words, keys, position, without_capitals) or known
             if known is not None and known[0].other and self._says_when(text, words, position, known[1]):
                 known = None  # "terminées avant 2024"
             if known is not None and _is_contiguous(text, words[position : position + known[1]]):
@@ -182,15 +189,20 @@ class ValueMentions:
                     said = stance(
                         text, start, end, previous, self._is_known, cued=cued, described=described, acting=acting
                     )
+                    # "letters and case studies": one that is meant shows that the others of its list are
+                    if passed_over and said == "named" and _are_listed(text, passed_over, name.field.name, start):
+                        mentions.append(passed_over)
                     mentions.append(Mention(name.field.name, name.values, start, end, said))
                     if said == "named" and asks_what_it_does(text, start):
                         acts_from = position + length
                         clause_end = BOUNDARY.search(text, end)
                         acts_until = clause_end.start() if clause_end else len(text)
                 else:
-                    passed_over = True
+                    passed_over = Mention(name.field.name, name.values, start, end, "named")
+                    if last and last.stance == "named" and _are_listed(text, last, name.field.name, start):
+                        mentions.append(passed_over)
             position += step
-        return mentions, passed_over
+        return mentions, passed_over is not None
 
     def _says_when(self, text: str, words: Sequence[Token], position: int, length: int) -> bool:
         """Whether a word says what was done on the day that follows it."""
@@ -217,7 +229,7 @@ class ValueMentions:
         in_capitals = first.isupper() or first.isdigit()
         folded = fold(first)
         for length, names in self._long_names.get(folded, ()):
-            if length == 1 and (without_capitals or not in_capitals):
+            if length == 1 and not in_capitals and len(words) > _TERSE:
                 continue
             if not (without_capitals or in_capitals):
                 names = self._plain_names.get((folded, length), [])
@@ -325,6 +337,11 @@ class ValueMentions:
         """Whether the field is named next to the mention: "category sports", "the sports category"."""
         field_before, field_after = self._field_words[field]
         return bool(field_before.search(before(text, start)) or field_after.match(text, end))
+
+
+def _are_listed(text: str, mention: Mention, field: str, start: int) -> bool:
+    """Whether a conjunction alone stands between a mention and the next of the same field, which begins at `start`."""
+    return mention.field == field and _CONJUNCTION.fullmatch(text, mention.end, start) is not None
 
 
 def _inflected(word: str) -> str | None:
