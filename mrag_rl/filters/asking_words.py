@@ -17,6 +17,18 @@ ASKING = r"""
     qui\ (?:est|sont) | que\ (?:es|son|está\w*)
 """
 
+# Before a description of documents and a verb of them: "which cameras cost", "welche Kameras haben"
+WHICH = r"""
+    which | what | welche[rsn]? | quel(?:le)?s? | qué | cuáles | are\ there | gibt\ es | hay | y\ a-t-il | do | have\ you
+"""
+VERBS = r"""
+    cost | costs | have | has | are | is | do | can | could | come | comes | leave | leaves | start | starts | begin |
+    depart | include | includes | offer | offers | accept | allow | allows | take | takes | last | mention | cover | got |
+    kosten | kostet | haben | hat | sind | ist | gibt | kann | können | enthalten | dauern | erlauben | coûtent | coûte |
+    ont | a | sont | est | peut | peuvent | cuestan | cuesta | tienen | tiene | están | está | hay | son | incluyen |
+    permiten | aceptan | dürfen | would | were | was
+"""
+
 # Before a name, in lower case
 PREPOSITIONS = r"""
     in | at | by | from | for | to | through | via | near | under | chez | bei | von | aus | nach | de | en | à

@@ -62,7 +62,7 @@ class DateFields:
         before, after = _around(text, start, end)
         for distance, word in enumerate([*before, *after]):
             for name in self._words.fields(word) & scores.keys():
-                scores[name] += 2 if distance < _NEAR else 1
+                scores[name] += (4 if distance < _NEAR else 2) + (name in self._words.named(word))
         best = max(scores.values())
         named = [name for name in candidates if scores[name] == best]
         if len(named) == 1:

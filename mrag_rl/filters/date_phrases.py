@@ -28,15 +28,16 @@ _BOUND_AFTER = re.compile(
     r"[\"'”’]?,?\s+(?:(?P<gte>onwards?|or later|on(?=\s*(?:$|[.,;:!?)])))|(?P<lte>or earlier))\b", re.IGNORECASE
 )
 _OPERATORS: dict[str, Operator] = {"lt": "$lt", "lte": "$lte", "gt": "$gt", "gte": "$gte"}
-_DAY_NUMBER = r"\d{1,2}(?:st|nd|rd|th)?"
+_DAY_NUMBER = r"\d{1,2}(?:st|nd|rd|th|er|º|\.)?"
 _SEPARATOR = r"(?:,?\s+(?:and|or|to|until|till|through)\s+|,\s+|\s?[-–—]\s?)(?:the\s+)?"
 # A day whose year, or month and year, are those of the date after it: "October 4 and [October 6, 2023]", "on 4 and [6
 # October 2023]".
 _SHARES_YEAR = re.compile(
     rf"(?:\b(?P<month>{MONTH_PATTERN})\s+(?P<day>{_DAY_NUMBER})"
-    rf"|\b(?P<day2>{_DAY_NUMBER})\s+(?:of\s+)?(?P<month2>{MONTH_PATTERN})"
-    rf"|\b(?:between|from|on)\s+(?:the\s+)?(?P<day3>{_DAY_NUMBER}))"
-    r"(?:,?\s+(?P<word>and|or|to|until|till|through)\s+(?:on\s+)?|,\s+|\s?(?P<dash>[-–—])\s?)(?:the\s+)?$",
+    rf"|\b(?P<day2>{_DAY_NUMBER})\s+(?:(?:of|de)\s+)?(?P<month2>{MONTH_PATTERN})"
+    rf"|\b(?:between|from|on|zwischen|vom|am|entre|du|le|del?|el)\s+(?:(?:the|dem|le|el)\s+)?(?P<day3>{_DAY_NUMBER}))"
+    r"(?:,?\s+(?P<word>and|or|to|until|till|through|und|oder|bis|et|ou|au|y|o|al|hasta)\s+(?:on\s+)?"
+    r"|,\s+|\s?(?P<dash>[-–—])\s?)(?:(?:the|dem|zum|den|le|el)\s+)?$",
     re.IGNORECASE,
 )
 # "October 4 and 6, 2023": days that share their month.
@@ -45,7 +46,8 @@ _SHARES_MONTH = re.compile(
     re.IGNORECASE,
 )
 _AS_OF = re.compile(r"\bas of\s+$", re.IGNORECASE)
-_BETWEEN = re.compile(r"\bbetween\s+(?:the\s+)?$", re.IGNORECASE)
+_BETWEEN = re.compile(r"\b(?:between|zwischen|entre)\s+(?:(?:the|dem|le|el)\s+)?$", re.IGNORECASE)
+_LISTING = frozenset(("and", "und", "et", "y"))
 _RANGE_OPENING = re.compile(
     r"\b(?:(?P<between>between|zwischen(?: dem)?|entre(?: le| el)?)|(?P<from>from|vom|von|du|del|desde el))"
     r"\s+[\"'“‘]?$",
@@ -252,9 +254,10 @@ def _day_sharing_year(text: str, mention: DateMention) -> tuple[DateMention, boo
     except ValueError:
         return None
     word = (match["word"] or "").lower()
-    is_range = bool(match["dash"]) or word not in ("", "and", "or")
-    if word == "and":
-        is_range = match[0].lower().startswith("between") or bool(_BETWEEN.search(text[start : match.start()]))
+    is_range = bool(match["dash"]) or word not in ("", "or", "oder", "ou", "o")
+    if word in _LISTING:
+        opened = match[0].lower().startswith(("between", "zwischen", "entre"))
+        is_range = opened or bool(_BETWEEN.search(text[start : match.start()]))
     return DateMention(day, match.start("day3") if name is None else match.start(), mention.end), is_range
 
 

@@ -86,6 +86,7 @@ class FieldWords:
 
     Attributes:
         units: those of each field, by its name.
+        rates: what the amounts of each are for one of, as far as its name or description says so ("price_per_night").
         nouns: what the documents are called, as far as descriptions of several fields name them ("the recipe").
     """
 
@@ -108,6 +109,17 @@ class FieldWords:
             described.update({singular(word) for word in words if word in own[field.name] and not unit(word)})
         self.nouns = frozenset(word for word, count in described.items() if count > 1 and len(word) > 2)
         self.units = {name: {found for word in words if (found := unit(word))} for name, words in own.items()}
+        self.rates = {
+            field.name: {
+                folded(word) for word in re.findall(r"\bper (\w+)", f"{' '.join(name_key(field.name))} {field.description}")
+            }
+            for field in fields
+        }
+        self._named: dict[str, set[str]] = {}
+        for field in fields:
+            for word in map(folded, name_key(field.name)):
+                if word not in _EMPTY:
+                    self._named.setdefault(_meaning(word), set()).add(field.name)
         self._fields: dict[str, set[str]] = {}
         for name, words in own.items():
             for word in words:
@@ -125,6 +137,10 @@ class FieldWords:
                 found,
             )
         return found
+
+    def named(self, word: str) -> set[str]:
+        """The fields that a word speaks of by their names, not by their descriptions alone."""
+        return self._named.get(_meaning(word), set())
 
     def speaks_of_dates(self, word: str) -> bool:
         """Whether a word says when something was published, added, decided and the like, or names a date field."""

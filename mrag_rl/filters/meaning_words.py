@@ -99,6 +99,8 @@ THINGS = """
     departure departs depart departing leave leaves leaving set setting abflug abreise abfahrt abfliegen losgehen
         reisebeginn départ départs partir partant salida salidas salir saliendo
     defended defence verteidigt verteidigung soutenu soutenue soutenus soutenues defendido defendida defendidas
+    booking bookings booked bookable buchung buchungen gebucht buchbar réservation réservations réserver réservé reserva
+        reservas reservar reservado
     authors author autor autoren autorin auteur auteurs autrice autora autores autoras
     granted grant issue erteilt erteilung délivré délivrée délivrés délivrées concedido concedida concedidos
         concedidas

@@ -31,7 +31,9 @@ _REPORTING_AFTER = re.compile(
 )
 _LIST_CONTINUES = re.compile(r"[\"'”’]?(?:,|\s*[+/]\s|,?\s+(?:and|or|nor|vs\.?|versus)\s)", re.IGNORECASE)
 # What stands before and behind a value that is an ordinary word, where a question asks for documents by it
-_ASKED_FOR = re.compile(rf"(?:^\W*|[,;:.!?(+/]\s*|(?<!\w)(?:{pattern(asking_words.ASKING)})\s+)$", re.IGNORECASE)
+_ASKED_FOR = re.compile(rf"(?:^\W*|{CLAIMED}\s*(?:[^\W\d]+|[€$£%])?\s+|[,;:.!?(+/]\s*|(?<!\w)(?:{pattern(asking_words.ASKING)})\s+)$", re.IGNORECASE)
+_WHICH = re.compile(rf"(?:^\W*|[,;:.!?(]\s*)(?:{pattern(asking_words.WHICH)})\s+$", re.IGNORECASE)
+_VERBS = re.compile(rf"\s+(?:{pattern(asking_words.VERBS)})(?!\w)|\s*[?{CLAIMED}]", re.IGNORECASE)
 _PREPOSED = re.compile(rf"(?<!\w)(?:{pattern(asking_words.PREPOSITIONS)})\s+(?:the\s+)?$", re.IGNORECASE)
 _ENDS = re.compile(rf"\s*$|\s*[,.;:?!()+/{CLAIMED}]|\s+(?:{pattern(asking_words.FOLLOWING)})(?!\w)", re.IGNORECASE)
 _GERMAN = words_of(
@@ -323,9 +325,11 @@ class ValueMentions:
         self, text: str, start: int, end: int, previous: tuple[int, Stance] | None, name: _Name, without_capitals: bool
     ) -> bool:
         """Whether a question asks for documents by the characters [start, end), an ordinary word as they may be."""
+        head = before(text, start)
+        if _WHICH.search(head) and (_VERBS.match(text, end) or _ENDS.match(text, end)):
+            return True
         if not _ENDS.match(text, end):
             return False
-        head = before(text, start)
         if _ASKED_FOR.search(head):
             return True
         lower = name.spelling[-1] == name.spelling[-1].lower()
