@@ -50,7 +50,7 @@ FOLLOWING = r"""
 INFORMATIONAL = r"""
     why | how | what['’]s(?!\ (?:on|new|available|there)) | what\ (?:caused|happened|made|makes|causes) |
     what\ (?:(?:is|are)(?!\ (?:on|there|available|new|the\ \w+\ ones))|was|were|do|does|did|should|would|can) |
-    (?:is|are|was|were)(?!\ (?:there|any)) | can\ (?:i|you|one|we)(?!\ (?:book|get|find|have|see|rent|buy)) |
+    (?:is|are|was(?!\ (?:wurden?|gibt|haben?|hat)(?!\w))|were)(?!\ (?:there|any)) | can\ (?:i|you|one|we)(?!\ (?:book|get|find|have|see|rent|buy)) |
     do\ (?:i|we|people|they) | does(?!\ \w+\ (?:\w+\ )?(?:have|sell|offer)) | explain | tell\ me\ (?:about|why|how) |
     the\ history\ of | where\ (?:do|does|did)\ (?:the|this|that|an?)\ (?:\w+\ ){1,8}come\ from |
     when\ (?:is|was|did|do|does) | who | which\ (?:company|country|inventor|scientist|person) |

@@ -20,6 +20,7 @@ from mrag_rl.filters.vocabulary import Field, FieldVocabulary
 _PUBLISHED = ("publi", "veroff", "ausgestrahl", "erschien", "paru", "diffus", "emiti")
 # "minimum age of participants" is no number of them
 _OF_OTHERS = re.compile(r"(?<!number)(?<!count)(?<!amount) of (?:the )?(\w+)")
+_COUNTED = re.compile(r"(?:the |total )*(?:number|count) of (?:the )?(\w+)", re.IGNORECASE)
 _STEM = 5  # Letters that two words for one thing share, at the least
 
 
@@ -121,9 +122,11 @@ class FieldWords:
                 if word not in _EMPTY:
                     self._named.setdefault(_meaning(word), set()).add(field.name)
         self._fields: dict[str, set[str]] = {}
+        counted = {field.name: _COUNTED.match(field.description) for field in fields if field.type == "number"}
         for name, words in own.items():
+            what = folded(match[1]) if (match := counted.get(name)) else ""
             for word in words:
-                if singular(word) not in self.nouns or word in name_key(name):
+                if singular(word) not in self.nouns or word in (*name_key(name), what):
                     for form in {_meaning(word), _stem(word), singular(word)}:  # "seat" for "seats"
                         self._fields.setdefault(form, set()).add(name)
 

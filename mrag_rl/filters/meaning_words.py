@@ -65,6 +65,12 @@ THINGS = """
     words word wörter wörtern wort mots palabras
     views viewed aufrufe aufrufen vues visualizaciones vistas
     comments commented kommentare kommentaren commentaires comentarios
+    paragraphs paragraph paras absätze absätzen randnummern paragraphes párrafos
+    judges judge richter richtern juges jueces magistrados
+    users user nutzer nutzern benutzer benutzern anwender utilisateurs usuarios affected betroffene betroffenen
+        betroffener affectés affectées touchés touchées afectados afectadas
+    messages message nachrichten nachricht mensajes mensaje
+    replies reply answers antworten réponses respuestas
     votes voted stimmen voix votos
     players player spieler spielern joueurs jugadores
     employees employee staff mitarbeiter mitarbeitern employés empleados
@@ -166,6 +172,8 @@ NOUNS = """
     séjour séjours voyage voyages viaje viajes estancia estancias reise reisen aufenthalt
     package packages holiday holidays stay stays request requests incident incidents complaint complaints property
     properties veröffentlichung veröffentlichungen publicación publicaciones incidencia incidencias
+    literature literatur works deal deals inserat inserate vorgang vorgänge fall fälle sache sachen beitrag beiträge
+    dossier dossiers affaire affaires caso casos asunto asuntos trabajo trabajos obra obras publikation publikationen
     artículos producto productos producte produit produits produkt produkte hôtel hôtels hoteles
 """
 """What documents are called."""

@@ -43,6 +43,7 @@ _AGES = frozenset(
 _REDUCED = {"off", "discount", "reduced", "reduction", "rabatt", "remise", "descuento", "shipping"}
 _CHEAPER = {"cheaper", "less", "billiger", "günstiger", "weniger"}
 _NEEDED = {"need", "needs", "brauche", "brauchen", "faut", "necesito", "necesitamos"}  # As many, at least
+_EXACTLY = {"exactly", "precisely", "genau", "exakt", "exactement", "exactamente", "justo"}
 _OR = ("or", "oder", "ou", "o")  # "100 euros or less"
 _MONEY = ("euro", "dollar", "pound", "yen", "franc")
 # How much a word says about the field of an amount: behind it (the unit first), and before it (the nearest first)
@@ -139,9 +140,14 @@ class NumberMentions:
                 for name in self._words.fields(word):
                     if name in scores:
                         scores[name] += weight
+        for name, rates in self._words.rates.items():
+            if name in scores and unit(quantity.rate) in map(unit, rates) and quantity.rate:
+                scores[name] += 3
         for name in scores:
             units = self._words.units[name]
             if own in units or (own in MEASURES and MEASURES[own][0] in units):
+                scores[name] += 4
+            elif own == "star" and name in self._words.fields("rating"):
                 scores[name] += 4
             elif own and units:
                 scores[name] = 0  # The field is in another unit
@@ -177,6 +183,8 @@ class NumberMentions:
         value = quantity.bounds[0][1]
         if not _NEEDED.isdisjoint(quantity.before[:2]):
             return False
+        if not _EXACTLY.isdisjoint(quantity.before[:1]):
+            return True
         units = self._words.units[field.name]
         spoken = any(field.name in self._words.fields(word) for word in quantity.after[:2])
         return value <= _COUNTED and not units & set(_MONEY) and (spoken or bool(quantity.before))

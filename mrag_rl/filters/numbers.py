@@ -67,6 +67,10 @@ _TO = re.compile(
 _ALSO = re.compile(r"\s*(?:,|/|or|and|oder|und|ou|et|o|y)\s*", re.IGNORECASE)
 _AND = re.compile(r"and|und|et|y", re.IGNORECASE)
 _BARE = re.compile(rf"\s*(?:$|[.,;:!?()]|(?:{pattern(UNCOUNTED)})(?!\w))", re.IGNORECASE)
+_RATE = re.compile(
+    r"\s*(?:[^\W\d_]+|[€$£])?\s*(?:/\s*|\s(?:per|pro|par|por|je|each|an?|the|la|die)\s+)(?P<of>[^\W\d_]+)|\s*(?:pp|p\.\s?p\.)(?!\w)",
+    re.IGNORECASE,
+)
 _FAR = 60
 _MOST = 50
 _LARGEST = 1e15  # Numbers below it are exact
@@ -82,6 +86,7 @@ class Quantity:
         before: the words before it, the nearest first. after: those behind it, without the comparison.
         symbol: the currency of a sign ("€"), if any.
         plain: written as an integer of four digits, as years are. bare: no noun follows that may be its unit.
+        rate: what it is for one of: "night" in "80 euros per night".
     """
 
     start: int
@@ -92,6 +97,7 @@ class Quantity:
     symbol: str | None
     plain: bool
     bare: bool
+    rate: str = ""
 
     @property
     def is_exact(self) -> bool:
@@ -124,7 +130,7 @@ def read_quantities(text: str) -> list[Quantity]:
         opening = _BETWEEN.search(head)
         if second is not None and (to := _TO.fullmatch(text, first.end, second.start)):
             between = opening is not None
-            if (between or not _AND.fullmatch(to["to"])) and _rising(first, second):
+            if (between or not _AND.fullmatch(to["to"])) and _rising(first, second) and not first.is_article:
                 low = first.value
                 if first.factor == 1 and second.factor > 1 and first.value < second.value / second.factor:
                     low *= second.factor  # "250 to 400k"
@@ -222,8 +228,17 @@ def _quantity(
     inside = [token.text for token in tokens(phrase) if not token.text.isdigit()]
     before = [token.text for token in tokens(clause)][-5:]
     unit = [*re.findall(r"^\s?%", following), *(_unit_text(token, following) for token in tokens(following)[:4])]
+    bare, rate = _BARE.match(text, end) is not None, _RATE.match(text, end)
     return Quantity(
-        start, end, bounds, (*inside, *before[::-1]), tuple(unit), symbol, plain, _BARE.match(text, end) is not None
+        start,
+        end,
+        bounds,
+        (*inside, *before[::-1]),
+        tuple(unit),
+        symbol,
+        plain,
+        bare,
+        (rate["of"] or "person") if rate else "",
     )
 
 

@@ -31,11 +31,11 @@ _REPORTING_AFTER = re.compile(
 )
 _LIST_CONTINUES = re.compile(r"[\"'”’]?(?:,|\s*[+/]\s|,?\s+(?:and|or|nor|vs\.?|versus)\s)", re.IGNORECASE)
 # What stands before and behind a value that is an ordinary word, where a question asks for documents by it
-_ASKED_FOR = re.compile(rf"(?:^\W*|{CLAIMED}\s*(?:[^\W\d]+|[€$£%])?\s+|[,;:.!?(+/]\s*|(?<!\w)(?:{pattern(asking_words.ASKING)})\s+)$", re.IGNORECASE)
+_ASKED_FOR = re.compile(rf"(?:^\W*|\s[-–—]\s|{CLAIMED}\s*(?:[^\W\d]+|[€$£%])?\s+|[,;:.!?(+/]\s*|(?<!\w)(?:{pattern(asking_words.ASKING)})\s+)$", re.IGNORECASE)
 _WHICH = re.compile(rf"(?:^\W*|[,;:.!?(]\s*)(?:{pattern(asking_words.WHICH)})\s+$", re.IGNORECASE)
 _VERBS = re.compile(rf"\s+(?:{pattern(asking_words.VERBS)})(?!\w)|\s*[?{CLAIMED}]", re.IGNORECASE)
 _PREPOSED = re.compile(rf"(?<!\w)(?:{pattern(asking_words.PREPOSITIONS)})\s+(?:the\s+)?$", re.IGNORECASE)
-_ENDS = re.compile(rf"\s*$|\s*[,.;:?!()+/{CLAIMED}]|\s+(?:{pattern(asking_words.FOLLOWING)})(?!\w)", re.IGNORECASE)
+_ENDS = re.compile(rf"\s*$|\s*[,.;:?!()+/{CLAIMED}]|\s[-–—]\s|\s+(?:{pattern(asking_words.FOLLOWING)})(?!\w)", re.IGNORECASE)
 _GERMAN = words_of(
     "von vom bei beim mit zum zur der die das des dem den eine einer einem", "einen und oder für nach aus im"
 )
@@ -88,10 +88,12 @@ class ValueMentions:
         for field in vocabulary:
             if field.type == "string" and field.facet:
                 self._index(field)
-                named = r"[\s_]+".join(map(re.escape, name_key(field.name))) or r"(?!)"
+                parts = name_key(field.name)
+                named = r"[\s_]+".join(map(re.escape, parts)) or r"(?!)"
+                short = "".join(f"|{re.escape(parts[0][:n])}" for n in range(4, len(parts[0])) if len(parts) == 1)
                 self._field_words[field.name] = (
-                    re.compile(rf"\b{named}(?:\s+(?:is|of)|\s*[:=])?\s+{QUOTE}$", re.IGNORECASE),
-                    re.compile(rf"[\"'”’]?\s+{named}\b", re.IGNORECASE),
+                    re.compile(rf"\b(?:{named}{short})(?:\s+(?:is|of)|\s*[:=])?\s+{QUOTE}$", re.IGNORECASE),
+                    re.compile(rf"[\"'”’]?(?:\s+{named}|-{re.escape(parts[-1] if parts else '')})\b", re.IGNORECASE),
                 )
         for field in vocabulary:
             if field.type == "string" and field.facet:
@@ -213,7 +215,8 @@ class ValueMentions:
 
     def _is_known(self, word: str) -> bool:
         """Whether a word (folded) is of a value's name, or speaks of documents or fields."""
-        return word in self._own_words or self._words.knows(word)
+        shortened = len(word) > 3 and any(field.startswith(word) for field in self._field_words)  # "prio"
+        return word in self._own_words or self._words.knows(word) or shortened
 
     def _known(self, keys: Sequence[str], position: int) -> tuple[_Name, int, bool] | None:
         """The longest name at a position, with its number of words; exactly so."""
