@@ -36,20 +36,55 @@ class Asked:
 
 
 QUESTIONS = (
-    Asked("a fact by its source", "What fee does Rindack Rovers pay for its striker, says Morrow News?", "150 thousand crowns"),
+    Asked(
+        "a fact by its source",
+        "What fee does Rindack Rovers pay for its striker, says Morrow News?",
+        "150 thousand crowns",
+    ),
     Asked("a fact, no source", "Where did Yarbury Animation shoot its film?", "Corvin"),
-    Asked("a fact in a period", "Where are the drops of Mardfield Infirmary made, according to Orbit And Field before March 19, 2024?", "Kellin"),
+    Asked(
+        "a fact in a period",
+        "Where are the drops of Mardfield Infirmary made, according to Orbit And Field before March 19, 2024?",
+        "Kellin",
+    ),
     Asked("all in lower case", "where does nevack polar station keep its ice, says kestrel wire?", "Fallow"),
-    Asked("who, by one claim", "Which club's striker wears the number 17 shirt according to Northbound Weekly?", "Sorreth Rovers"),
-    Asked("who, by two claims", "Which studio spent 45 million crowns on its film according to StageDoor and gave Lukas Vogel the lead according to Beacon & Post?", "Sorrack Films"),
-    Asked("who, one source excluded", "Which club has lost Simon Vogel to injury, according to anyone but Northbound Weekly?", "Sorreth Rovers"),
+    Asked(
+        "who, by one claim",
+        "Which club's striker wears the number 17 shirt according to Northbound Weekly?",
+        "Sorreth Rovers",
+    ),
+    Asked(
+        "who, by two claims",
+        "Which studio spent 45 million crowns on its film according to StageDoor and gave Lukas Vogel "
+        "the lead according to Beacon & Post?",
+        "Sorrack Films",
+    ),
+    Asked(
+        "who, one source excluded",
+        "Which club has lost Simon Vogel to injury, according to anyone but Northbound Weekly?",
+        "Sorreth Rovers",
+    ),
     Asked("do they agree", "Do The Tarnow Times and Fourth Bell agree on how many jobs Lumolm Mills cuts?", "Yes"),
-    Asked("do they disagree", "Do Signal Nine and Selby Live both say that Wennney Academy keeps its ice in Tarnow?", "No"),
-    Asked("which came first", "Did Orbit And Field report that Mardolm Institute brought home 339 cores before Selby Live reported that it keeps its ice in Ostra?", "Yes"),
-    Asked("did it change", "Did CopperWire on July 25, 2024 and Kestrel Wire on August 31, 2024 give the same share of owners behind the plan of Rinddale Freight?", "No"),
+    Asked(
+        "do they disagree",
+        "Do Signal Nine and Selby Live both say that Wennney Academy keeps its ice in Tarnow?",
+        "No",
+    ),
+    Asked(
+        "which came first",
+        "Did Orbit And Field report that Mardolm Institute brought home 339 cores before Selby Live "
+        "reported that it keeps its ice in Ostra?",
+        "Yes",
+    ),
+    Asked(
+        "did it change",
+        "Did CopperWire on July 25, 2024 and Kestrel Wire on August 31, 2024 give the same share of "
+        "owners behind the plan of Rinddale Freight?",
+        "No",
+    ),
     Asked("nobody reported it", "How many patients did Quarfield Films treat, according to Fourth Bell?", NO_ANSWER),
     Asked("nothing to do with it", "What is the capital of France?", NO_ANSWER),
-)  # fmt: skip
+)
 
 
 def ask(index: Path, llm: str, texts: list[str]) -> list[dict[str, object]]:

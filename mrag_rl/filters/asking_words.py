@@ -19,19 +19,21 @@ ASKING = r"""
 
 # Before a description of documents and a verb of them: "which cameras cost", "welche Kameras haben"
 WHICH = r"""
-    which | what | welche[rsn]? | quel(?:le)?s? | qué | cuáles | are\ there | gibt\ es | hay | y\ a-t-il | do | have\ you
+    which | what | welche[rsn]? | quel(?:le)?s? | qué | cuáles | are\ there | gibt\ es | hay | y\ a-t-il | do |
+    have\ you
 """
 VERBS = r"""
-    cost | costs | have | has | are | is | do | can | could | come | comes | leave | leaves | start | starts | begin |
-    depart | include | includes | offer | offers | accept | allow | allows | take | takes | last | mention | cover | got |
-    kosten | kostet | haben | hat | sind | ist | gibt | kann | können | enthalten | dauern | erlauben | coûtent | coûte |
-    ont | a | sont | est | peut | peuvent | cuestan | cuesta | tienen | tiene | están | está | hay | son | incluyen |
-    permiten | aceptan | dürfen | would | were | was
+    cost | costs | have | has | are | do | can | could | come | comes | leave | leaves | start | starts | begin |
+    depart | include | includes | offer | offers | accept | allow | allows | take | takes | last | mention | cover |
+    got |
+    kosten | kostet | haben | hat | sind | gibt | kann | können | enthalten | dauern | erlauben | coûtent | coûte |
+    ont | sont | peut | peuvent | cuestan | cuesta | tienen | tiene | están | hay | son | incluyen | permiten |
+    aceptan | dürfen
 """
 
 # Before a name, in lower case
 PREPOSITIONS = r"""
-    in | at | by | from | for | to | through | via | near | under | chez | bei | von | aus | nach | de | en | à
+    in | on | at | by | from | for | to | through | via | near | under | chez | bei | von | aus | nach | de | en | à
     | para | por
 """
 
@@ -40,7 +42,9 @@ FOLLOWING = r"""
     by | with | without | on | from | in | at | under | over | below | above | about | for | that | which | who
     | set | of | nor | noch | ni | until | since | before | after | between | less | more | cheaper | up |
     via | and | or | plus |
-    but | only | please | first | if | when | where | while | costing | made | (?:19|20)\d\d | (?!need)\w+ed |
+    but | only | please | first | if | when | where | while | made | worth | around | near |
+    (?:cost|weigh|last|sell|go|charg|start|leav|depart|award|involv|concern|cover|includ|contain|hav|offer|accept|
+    allow|tak|begin|com|deal|requir)ing | (?:19|20)\d\d | (?!need)\w+ed |
     von | vom | mit | ohne | über | unter | aus | bei | für | die | der | das | und | oder | seit | ab | bis |
     du | sur | avec | sans | par | pour | dans | qui | depuis | et | ou | con | sin | sobre | en | de | del |
     que | para | desde | y | o
@@ -50,7 +54,8 @@ FOLLOWING = r"""
 INFORMATIONAL = r"""
     why | how | what['’]s(?!\ (?:on|new|available|there)) | what\ (?:caused|happened|made|makes|causes) |
     what\ (?:(?:is|are)(?!\ (?:on|there|available|new|the\ \w+\ ones))|was|were|do|does|did|should|would|can) |
-    (?:is|are|was(?!\ (?:wurden?|gibt|haben?|hat)(?!\w))|were)(?!\ (?:there|any)) | can\ (?:i|you|one|we)(?!\ (?:book|get|find|have|see|rent|buy)) |
+    (?:is|are|was(?!\ (?:wurden?|gibt|haben?|hat)(?!\w))|were)(?!\ (?:there|any)) |
+    can\ (?:i|you|one|we)(?!\ (?:book|get|find|have|see|rent|buy)) |
     do\ (?:i|we|people|they) | does(?!\ \w+\ (?:\w+\ )?(?:have|sell|offer)) | explain | tell\ me\ (?:about|why|how) |
     the\ history\ of | where\ (?:do|does|did)\ (?:the|this|that|an?)\ (?:\w+\ ){1,8}come\ from |
     when\ (?:is|was|did|do|does) | who | which\ (?:company|country|inventor|scientist|person) |

@@ -27,6 +27,13 @@ _BOUND_BEFORE = re.compile(
 _BOUND_AFTER = re.compile(
     r"[\"'”’]?,?\s+(?:(?P<gte>onwards?|or later|on(?=\s*(?:$|[.,;:!?)])))|(?P<lte>or earlier))\b", re.IGNORECASE
 )
+# "We moved on 3 May 2024; what came in after that day?"
+_THAT_DAY = re.compile(
+    r"(?<!\w)(?:(?P<gte>since\s+then|(?:since|from)\s+(?:that|this)\s+(?:day|date)|seitdem|depuis|desde\s+entonces)"
+    r"|(?P<gt>(?:after|later\s+than)\s+(?:that|this)(?:\s+(?:day|date))?)"
+    r"|(?P<lt>before\s+(?:that|this)(?:\s+(?:day|date))?)|(?P<lte>(?:until|by)\s+(?:that|this)\s+(?:day|date)))(?!\w)",
+    re.IGNORECASE,
+)
 _OPERATORS: dict[str, Operator] = {"lt": "$lt", "lte": "$lte", "gt": "$gt", "gte": "$gte"}
 _DAY_NUMBER = r"\d{1,2}(?:st|nd|rd|th|er|º|\.)?"
 _SEPARATOR = r"(?:,?\s+(?:and|or|to|until|till|through)\s+|,\s+|\s?[-–—]\s?)(?:the\s+)?"
@@ -177,6 +184,8 @@ def _named_days(text: str) -> _NamedDays:
             days.dropped.append(f"'as of {text[mention.start : mention.end]}' is not the day of a report")
             continue
         bound = _BOUND_BEFORE.search(words_before) or _BOUND_AFTER.match(text, mention.end)
+        if bound is None and len(dates) == 1:
+            bound = _THAT_DAY.search(text, mention.end)
         if bound and bound.lastgroup:
             operator = _OPERATORS[bound.lastgroup]
             phrase = mention.start

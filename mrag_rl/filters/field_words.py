@@ -112,7 +112,8 @@ class FieldWords:
         self.units = {name: {found for word in words if (found := unit(word))} for name, words in own.items()}
         self.rates = {
             field.name: {
-                folded(word) for word in re.findall(r"\bper (\w+)", f"{' '.join(name_key(field.name))} {field.description}")
+                folded(word)
+                for word in re.findall(r"\bper (\w+)", f"{' '.join(name_key(field.name))} {field.description}")
             }
             for field in fields
         }

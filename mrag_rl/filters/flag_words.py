@@ -73,8 +73,10 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      r"final\ sale | no\ returns? | non-?\ ?returnable | ohne\ ruckgabe\w* | vom\ umtausch\ ausgeschlossen | "
      r"ni\ repris\w*\ ni\ echang\w* | sin\ devoluci\w+"),
     (r"(?:has |with )?dissent(?:s|ing)?(?: opinion)?",
-     r"dissent\w* | split\ (?:bench|court|panel|decision)s? | (?:bench|court|panel)\ (?:was|were|is)\ (?:split|divided) | "
-     r"(?:divided|split)\ (?:vote|court) | disagree\w*\ with\ the\ (?:majority|others|rest) | (?:nicht|un)einstimmig\w* | "
+     r"dissent\w* | split\ (?:bench|court|panel|decision)s? | "
+     r"(?:bench|court|panel)\ (?:was|were|is)\ (?:split|divided) | "
+     r"(?:divided|split)\ (?:vote|court) | disagree\w*\ with\ the\ (?:majority|others|rest) | "
+     r"(?:nicht|un)einstimmig\w* | "
      r"abweichende\w*\ (?:meinung|votum|ansicht)\w* | sondervot\w+ | minderheitsvot\w+ | opinions?\ dissidentes? | "
      r"dissidentes? | votos?\ (?:particular(?:es)?|disidentes?|en\ contra|discrepantes?) | discrepan\w+",
      r"unanim\w+ | (?<!nicht\x20)(?<!un)einstimmig\w* | with\ one\ voice | all\ (?:the\ )?judges\ agreed"),
@@ -107,7 +109,8 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      r"kostenlos\ (?:zuganglich|lesbar|lesen|herunterladen|abrufbar)\w* | (?:acces\ libre|libre\ acces) | "
      r"(?:lire|telecharger|consult\w+)\ (?:gratuitement|sans\ payer) | acceso\ (?:abierto|libre) | "
      r"(?:leer|descargar|consultar)\w*\ (?:gratis|gratuitamente|sin\ pagar)",
-     r"pay-?walled | behind\ a\ paywall | (?:need|with|require)\w*\ a\ subscription | subscription[-\ ](?:only|based) | "
+     r"pay-?walled | behind\ a\ paywall | (?:need|with|require)\w*\ a\ subscription | "
+     r"subscription[-\ ](?:only|based) | "
      r"(?:can['’]?t|cannot)(?:\ \w+){1,4}\ without\ (?:paying|a\ (?:subscription|login)) | kostenpflichtig\w* | "
      r"hinter\ (?:einer\ )?(?:bezahlschranke|paywall) | payants? | payantes? | de\ pago"),
     (r"(?:peer )?reviewed|refereed",
@@ -183,7 +186,8 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      r"reconditionne\w* | remise?s?\ a\ neuf | reacondicionad[oa]s?",
      r"brand[-\ ]?new | fabrikneu\w*"),
     (r"free cancellation|cancell?able|cancellation free",
-     r"call(?:ed)?(?:\ \w+){0,3}\ off\ (?:at\ no\ cost|for\ (?:free|nothing)|free\ of\ charge|without\ (?:a\ fee|paying)) | "
+     r"call(?:ed)?(?:\ \w+){0,3}\ off\ "
+     r"(?:at\ no\ cost|for\ (?:free|nothing)|free\ of\ charge|without\ (?:a\ fee|paying)) | "
      r"cancel\w*(?:\ \w+){0,3}\ (?:at\ no\ cost|free\ of\ charge|for\ nothing|without\ (?:paying|penalty|a\ fee)) | "
      r"free(?:ly)?\ cancel\w+ | cancel\w*\ (?:for\ )?free | cancell?ed\ for\ free | cancell?able | flexible\ booking | "
      r"kostenlos\w*\ (?:stornier\w+|storno) | (?:kostenlos\ )?stornierbar\w* | annul\w+\ (?:gratuit\w*|sans\ frais) | "
@@ -236,7 +240,8 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
      r"sin\ gastos\ de\ envio | (?:ships|delivered)\ free | versandkostenfrei\w* | "
      r"(?:kostenlos\w*|gratis)\ ?(?:versand|lieferung) | "
      r"(?:livraison|port)\ (?:gratuite?|offerte?) | envio\ gratis | envio\ gratuito",
-     r"(?:payer|paie\w*|paye\w*)(?:\ \w+){0,2}\ frais\ de\ (?:port|livraison) | pay\w*(?:\ \w+){0,2}\ (?:shipping|postage) | "
+     r"(?:payer|paie\w*|paye\w*)(?:\ \w+){0,2}\ frais\ de\ (?:port|livraison) | "
+     r"pay\w*(?:\ \w+){0,2}\ (?:shipping|postage) | "
      r"zzgl\.\ versand\w* | con\ gastos\ de\ envio"),
     (r"(?:airport )?(?:transfer|shuttle)s?", r"transfers? | shuttles? | flughafentransfer\w* | navettes? | "
      r"traslados?", ""),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 # What says that something is wanted
 REQUESTS = """
-    carry stock sell got
+    carry stock sell
     show shows find list give get need needs want wants wanted looking look search searching searched fetch bring book
     suggest recommend recommendations check summarise summarize tell name explain describe compare use like love prefer
     interested interest prefers likes buy rent hear see watch read listen learn know understand wonder choose pick try

@@ -102,8 +102,8 @@ THINGS = """
         firmó firmaron
     finished finish completed fertig fertiggestellt abgeschlossen beendet terminé terminée terminés terminées achevé
         achevés terminado terminada terminados terminadas finalizado finalizados
-    departure departs depart departing leave leaves leaving set setting abflug abreise abfahrt abfliegen losgehen
-        reisebeginn départ départs partir partant salida salidas salir saliendo
+    departure departs depart departing leave leaves leaving abflug abreise abfahrt abfliegen losgehen
+        reisebeginn départ départs salida salidas salir saliendo
     defended defence verteidigt verteidigung soutenu soutenue soutenus soutenues defendido defendida defendidas
     booking bookings booked bookable buchung buchungen gebucht buchbar réservation réservations réserver réservé reserva
         reservas reservar reservado
@@ -118,7 +118,8 @@ THINGS = """
         erschien herausgekommen paru parue parus parues sorti sortie sortis sorties publié publiée publiés publiées
         estrenó estrenada estrenado estrenadas estrenados publicado publicada publicados publicadas salió
         launched launch introduced eingeführt lancé lancée lancés lancées lanzado lanzada lanzados lanzadas
-    added add acquired acquire arrived dazugekommen hinzugekommen neu nouveautés nouveauté novedades bought buy purchased arrivals hinzugefügt aufgenommen angeschafft ajouté ajoutés
+    added add acquired acquire arrived dazugekommen hinzugekommen neu nouveautés nouveauté novedades bought buy
+        purchased arrivals hinzugefügt aufgenommen angeschafft ajouté ajoutés
         ajoutée ajoutées acquis añadido añadida añadidos añadidas adquirido adquiridos
     posted post listed list went online advertised uploaded listing eingestellt inseriert ligne anunciado
         anunciados subido dazugekommen nouveautés nouveauté novedades

@@ -145,9 +145,8 @@ class NumberMentions:
                 scores[name] += 3
         for name in scores:
             units = self._words.units[name]
-            if own in units or (own in MEASURES and MEASURES[own][0] in units):
-                scores[name] += 4
-            elif own == "star" and name in self._words.fields("rating"):
+            rated = own == "star" and name in self._words.fields("rating")
+            if own in units or (own in MEASURES and MEASURES[own][0] in units) or rated:
                 scores[name] += 4
             elif own and units:
                 scores[name] = 0  # The field is in another unit

@@ -59,7 +59,10 @@ OR_MORE = r"""
     plus | upwards? | min(?:imum|\.)? | at\ least | oder\ (?:mehr|höher|länger|besser|größer|darüber) | aufwärts |
     mindestens | ou\ plus | et\ plus | au\ (?:moins|minimum) | o\ más | como\ mínimo | en\ adelante
 """
-OR_SO = r"""or\ so | or\ thereabouts | give\ or\ take | ish | odd | more\ or\ less | plus\ or\ minus | oder\ so | plus\ ou\ moins | más\ o\ menos"""
+OR_SO = r"""
+    or\ so | or\ thereabouts | give\ or\ take | ish | odd | more\ or\ less | plus\ or\ minus | oder\ so |
+    plus\ ou\ moins | más\ o\ menos
+"""
 
 BETWEEN = r"between | anywhere\ from | from | zwischen | von | entre | de | del | desde"
 TO = r"to | and | until | till | through | up\ to | bis(?:\ zu)? | und | à | et | y | a | al | hasta | - | – | —"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 
+from mrag_rl.filters.clauses import words_of
 from mrag_rl.filters.field_words import folded
 from mrag_rl.filters.meaning_words import PERSONS
 from mrag_rl.filters.names import key, name_key
@@ -22,7 +23,7 @@ _PERSON = re.compile(
     r"(?P<first>[^\W\d_][\w.'’-]*)\s+(?:[^\W\d_][\w.'’-]*\s+){0,2}"
     r"(?P<surname>[^\W\d_a-zß-ÿ](?:[^\W\d_]+|['’][^\W\d_]+)(?:[-'’][^\W\d_]+)*)"
 )
-_TITLES = frozenset("judge justice lord lady sir dame dr prof professor mr mrs ms the chief president".split())
+_TITLES = words_of("judge justice lord lady sir dame dr prof professor mr mrs ms the chief president")
 _CAPITALS = re.compile(r"[A-Z]{2,}")
 
 

@@ -113,7 +113,7 @@ class RuleExtractor:
         flags, lines = self._flags.find(hidden, spans)
         dropped += lines
         quantities = []
-        if amounts or flags or any(mention.stance != "named" for mention in mentions):
+        if amounts or flags or dropped or any(mention.stance != "named" for mention in mentions):
             # "menos de 500", "since 2022" and "not wireless" deny no value beside them and govern none
             quantities = read_quantities(text)
             read = [(quantity.start, quantity.end) for quantity in quantities if not quantity.is_exact]

@@ -7,18 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rapidfuzz.distance import OSA
-from rapidfuzz.process import extractOne
-
 from mrag_rl.filters import asking_words
 from mrag_rl.filters.clauses import BOUNDARY, CLOSED, of_another_clause, words_of
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.exclusions import Stance, asks_what_it_does, stance
-from mrag_rl.filters.field_words import FieldWords, folded
-from mrag_rl.filters.names import Token, aliases, fold, key, name_key, tokens
-from mrag_rl.filters.other_names import other_names
+from mrag_rl.filters.field_words import FieldWords
+from mrag_rl.filters.names import Token, fold, name_key, tokens
 from mrag_rl.filters.phrases import ARTICLE, CLAIMED, QUOTE, REPORT, before, is_informational
-from mrag_rl.filters.vocabulary import Field, FieldVocabulary
+from mrag_rl.filters.value_names import Name, ValueNames
+from mrag_rl.filters.vocabulary import FieldVocabulary
 
 _REPORTING_BEFORE = re.compile(
     r"(?:according to|(?:reported|published|written|covered|posted|printed)\s+(?:by|in|on)"
@@ -31,11 +28,16 @@ _REPORTING_AFTER = re.compile(
 )
 _LIST_CONTINUES = re.compile(r"[\"'”’]?(?:,|\s*[+/]\s|,?\s+(?:and|or|nor|vs\.?|versus)\s)", re.IGNORECASE)
 # What stands before and behind a value that is an ordinary word, where a question asks for documents by it
-_ASKED_FOR = re.compile(rf"(?:^\W*|\s[-–—]\s|{CLAIMED}\s*(?:[^\W\d]+|[€$£%])?\s+|[,;:.!?(+/]\s*|(?<!\w)(?:{pattern(asking_words.ASKING)})\s+)$", re.IGNORECASE)
+_ASKED_FOR = re.compile(
+    rf"(?:^\W*|\s[-–—]\s|{CLAIMED}\s*(?:[^\W\d]+|[€$£%])?\s+|[,;:.!?(+/]\s*|(?<!\w)(?:{pattern(asking_words.ASKING)})\s+)$",
+    re.IGNORECASE,
+)
 _WHICH = re.compile(rf"(?:^\W*|[,;:.!?(]\s*)(?:{pattern(asking_words.WHICH)})\s+$", re.IGNORECASE)
 _VERBS = re.compile(rf"\s+(?:{pattern(asking_words.VERBS)})(?!\w)|\s*[?{CLAIMED}]", re.IGNORECASE)
 _PREPOSED = re.compile(rf"(?<!\w)(?:{pattern(asking_words.PREPOSITIONS)})\s+(?:the\s+)?$", re.IGNORECASE)
-_ENDS = re.compile(rf"\s*$|\s*[,.;:?!()+/{CLAIMED}]|\s[-–—]\s|\s+(?:{pattern(asking_words.FOLLOWING)})(?!\w)", re.IGNORECASE)
+_ENDS = re.compile(
+    rf"\s*$|\s*[,.;:?!()+/{CLAIMED}]|\s[-–—]\s|\s+(?:{pattern(asking_words.FOLLOWING)})(?!\w)", re.IGNORECASE
+)
 _GERMAN = words_of(
     "von vom bei beim mit zum zur der die das des dem den eine einer einem", "einen und oder für nach aus im"
 )
@@ -44,9 +46,6 @@ _CONJUNCTION = re.compile(
     r"[\"'”’]?(?:\s*[+/&]\s*|,?\s+(?:and|or|und|oder|et|ou|y|e|o|u)\s+(?:(?:the|an?|des|les|die|eine?n?|une?|un[oa]s?|los|las)\s+)?)",
     re.IGNORECASE,
 )
-_CONJUNCTIONS = ("and", "or", "nor", "vs", "versus")
-_TERSE = 4  # Words of the longest text in which a word in lower case may be a name misspelt
-_MISSPELT, _MISSPELT_TWICE = 7, 12  # Letters of the shortest names that are known by one wrong letter, and by two
 _ABBREVIATION = re.compile(r"(?:^|[^\w])\w{1,2}$")  # "vs.", "Mr.", the last of "U.S."
 
 
@@ -61,33 +60,15 @@ class Mention:
     stance: Stance
 
 
-@dataclass(frozen=True, slots=True)
-class _Name:
-    """A name that a question may use: the field and values it stands for, and its words as the values spell them.
-
-    other: it is no form of the values themselves (`other_names`).
-    """
-
-    field: Field
-    values: tuple[str, ...]
-    spelling: tuple[str, ...]
-    other: bool = False
-
-
 class ValueMentions:
-    """An index of the names of a corpus's values, to find their mentions in texts.
-
-    Only facets of strings are indexed. Searching time grows with the text, not with the corpus.
-    """
+    """Finds mentions of a corpus's values in texts, in time that grows with the text, not with the corpus."""
 
     def __init__(self, vocabulary: FieldVocabulary, words: FieldWords) -> None:
         self._words = words
-        self._names: dict[tuple[str, ...], _Name] = {}
-        self._lengths: dict[str, list[int]] = {}  # of the names that begin with a word, longest first
+        self._names = ValueNames(vocabulary)
         self._field_words: dict[str, tuple[re.Pattern[str], re.Pattern[str]]] = {}
         for field in vocabulary:
             if field.type == "string" and field.facet:
-                self._index(field)
                 parts = name_key(field.name)
                 named = r"[\s_]+".join(map(re.escape, parts)) or r"(?!)"
                 short = "".join(f"|{re.escape(parts[0][:n])}" for n in range(4, len(parts[0])) if len(parts) == 1)
@@ -95,52 +76,6 @@ class ValueMentions:
                     re.compile(rf"\b(?:{named}{short})(?:\s+(?:is|of)|\s*[:=])?\s+{QUOTE}$", re.IGNORECASE),
                     re.compile(rf"[\"'”’]?(?:\s+{named}|-{re.escape(parts[-1] if parts else '')})\b", re.IGNORECASE),
                 )
-        for field in vocabulary:
-            if field.type == "string" and field.facet:
-                self._index_other_names(field)
-        self._index_long_names()
-        self._own_words = {folded(word) for name in self._names for word in name}
-
-    def _index(self, field: Field) -> None:
-        spellings = _spellings(field)
-        for name, values in field.names.items():
-            indexed = self._names.get(name)
-            # Of two fields with the same name, the one with more documents is meant.
-            if indexed is not None and _documents(indexed.field, indexed.values) >= _documents(field, values):
-                continue
-            self._add(name, _Name(field, values, spellings[name]))
-        for name, values in field.names.items():
-            if (other := _inflected(name[-1])) and (*name[:-1], other) not in self._names:
-                self._add((*name[:-1], other), _Name(field, values, (*spellings[name][:-1], other)))
-
-    def _index_other_names(self, field: Field) -> None:
-        """Those that are no name or other form of a value of any field."""
-        for spelled, values in other_names(field).items():
-            words = tuple(word.text for word in tokens(spelled))
-            if (name := key(spelled)) not in self._names:
-                self._add(name, _Name(field, values, words, other=True))
-
-    def _index_long_names(self) -> None:
-        """The names that are long enough to be known if misspelt, by their first letter and number of words."""
-        by_length: dict[tuple[str, int], list[str]] = {}
-        for words in self._names:
-            if len(name := " ".join(words)) >= _MISSPELT:
-                by_length.setdefault((name[0], len(words)), []).append(name)
-        # Those in lower case, which are misspelt in lower case
-        self._plain_names = {
-            place: [name for name in names if self._names[tuple(name.split())].spelling[0].islower()]
-            for place, names in by_length.items()
-        }
-        self._long_names: dict[str, list[tuple[int, list[str]]]] = {}
-        for (first, length), names in sorted(by_length.items(), key=lambda item: -item[0][1]):
-            self._long_names.setdefault(first, []).append((length, names))
-
-    def _add(self, words: tuple[str, ...], name: _Name) -> None:
-        self._names[words] = name
-        lengths = self._lengths.setdefault(words[0], [])
-        if len(words) not in lengths:
-            lengths.append(len(words))
-            lengths.sort(reverse=True)
 
     def find(self, text: str) -> list[Mention]:
         """The mentions in a text, from left to right; the longest name wins where several fit."""
@@ -165,16 +100,16 @@ class ValueMentions:
         position = 0
         while position < len(words):
             step = 1
-            known = self._known(keys, position)
+            known = self._names.at(keys, position)
             if known is None or known[0].other:  # "stefan writh" is no other Stefan
-                known = self._misspelt(words, keys, position, without_capitals) or known
+                known = self._names.misspelt(words, keys, position, without_capitals) or known
             if known is not None and known[0].other and self._says_when(text, words, position, known[1]):
                 known = None  # "terminées avant 2024"
             if known is not None and _is_contiguous(text, words[position : position + known[1]]):
                 name, length, exact = known
                 step = length
                 start, end = words[position].start, words[position + length - 1].end
-                in_list = bool(_LIST_CONTINUES.match(text, end)) and self._name_follows(keys, position + length)
+                in_list = bool(_LIST_CONTINUES.match(text, end)) and self._names.follows(keys, position + length)
                 last = mentions[-1] if mentions else None
                 # "no Ryanair, Madrid": a list is of one field
                 apart = last and last.field != name.field.name and text[last.end : start].strip() == ","
@@ -216,49 +151,10 @@ class ValueMentions:
     def _is_known(self, word: str) -> bool:
         """Whether a word (folded) is of a value's name, or speaks of documents or fields."""
         shortened = len(word) > 3 and any(field.startswith(word) for field in self._field_words)  # "prio"
-        return word in self._own_words or self._words.knows(word) or shortened
-
-    def _known(self, keys: Sequence[str], position: int) -> tuple[_Name, int, bool] | None:
-        """The longest name at a position, with its number of words; exactly so."""
-        for length in self._lengths.get(keys[position], ()):
-            name = self._names.get(tuple(keys[position : position + length]))
-            if name is not None and position + length <= len(keys):
-                return name, length, True
-        return None
-
-    def _misspelt(
-        self, words: Sequence[Token], keys: Sequence[str], position: int, without_capitals: bool
-    ) -> tuple[_Name, int, bool] | None:
-        """The long name that the words at a position misspell by a letter, or by two if they are long."""
-        first = words[position].text[0]
-        in_capitals = first.isupper() or first.isdigit()
-        folded = fold(first)
-        for length, names in self._long_names.get(folded, ()):
-            if length == 1 and not in_capitals and len(words) > _TERSE:
-                continue
-            if not (without_capitals or in_capitals):
-                names = self._plain_names.get((folded, length), [])
-            if not names or position + length > len(words):
-                continue
-            written = " ".join(keys[position : position + length])
-            long = length > 1 and len(written) >= _MISSPELT_TWICE
-            if len(written) < _MISSPELT or not (long or without_capitals or in_capitals):
-                continue
-            found = extractOne(written, names, scorer=OSA.distance, score_cutoff=2 if long else 1)
-            # "Fortunes" is another word
-            if found and not written.startswith(found[0]) and not found[0].startswith(written):
-                return self._names[tuple(found[0].split())], length, False
-        return None
-
-    def _name_follows(self, keys: Sequence[str], position: int) -> bool:
-        """Whether a known name begins at a position, or after the conjunction there."""
-        while position < len(keys) and keys[position] in _CONJUNCTIONS:
-            position += 1
-        lengths = self._lengths.get(keys[position], ()) if position < len(keys) else ()
-        return any(tuple(keys[position : position + length]) in self._names for length in lengths)
+        return word in self._names.words or self._words.knows(word) or shortened
 
     def _is_meant(
-        self, text: str, words: Sequence[Token], position: int, name: _Name, in_list: bool, without_capitals: bool
+        self, text: str, words: Sequence[Token], position: int, name: Name, in_list: bool, without_capitals: bool
     ) -> bool:
         """Whether the words at a position are meant as a name, not as ordinary words."""
         length = len(name.spelling)
@@ -314,7 +210,7 @@ class ValueMentions:
         if after < len(words) and text[end : words[after].start] in (" ", "-"):
             if self._words.is_noun(words[after].text):
                 return True
-            if any(tuple(keys[after : after + n]) in self._names for n in self._lengths.get(keys[after], ())):
+            if self._names.begin(keys, after):
                 return True
         if previous is not None and text[previous[0] : start] in (" ", "-", "'s ", "’s "):
             return True
@@ -325,7 +221,7 @@ class ValueMentions:
         return False
 
     def _is_asked_for(
-        self, text: str, start: int, end: int, previous: tuple[int, Stance] | None, name: _Name, without_capitals: bool
+        self, text: str, start: int, end: int, previous: tuple[int, Stance] | None, name: Name, without_capitals: bool
     ) -> bool:
         """Whether a question asks for documents by the characters [start, end), an ordinary word as they may be."""
         head = before(text, start)
@@ -351,39 +247,12 @@ def _are_listed(text: str, mention: Mention, field: str, start: int) -> bool:
     return mention.field == field and _CONJUNCTION.fullmatch(text, mention.end, start) is not None
 
 
-def _inflected(word: str) -> str | None:
-    """The plural of a singular noun or the other way round, as English forms most; None for other words."""
-    if len(word) < 3 or not word.isalpha():
-        return None
-    if word.endswith("ies"):
-        return f"{word[:-3]}y"
-    if word.endswith(("ches", "shes", "xes")):
-        return word[:-2]
-    if word.endswith("s"):
-        return None if word.endswith(("ss", "us", "is")) else word[:-1]
-    return f"{word[:-1]}ies" if word.endswith("y") and word[-2] not in "aeiou" else f"{word}s"
-
-
-def _spellings(field: Field) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """The words of each name as the values spell them."""
-    spellings: dict[tuple[str, ...], tuple[str, ...]] = {}
-    for value in field.values or ():
-        for form in aliases(str(value)):
-            spellings.setdefault(key(form), tuple(word.text for word in tokens(form)))
-    return spellings
-
-
-def _documents(field: Field, values: Sequence[str]) -> int:
-    """How many documents have one of the values."""
-    return sum((field.values or {}).get(value, 0) for value in values)
-
-
 def _is_distinctive(word: str) -> bool:
     """Whether a spelling cannot be an ordinary word: a capital after a small letter, or digits among letters."""
     return bool(re.search(r"[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]", word))
 
 
-def _lacks_article(name: _Name, words: Sequence[Token]) -> bool:
+def _lacks_article(name: Name, words: Sequence[Token]) -> bool:
     """Whether a mention omits the "The" that all values of its name begin with."""
     has_article = words[0].text.lower() == "the"
     return not has_article and all(re.match(r"the\s", value, re.IGNORECASE) for value in name.values)
