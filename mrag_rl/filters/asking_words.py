@@ -43,6 +43,7 @@ FOLLOWING = r"""
     | set | of | nor | noch | ni | until | since | before | after | between | less | more | cheaper | up |
     via | and | or | plus |
     but | only | please | first | if | when | where | while | made | worth | around | near |
+    approx | approximately | roughly | circa | ca |
     (?:cost|weigh|last|sell|go|charg|start|leav|depart|award|involv|concern|cover|includ|contain|hav|offer|accept|
     allow|tak|begin|com|deal|requir)ing | (?:19|20)\d\d | (?!need)\w+ed |
     von | vom | mit | ohne | über | unter | aus | bei | für | die | der | das | und | oder | seit | ab | bis |

@@ -46,6 +46,7 @@ _CONJUNCTION = re.compile(
     r"[\"'”’]?(?:\s*[+/&]\s*|,?\s+(?:and|or|und|oder|et|ou|y|e|o|u)\s+(?:(?:the|an?|des|les|die|eine?n?|une?|un[oa]s?|los|las)\s+)?)",
     re.IGNORECASE,
 )
+_TERSE = 4  # Words of the longest text in which a single word in lower case may be a name misspelt
 _ABBREVIATION = re.compile(r"(?:^|[^\w])\w{1,2}$")  # "vs.", "Mr.", the last of "U.S."
 
 
@@ -117,10 +118,12 @@ class ValueMentions:
                 described = describes and self._is_described(text, words, keys, position, length, previous)
                 several = describes and len(name.spelling) > 1 and name.spelling[0].lower() != "the"
                 asked_for = several or (asks and self._is_asked_for(text, start, end, previous, name, without_capitals))
+                # One misspelt word in lower case needs words beside it that show how it is meant
+                certain = length > 1 or len(words) <= _TERSE or not words[position].text[0].islower()
                 if (
-                    not exact
+                    (not exact and certain)
                     or ((described or asked_for) and not (length == 1 and words[position].text in CLOSED))
-                    or self._is_meant(text, words, position, name, in_list, without_capitals)
+                    or (exact and self._is_meant(text, words, position, name, in_list, without_capitals))
                 ):
                     cued = bool(_REPORTING_BEFORE.search(before(text, start)) or _REPORTING_AFTER.match(text, end))
                     between = [word.text for word in words[acts_from:position]]

@@ -14,7 +14,6 @@ from mrag_rl.filters.other_names import other_names
 from mrag_rl.filters.vocabulary import Field, FieldVocabulary
 
 _CONJUNCTIONS = ("and", "or", "nor", "vs", "versus")
-_TERSE = 4  # Words of the longest text in which a word in lower case may be a name misspelt
 _MISSPELT, _MISSPELT_TWICE = 7, 12  # Letters of the shortest names that are known by one wrong letter, and by two
 
 
@@ -65,15 +64,13 @@ class ValueNames:
         in_capitals = first.isupper() or first.isdigit()
         folded = fold(first)
         for length, names in self._long_names.get(folded, ()):
-            if length == 1 and not in_capitals and len(words) > _TERSE:
-                continue
             if not (without_capitals or in_capitals):
                 names = self._plain_names.get((folded, length), [])
             if not names or position + length > len(words):
                 continue
             written = " ".join(keys[position : position + length])
             long = length > 1 and len(written) >= _MISSPELT_TWICE
-            if len(written) < _MISSPELT or not (long or without_capitals or in_capitals):
+            if len(written) < _MISSPELT or not (long or length == 1 or without_capitals or in_capitals):
                 continue
             found = extractOne(written, names, scorer=OSA.distance, score_cutoff=2 if long else 1)
             # "Fortunes" is another word
