@@ -40,7 +40,8 @@ PREPOSITIONS = r"""
 # Behind a description of documents
 FOLLOWING = r"""
     by | with | without | on | from | in | at | under | over | below | above | about | for | that | which | who
-    | set | of | nor | noch | ni | until | since | before | after | between | less | more | cheaper | up |
+    | as\ well\ as | along\ with | sowie | ainsi\ que | así\ como | set | of | nor | noch | ni | until | since |
+    before | after | between | less | more | cheaper | up |
     via | and | or | plus |
     but | only | please | first | if | when | where | while | made | worth | around | near |
     approx | approximately | roughly | circa | ca |

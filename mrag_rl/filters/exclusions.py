@@ -88,7 +88,8 @@ _CONTINUED = _anywhere(
 )
 # "letters or case studies", "a laptop or a phone": something else is wanted as well, which only the corpus's words tell
 _OR_BEFORE = _anywhere(
-    rf"(?P<word>[^\W\d_]+),?\s+(?:or|oder|ou|o|u)\s+(?:(?:{pattern(words.PREPOSITIONS)})\s+)?{_ARTICLES}{QUOTE}$"
+    rf"(?P<word>[^\W\d_]+),?\s+(?:or|oder|ou|o|u)\s+(?:(?:{pattern(words.PREPOSITIONS)})\s+)?"
+    rf"(?:(?:eine?[nmrs]?|une?|un[oa]?)\s+|{_ARTICLES}){QUOTE}$"
 )
 _OR_BEHIND = _anywhere(
     rf"^{_CLOSING}[^.;:?!\n]{{0,60}}?\s(?:or|oder|ou)\s+(?:an?|eine?[nmrs]?|une?)\s+(?P<word>[^\W\d_]+)"

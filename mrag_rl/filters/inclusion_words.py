@@ -27,7 +27,8 @@ REQUESTS = """
 
 # Those of them by which whoever speaks says so: "I want", not "I find"
 WISHES = """
-    rather take want need like love prefer looking look search searching seek seeking interested fancy hoping hope get
+    rather take spend pay afford want need like love prefer looking look search searching seek seeking interested
+    fancy hoping hope get
     möchte möchten will wollen suche suchen brauche brauchen interessiere mag liebe wünsche gern gerne veux voudrais
     voulons cherche cherchons aimerais aime aimons préfère faut besoin intéresse quiero queremos quisiera busco
     buscamos necesito prefiero gustaría gusta encanta interesa

@@ -184,6 +184,8 @@ class NumberMentions:
             return False
         if not _EXACTLY.isdisjoint(quantity.before[:1]):
             return True
+        if any(self._words.is_noun(word) and field.name not in self._words.fields(word) for word in quantity.after[:1]):
+            return False  # "on a single ticket"
         units = self._words.units[field.name]
         spoken = any(field.name in self._words.fields(word) for word in quantity.after[:2])
         return value <= _COUNTED and not units & set(_MONEY) and (spoken or bool(quantity.before))

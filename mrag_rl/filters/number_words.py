@@ -41,7 +41,8 @@ AT_LEAST = r"""
     mínimo(?:\ de)? | desde | a\ partir\ de | no\ menos\ de
 """
 ABOUT = r"""
-    around | about | roughly | approximately | approx\.? | circa | ca\.? | some | nearly | almost | close\ to | ~ | ≈ |
+    around | about | roughly | something\ like | approximately | approx\.? | circa | ca\.? | some | nearly |
+    almost | close\ to | ~ | ≈ |
     more\ or\ less | plus\ ou\ moins | más\ o\ menos | mehr\ oder\ weniger |
     somewhere\ (?:around|near) | etwa | rund | ungefähr | zirka | knapp | gegen | um\ die | environ |
     (?:aux\ )?alentours\ de | autour\ de | à\ peu\ près | près\ de | un[oa]s | alrededor\ de | aproximadamente |

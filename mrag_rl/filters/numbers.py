@@ -62,7 +62,8 @@ _AFTER: Sequence[tuple[Operator | None, re.Pattern[str]]] = (
     ("$gte", re.compile(rf"^(?:\s?\+|{_UNIT}\s(?:{pattern(words.OR_MORE)}){_LAST})", re.IGNORECASE)),
 )
 _TO = re.compile(
-    rf"\s*(?:(?!with\s)[^\W\d_]{{1,12}}\s+)?(?P<to>{pattern(words.TO)})\s*(?:la\s+|las\s+|los\s+|the\s+)?", re.IGNORECASE
+    rf"\s*(?:(?!with\s)[^\W\d_]{{1,12}}\s+)?(?P<to>{pattern(words.TO)})\s*(?:la\s+|las\s+|los\s+|the\s+)?",
+    re.IGNORECASE,
 )
 _ALSO = re.compile(r"\s*(?:,|/|or|and|oder|und|ou|et|o|y)\s*", re.IGNORECASE)
 _AND = re.compile(r"and|und|et|y", re.IGNORECASE)

@@ -43,7 +43,7 @@ _GERMAN = words_of(
 )
 _DAY_FOLLOWS = re.compile(r"\s[^,.;:!?()]{0,20}\d")
 _CONJUNCTION = re.compile(
-    r"[\"'”’]?(?:\s*[+/&]\s*|,?\s+(?:and|or|und|oder|et|ou|y|e|o|u)\s+(?:(?:the|an?|des|les|die|eine?n?|une?|un[oa]s?|los|las)\s+)?)",
+    r"[\"'”’]?(?:\s*[+/&]\s*|,?\s+(?:and|or|as\s+well\s+as|und|oder|sowie|et|ou|ainsi\s+que|y|e|o|u|así\s+como)\s+(?:(?:the|an?|des|les|die|eine?n?|une?|un[oa]s?|los|las)\s+)?)",
     re.IGNORECASE,
 )
 _TERSE = 4  # Words of the longest text in which a single word in lower case may be a name misspelt
