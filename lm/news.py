@@ -14,7 +14,7 @@ from mrag_rl.generation.llm import LLM
 
 WORLDS = 8
 _TOKENIZER_TEXTS = 3_000
-_PLAIN_QUESTIONS = 2_000
+_PLAIN_QUESTIONS = 4_000
 
 _TASK_SHARES = (0.1, 0.2, 0.7)
 # (progress from which the stage is in force, most passages, share of their sentences, most questions about them)

@@ -94,7 +94,8 @@ def _looked_up(query: Query, passages: Sequence[Chunk]) -> tuple[list[str], str]
 
 def asks_order(query: Query) -> bool:
     """Whether a question asks which of two reports came first."""
-    return query.metadata["question_type"] == "temporal" and query.metadata["about"]["claims"][0][1] is not None
+    kind, claims = query.metadata["question_type"], query.metadata["about"]["claims"]
+    return kind == "order" or (kind == "temporal" and claims[0][1] is not None)
 
 
 def _number(stated: tuple[int, object]) -> int:

@@ -40,11 +40,13 @@ class ClaimForms:
         ask: Questions for its value, of `{org}`.
         who: Questions for the organisation, with the value `{v}`.
         asserts: What a source says, with both.
+        subject: What it is about, of `{org}`.
     """
 
     ask: tuple[str, ...]
     who: tuple[str, ...]
     asserts: tuple[str, ...]
+    subject: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ class PlainForms:
         by_source, on_day, before, after, between: What a source says of a question, at any time or at some.
         who_two: Questions for the organisation of two claims; who_two_sources: each by its source.
         agree: Whether two sources say the same of a topic; both: whether they say this.
-        order: Whether one report came first.
+        order: Whether one report came first; order_subject: of two on one topic.
+        near_misses: By category, what no claim says of `{org}`.
         off_topic: What has nothing to do with the news.
     """
 
@@ -74,6 +77,8 @@ class PlainForms:
     agree: tuple[str, ...]
     both: tuple[str, ...]
     order: tuple[str, ...]
+    order_subject: tuple[str, ...]
+    near_misses: dict[str, tuple[str, ...]]
     off_topic: tuple[str, ...]
 
 
@@ -97,10 +102,12 @@ class PlainQuestions:
             (0.11, "inference", self._who),
             (0.11, "inference", self._who_two),
             (0.12, "comparison", self._agreement),
-            (0.06, "temporal", self._order),
-            (0.09, "null", self._not_by_source),
+            (0.05, "temporal", self._order),
+            (0.05, "order", self._order_of_subject),
+            (0.08, "null", self._not_by_source),
             (0.03, "null", self._unknown),
-            (0.03, "null", self._off_topic),
+            (0.05, "null", self._near_miss),
+            (0.05, "null", self._off_topic),
         ]
         shares = np.array([share for share, _, _ in makers])
         queries = []
@@ -265,7 +272,7 @@ class PlainQuestions:
             return None
         names = [draw_name(rng, report.source) for report in reports]
         says = rng.random() < 0.5
-        words = {"topic": event.topic(claim), "s1": self._says(rng, event, claim, first)}
+        words = {"topic": self._topic(rng, event, claim), "s1": self._says(rng, event, claim, first)}
         text = fill(rng, self._forms.both if says else self._forms.agree, words, names)
         claims: list[tuple[int, str | None]] = [(claim, first if says else None)]
         return self._yes_or_no(event, text, first == second, names, claims, [(report, claim) for report in reports])
@@ -285,6 +292,18 @@ class PlainQuestions:
         text = fill(rng, self._forms.order, words, names)
         return self._yes_or_no(event, text, first, names, stated, list(zip(reports, claims, strict=True)))
 
+    def _order_of_subject(self, rng: np.random.Generator) -> NewsQuestion | None:
+        event, claim = self._event(rng)
+        reports = draw_two_reports(rng, event, claim, claim)
+        if reports is None or reports[0].day == reports[1].day:
+            return None
+        first = reports[0].day < reports[1].day
+        if first != (rng.random() < 0.5):
+            return None
+        names = [draw_name(rng, report.source) for report in reports]
+        text = fill(rng, self._forms.order_subject, {"topic": self._topic(rng, event, claim)}, names)
+        return self._yes_or_no(event, text, first, names, [(claim, None)], [(report, claim) for report in reports])
+
     def _yes_or_no(
         self,
         event: NewsEvent,
@@ -297,6 +316,10 @@ class PlainQuestions:
         return NewsQuestion(
             text, "Yes" if answer else "No", _filter(names), evidence, event.type, event.organisation, claims, names
         )
+
+    def _topic(self, rng: np.random.Generator, event: NewsEvent, claim: int) -> str:
+        forms = self._forms.claims[event.type.category][claim].subject
+        return draw(rng, (event.type.claims[claim].topic, *forms)).format(org=event.organisation)
 
     def _says(self, rng: np.random.Generator, event: NewsEvent, claim: int, value: str) -> str:
         return draw(rng, self._forms.claims[event.type.category][claim].asserts).format(org=event.organisation, v=value)
@@ -330,6 +353,16 @@ class PlainQuestions:
         event = replace(event, organisation=other.organisation)
         text = self._ask(rng, event, claim, ("{q}?",), [])
         return NewsQuestion(text, NO_ANSWER, {}, [], event.type, event.organisation, [(claim, None)], [])
+
+    def _near_miss(self, rng: np.random.Generator) -> NewsQuestion | None:
+        """There are reports on the organisation, none of which says anything of the kind."""
+        event = draw(rng, self.reported)
+        question = draw(rng, self._forms.near_misses[event.type.category]).format(org=event.organisation)
+        names = [draw_name(rng, draw(rng, event.reports).source)] if rng.random() < 0.3 else []
+        if names:
+            asked = question.rstrip("?.")
+            question = fill(rng, self._forms.by_source, {"q": asked}, names)
+        return NewsQuestion(question, NO_ANSWER, _filter(names), [], event.type, "", [], names)
 
     def _off_topic(self, rng: np.random.Generator) -> NewsQuestion | None:
         event = draw(rng, self.reported)

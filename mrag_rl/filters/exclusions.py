@@ -268,5 +268,5 @@ def stance(
         and is_doubtful(text, start, end, is_known, listed=continued, described=described or cued)
     ):
         return "doubtful"
-    other = _OR_BEFORE.search(head) or _OR_BEHIND.search(tail)
+    other = not cued and (_OR_BEFORE.search(head) or _OR_BEHIND.search(tail))
     return "doubtful" if other and is_known is not None and not is_known(folded(other["word"])) else "named"
