@@ -74,7 +74,7 @@ class NewsWorld:
     """The articles and questions of one seed of a split, with the articles cut into chunks.
 
     Attributes:
-        documents, queries: As `make_news` returns them.
+        documents, queries: As `make_news` returns them. asked: the queries, then the plain questions.
         chunks: The documents' chunks.
         vocabulary: The documents' fields and values.
         search: Finds chunks for the questions.
@@ -92,11 +92,11 @@ class NewsWorld:
         ]
         self.vocabulary = FieldVocabulary.from_documents(self.documents)
         plain_questions = PlainQuestions(*write_news(seed, split)[1:]).draw(rng, plain) if plain else []
-        self._asked = [*self.queries, *plain_questions]
-        self.search = PassageSearch(self.chunks, self._asked, self.vocabulary)
+        self.asked = [*self.queries, *plain_questions]
+        self.search = PassageSearch(self.chunks, self.asked, self.vocabulary)
         self._dated_queries = [query for query in self.queries if "published_at" in query.metadata["filter"]]
         self._searched = [*self.queries, *(q for q in plain_questions if q.metadata["about"]["organisation"])]
-        self._on_order = frozenset(i for i, query in enumerate(self._asked) if asks_order(query))
+        self._on_order = frozenset(i for i, query in enumerate(self.asked) if asks_order(query))
         self.listings = [
             self._draw_listing(rng, new_words) for new_words in ({}, {}, draw_new_words(rng), draw_new_words(rng))
         ]
@@ -168,13 +168,13 @@ class NewsWorld:
         The model has to learn to find one fact among many, and one answer alone has few tokens that teach it.
         """
         on_order = questions > 1 and self._on_order and rng.random() < _ORDER_SHARE
-        first = int(rng.choice(sorted(self._on_order)) if on_order else rng.integers(len(self._asked)))
+        first = int(rng.choice(sorted(self._on_order)) if on_order else rng.integers(len(self.asked)))
         count = int(rng.integers(1, most_passages + 1)) if rng.random() < 0.7 else most_passages
         if questions > 1 and rng.random() < _EVENT_SHARE:
             indices = self.search.about_events(rng, first, count)
         else:
-            indices = self.search.results(rng, self._asked[first], count)
-        queries = [self._asked[i] for i in (first, *self._draw_more_questions(rng, first, indices, questions - 1))]
+            indices = self.search.results(rng, self.asked[first], count)
+        queries = [self.asked[i] for i in (first, *self._draw_more_questions(rng, first, indices, questions - 1))]
         facts = {item["fact"] for query in queries for item in evidence_of(query)}
         passages = [_drop_sentences(rng, self.chunks[i], sentence_share, facts) for i in indices]
         new_words = draw_new_words(rng) if rng.random() < _RENAMED_SHARE else {}
@@ -211,7 +211,7 @@ class NewsWorld:
         if first in self._on_order:
             drawn.sort(key=lambda number: number not in self._on_order)
         for number in drawn:
-            target = self.answer_target(self._asked[number], passages)
+            target = self.answer_target(self.asked[number], passages)
             if NO_ANSWER not in target:
                 answered.append(number)
             elif ": [" not in target:  # nothing was found

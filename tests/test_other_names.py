@@ -16,6 +16,9 @@ FIELDS = [
     Field("destination", "string", dict.fromkeys(["Vienna", "Lisbon", "Crete"], 5)),
     Field("lang", "string", dict.fromkeys(["en", "fr", "de"], 5), description="language of the manual"),
     Field("presidingJudge", "string", dict.fromkeys(["Eleanor Whitcombe", "Rajiv Menon", "Ann Menon", "Li"], 5)),
+    Field("agent", "string", dict.fromkeys(["Tom Becker", "Mei Tanaka", "Mei Long", "Daniel O'Connor"], 5)),
+    Field("maker", "string", dict.fromkeys(["LG Electronics", "Acme Electronics"], 5)),
+    Field("court", "string", dict.fromkeys(["Employment Appeal Tribunal", "High Court"], 5)),
     Field("hall", "string", dict.fromkeys(["Wigmore Hall", "Royal Opera House"], 5)),
 ]
 RULES = RuleExtractor(FieldVocabulary({field.name: field for field in FIELDS}))
@@ -35,6 +38,12 @@ RULES = RuleExtractor(FieldVocabulary({field.name: field for field in FIELDS}))
         ("rulings by Menon", {}),  # Two judges
         ("rulings by Eleanor Whitcombe", {"presidingJudge": ["Eleanor Whitcombe"]}),
         ("concerts in the Opera House", {}),  # A hall has no surname
+        ("everything that Tom has closed", {"agent": ["Tom Becker"]}),
+        ("tickets of Mei", {}),  # Two agents
+        ("tickets of O'Connor", {"agent": ["Daniel O'Connor"]}),
+        ("something by LG", {"maker": ["LG Electronics"]}),
+        ("something by Acme", {}),
+        ("EAT rulings", {"court": ["Employment Appeal Tribunal"]}),
     ],
 )
 def test_values_are_known_by_their_other_names(question: str, expected: dict[str, list[str]]) -> None:

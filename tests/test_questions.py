@@ -93,6 +93,26 @@ def read(question: str) -> dict[str, Any]:
 QUESTIONS: list[tuple[str, dict[str, Any]]] = [
     ("headphones under 300 euros", {"category": {"$in": ["Headphones"]}, "price": {"$lt": 300}}),
     ("something for 1.2k at most", {}),
+    ("which cameras cost less than 500 euros", {"category": {"$in": ["Cameras"]}, "price": {"$lt": 500}}),
+    ("under 300 euro headphones", {"category": {"$in": ["Headphones"]}, "price": {"$lt": 300}}),
+    (
+        "show me phones, I can't spend more than 500 euros",
+        {"category": {"$in": ["Phones"]}, "price": {"$lte": 500}},
+    ),
+    ("phones around the 500 euro mark", {"category": {"$in": ["Phones"]}}),
+    ("Sony + Canon", {"brand": {"$in": ["Sony", "Canon"]}}),
+    ("Sony - wireless", {"brand": {"$in": ["Sony"]}, "wireless": {"$eq": True}}),
+    ("headphones as well as cameras", {"category": {"$in": ["Headphones", "Cameras"]}}),
+    ("cameras or a drone", {}),  # which the shop may have under another name
+    ("show me hedphones", {"category": {"$in": ["Headphones"]}}),
+    ("why hedphones hurt after a while", {}),
+    (
+        "zwischen dem 1. März und dem 5. Mai 2025 erschienen",
+        {"released": {"$gte": "2025-03-01", "$lte": "2025-05-05"}},
+    ),
+    ("publiés entre le 1er mars et le 5 mai 2025", {"released": {"$gte": "2025-03-01", "$lte": "2025-05-05"}}),
+    ("We open on 3 May 2025; what was released after that day?", {"released": {"$gt": "2025-05-03"}}),
+    ("one with a dozen cameras", {"category": {"$in": ["Cameras"]}}),
     ("something that costs 1.2k at most", {"price": {"$lte": 1200}}),
     ("phones between €1,500 and €2,000", {"category": {"$in": ["Phones"]}, "price": {"$gte": 1500, "$lte": 2000}}),
     ("cheaper than five hundred", {"price": {"$lt": 500}}),
