@@ -23,7 +23,7 @@ from mrag_rl.systems.passages import PassageAnswer, PassageReader
 
 DIGESTS = {
     NEWSROOM_LLM: "81619497fc7883e62527001306275335aedaabb82c8c9063d97966fcddb9c61e",
-    NEWS_QUESTION_LLM: "ae3194a4d98f21432f285fb3ab493b8e5c6b871cc7cd5f0da1456cd55cb13f3f",
+    NEWS_QUESTION_LLM: "c5a79bf5e2f515fd57e1ae784d59a55a1a9216f66027afe4c1ebec6dfff530a1",
 }
 
 
