@@ -30,8 +30,8 @@ from mrag_rl.systems.rag_fusion import RAGFusion, check_fusible
 
 _SHOWN_CHARACTERS = 240
 _BUNDLED = (
-    "the bundled language model was made for a few forms of question about the bundled news, and answers some three in "
-    "four of those right: rely on the passages, or name a larger model with --llm"
+    "the bundled language model was made for questions about the bundled news, and answers some four in five right in "
+    "the forms that it knows best, half in other words: rely on the passages, or name a larger model with --llm"
 )
 
 
