@@ -49,6 +49,7 @@ _CONTRASTS, _SEPARATIONS = words_of(tables.CONTRASTS), words_of(tables.SEPARATIO
 _PLACES = words_of("here there hier da ici là par ci aquí allí allá por again wieder encore otra vez")
 _DIRECTIONS, _WITHOUT, _BUT = words_of(tables.DIRECTIONS), words_of(tables.WITHOUT), words_of("but mais aber pero")
 _POINTING = words_of("it that this das ce c eso esto")
+_EITHER = words_of("which either whichever welche welcher welches egal lequel laquelle cuál cual igual")
 _EARLIER = words_of("before avant antes bevor")
 _CORRECTED = words_of("not t only nicht nur no solo sólo pas non seulement")
 _SOURCES = words_of("laut selon según per")
@@ -377,7 +378,8 @@ def _has_predicate(clause: Clause, listed: bool) -> bool:
     if _is_statement(clause):
         return True
     following = [word.casefold() for word in split_words(BOUNDARY.split(clause.rest, maxsplit=1)[0])]
-    if SPEAKERS.intersection(following[:1]) and _WISHES.isdisjoint(following) and not asks(following):
+    wanted = not _WISHES.isdisjoint(following) or not _EITHER.isdisjoint(following)  # "I don't mind which"
+    if SPEAKERS.intersection(following[:1]) and not wanted and not asks(following):
         return True  # "Wired for whoever likes it, I ..."
     links = DETERMINERS if clause.is_first else DETERMINERS | PREPOSITIONS | _BUT | {"que"}
     joined = left[:1] != [] and left[0] in ("and", "und", "et", "y")
