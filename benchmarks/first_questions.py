@@ -50,7 +50,7 @@ QUESTIONS = (
         "What fee does Rindack Rovers pay for its striker, says Morrow News?",
         "150 thousand crowns",
     ),
-    Asked("a fact, no source", "Where did Yarbury Animation shoot its film?", "Corvin"),
+    Asked("a fact, no source", "Who plays the lead in the film by Yarbury Animation?", "Ines Graf"),
     Asked(
         "a fact in a period",
         "Where are the drops of Mardfield Infirmary made, according to Orbit And Field before March 19, 2024?",
