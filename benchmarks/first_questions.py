@@ -27,6 +27,7 @@ from tqdm import tqdm
 
 from mrag_rl.data.synthetic import make_news
 from mrag_rl.data.synthetic.news_questions import NO_ANSWER
+from mrag_rl.evaluation.bootstrap import Score, resample_counts
 from mrag_rl.io import read_jsonl, write_jsonl
 from mrag_rl.metrics.answers import answer_scores
 
@@ -140,15 +141,15 @@ def together(index: Path, llm: str, questions: Sequence[Asked]) -> None:
     ask(index, llm, [questions[0].text])
     first = time.perf_counter() - started
     is_right = right(answers, questions)
-    refused = np.array([NO_ANSWER.rstrip(".") in answer for answer in answers])
-    rng = np.random.default_rng(0)
+    refused = answer_scores(answers, [NO_ANSWER] * len(answers))["exact_match"]
     print('| kind | questions | exact match | answered with "Insufficient information." |\n|---|---:|---:|---:|')
     for kind in ("all", *dict.fromkeys(asked.kind for asked in questions)):
         rows = np.array([kind in ("all", asked.kind) for asked in questions])
         own = 100.0 * is_right[rows]
-        low, high = np.percentile(own[rng.integers(len(own), size=(RESAMPLES, len(own)))].mean(axis=1), [2.5, 97.5])
+        draws = resample_counts(len(own), resamples=RESAMPLES, seed=0) @ own / len(own)
+        match = Score(own.mean(), draws).interval()
         share = 100 * refused[rows].mean()
-        print(f"| {kind} | {len(own)} | {own.mean():.1f} [{low:.1f}, {high:.1f}] | {share:.1f} |")
+        print(f"| {kind} | {len(own)} | {match.value:.1f} [{match.low:.1f}, {match.high:.1f}] | {share:.1f} |")
     each = (seconds - first) / (len(questions) - 1)
     print(f"\n{each:.2f} s a question after the first, whose process took {first:.1f} s")
 

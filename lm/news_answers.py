@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 
 from lm.news_targets import EVENT_TYPES, evidence_of, names_in_order
 from mrag_rl.data.chunks import Chunk
@@ -75,7 +76,9 @@ def _looked_up(query: Query, passages: Sequence[Chunk]) -> tuple[list[str], str]
     for i in order:
         claim, value = claims[i]
         allowed = evidence if len(labels) == 1 else evidence[i : i + 1]
-        stated = min(((n, item) for item in allowed for n in _passages_with(item, passages)), key=_number, default=None)
+        stated = min(
+            ((n, item) for item in allowed for n in _passages_with(item, passages)), key=itemgetter(0), default=None
+        )
         topic = claim_types[claim].topic.format(org=_listed(asked["organisation"], passages))
         finding = _NOTHING
         if stated is not None:
@@ -96,10 +99,6 @@ def asks_order(query: Query) -> bool:
     """Whether a question asks which of two reports came first."""
     kind, claims = query.metadata["question_type"], query.metadata["about"]["claims"]
     return kind == "order" or (kind == "temporal" and claims[0][1] is not None)
-
-
-def _number(stated: tuple[int, object]) -> int:
-    return stated[0]
 
 
 def _listed(name: str, passages: Sequence[Chunk]) -> str:

@@ -8,7 +8,7 @@ whether two sources agree; which report came first; or for what no article tells
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -212,10 +212,8 @@ class PlainQuestions:
         written: dict[str, str] | None = None,
     ) -> str:
         asked = draw(rng, self._forms.claims[event.type.category][claim].ask).format(org=event.organisation)
-        form, question = draw(rng, forms), asked.rstrip("?.")
-        if not form.startswith("{q}") and not question.startswith(event.organisation):
-            question = question[0].lower() + question[1:]
-        text = fill(rng, [form], {"q": question} | (written or {}), names)
+        form = draw(rng, forms)
+        text = _embedded(rng, asked, form, names, event, written)
         if form == "{q}?" and not asked.endswith("?"):
             text = text.rstrip("?")
         return text if asked[0].isupper() else text[0].lower() + text[1:]
@@ -234,10 +232,7 @@ class PlainQuestions:
         if evidence is None:
             return None
         asked = draw(rng, self._forms.claims[event.type.category][claim].who).format(v=value)
-        question, form = asked.rstrip("?."), draw(rng, self._forms.by_source) if names else "{q}?"
-        if not form.startswith("{q}"):
-            question = question[0].lower() + question[1:]
-        text = fill(rng, [form], {"q": question}, names)
+        text = _embedded(rng, asked, draw(rng, self._forms.by_source) if names else "{q}?", names, event)
         return NewsQuestion(text, event.organisation, _filter(names), evidence, event.type, "", [(claim, value)], names)
 
     def _who_two(self, rng: np.random.Generator) -> NewsQuestion | None:
@@ -280,29 +275,37 @@ class PlainQuestions:
     def _order(self, rng: np.random.Generator) -> NewsQuestion | None:
         event = draw(rng, self.reported)
         claims = draw_two_indices(rng, len(event.type.claims))
-        reports = draw_two_reports(rng, event, *claims)
-        if reports is None or reports[0].day == reports[1].day:
-            return None
-        first = reports[0].day < reports[1].day
-        if first != (rng.random() < 0.5):
+        reports = self._on_two_days(rng, event, *claims)
+        if reports is None:
             return None
         names = [draw_name(rng, report.source) for report in reports]
         stated = [(claim, report.values[claim]) for claim, report in zip(claims, reports, strict=True)]
         words = {f"s{i}": self._says(rng, event, *claim) for i, claim in enumerate(stated, start=1)}
         text = fill(rng, self._forms.order, words, names)
-        return self._yes_or_no(event, text, first, names, stated, list(zip(reports, claims, strict=True)))
+        first, second = reports
+        return self._yes_or_no(
+            event, text, first.day < second.day, names, stated, list(zip(reports, claims, strict=True))
+        )
 
     def _order_of_subject(self, rng: np.random.Generator) -> NewsQuestion | None:
         event, claim = self._event(rng)
-        reports = draw_two_reports(rng, event, claim, claim)
-        if reports is None or reports[0].day == reports[1].day:
-            return None
-        first = reports[0].day < reports[1].day
-        if first != (rng.random() < 0.5):
+        reports = self._on_two_days(rng, event, claim, claim)
+        if reports is None:
             return None
         names = [draw_name(rng, report.source) for report in reports]
         text = fill(rng, self._forms.order_subject, {"topic": self._topic(rng, event, claim)}, names)
-        return self._yes_or_no(event, text, first, names, [(claim, None)], [(report, claim) for report in reports])
+        first, second = reports
+        evidence = [(report, claim) for report in reports]
+        return self._yes_or_no(event, text, first.day < second.day, names, [(claim, None)], evidence)
+
+    def _on_two_days(
+        self, rng: np.random.Generator, event: NewsEvent, first: int, second: int
+    ) -> tuple[Report, Report] | None:
+        """A report of each claim on days of their own; either comes first as often."""
+        reports = draw_two_reports(rng, event, first, second)
+        if reports is None or reports[0].day == reports[1].day:
+            return None
+        return reports if (reports[0].day < reports[1].day) == (rng.random() < 0.5) else None
 
     def _yes_or_no(
         self,
@@ -371,6 +374,21 @@ class PlainQuestions:
     def _event(self, rng: np.random.Generator) -> tuple[NewsEvent, int]:
         event = draw(rng, self.reported)
         return event, int(rng.integers(len(event.type.claims)))
+
+
+def _embedded(
+    rng: np.random.Generator,
+    asked: str,
+    form: str,
+    names: Sequence[str],
+    event: NewsEvent,
+    written: Mapping[str, str] | None = None,
+) -> str:
+    """A question in what is said around it, with a capital only where it begins the text or with the organisation."""
+    question = asked.rstrip("?.")
+    if not form.startswith("{q}") and not question.startswith(event.organisation):
+        question = question[0].lower() + question[1:]
+    return fill(rng, [form], {"q": question, **(written or {})}, names)
 
 
 def _filter(names: Sequence[str]) -> dict[str, Any]:

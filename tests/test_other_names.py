@@ -50,6 +50,12 @@ def test_values_are_known_by_their_other_names(question: str, expected: dict[str
     assert to_json(RULES.extract([question])[0].filter) == {name: {"$in": values} for name, values in expected.items()}
 
 
+def test_blank_values_and_fields_without_a_word_have_no_short_forms() -> None:
+    blank = Field("maker", "string", {"": 3, "  ": 3, "LG Electronics": 3})
+    rules = RuleExtractor(FieldVocabulary({"maker": blank, "###": Field("###", "string", {"red": 3, "blue": 3})}))
+    assert to_json(rules.extract(["something by LG, well-made"])[0].filter) == {"maker": {"$in": ["LG Electronics"]}}
+
+
 def test_what_is_a_value_itself_stands_for_nothing_else() -> None:
     both = Field("kind", "string", {"television": 2, "TV": 3})
     rules = RuleExtractor(FieldVocabulary({"kind": both}))

@@ -112,6 +112,7 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
     ),
     ("publiés entre le 1er mars et le 5 mai 2025", {"released": {"$gte": "2025-03-01", "$lte": "2025-05-05"}}),
     ("We open on 3 May 2025; what was released after that day?", {"released": {"$gt": "2025-05-03"}}),
+    ("cameras released on 3 May 2025, after that fair", {"category": {"$in": ["Cameras"]}}),  # no bound
     ("something that costs 1.2k at most", {"price": {"$lte": 1200}}),
     ("phones between €1,500 and €2,000", {"category": {"$in": ["Phones"]}, "price": {"$gte": 1500, "$lte": 2000}}),
     ("cheaper than five hundred", {"price": {"$lt": 500}}),

@@ -28,10 +28,13 @@ _BOUND_AFTER = re.compile(
     r"[\"'”’]?,?\s+(?:(?P<gte>onwards?|or later|on(?=\s*(?:$|[.,;:!?)])))|(?P<lte>or earlier))\b", re.IGNORECASE
 )
 # "We moved on 3 May 2024; what came in after that day?"
+_AT_END = r"(?=\s*(?:[.,;:!?)]|$))"  # "after that?", not "after that report"
 _THAT_DAY = re.compile(
-    r"(?<!\w)(?:(?P<gte>since\s+then|(?:since|from)\s+(?:that|this)\s+(?:day|date)|seitdem|depuis|desde\s+entonces)"
-    r"|(?P<gt>(?:after|later\s+than)\s+(?:that|this)(?:\s+(?:day|date))?)"
-    r"|(?P<lt>before\s+(?:that|this)(?:\s+(?:day|date))?)|(?P<lte>(?:until|by)\s+(?:that|this)\s+(?:day|date)))(?!\w)",
+    r"(?<!\w)(?:(?P<gte>since\s+then|(?:since|from)\s+(?:that|this)\s+(?:day|date)|seitdem|desde\s+entonces"
+    rf"|depuis{_AT_END})"
+    rf"|(?P<gt>(?:after|later\s+than)\s+(?:that|this)(?:\s+(?:day|date)|{_AT_END}))"
+    rf"|(?P<lt>before\s+(?:that|this)(?:\s+(?:day|date)|{_AT_END}))"
+    r"|(?P<lte>(?:until|by)\s+(?:that|this)\s+(?:day|date)))(?!\w)",
     re.IGNORECASE,
 )
 _OPERATORS: dict[str, Operator] = {"lt": "$lt", "lte": "$lte", "gt": "$gt", "gte": "$gte"}

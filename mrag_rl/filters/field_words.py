@@ -87,7 +87,6 @@ class FieldWords:
 
     Attributes:
         units: those of each field, by its name.
-        rates: what the amounts of each are for one of, as far as its name or description says so ("price_per_night").
         nouns: what the documents are called, as far as descriptions of several fields name them ("the recipe").
     """
 
@@ -110,11 +109,10 @@ class FieldWords:
             described.update({singular(word) for word in words if word in own[field.name] and not unit(word)})
         self.nouns = frozenset(word for word, count in described.items() if count > 1 and len(word) > 2)
         self.units = {name: {found for word in words if (found := unit(word))} for name, words in own.items()}
-        self.rates = {
-            field.name: {
-                folded(word)
-                for word in re.findall(r"\bper (\w+)", f"{' '.join(name_key(field.name))} {field.description}")
-            }
+        self._rates = {
+            field.name: set(
+                map(_meaning, re.findall(r"\bper (\w+)", f"{' '.join(name_key(field.name))} {field.description}"))
+            )
             for field in fields
         }
         self._named: dict[str, set[str]] = {}
@@ -141,6 +139,10 @@ class FieldWords:
                 found,
             )
         return found
+
+    def is_for(self, name: str, word: str) -> bool:
+        """Whether a field's amounts are for one of something, by its name or description: "price_per_night"."""
+        return _meaning(word) in self._rates[name]
 
     def named(self, word: str) -> set[str]:
         """The fields that a word speaks of by their names, not by their descriptions alone."""

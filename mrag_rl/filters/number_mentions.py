@@ -140,10 +140,9 @@ class NumberMentions:
                 for name in self._words.fields(word):
                     if name in scores:
                         scores[name] += weight
-        for name, rates in self._words.rates.items():
-            if name in scores and unit(quantity.rate) in map(unit, rates) and quantity.rate:
-                scores[name] += 3
         for name in scores:
+            if quantity.rate and self._words.is_for(name, quantity.rate):
+                scores[name] += 3
             units = self._words.units[name]
             rated = own == "star" and name in self._words.fields("rating")
             if own in units or (own in MEASURES and MEASURES[own][0] in units) or rated:

@@ -55,7 +55,7 @@ def _parts(field: Field) -> dict[str, list[str]]:
                 forms.append(match["first"])
         elif not persons:
             initials = "".join(word[0] for word in re.findall(r"[^\W\d_]\w*", value) if word[0].isupper())
-            first, *others = value.split()
+            first, _, others = value.strip().partition(" ")
             if len(initials) > 2:
                 forms.append(initials)
             if others and _CAPITALS.fullmatch(first):

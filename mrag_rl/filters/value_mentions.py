@@ -70,12 +70,13 @@ class ValueMentions:
         self._field_words: dict[str, tuple[re.Pattern[str], re.Pattern[str]]] = {}
         for field in vocabulary:
             if field.type == "string" and field.facet:
-                parts = name_key(field.name)
-                named = r"[\s_]+".join(map(re.escape, parts)) or r"(?!)"
-                short = "".join(f"|{re.escape(parts[0][:n])}" for n in range(4, len(parts[0])) if len(parts) == 1)
+                parts = [re.escape(part) for part in name_key(field.name)] or [r"(?!)"]
+                named = r"[\s_]+".join(parts)
+                (only,) = name_key(field.name) if len(name_key(field.name)) == 1 else ("",)
+                short = "".join(f"|{re.escape(only[:n])}" for n in range(4, len(only)))  # "prio"
                 self._field_words[field.name] = (
                     re.compile(rf"\b(?:{named}{short})(?:\s+(?:is|of)|\s*[:=])?\s+{QUOTE}$", re.IGNORECASE),
-                    re.compile(rf"[\"'”’]?(?:\s+{named}|-{re.escape(parts[-1] if parts else '')})\b", re.IGNORECASE),
+                    re.compile(rf"[\"'”’]?(?:\s+{named}|-{parts[-1]})\b", re.IGNORECASE),
                 )
 
     def find(self, text: str) -> list[Mention]:
