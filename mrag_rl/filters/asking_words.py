@@ -85,7 +85,9 @@ NEGATIONS_OF_FLAGS = r"""
     not | no | non | without | nothing | none | nobody | no\ one | niemand | personne | nadie | never | neither |
     nor | cannot | \w+n['’]t | lacks? | lacking |
     out\ of | nicht | kein\w* | ohne | nichts | nie | pas | sans | aucun\w* | rien | jamais | sin | nada | ningun\w* |
-    ningún | nunca | tampoco
+    ningún | nunca | tampoco | exclud(?:e|es|ing) | except(?:ing)? | other\ than | omit(?:ting)? | skip(?:ping)? |
+    avoid(?:ing)? | ignor(?:e|ing|iere?) | außer | ausgenommen | vermeide?n? | exclu(?:s|re|ez|ant) | sauf | hormis |
+    évit(?:e|er|ez|ant) | excluy(?:e|endo) | excluir | excepto | salvo | evit(?:a|ar|ando) | descart(?:a|ar|ando)
 """
 
 # What denies one that is named before it
@@ -93,6 +95,7 @@ DENIED_FLAGS = r"""
     -free | \ (?:(?:is|are|be|being|was|were|must|should|ist|sind|est|sont|es|son)\ )?(?:not|nicht|pas)
     (?:\ (?:allowed|included|accepted|available|welcome|permitted|possible|offered|erlaubt|inbegriffen|verfügbar|
     autorisé\w*|inclus\w*|permitid\w*|incluid\w*))?(?=\s*(?:$|[.,;:!?)]|(?:and|or|und|oder|et|ou|y|o|in|at)\b)) |
+    \s?[:=]\s?(?:no|not|false|none|0|nein|falsch|non|pas|faux|falso)(?!\w) |
     \ (?:isn|aren|wasn|weren)['’]t(?:\ (?:allowed|included|accepted|available|welcome|permitted|possible|offered))? |
     \ (?:prohibited|forbidden|excluded|verboten|interdits?|interdites?|prohibid[oa]s?)
 """

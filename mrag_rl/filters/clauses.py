@@ -155,10 +155,11 @@ def is_request(word: str) -> bool:
 
 def is_romance_plural(word: str, text: str) -> bool:
     """Whether a word has the ending of a plural noun in a text that may be French or Spanish, and is not English."""
-    return _ROMANCE_PLURAL.fullmatch(word) is not None and _is_romance(text)
+    return _ROMANCE_PLURAL.fullmatch(word) is not None and is_romance(text)
 
 
-def _is_romance(text: str) -> bool:
+def is_romance(text: str) -> bool:
+    """Whether a text may be French or Spanish, and is not English."""
     romance = _FRENCH.search(text, 0, _SENTENCE_REACH) or _SPANISH.search(text, 0, _SENTENCE_REACH)
     return romance is not None and _ENGLISH.search(text, 0, _SENTENCE_REACH) is None
 

@@ -103,10 +103,10 @@ class DateFields:
             field = self.field(text, period.start, period.end, years=period.years, ours=beside_value)
             if field is not None and not period.relative and self._is_outside(field, period):
                 continue
-            if period.relative and period.first is None:
-                dropped.append(f"{phrase!r} needs the day on which it is asked")
-            elif period.vague:
+            if period.vague:
                 dropped.append(f"{phrase!r} names no exact period")
+            elif period.relative and period.first is None and period.last is None:
+                dropped.append(f"{phrase!r} needs the day on which it is asked")
             elif field is None:
                 dropped.append(f"{phrase!r}: no date field that it belongs to")
             elif stance(text, period.start, period.end, None) != "named":

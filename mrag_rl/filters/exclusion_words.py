@@ -151,6 +151,20 @@ FILLERS = r"""
     incluy\w+ | quiero | quisiera | busc\w+ | busqu\w+ | consult\w+ | al | asignad[oa]s? | operad[oa]s? | cuent\w+
 """
 
+# Words of what announces a list: "the following two: ..."
+ANNOUNCING = r"""
+    following | below | such | usual\ suspects | two | three | four | five | folgende[nrsm]? | diese[nrsm]? | zwei |
+    drei | vier | beide[nrsm]? | suivante?s? | ci-dessous | ces | deux | trois | quatre | siguientes? | est[ao]s? |
+    es[ao]s? | dos | tres | cuatro
+"""
+# What excludes the list that it announces with a colon
+TITLES = r"""
+    (?:to\ be\ )?excluded | unwanted | undesired | banned | blocked | ignored | skipped | omitted | removed | rejected |
+    forbidden | off-?limits | blacklist(?:ed)? | exclusions? | unerwünscht\w* | ausgeschlossen\w* | gesperrt\w* |
+    nicht\ (?:erw|gew)ünscht\w* | ausschluss | ausschlüsse | auszuschließen\w* | exclu(?:e|s|es)? | indésirables? |
+    interdit(?:e|s|es)? | excluid[oa]s? | prohibid[oa]s? | vetad[oa]s? | (?:no\ |in)desead[oa]s? | exclusi(?:ón|ones)
+"""
+
 # Negations that name what follows
 NAMING = r"""
     yes\ or\ no | who(?:m)?,?\ if\ not | wer,?\ wenn\ nicht | qui,?\ si(?:non|\ ce\ n['’]est) | quién,?\ sino |

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from mrag_rl.filters import exclusion_words as words
+from mrag_rl.filters.announcements import without_announcement
 from mrag_rl.filters.clauses import is_request
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.field_words import folded
@@ -65,9 +66,13 @@ _ENCLOSED_BEFORE = _anywhere(
 )
 _REQUESTED = _before(words.REQUESTS, _REQUEST)
 _NOT_SO = _anywhere(rf"{_CLOSING}\s+(?:bitte\s+|bloß\s+|ja\s+)?nicht(?!\w)")  # "Vergiss Wired nicht"
+# "Excluded sources: Wired", "Leave these out: Wired"
 _TITLED = _anywhere(
-    rf"(?:^|[.;!?\n]\s*)(?:exclud(?:e|ing)|except|without|{pattern(words.REQUESTS)}):\s*{_MENTION}"
-)  # "Exclude: Wired"
+    rf"(?<![\w-])(?:{pattern(words.TITLES)}|(?:{pattern(words.ENCLOSING_BEFORE)})(?:\s+\w+){{0,4}}?\s+(?:{pattern(words.ENCLOSING_AFTER)}))"
+    rf"(?:\s+(?:{pattern(words.FILLERS)}|{pattern(words.ANNOUNCING)}){_NO_LETTER_AFTER})*(?:\s+\w+)?\s*:\s*{_MENTION}"
+)
+# "Nothing silly, please: Wired"
+_HEADED = _anywhere(rf"(?P<heading>[^.;?!\n]+)(?:[:(\[]|\s[-–—]\s|[-=]>)\s*{_MENTION}")
 _ENCLOSED_AFTER = _anywhere(rf"^{_CLOSING}(?:['’]s)?[^.;:?!\n]{{0,60}}?\s(?:{pattern(words.ENCLOSING_AFTER)})(?!\w)")
 _EXCLUDED_AFTER = _anywhere(
     rf"^{_CLOSING}(?:['’]s?)?(?:\s+{REPORT})?,?\s+(?:(?:is|are|being|be|mal|einmal|yet)\s+)?(?:{pattern(words.AFTER)})(?!\w)"
@@ -227,6 +232,7 @@ def stance(
         return said
     far = text[max(0, start - _FAR) : start]
     head, tail = text[max(last, start - _FAR) : start], text[end : end + _FAR]
+    head = without_announcement(head)
     names = _NAMED.search(head)
     if names and _PREFERENCE.search(head):
         return "doubtful"
@@ -236,7 +242,8 @@ def stance(
         return "named"
     negated = _NEGATION.search(head) is not None  # Without one, no cue can match
     # In "Miele-Staubsauger" the hyphen is behind a word, which `head` may not have
-    if (negated and any(rule.search(head) for rule in (_EXCLUDED, _REQUESTED, _TITLED))) or _PREFIXED.search(far):
+    excluding = negated and any(rule.search(head) for rule in (_EXCLUDED, _REQUESTED))
+    if excluding or (":" in head and _TITLED.search(head)) or _PREFIXED.search(far):
         unclear = (_EXISTS.search(head) and "?" in tail) or _ASKED_ABOUT.search(tail) or _is_contradicted(head, tail)
         return "doubtful" if unclear else "excluded"
     prefers = _PREFERENCE.search(far)
@@ -249,7 +256,10 @@ def stance(
         return "doubtful"
     if _TAKEN_UP.search(tail) or _LISTED_AFTER.search(tail):
         return "doubtful"
-    if negated and _NEGATION.search(" ".join(clause.split()[-1 - _NEAR :])):
+    headed = _HEADED.search(head) if negated and is_known is not None else None
+    if negated and (
+        _NEGATION.search(" ".join(clause.split()[-1 - _NEAR :])) or (headed and _NEGATION.search(headed["heading"]))
+    ):
         return "doubtful"
     after = " ".join(_CLAUSE.split(tail, maxsplit=1)[0].split()[: _NEAR + 2])
     acts = cued or acting or bool(_ACTING.search(head) or _ACTS.search(tail) or _DONE.search(head))

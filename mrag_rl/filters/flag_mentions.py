@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from mrag_rl.filters import asking_words as words
+from mrag_rl.filters.announcements import announced
 from mrag_rl.filters.claims import Claim
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.field_words import folded
@@ -119,7 +120,9 @@ def _denied_from(text: str, match: re.Match[str]) -> int | None:
     """Where the denial of what was matched begins, if it is denied."""
     start, end = match.span()
     opening = max(0, start - 80)
-    clause_start = max((joint.end() for joint in _CLAUSE.finditer(text, opening, start)), default=opening)
+    listed = announced(text[opening:start])
+    behind = opening + listed.start() if listed else start
+    clause_start = max((joint.end() for joint in _CLAUSE.finditer(text, opening, behind)), default=opening)
     clause = text[clause_start:start]
     prefix = _PREFIXED.search(clause)
     near = list(re.finditer(r"\S+", clause[: prefix.start()] if prefix else clause))[-_NEAR:]

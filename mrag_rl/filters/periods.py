@@ -19,7 +19,7 @@ from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.number_words import NUMBERS
 from mrag_rl.filters.phrases import overlaps
 
-_YEAR = r"(?<![\w€$£.,/:])(?<!(?<!\d{4})-)(?P<year>(?:1[89]|20)\d\d)(?![\w%]|[.,/:]\d|-\d(?!\d{3}\b))"
+_YEAR = r"(?<![\w€$£.,/:])(?<!(?<!\d{4})-)(?P<year>(?:1[89]|20)\d\d)(?![\w%]|[.,/:]\d|[-–]\d(?!\d{3}\b))"
 _MONTH_YEAR = rf"(?<!\w)(?P<month>{MONTH_PATTERN})(?:,|\s+(?:of|del?))?\s+(?P<of>(?:1[89]|20)\d\d)(?![\w/])"
 _WRITTEN = re.compile(rf"{_MONTH_YEAR}|{_YEAR}", re.IGNORECASE)
 
@@ -43,11 +43,13 @@ _START = r"(?:the\s+)?(?:beginning|start)\s+of\s+|anfang\s+|début\s+|principios
 _END = r"(?:the\s+)?end\s+of\s+|ende\s+|(?:la\s+)?fin\s+(?:d[eu]\s+|d['’])?(?:l['’]année\s+)?|final(?:es)?\s+de\s+"
 _BOUNDS = {
     "$gte": r"""
-        since | starting(?:\ (?:in|from))? | no\ earlier\ than | not\ before | on\ (?:or|and)\ after | seit | ab |
+        since | starting(?:\ (?:in|from))? | no\ earlier\ than | not\ before | after\ or\ (?:in|on) |
+        (?:on|in)\ (?:or|and)\ after | seit | ab |
         depuis |
         à\ partir\ de | dès | desde | a\ partir\ de""",
     "$lte": r"""
-        until | till | up\ to | through | by | on\ (?:or|and)\ before | no\ later\ than | not\ after | bis |
+        until | till | up\ to | through | by | (?:on|in)\ (?:or|and)\ before | before\ or\ (?:in|on) |
+        no\ later\ than | not\ after | bis |
         jusqu['’](?:à|en|au) | hasta""",
     "$lt": r"""
         before | prior\ to | earlier\ than | older\ than | pre | vor | avant | antes\ de(?:l)? | anterior\w*\ a""",
@@ -60,9 +62,13 @@ _BEFORE: Sequence[tuple[str, re.Pattern[str]]] = tuple(
 )
 _ONWARDS = re.compile(
     r"\s*(?:\+|onwards?\b|and\s+(?:later|after|newer)\b|or\s+(?:later|newer|after(?:\s+that)?|more\s+recent)\b"
-    r"|(?:oder|und)\s+(?:später|neuer|jünger)\b|(?:ou|et)\s+(?:après|plus\s+récent))"
+    r"|(?:oder|und)\s+(?:später|neuer|jünger)\b|(?:ou|et)\s+(?:après|plus\s+récent)|at\s+the\s+earliest\b|frühestens\b"
+    r"|au\s+plus\s+tôt\b|como\s+pronto\b)"
 )
-_EARLIER = re.compile(r"\s+(?:(?:and|or)\s+(?:earlier|before|older)|oder\s+(?:älter|früher)|ou\s+avant|o\s+antes)\b")
+_EARLIER = re.compile(
+    r"\s+(?:(?:and|or)\s+(?:earlier|before|older)|oder\s+(?:älter|früher)|ou\s+avant|o\s+antes|at\s+the\s+latest"
+    r"|spätestens|au\s+plus\s+tard|como\s+(?:muy\s+)?tarde)\b"
+)
 _IN = re.compile(
     rf"(?<!\w)(?:in|during|of|from|im|aus|von|vom|en|au|de|d['’]|del|durante|pendant|au\s+cours\s+de)\s+{_ARTICLE}$",
     re.IGNORECASE,
@@ -76,6 +82,12 @@ _FIRST_MONTH = re.compile(
 )
 _NOW = re.compile(
     r"\s*(?:-|–|to|until|till|bis|à|a|hasta)\s*(?:the\s+|el\s+)?(?:present|today|now|heute|aujourd['’]hui|hoy|presente)(?!\w)",
+    re.IGNORECASE,
+)
+_AND_NOW = re.compile(r"\s*(?:and|und|et|y)\s+(?:now|today|heute|jetzt|aujourd['’]hui|hoy|ahora)(?!\w)", re.IGNORECASE)
+_OF_TWO = re.compile(r"\b(?:between|zwischen|entre)\s+(?:[^.,;:?!]{1,40}\s)?$", re.IGNORECASE)
+_DAY_BESIDE = re.compile(
+    r"\b(?:day\s+(?:before\s+yesterday|after\s+tomorrow)|avant[\s-]hier|antes\s+de\s+ayer|après[\s-]demain|pasado\s+mañana)$",
     re.IGNORECASE,
 )
 _ALSO = re.compile(r"\s*(?:,\s*(?:and|or)|,|and|or|und|oder|et|ou|y|o)\s*", re.IGNORECASE)
@@ -216,10 +228,19 @@ def _written(text: str, matches: Sequence[re.Match[str]]) -> Iterator[TimeSpan]:
         if index < len(matches) and (to := _TO.fullmatch(text, match.end(), matches[index].start())):
             between = _BETWEEN.search(head)
             following = _ends(matches[index])
-            if (between or not _AND.match(to[0])) and first < following[0]:
+            if between or not _AND.match(to[0]):
                 if between:
                     start -= len(between[0])
-                yield TimeSpan(start, matches[index].end(), first, following[1], years=years, bare=not between)
+                orderly = first < following[0]
+                yield TimeSpan(
+                    start,
+                    matches[index].end(),
+                    first if orderly else None,
+                    following[1] if orderly else None,
+                    years=years,
+                    bare=not between,
+                    vague=not orderly,
+                )
                 index += 1
                 continue
         if not years and (opening := _FIRST_MONTH.search(head)) and (opening["between"] or opening["to"]):
@@ -259,26 +280,33 @@ def _written(text: str, matches: Sequence[re.Match[str]]) -> Iterator[TimeSpan]:
         if earlier := _EARLIER.match(text, end):
             yield TimeSpan(start, earlier.end(), None, last, years=years)
             continue
-        for operator, rule in _BEFORE:
-            bound = rule.search(head)
-            if bound is None:
-                continue
-            start -= len(bound[0])
-            if re.search(rf"(?:{_START})$", bound[0], re.IGNORECASE):
-                last = first
-            elif re.search(rf"(?:{_END})$", bound[0], re.IGNORECASE):
-                first = last
-                if operator == "$lt":  # The last day is before the end
-                    operator = "$lte"
-            day = dt.timedelta(1)
-            if not dt.date.min < first <= last < dt.date.max:
-                break
-            least, most = {"$gte": first, "$gt": last + day}, {"$lte": last, "$lt": first - day}
-            yield TimeSpan(start, end, least.get(operator), most.get(operator), years=years)
-            break
-        else:
-            inside = _preposition(head)
-            yield TimeSpan(start - inside, end, first, last, years=years, bare=not inside)
+        if bound := _bound(head):
+            least, most = _bounded(bound, first, last)
+            yield TimeSpan(start - len(bound[1]), end, least, most, years=years, vague=least is most is None)
+            continue
+        inside = _preposition(head)
+        yield TimeSpan(start - inside, end, first, last, years=years, bare=not inside)
+
+
+def _bound(head: str) -> tuple[str, str] | None:
+    """The operator and the words at the end of a text that bound what follows by a period: "before the end of"."""
+    matches = ((operator, rule.search(head)) for operator, rule in _BEFORE)
+    return next(((operator, match[0]) for operator, match in matches if match), None)
+
+
+def _bounded(bound: tuple[str, str], first: dt.date, last: dt.date) -> tuple[dt.date | None, dt.date | None]:
+    """The first and last day that a bound by the period from `first` to `last` leaves; none beyond what dates have."""
+    operator, words = bound
+    if re.search(rf"(?:{_START})$", words, re.IGNORECASE):
+        last = first
+    elif re.search(rf"(?:{_END})$", words, re.IGNORECASE):
+        first = last
+        operator = "$lte" if operator == "$lt" else operator  # The last day is before the end
+    if not dt.date.min < first <= last < dt.date.max:
+        return None, None
+    day = dt.timedelta(1)
+    least, most = {"$gte": first, "$gt": last + day}, {"$lte": last, "$lt": first - day}
+    return least.get(operator), most.get(operator)
 
 
 def _preposition(head: str) -> int:
@@ -304,7 +332,9 @@ def _relative(text: str, today: dt.date | None) -> Iterator[TimeSpan]:
         if overlaps(*match.span(), spans) or (match[0].lower() == "hier" and _GERMAN_TEXT.search(text)):
             continue
         years = _UNIT_OF.get((match["unit"] or match["after"] or "").lower()) == "year"
-        yield _of_today(match, today, _named, match, years=years)
+        span = _of_today(match, today, _named, match, years=years)
+        spans.append((span.start, span.end))
+        yield span
 
 
 def _of_today(
@@ -314,12 +344,22 @@ def _of_today(
     *arguments: object,
     years: bool = False,
 ) -> TimeSpan:
-    """The days between `ends(today, *arguments)`; none without a today, and beyond the years that dates have."""
+    """The days between `ends(today, *arguments)`, or what a bound by them leaves; none without a today, nor beyond the
+    years that dates have."""
     first = last = None
-    if today is not None:
+    head, start, end = match.string[max(0, match.start() - 50) : match.start()], *match.span()
+    bound, between = _bound(head), _OF_TWO.search(head)
+    now = _NOW.match(match.string, end) or (between and _AND_NOW.match(match.string, end))
+    vague = bool((between and not now) or _DAY_BESIDE.search(head + match[0]))
+    if today is not None and not vague:
         with suppress(ValueError, OverflowError):
             first, last = ends(today, *arguments)
-    return TimeSpan(*match.span(), first, last, relative=True, years=years)
+    if first and last and now:
+        last = None
+    elif first and last and bound:
+        first, last = _bounded(bound, first, last)
+    start -= len(bound[1]) if bound else 0
+    return TimeSpan(start, now.end() if now else end, first, last, relative=True, years=years, vague=vague)
 
 
 def _since(today: dt.date, unit: str, count: int) -> tuple[dt.date, dt.date]:

@@ -35,7 +35,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -50,6 +50,7 @@ from mrag_rl.filters.number_mentions import NumberMentions
 from mrag_rl.filters.numbers import read_quantities
 from mrag_rl.filters.periods import read_periods
 from mrag_rl.filters.phrases import masked, overlaps
+from mrag_rl.filters.spelling import plain
 from mrag_rl.filters.value_mentions import Mention, ValueMentions
 from mrag_rl.filters.vocabulary import FieldVocabulary
 
@@ -60,9 +61,9 @@ _SPACES = re.compile(r"\s{2,}")
 class RuleExtractor:
     """Extracts filters from questions by rules (see the module), in about a millisecond for a usual question."""
 
-    def __init__(self, vocabulary: FieldVocabulary, *, today: dt.date | None = None) -> None:
-        """today: the day on which questions are asked. Without it, "last week" and the like are left out, so that the
-        same question has the same filter on every day."""
+    def __init__(self, vocabulary: FieldVocabulary, *, today: dt.date | Callable[[], dt.date] | None = None) -> None:
+        """today: the day on which questions are asked, or what tells it (``dt.date.today``). Without it, "last week"
+        and the like are left out, so that the same question has the same filter on every day."""
         self.vocabulary, self.today = vocabulary, today
         self._words = FieldWords(vocabulary)
         self._values = ValueMentions(vocabulary, self._words)
@@ -81,7 +82,7 @@ class RuleExtractor:
         for question in questions:
             started = time.perf_counter()
             # Runs of spaces mean nothing, and matching time must not grow with the square of their length.
-            text = spell_out_months(_SPACES.sub(_single_space, question[:_MAX_QUESTION]))
+            text = spell_out_months(_SPACES.sub(_single_space, plain(question[:_MAX_QUESTION])))
             reading = self._read(text)
             filter_, unknown = self.vocabulary.keep_known(combined(reading, self._words))
             dropped = (*dict.fromkeys([*reading.dropped, *unknown]),)
@@ -133,7 +134,8 @@ class RuleExtractor:
                     [claim for claim in claims if not 0 <= claim.start - mention.end <= 1]
                     for claims in (amounts, flags)
                 )
-        periods, lines = self._date_fields.find(text, self.today, spans)
+        today = self.today() if callable(self.today) else self.today
+        periods, lines = self._date_fields.find(text, today, spans)
         dropped += lines
         dropped += [
             f"{text[mention.start : mention.end]!r}: whether it is named or excluded is not clear"
