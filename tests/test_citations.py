@@ -97,3 +97,41 @@ def test_citations_that_the_model_wrote_are_kept_if_they_hold(
     found = checked(answer)
     assert (found.text, found.passages, found.removed, found.unsupported) == (text, numbers, removed, ())
     assert "[" not in found.bare
+
+
+@pytest.mark.parametrize(
+    ("answer", "passage", "cited", "unsupported"),
+    [
+        ("The deal was worth 2 billion.", "The deal was worth 1.2 billion dollars.", (), ("2",)),
+        ("There were 345 deaths.", "There were 12,345 deaths.", (), ("345",)),
+        ("Sales rose by 5%.", "Sales rose by 12.5%.", (), ("5",)),
+        ("Sales rose by 12.5%.", "Sales rose by 12.5%.", (1,), ()),
+        ("It sold 5 cars.", "The maker sold 3.5 million cars.", (), ("5",)),
+        ("There were 12,345 deaths.", "There were 12345 deaths.", (1,), ()),
+        ("It cost 1,200.50.", "It cost 1200.50 dollars.", (1,), ()),
+        ("It cost 1.3 million.", "It cost 1.2 million.", (), ("1.3",)),
+        ("That was on June 25, 2024.", "On June 25, 2024, it fell.", (1,), ()),
+        ("It began at 10:30.", "It began at 10:30 sharp.", (1,), ()),
+        ("Versions 5-10 fell.", "Versions 5-10 fell.", (1,), ()),
+        ("It met the G20 again.", "Then it met the G20 there.", (1,), ()),
+    ],
+)
+def test_a_number_is_stated_as_a_whole(
+    answer: str, passage: str, cited: tuple[int, ...], unsupported: tuple[str, ...]
+) -> None:
+    found = checked(answer, (Document("0", passage),))
+    assert (found.passages, found.unsupported) == (cited, unsupported)
+
+
+@pytest.mark.parametrize("answer", ["The score lies in [0, 1].", "The range is [2, 5] points.", "It is [1, 3] wide."])
+def test_intervals_are_no_citations(answer: str) -> None:
+    passages = (Document("0", "It is [1, 3] wide."), Document("1", "Nothing."), Document("2", "Nothing."))
+    found = checked(answer, passages)
+    assert found.bare == answer and answer[:-1] in found.text and found.removed == ()
+    assert checked("Bo Reed resigned [9].").removed == (9,)
+    assert checked("12 were hurt [1, 4].").passages == (1, 4)
+
+
+def test_names_may_be_composed_or_not() -> None:
+    found = checked("Then \u00c9lodie Mu\u0308ller won.", (Document("0", "Then E\u0301lodie M\u00fcller won."),))
+    assert (found.passages, found.unsupported) == ((1,), ())

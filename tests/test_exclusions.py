@@ -96,6 +96,10 @@ BOUNDS = {
     (11, "exclusion"): (60, 47),
     (12, "exclusion"): (60, 40),
     (13, "exclusion"): (120, 76),
+    (14, "exclusion"): (93, 53),
+    (14, "control"): (37, 13),
+    (15, "exclusion"): (97, 66),
+    (15, "control"): (33, 12),
 }
 INVERTED = {(12, "exclusion"): 1}
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from mrag_rl.data.titles import word_string
 
 _NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+)*(?!\w|[.,]\d)")
+_SEPARATED = re.compile(r"\d+(?:[.,]\d+)+")
+_THOUSANDS = re.compile(r"([1-9]\d{0,2}(?:,\d{3})+|[1-9]\d{0,2}(?:\.\d{3})+)(?:[.,](\d+))?")
+_POINT = "ꞏ"  # A letter, so that "1.2" is one word
 _CAPITAL = f"[{''.join(filter(str.isupper, map(chr, range(0x10000))))}]"
 _CAPITALISED = rf"{_CAPITAL}[\w'’-]*"
 _NAME = re.compile(
@@ -32,15 +36,35 @@ _TITLE = 0.8  # The share of a text's longer words from which on capitals do not
 _PREFIX, _ENDING = 4, 2  # Letters that equal words share at least, and letters that their endings may have
 
 
+def fact_string(text: str) -> str:
+    """The words of a text as `word_string` gives them, but each number as one word, without separators of thousands:
+    "1.2" is not "1" and "2", and "12,345" is "12345". `facts` are looked up in this."""
+    return word_string(_SEPARATED.sub(_joined, text))
+
+
+def written(fact: str) -> str:
+    """A fact as it is read: "1.2"."""
+    return fact.replace(_POINT, ".")
+
+
+def _joined(match: re.Match[str]) -> str:
+    thousands = _THOUSANDS.fullmatch(match[0])
+    if thousands is None:
+        return re.sub("[.,]", _POINT, match[0])
+    whole = re.sub("[.,]", "", thousands[1])
+    return f"{whole}{_POINT}{thousands[2]}" if thousands[2] else whole
+
+
 def facts(text: str) -> frozenset[str]:
-    """The distinct numbers and names in a text, as words in lower case.
+    """The distinct numbers and names in a text, as `fact_string` gives them.
 
     A name is a run of capitalised words, with small words like "of" between them. A single word at the start of a
     sentence is capitalised anyway, so it counts only if it also occurs within a sentence. Function words ("The",
     "However") are not names, and the numbers of a list ("1. ...") are not facts.
     """
+    text = unicodedata.normalize("NFC", text)
     text = re.sub(r"(?m)^[^\S\n]*(?:\(?\d{1,3}[.)]|\[\d{1,3}\])\s+", "", text)
-    result = {word_string(number).strip() for number in _NUMBER.findall(text)}
+    result = {fact_string(number).strip() for number in _NUMBER.findall(text)}
     for match in _NAME.finditer(text):
         run = match.group().split()
         words = run[1:] if re.sub(r"['’]\w*$", "", run[0]).casefold() in _FUNCTION_WORDS else run
@@ -51,7 +75,7 @@ def facts(text: str) -> frozenset[str]:
             and _SENTENCE_START.search(text, max(0, match.start() - _NEAR), match.start())
         )
         if name and not capital_by_place:
-            result.add(word_string(name).strip())
+            result.add(fact_string(name).strip())
     return frozenset(result - {""})
 
 

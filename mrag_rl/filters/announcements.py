@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from mrag_rl.filters import exclusion_words as words
+from mrag_rl.filters.clauses import RELATIVES, split_words, words_of
 from mrag_rl.filters.exclusion_words import pattern
 from mrag_rl.filters.phrases import QUOTE
 
@@ -23,12 +25,14 @@ _ANNOUNCED = re.compile(rf"{_CUE}\s*[:(\[][\s:(\[]*(?P<quote>{QUOTE})$", re.IGNO
 # "What did they not report (Wired)?"
 _INSERTED = re.compile(r"(?:not|never|no|\w*n['’]t|nicht|nie|pas|jamais|nunca)\s[^:]*$")
 
+_MARKED = re.compile(rf"[:(\[]\s*{QUOTE}$")
+_SENTENCE = re.compile(r"[.;:?!()\n]")
+_MARKERS = RELATIVES | words_of("die der das to zu à que")
+
 
 def announced(head: str) -> re.Match[str] | None:
     """What announces the list that begins behind a text: its `cue`, and the `quote` with which the list begins."""
-    if head.rstrip(" \"'“‘«„")[-1:] not in (":", "(", "["):
-        return None
-    match = _ANNOUNCED.search(head)
+    match = _ANNOUNCED.search(head) if _MARKED.search(head, max(0, len(head) - 10)) else None
     return None if match is None or _INSERTED.match(match[0]) else match
 
 
@@ -36,3 +40,11 @@ def without_announcement(head: str) -> str:
     """The words before a mention without what announces the list that it begins."""
     match = announced(head)
     return head if match is None else f"{head[: match.start()]}{match['cue']} {match['quote']}"
+
+
+def is_announced_by_unknown(head: str, knows: Callable[[str], bool]) -> bool:
+    """Whether the list behind a text is announced by what may reject it: "companies that had better go: Airbus"."""
+    mark = _MARKED.search(head, max(0, len(head) - 10))
+    own = [word.casefold() for word in split_words(_SENTENCE.split(head[: mark.start()])[-1])] if mark else []
+    starts = [i for i, word in enumerate(own) if word in _MARKERS]
+    return bool(starts) and not all(map(knows, own[starts[-1] + 1 :]))

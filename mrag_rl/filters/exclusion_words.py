@@ -38,7 +38,8 @@ def entries(table: str) -> list[str]:
 CUES = r"""
     not | never | neither | nor | no | none | cannot |
     (?:do|does|did|is|are|was|were|has|have|had|would|should|could|wo|ca)n['’]t | without |
-    except(?:ing|ed)?(?:\ for)? | exclud(?:e|es|ing) | excl\. | minus | sans | save\ for | bar(?:ring)? | other\ than |
+    except(?:ing|ed)?(?:\ for)? | exclud(?:e|es|ing) | excl? | ausgen | minus | sans | save\ for | bar(?:ring)? |
+    other\ than |
     apart\ from | aside\ from | outside(?:\ of)? | rather\ than | instead\ of | with\ the\ exception\ of |
     different\ from | besides | beyond | (?:leav|sett|putt)ing\ (?:aside|out) | ignoring | disregarding | omitting |
     skipping | discounting | (?:anyone|anybody|anything|anywhere|everyone|everybody|everything|everywhere)\ but |
@@ -55,7 +56,7 @@ CUES = r"""
     save\ (?:those|that|the\ ones) | (?:gefiltert|bereinigt)\ um | nichts\ mehr | nothing\ (?:from|by|of) |
     rien\ d['’] | jenseits\ von | get(?:ting)?\ rid\ of | (?:had\ )?enough\ of | (?:tired|sick|weary)\ of |
     opt\ out\ of | steer\ clear\ of | stay\ away\ from | keep\ away\ from | free\ of | nicht | kein(?:e|er|es|em|en)? |
-    niemals | nie | weder | ohne | außer | ausser | ausgenommen | ausschlie(?:ß|ss)en | abgesehen\ vo[nm] |
+    niemals | nie | weder | ohne | außer | ausser | ausgenommen | auss?chlie(?:ß|s+)en | abgesehen\ vo[nm] |
     bis\ auf | mit\ ausnahme | unter\ ausschluss | anstatt | statt | anstelle | außerhalb | jenseits |
     unter\ umgehung | exklusive | pas | jamais | ni | aucun(?:e|es|s)? | sauf | excepté(?:e|s|es)? | hormis | hors |
     à\ l['’]exception | à\ l['’]exclusion | à\ part | mis(?:e|es)?\ à\ part | en\ dehors? | autres?\ que |
@@ -64,7 +65,7 @@ CUES = r"""
     distint[oa]s?\ (?:de|a) | excluy(?:e|endo|a|as|amos|an) | excluir | a?parte\ del? | net\ of |
     (?:skipp|dropp|omitt|avoid|ignor|remov|discard|eliminat|bypass)ing | exclusive\ of | devoid\ of |
     less\ (?:those|that|the\ ones) | not\ counting | enough\ with | (?:i['’]m|am|are|is)\ over | no\ more |
-    quit\ showing | exc?ept | execpt | ex(?:c|lc?|)lud(?:e|ing) | with(?:uot|ot|out) | ex?s?c?epto |
+    quit\ showing | exc?ept | execpt | ex(?:c|lc?|)lud(?:e|ing) | exlcud(?:e|ing) | with(?:uot|ot|out) | ex?s?c?epto |
     finger\ (?:weg\ )?von | nase\ voll\ von | (?:keine?\ lust|bock)(?:\ mehr)?\ auf | weg\ mit | erspar\w*(?:\ \w+)? |
     schenk\ (?:dir|euch) | spar\ (?:dir|euch) | ohne\ berücksichtigung | abseits | fern\ von | anders\ als |
     es\ sei\ denn | außgenommen | ausgeno?men | si\ ce\ n['’]est | [àa]\ l['’]exc?eption |
@@ -199,7 +200,7 @@ NAMING = r"""
 
 # Further words that leave in doubt what is said of a name beside them
 NEGATIONS = r"""
-    kein\w+ | by\ no\ means |
+    kein\w+ | by\ no\ means | ex |
     as\ opposed\ to | \w+n['’]t | w/o | hat\w+ | loath\w+ | dislik\w+ | pass\ on | scrap | nothing | nobody | unless |
     lest | refus\w+ | avoid\w* | ignor\w+ | exclu\w+ | omit\w* | skip\w* | reject\w* | nichts | rien | nada |
     unerwünscht | personne | inutile | pas\ la\ peine |
@@ -260,6 +261,12 @@ PRONOUNS = r"""
     (?:exclu[st]?|excluez|ignore[zr]?|écarte[zr]?|évite[zr]?|retire[zr]?)[-\ ](?:les?|la|cette|ces|ce|celle|ceux) |
     (?:on|je|nous)\ (?:les?|la|l['’])\ ?(?:oubli\w+|saut\w+|exclu\w+|ignor\w+|écart\w+|laiss\w+|retir\w+|zapp\w+) |
     (?:exclúye|ignóra|omíte|descárta|evíta)l[oa]s? | (?:lass|ignoriere?|schließe?)\ (?:sie|es|ihn|diese[nrs]?|die|das)
+"""
+
+# What takes up a list before a colon: "Wired, Fortune: both out"
+BOTH = r"""
+    both | these | those | them | beides? | beiden | diese | ces | les\ deux | ceux-ci | los\ dos | las\ dos |
+    amb[oa]s | est[oa]s
 """
 
 # What a question says of the exception that it has just named: "All have signed except Acme; what is pending there?"

@@ -24,6 +24,7 @@ from mrag_rl.filters.phrases import LOOK_BACK, QUOTE, REPORT
 Stance = Literal["named", "excluded", "doubtful"]
 
 _FAR = 120  # Characters on each side of a mention that are read
+_MARK_REACH = 20  # Characters before a mention in which a mark announces it
 _NEAR = 5  # Words between a negation and a mention that it may concern
 
 _CLOSING = r"[\"'”’»“]?"
@@ -72,12 +73,13 @@ _TITLED = _anywhere(
     rf"(?:\s+(?:{pattern(words.FILLERS)}|{pattern(words.ANNOUNCING)}){_NO_LETTER_AFTER})*(?:\s+\w+)?\s*:\s*{_MENTION}"
 )
 # "Nothing silly, please: Wired"
-_HEADED = _anywhere(rf"(?P<heading>[^.;?!\n]+)(?:[:(\[]|\s[-–—]\s|[-=]>)\s*{_MENTION}")
+_HEADED = _anywhere(rf"(?:[:(\[]|\s[-–—]\s|[-=]>)\s*{_MENTION}")
 _ENCLOSED_AFTER = _anywhere(rf"^{_CLOSING}(?:['’]s)?[^.;:?!\n]{{0,60}}?\s(?:{pattern(words.ENCLOSING_AFTER)})(?!\w)")
+_SEPARABLE = r"(?:weg|aus|raus|heraus|beiseite)(?:zu)?(?:lassen|klammern|filtern|schließen|blenden|nehmen)(?!\w)"
 _EXCLUDED_AFTER = _anywhere(
     rf"^{_CLOSING}(?:['’]s?)?(?:\s+{REPORT})?,?\s+(?:(?:is|are|being|be|mal|einmal|yet)\s+)?(?:{pattern(words.AFTER)})(?!\w)"
     r"|^-(?:free|frei|less)(?!\w)|^,?\s+(?:no|nein|non)(?=\s*(?:[.,;:!?]|$))"
-    r"|^(?![^.;:?!\n]*\salso?\s)[^.;:?!\n]{0,80}\s(?:weg|aus|raus|heraus|beiseite)(?:zu)?(?:lassen|klammern|filtern|schließen|blenden|nehmen)(?!\w)"
+    rf"|^(?![^.;:?!\n]*\salso?\s)[^.;:?!\n]{{0,80}}\s{_SEPARABLE}"
 )
 _LISTED_AFTER = _anywhere(
     rf"^{_CLOSING}(?:\s*,\s*[^.;:?!,\n]{{1,40}})?\s*,?\s+(?:{pattern(words.CONJUNCTIONS)})(?!\w)"
@@ -86,6 +88,10 @@ _LISTED_AFTER = _anywhere(
 _ASKED_ABOUT = _anywhere(
     rf"^[^.;:?!\n]{{0,60}}[.;:–—-]\s+[^.;!\n]{{0,60}}?(?<!\w)(?:{pattern(words.REFERRING)})(?!\w)[^.;!\n]{{0,60}}\?"
 )
+# "Wired, Fortune: both out", "Wired -> skip"
+_SAID_OF_LIST = re.compile(r"[^.;:?!>→\n]{0,60}[:>→]\s*(?P<said>[^.;?!\n]{1,40})")
+_REJECTED = _anywhere(rf"(?<!\w)(?:{pattern(words.AFTER)}|{pattern(words.ENCLOSING_AFTER)}|{_SEPARABLE})(?!\w)")
+_BOTH = _anywhere(rf"(?<!\w)(?:{pattern(words.BOTH)})(?!\w)")
 _TAKEN_UP = _anywhere(rf"^[^.?!\n]{{0,80}}?(?<!\w)(?:{pattern(words.PRONOUNS)})(?!\w)")
 _CONTINUED = _anywhere(
     rf"{_CLOSING}(?:['’]s)?(?:\s+{REPORT})?\s*(?:(?:[,/&+]|\b(?:{pattern(words.CONJUNCTIONS)})\b)\s*){{1,4}}"
@@ -140,6 +146,7 @@ _ENCLOSING = _anywhere(
     r"(?:(?:^|[.;:!?,(]\s*|\b(?:and|then|und|et|y)\s+)|\b(?:i|we|ich|wir|je|on|nous|yo)\s+|j['’])"
     rf"(?:{pattern(words.ENCLOSING_BEFORE)})\s+{_MENTION}"
 )
+_SENTENCE = re.compile(r"[.;?!\n]")
 _SENTENCES = re.compile(r"[.;:?!¿\n]")
 _CLAUSE = _anywhere(rf"[,.;:!?()\n]|\b(?:{pattern(words.CLAUSES)})\b")
 
@@ -230,6 +237,8 @@ def stance(
     continued = previous is not None and start - last <= _FAR and bool(_CONTINUED.fullmatch(text, last, start))
     if continued and said != "named":
         return said
+    if previous is not None and said != "named" and text[last:start].strip() in (";", "|"):
+        return "doubtful"
     far = text[max(0, start - _FAR) : start]
     head, tail = text[max(last, start - _FAR) : start], text[end : end + _FAR]
     head = without_announcement(head)
@@ -256,10 +265,14 @@ def stance(
         return "doubtful"
     if _TAKEN_UP.search(tail) or _LISTED_AFTER.search(tail):
         return "doubtful"
-    headed = _HEADED.search(head) if negated and is_known is not None else None
-    if negated and (
-        _NEGATION.search(" ".join(clause.split()[-1 - _NEAR :])) or (headed and _NEGATION.search(headed["heading"]))
-    ):
+    told = _SAID_OF_LIST.match(tail) if is_known is not None else None
+    if told and any(rule.search(told["said"]) for rule in (_NEGATION, _REJECTED, _BOTH)):
+        return "doubtful"
+    if is_known is not None and (headed := _HEADED.search(head, max(0, len(head) - _MARK_REACH))):
+        heading = _SENTENCE.split(head[: headed.start()])[-1]
+        if _NEGATION.search(heading) or _REJECTED.search(heading):
+            return "doubtful"
+    if negated and _NEGATION.search(" ".join(clause.split()[-1 - _NEAR :])):
         return "doubtful"
     after = " ".join(_CLAUSE.split(tail, maxsplit=1)[0].split()[: _NEAR + 2])
     acts = cued or acting or bool(_ACTING.search(head) or _ACTS.search(tail) or _DONE.search(head))

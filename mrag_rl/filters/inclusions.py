@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from mrag_rl.filters import inclusion_words as tables
+from mrag_rl.filters.announcements import REACH, is_announced_by_unknown
 from mrag_rl.filters.clauses import (
     ASKING,
     ASKING_WHO,
@@ -100,6 +101,8 @@ def is_doubtful(
     if _is_marked(text, start, end, is_known):
         return True
     if not listed and (_is_contrasted(clause, described) or _is_conditional(clause) or _is_ordered(clause)):
+        return True
+    if not listed and is_announced_by_unknown(text[max(0, start - REACH) : start], clause.knows):
         return True
     reported = described and _is_reported(clause)
     if not (listed or reported) and _is_rejected(clause):

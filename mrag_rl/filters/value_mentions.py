@@ -26,7 +26,7 @@ _REPORTING_AFTER = re.compile(
     rf"[\"'”’]?(?:['’]s?)?\s+(?:{REPORT}|reported|reports?|says?|said|wrote|writes|claims?|claimed|published|category)\b",
     re.IGNORECASE,
 )
-_LIST_CONTINUES = re.compile(r"[\"'”’]?(?:,|\s*[+/]\s|,?\s+(?:and|or|nor|vs\.?|versus)\s)", re.IGNORECASE)
+_LIST_CONTINUES = re.compile(r"[\"'”’]?(?:,|\s*[+/&|]\s|,?\s+(?:and|or|nor|vs\.?|versus)\s)", re.IGNORECASE)
 # What stands before and behind a value that is an ordinary word, where a question asks for documents by it
 _ASKED_FOR = re.compile(
     rf"(?:^\W*|\s[-–—]\s|{CLAIMED}\s*(?:[^\W\d]+|[€$£%])?\s+|[,;:.!?(+/]\s*|(?<!\w)(?:{pattern(asking_words.ASKING)})\s+)$",

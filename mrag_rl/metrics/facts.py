@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mrag_rl.data.facts import facts
+from mrag_rl.data.facts import fact_string, facts
 from mrag_rl.data.records import Document
-from mrag_rl.data.titles import mentions, word_string
+from mrag_rl.data.titles import mentions
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def count_facts(answers: Sequence[str], documents: Sequence[Sequence[Document]])
     """
     counts = []
     for answer, relevant in zip(answers, documents, strict=True):
-        source_words = word_string("\n".join(f"{document.title}\n{document.text}" for document in relevant))
+        source_words = fact_string("\n".join(f"{document.title}\n{document.text}" for document in relevant))
         stated = facts(answer)
         counts.append(
             FactCount(

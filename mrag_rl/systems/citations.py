@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mrag_rl.data.facts import facts
+from mrag_rl.data.facts import fact_string, facts, written
 from mrag_rl.data.records import Document
-from mrag_rl.data.titles import word_string
 from mrag_rl.generation.prompts import NO_ANSWER
 from mrag_rl.retrieval.sentences import split_sentences
 from mrag_rl.systems.evidence import seen
@@ -17,6 +16,7 @@ _REFUSAL = NO_ANSWER.rstrip(".")
 _WRITTEN = re.compile(r"(?:[^\S\n]|(?<!\w))[\[【](\d{1,3}(?: ?[,;–-] ?\d{1,3})*)[\]】]")  # Not the index in "x[0]"
 _BEHIND = re.compile(rf"([.!?…][\"'”’)]*)((?:{_WRITTEN.pattern})+)")  # Citations after the end of their sentence
 _NUMBER = re.compile(r"\d+")
+_OPENED = "\ue001"  # For private use, in the place of a bracket that is no citation's
 LISTED = re.compile(r" \{(none|\d{1,3}(?: \d{1,3})*)\}")
 """Passages that have a name above them, as the bundled language model for questions lists them: "Signal Nine {2 5}"."""
 
@@ -47,13 +47,16 @@ def cite(answer: str, question: str, passages: Sequence[Document], shown: Sequen
     rests on the passages that state those of its facts that the question does not have: the fewest that it takes, as
     far as choosing the one that adds most goes, ties by rank. Without such facts it rests on nothing that could be
     checked ("Yes."), unless the language model cites a passage itself, as in "[2]". Those citations are kept if the
-    passage states any fact of the sentence. Lists of passages (`LISTED`) are left out.
+    passage states any fact of the sentence. Several numbers in brackets are an interval, and stay, if one of them is no
+    passage's or the same bracket stands in the question or in a passage. Lists of passages (`LISTED`) are left out.
 
     shown: metadata fields that the language model sees with a passage and its title.
     """
     answer = LISTED.sub("", answer)
     stated = [seen(passage, shown) for passage in passages]
-    asked = word_string(question)
+    asked = fact_string(question)
+    said = "\n".join([question, *(f"{passage.title}\n{passage.text}" for passage in passages)])
+    answer = _WRITTEN.sub(lambda match: _with_intervals_hidden(match, len(passages), said), answer)
     lines: list[list[str]] = []
     cited: set[int] = set()
     unsupported: dict[str, None] = {}
@@ -67,7 +70,7 @@ def cite(answer: str, question: str, passages: Sequence[Document], shown: Sequen
         removed += [number for number in own if number not in kept]
         new = {fact for fact in every if f" {fact} " not in asked}
         missing = new.difference(*held) if held else new
-        unsupported |= dict.fromkeys(sorted(missing, key=word_string(bare).find))
+        unsupported |= dict.fromkeys(map(written, sorted(missing, key=fact_string(bare).find)))
         left = new - missing - {fact for number in kept for fact in held[number - 1]}
         while left:
             best = max(range(len(held)), key=lambda i: (len(held[i] & left), len(held[i]), -i))
@@ -77,9 +80,16 @@ def cite(answer: str, question: str, passages: Sequence[Document], shown: Sequen
         numbers = "".join(f"[{number}]" for number in sorted(kept))
         lines += [[] for _ in range(line + 1 - len(lines))]
         lines[line].append(f"{bare} {numbers}".strip())
-    text = "\n".join(" ".join(row) for row in lines if row)
-    bare = _WRITTEN.sub("", answer).strip()
+    text = "\n".join(" ".join(row) for row in lines if row).replace(_OPENED, "[")
+    bare = _WRITTEN.sub("", answer).strip().replace(_OPENED, "[")
     return CitedAnswer(bare, text, tuple(sorted(cited)), tuple(unsupported), tuple(dict.fromkeys(removed)))
+
+
+def _with_intervals_hidden(match: re.Match[str], passages: int, said: str) -> str:
+    """What looks like citations, with its bracket exchanged if it is an interval that the answer states."""
+    numbers = [int(number) for number in _NUMBER.findall(match[0])]
+    is_interval = not all(1 <= number <= passages for number in numbers) or match[0].strip() in said
+    return match[0].replace("[", _OPENED) if len(numbers) > 1 and is_interval else match[0]
 
 
 def _sentences(answer: str) -> Iterator[tuple[int, str]]:

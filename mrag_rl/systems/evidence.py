@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from mrag_rl.data.facts import is_mentioned, names
+from mrag_rl.data.facts import fact_string, is_mentioned, names
 from mrag_rl.data.records import Document
 from mrag_rl.data.titles import word_string
 from mrag_rl.filters.dates import find_dates, parse_date
@@ -16,12 +16,12 @@ _OTHER_NUMBERS = re.compile(r"\d|(?:1[5-9]|20)\d\d|[125]0+")  # Digits, years, a
 
 
 def seen(passage: Document, shown: Iterable[str]) -> str:
-    """The title, the metadata fields `shown`, and the text of a passage, as `word_string`; days also as they are
+    """The title, the metadata fields `shown`, and the text of a passage, as `fact_string`; days also as they are
     written in English prose."""
     values = [str(passage.metadata.get(field, "")) for field in shown]
     days = [day for value in values if (day := parse_date(value)) is not None]
     written = [f"{day:%B} {day.day}, {day.year}" for day in days]
-    return word_string("\n".join([passage.title, *values, *written, passage.text]))
+    return fact_string("\n".join([passage.title, *values, *written, passage.text]))
 
 
 def missing(question: str, filter_: Filter, passages: Sequence[Document]) -> tuple[str, ...]:
@@ -43,10 +43,7 @@ def missing(question: str, filter_: Filter, passages: Sequence[Document]) -> tup
     if named:
         letters = _letters(texts)  # "US Open" is "U.S. Open"
         return tuple(name for name in named if not is_mentioned(name, texts) and _letters(name) not in letters)
-    held = {_digits(number) for passage in passages for number in _NUMBER.findall(f"{passage.title}\n{passage.text}")}
-    return tuple(
-        number for number in dict.fromkeys(numbers) if _digits(number) not in held and word_string(number) not in texts
-    )
+    return tuple(number for number in dict.fromkeys(numbers) if fact_string(number) not in texts)
 
 
 def _is_same(name: str, value: str) -> bool:
@@ -54,10 +51,6 @@ def _is_same(name: str, value: str) -> bool:
     return _letters(name) in _letters(value) or (
         any(map(str.isalnum, value)) and word_string(value) in word_string(name)
     )
-
-
-def _digits(number: str) -> str:
-    return re.sub("[.,]", "", number)
 
 
 def _letters(text: str) -> str:
