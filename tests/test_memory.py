@@ -127,6 +127,11 @@ def test_any_membership_is_searched_exactly(count: int, partitions: int, k: int,
     states = best_in_partitions(queries, keys, order)
     np.testing.assert_allclose(states, states_by_double_loop(queries, vectors, rows), atol=1e-6)
     np.testing.assert_array_equal(order.membership(), dense)
+    positions = np.flatnonzero(rng.random(count) < density)
+    compared = set(order.memories[positions].tolist())
+    some = [[i for i in members if i in compared] for members in rows]
+    states = best_in_partitions(queries, keys, order, positions)
+    np.testing.assert_allclose(states, states_by_double_loop(queries, vectors, some), atol=1e-6)
     for m, heads in itertools.product(range(partitions), (1, 2)):
         indices, scores = nearest(queries[:, :heads], keys[:heads], order.partition_positions(m), order.memories, k)
         joined = vectors[:, :heads].reshape(count, -1)  # its products are the sums over the heads
@@ -148,6 +153,11 @@ def test_search_is_exact_across_blocks() -> None:
     rows = [np.flatnonzero(column).tolist() for column in dense.T]
     sample = [0, 255, 256, 299]
     np.testing.assert_allclose(states[sample], states_by_double_loop(queries[sample], vectors, rows), atol=1e-6)
+    scattered = np.flatnonzero(rng.random(5000) < 0.7)
+    compared = np.isin(np.arange(5000), order.memories[scattered])
+    some = [[i for i in members if compared[i]] for members in rows]
+    states = best_in_partitions(queries, keys, order, scattered)
+    np.testing.assert_allclose(states[sample], states_by_double_loop(queries[sample], vectors, some), atol=1e-6)
     for m in range(3):
         indices, _ = nearest(queries[:, :1], keys[:1], order.partition_positions(m), order.memories, 5)
         for b in sample:
@@ -210,6 +220,25 @@ def test_an_empty_set_of_allowed_partitions_reads_nothing(tmp_path: Path) -> Non
         states, unrestricted = db.states(query, allowed_partitions=only(1)), db.states(query)
         assert (states[:, [0, 2]] == -1.0).all()
         np.testing.assert_array_equal(states[:, 1], unrestricted[:, 1])
+
+
+@pytest.mark.parametrize("kind", ["per_head", "single", "evidence"])
+def test_states_do_not_tell_whether_a_hidden_memory_exists(kind: StateName, tmp_path: Path) -> None:
+    """To the byte, for queries asked one by one: their products change most easily with the number of memories."""
+    vectors, queries, allowed = embeddings(1, 41), embeddings(3, 100), only(0, 2)
+    assert desks_of(40) == (DESKS[1],)
+    found: list[list[bytes]] = [[], []]
+    for states, count in zip(found, (40, 41), strict=True):
+        with make(tmp_path / str(count), count, vectors=vectors[:count]) as db:
+            readable: np.ndarray = np.asarray(db.membership()[:, allowed].any(axis=1))
+            evidence = StateReader(db, "evidence", readable=readable)
+            for query in (queries[row : row + 1] for row in range(100)):
+                if kind == "evidence":
+                    states.append(evidence(["source 7"], query).tobytes())
+                else:
+                    states.append(db.states(query, kind, allowed_partitions=allowed).tobytes())
+                    states.append(db.states(query, kind, allowed_memories=readable).tobytes())
+    assert found[0] == found[1]
 
 
 def test_a_memory_in_several_partitions_is_read_through_any_allowed_one(tmp_path: Path) -> None:

@@ -82,8 +82,7 @@ class MemoryDatabase:
 
         ``embeddings`` are those of the sources, ``pair_embeddings`` those of source + newline + target (for the states
         peeking, equation_1); row i belongs to pair i, as does row i of the partitioning's membership. ``arms``: see
-        ``memory.arms``. Raises InputError as ``check_contents`` does, for an id of two pairs, and if it cannot be
-        written.
+        ``memory.arms``. Raises InputError as ``check_contents`` does, for repeated ids, and if it cannot be written.
         """
         folder = Path(folder)
         recover_directory(folder)
@@ -273,8 +272,10 @@ class MemoryDatabase:
         """
         if self._has_pairs:
             self._versions.refresh()
-        states = self._vectors.states(queries, state, memory_mask(allowed_memories, len(self)))
-        states[:, ~partition_mask(allowed_partitions, self.partitions)] = NOTHING
+        allowed = partition_mask(allowed_partitions, self.partitions)
+        readable = self._order.readable(memory_mask(allowed_memories, len(self)), allowed)
+        states = self._vectors.states(queries, state, np.flatnonzero(readable))
+        states[:, ~allowed] = NOTHING
         return states
 
     def retrieve(
@@ -298,10 +299,10 @@ class MemoryDatabase:
         if not 1 <= k <= most:
             raise InputError(f"retrieve: k is {k}; give 1 to {most}")
         allowed = partition_mask(allowed_partitions, self.partitions)
-        readable = memory_mask(allowed_memories, len(self))[self._order.memories]  # by position
+        readable = self._order.readable(memory_mask(allowed_memories, len(self)), allowed)
         searches: list[tuple[np.ndarray, np.ndarray]] = []  # (queries, positions to search) that belong together
         if partitions is None:
-            searches.append((np.arange(len(queries)), np.flatnonzero(readable & self._order.within(allowed))))
+            searches.append((np.arange(len(queries)), np.flatnonzero(readable)))
         else:
             partitions = np.asarray(partitions)
             check_partitions(partitions, self.partitions)
@@ -309,8 +310,7 @@ class MemoryDatabase:
                 if allowed[partition]:
                     positions = self._order.partition_positions(partition)
                     searches.append((np.flatnonzero(partitions == partition), positions[readable[positions]]))
-        indices = np.full((len(queries), k), -1, dtype=np.int64)
-        scores = np.full((len(queries), k), NOTHING, dtype=np.float32)
+        indices, scores = np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), NOTHING, np.float32)
         for rows, positions in searches:
             indices[rows], scores[rows] = self._vectors.nearest(queries[rows], positions, k, by)
         return Hits(indices, scores)

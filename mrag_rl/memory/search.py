@@ -51,12 +51,14 @@ class PartitionOrder:
         runs = [np.arange(self.starts[s], ends[s]) for s in self.segments[partition]]
         return np.concatenate(runs) if runs else np.empty(0, dtype=np.int64)
 
-    def within(self, partitions: np.ndarray) -> np.ndarray:
-        """(N,) bool: which positions are in any of these partitions, (M,) bool."""
-        inside = np.zeros(len(self.memories), dtype=bool)
+    def readable(self, memories: np.ndarray, partitions: np.ndarray) -> np.ndarray:
+        """(N,) bool: which positions have one of these memories, (N,) bool, in any of these partitions, (M,) bool."""
+        inside = np.zeros(len(self.starts), dtype=bool)
         for partition in np.flatnonzero(partitions):
-            inside[self.partition_positions(int(partition))] = True
-        return inside
+            inside[self.segments[partition]] = True
+        within = np.repeat(inside, np.diff(self.starts, append=len(self.memories)))
+        readable: np.ndarray = memories[self.memories] & within
+        return readable
 
     def membership(self) -> np.ndarray:
         """(N, M) boolean: which memory belongs to which partition."""
@@ -67,34 +69,42 @@ class PartitionOrder:
 
 
 def best_in_partitions(
-    queries: np.ndarray, keys: np.ndarray, order: PartitionOrder, readable: np.ndarray | None = None
+    queries: np.ndarray, keys: np.ndarray, order: PartitionOrder, positions: np.ndarray | None = None
 ) -> np.ndarray:
     """The best cosine similarity in each partition, per head (M-RAG, Eq. 1, in each head's own space).
 
-    ``queries`` (B, H, d) and ``keys`` (H, N, d) are unit vectors, the keys in ``order``, and so is ``readable`` (N,)
-    bool, the memories that count; None is all. Returns (B, M, H) float32, -1 for a partition without memories. It works
-    in blocks: beyond the result it needs a few megabytes, whatever B and N are.
+    ``queries`` (B, H, d) and ``keys`` (H, N, d) are unit vectors, the keys in ``order``; ``positions`` (n,) ascending
+    are the keys to compare, None is all. Returns (B, M, H) float32, -1 for a partition without such keys. It works in
+    blocks: beyond the result it needs a few megabytes, whatever B and N are.
+
+    The last digit of a product depends on the shape of the matrices. So the other keys are left out before the product,
+    not after it: the result is the same to the byte as if they did not exist.
     """
-    heads, rows, _ = keys.shape
+    heads, count, _ = keys.shape
+    positions = np.arange(count) if positions is None else positions
+    bounds = np.searchsorted(positions, order.starts)
+    present = np.flatnonzero(np.diff(bounds, append=len(positions)))  # segments with keys to compare
+    starts, blocks = bounds[present], []
+    for start in range(0, len(positions), _BLOCK_ROWS):
+        rows = positions[start : start + _BLOCK_ROWS]
+        low = int(np.searchsorted(starts, start, side="right")) - 1
+        high = int(np.searchsorted(starts, start + len(rows), side="left"))
+        blocks.append((rows, slice(low, high), np.maximum(starts[low:high] - start, 0)))
     states = np.full((len(queries), len(order.segments), heads), NOTHING, dtype=np.float32)
     for first in range(0, len(queries), _BLOCK_QUERIES):
         batch = slice(first, first + _BLOCK_QUERIES)
         for head in range(heads):
             query = np.ascontiguousarray(queries[batch, head])
-            best = np.full((len(query), len(order.starts)), NOTHING, dtype=np.float32)
-            for start in range(0, rows, _BLOCK_ROWS):
-                stop = min(start + _BLOCK_ROWS, rows)
-                low = int(np.searchsorted(order.starts, start, side="right")) - 1
-                high = int(np.searchsorted(order.starts, stop, side="left"))
-                similarities = query @ keys[head, start:stop].T
-                if readable is not None:
-                    similarities[:, ~readable[start:stop]] = NOTHING
-                inside = np.maximum(order.starts[low:high] - start, 0)
+            found = np.full((len(query), len(present)), NOTHING, dtype=np.float32)
+            for rows, segments, inside in blocks:
+                similarities = query @ _at(keys[head], rows).T
                 part = np.maximum.reduceat(similarities, inside, axis=1)
-                np.maximum(best[:, low:high], part, out=best[:, low:high])
-            for partition, segments in enumerate(order.segments):
-                if len(segments):
-                    states[batch, partition, head] = best[:, segments].max(axis=1)
+                np.maximum(found[:, segments], part, out=found[:, segments])
+            best = np.full((len(query), len(order.starts)), NOTHING, dtype=np.float32)
+            best[:, present] = found
+            for partition, own in enumerate(order.segments):
+                if len(own):
+                    states[batch, partition, head] = best[:, own].max(axis=1)
     return states
 
 
@@ -143,11 +153,9 @@ def _shortlist(queries: np.ndarray, keys: np.ndarray, positions: np.ndarray, k: 
     candidates: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for start in range(0, len(positions), _BLOCK_ROWS):
         block = positions[start : start + _BLOCK_ROWS]
-        consecutive = block[-1] - block[0] + 1 == len(block)  # then a slice avoids a copy
-        rows = slice(block[0], block[-1] + 1) if consecutive else block
-        similarities = queries[:, 0] @ keys[0, rows].T
+        similarities = queries[:, 0] @ _at(keys[0], block).T
         for head in range(1, heads):
-            similarities += queries[:, head] @ keys[head, rows].T
+            similarities += queries[:, head] @ _at(keys[head], block).T
         similarities /= heads
         if len(block) >= k:
             kth = similarities.max(axis=1) if k == 1 else np.partition(similarities, -k, axis=1)[:, -k]
@@ -159,6 +167,13 @@ def _shortlist(queries: np.ndarray, keys: np.ndarray, positions: np.ndarray, k: 
     query, position, similarity = (np.concatenate(parts) for parts in zip(*candidates, strict=True))
     shortlisted = similarity >= threshold[query]
     return query[shortlisted], position[shortlisted]
+
+
+def _at(keys: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """The keys (n, d) at ascending positions, without a copy if these are consecutive."""
+    if positions[-1] - positions[0] + 1 == len(positions):
+        return keys[positions[0] : positions[-1] + 1]
+    return keys.take(positions, axis=0)  # several times as fast as an index
 
 
 def _rescore(queries: np.ndarray, keys: np.ndarray, query: np.ndarray, position: np.ndarray) -> np.ndarray:

@@ -76,10 +76,10 @@ class MemoryVectors:
         for name in self._sets:
             shutil.copy(self._folder / f"{name}.npy", folder)
 
-    def states(self, queries: Embeddings, state: StateName, readable: np.ndarray) -> np.ndarray:
+    def states(self, queries: Embeddings, state: StateName, positions: np.ndarray) -> np.ndarray:
         """(B, M, H) float32 states of all partitions, H = 1 for two of them; see ``MemoryDatabase.states``.
 
-        readable: (N,) bool, the memories that count.
+        positions: (n,) ascending in the partition order, the memories that count.
         """
         self._check(queries)
         vectors = _vectors(queries, "standard" if state in STANDARD_STATES else "heads")
@@ -89,9 +89,7 @@ class MemoryVectors:
                 f"{self._folder}: its vectors have {keys.shape[0]} x {keys.shape[2]} numbers per memory, and the state "
                 f"{state} compares {vectors.shape[1]} x {vectors.shape[2]}; create the database for that state"
             )
-        return best_in_partitions(
-            vectors, keys, self._order, None if readable.all() else readable[self._order.memories]
-        )
+        return best_in_partitions(vectors, keys, self._order, positions)
 
     def nearest(
         self, queries: Embeddings, positions: np.ndarray, k: int, by: SourceVectors
