@@ -2,12 +2,13 @@
 
     python -m benchmarks.hidden_partitions [--triples 1000000] [--minutes 9] [--seed 0]
 
-Makes small databases with random memories, and for every set of rights another database in which all memories that may
-not be read are replaced by others: other ids, texts, vectors and metadata, even of other types. Random queries with
-random filters are asked of both, under these rights: what is retrieved, states of every kind, values, choices and trust
-of selectors, the fields that a filter can name, counts, the answers of M-RAG with and without falling back, of a
-language model that repeats what it is shown, and what `evaluate.py ask` prints. Counts the triples of query, rights and
-filter whose outputs differ in any byte. Exits with status 1 if there are any.
+Makes small databases with random memories, and for every set of rights two others. In one, all memories that may not be
+read are replaced by as many: other ids, texts, vectors and metadata, even of other types. In the other, some of them do
+not exist, and there are new ones between the rest. Random queries with random filters are asked of all three, under
+these rights: what is retrieved, states of every kind, values, choices and trust of selectors, the fields that a filter
+can name, counts, the answers of M-RAG with and without falling back, of a language model that repeats what it is shown,
+and what `evaluate.py ask` prints. Counts the triples of query, rights and filter whose outputs differ in any byte. One
+query in 64 is asked alone, because its products are computed in another way. Exits with status 1 if any differ.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import operator
 import sys
 import tempfile
 import time
@@ -84,7 +86,7 @@ class Repeater:
 
 def vectors(rng: np.random.Generator, count: int) -> Embeddings:
     """Random unit vectors."""
-    standard, heads = rng.normal(size=(count, 8)), rng.normal(size=(count, HEADS, 4))
+    standard, heads = rng.normal(size=(count, 32)), rng.normal(size=(count, HEADS, 16))
     standard /= np.linalg.norm(standard, axis=-1, keepdims=True)
     heads /= np.linalg.norm(heads, axis=-1, keepdims=True)
     return Embeddings(standard.astype(np.float32), heads.astype(np.float32), rng.random((count, HEADS), np.float32))
@@ -178,8 +180,49 @@ def outputs(
     yield [explanation(answer) for answer in answers(trained, encoder, writer, texts, scope, "per_head")]
 
 
-def differing(seed: int, folder: Path, batches: int) -> Iterator[tuple[int, int]]:
-    """For each batch of triples in one world, their number, and that of those whose outputs differ."""
+def by_query(
+    database: MemoryDatabase, selectors: Sequence[Selector], texts: Sequence[str], queries: Embeddings, *rights: Any
+) -> list[tuple[bytes | str, ...]]:
+    """The outputs of each query. The first is asked alone, the others together."""
+    parts = [outputs(database, selectors, texts[:1], queries[:1], *rights)]
+    parts.append(outputs(database, selectors, texts[1:], queries[1:], *rights))
+    return [row for part in parts for row in zip(*part, strict=True)]
+
+
+def replaced(
+    rng: np.random.Generator, pairs: Sequence[TextPair], embeddings: Embeddings, hidden: np.ndarray
+) -> tuple[list[TextPair], Embeddings]:
+    """The same memories, with others in place of the hidden ones."""
+    fresh = vectors(rng, len(pairs))
+    others = [
+        memory(rng, row, pairs[row].labels, other=True) if hide else pairs[row] for row, hide in enumerate(hidden)
+    ]
+    mixed = Embeddings(
+        np.where(hidden[:, None], fresh.standard, embeddings.standard),
+        np.where(hidden[:, None, None], fresh.heads, embeddings.heads),
+        np.where(hidden[:, None], fresh.norms, embeddings.norms),
+    )
+    return others, mixed
+
+
+def more_and_fewer(
+    rng: np.random.Generator, pairs: Sequence[TextPair], embeddings: Embeddings, hidden: np.ndarray
+) -> tuple[list[TextPair], Embeddings]:
+    """The same memories without some of the hidden ones, and with new ones, at any places. Partitions stay."""
+    labels = [pair.labels for pair, hide in zip(pairs, hidden, strict=True) if hide]
+    drawn = rng.integers(len(labels), size=rng.integers(1, len(pairs)))
+    new = [memory(rng, len(pairs) + i, labels[row], other=True) for i, row in enumerate(drawn.tolist())]
+    left_out = hidden & (rng.random(len(pairs)) < 0.5)
+    left_out[: len(NAMES)] = False
+    places = np.concatenate([np.flatnonzero(~left_out), rng.uniform(0, len(pairs), len(new))])
+    rows = np.concatenate([np.flatnonzero(~left_out), len(pairs) + np.arange(len(new))])[np.argsort(places)]
+    together = Embeddings.concatenate([embeddings, vectors(rng, len(new))])
+    return [[*pairs, *new][row] for row in rows.tolist()], together[rows]
+
+
+def differing(seed: int, folder: Path, batches: int) -> Iterator[tuple[int, int, int]]:
+    """For each batch of triples in one world, their number, and that of those whose outputs differ if what is hidden is
+    replaced, and if there is more and less of it."""
     rng = np.random.default_rng([seed])
     labels = [tuple(sorted(rng.choice(NAMES, rng.integers(1, 3), replace=False).tolist())) for _ in range(MEMORIES)]
     labels[: len(NAMES)] = [(name,) for name in NAMES]
@@ -189,22 +232,19 @@ def differing(seed: int, folder: Path, batches: int) -> Iterator[tuple[int, int]
     rights = [np.isin(np.arange(4), chosen) for size in range(4) for chosen in itertools.combinations(range(4), size)]
     for number, allowed in enumerate(rights):
         hidden = [not set(row) & {name for name, may in zip(NAMES, allowed, strict=True) if may} for row in labels]
-        others = [memory(rng, row, labels[row], other=True) if hide else pairs[row] for row, hide in enumerate(hidden)]
-        fresh, mask = vectors(rng, MEMORIES), np.array(hidden)
-        mixed = Embeddings(
-            np.where(mask[:, None], fresh.standard, embeddings.standard),
-            np.where(mask[:, None, None], fresh.heads, embeddings.heads),
-            np.where(mask[:, None], fresh.norms, embeddings.norms),
-        )
-        replaced = a_database(folder / str(number), others, mixed)
+        changed = [
+            a_database(folder / f"{change.__name__}{number}", *change(rng, pairs, embeddings, np.array(hidden)))
+            for change in (replaced, more_and_fewer)
+        ]
         for _ in range(batches):
             texts = [f"{' '.join(rng.choice(WORDS, 5))} {row}" for row in range(BATCH)]
             queries, condition = vectors(rng, BATCH), a_filter(rng)
-            asked = (selectors, texts, queries, allowed, condition)
-            found = [list(outputs(database, *asked)) for database in (original, replaced)]
-            rows = zip(zip(*found[0], strict=True), zip(*found[1], strict=True), strict=True)
-            yield BATCH, sum(one != other for one, other in rows)
-        replaced.close()
+            asked = (texts, queries, allowed, condition)
+            found, *others = (by_query(each, selectors, *asked) for each in (original, *changed))
+            first, second = (sum(map(operator.ne, found, other)) for other in others)
+            yield BATCH, first, second
+        for each in changed:
+            each.close()
     original.close()
 
 
@@ -215,15 +255,19 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    asked = different = 0
+    counts = np.zeros(3, np.int64)
     end = time.monotonic() + 60 * arguments.minutes
     for seed in itertools.count(arguments.seed):
         with tempfile.TemporaryDirectory() as folder:
-            for count, differ in differing(seed, Path(folder), batches=40):
-                asked, different = asked + count, different + differ
+            for row in differing(seed, Path(folder), batches=40):
+                counts += row
+                asked, *differ = counts.tolist()
                 if asked >= arguments.triples or time.monotonic() > end:
-                    print(f"{asked:,} triples of query, rights and filter: {different:,} differ")
-                    return int(different > 0)
+                    print(
+                        f"{asked:,} triples of query, rights and filter: {differ[0]:,} differ if what is hidden is "
+                        f"replaced, {differ[1]:,} if there is more and less of it"
+                    )
+                    return int(any(differ))
     return 1
 
 
