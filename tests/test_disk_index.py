@@ -276,6 +276,18 @@ def test_scans_order_ties_by_row(block: int, monkeypatch: pytest.MonkeyPatch) ->
     ]
 
 
+@pytest.mark.parametrize("width", [32, 384])
+def test_a_scan_does_not_tell_whether_a_forbidden_vector_exists(width: int) -> None:
+    vectors = random_vectors(301, width).astype(np.float16)
+    allowed, asked = np.arange(301) != 77, random_vectors(20, width).astype(np.float32)
+    scan, without = Neighbours(vectors, Path("none")), Neighbours(vectors[allowed], Path("none"))
+    for batch in (asked, *asked[:, None]):
+        rows, cosines = scan.nearest(batch, 12, allowed)
+        expected, same = without.nearest(batch, 12)
+        assert rows.tolist() == np.flatnonzero(allowed)[expected].tolist()
+        assert cosines.tobytes() == same.tobytes()
+
+
 def test_more_is_fetched_than_candidates_are_asked_for(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrag_rl.retrieval.disk.search.EVERY", 0)
     index = Index.open(built)
