@@ -225,7 +225,8 @@ class MultiAspectRetriever:
         Each list that a vote is taken from has as many places as documents are fetched, as in the authors' code.
 
         allowed: (B, N) bool, which documents each query may find. They are ranked as if there were no others, except
-        that importance scores and the weights of words are those of all N. Places left empty have index -1 and score
+        that importance scores and the weights of words are those of all N, and that the last digits of
+        `late_interaction` depend on N: for access rights, rank a `subset`. Places left empty have index -1 and score
         -inf; a query whose row is all False finds nothing.
 
         Raises InputError for an unknown strategy, fetch < 1, vectors of another encoder than the documents', parts that
