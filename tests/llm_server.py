@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import threading
 import time
 from collections import Counter
@@ -59,6 +60,7 @@ class LLMServer(ThreadingHTTPServer):
         context: What the list of models tells of the context, or None.
         tokenizes: Whether there is a path for tokens.
         faults: Kinds of trouble, one of which every third request or so meets; never more than two in a row.
+        rate: If set, every try meets trouble with this probability, drawn by itself, so that any number may follow.
         always: The trouble that every request for more than one token meets.
         slowness: Seconds that an answer in "slow" trouble takes longer.
         delay: Seconds that every completion takes longer.
@@ -76,10 +78,12 @@ class LLMServer(ThreadingHTTPServer):
         self.context: int | None = 2048
         self.tokenizes = True
         self.faults: tuple[str, ...] = ()
+        self.rate: float | None = None
         self.always: str | None = None
         self.slowness = 0.3
         self.delay = 0.0
         self.asked: Counter[str] = Counter()
+        self.tried: Counter[str] = Counter()
         self.troubled: Counter[str] = Counter()
         self.headers: list[dict[str, str]] = []
         self.most = self.in_hand = 0
@@ -102,10 +106,17 @@ class LLMServer(ThreadingHTTPServer):
         """Connections that are cut on purpose are no news."""
 
     def fault(self, body: str) -> str | None:
-        """The trouble that this request meets: the same requests in every run, at the first try or at the first two."""
+        """The trouble that this try meets: the same in every run, without `rate` the first or the first two."""
         if self.always is not None and '"max_tokens"' in body and '"max_tokens": 1,' not in body:
             return self.always
         with self.lock:
+            self.tried[body] += 1
+            if self.rate is not None:
+                drawn = random.Random(f"{self.tried[body]} {body}")
+                if drawn.random() >= self.rate:
+                    return None
+                self.troubled[body] += 1
+                return drawn.choice(self.faults)
             tries = self.troubled[body]
             number = int.from_bytes(hashlib.sha256(body.encode()).digest()[:4], "little")
             if not self.faults or tries >= (0, 1, 2)[number % 3 if number % 10 < 6 else 0]:

@@ -7,11 +7,12 @@ import time
 import traceback
 from pathlib import Path
 
+import openai
 import pytest
 
 from mrag_rl.config import Config, config_to_yaml
 from mrag_rl.errors import InputError
-from mrag_rl.generation import CachedLLM
+from mrag_rl.generation import CachedLLM, Prompt
 from mrag_rl.generation import server as connection
 from mrag_rl.generation.server_llm import ServerLLM
 from mrag_rl.generation.transformers_llm import TransformersLLM
@@ -51,6 +52,45 @@ def test_through_trouble_that_passes_the_texts_are_the_same_and_none_is_lost(
     assert llm.fingerprint == connect(server).fingerprint
 
 
+def test_trouble_that_strikes_by_chance_changes_nothing_and_neither_do_texts_that_are_rightly_empty(
+    server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def some_empty(body: dict, *, chat: bool) -> dict:
+        number = int(body["prompt"].split()[-2]) if body["max_tokens"] > 1 else 1
+        return {"choices": [{"text": f"text {number}" if number % 5 else "", "finish_reason": "stop"}]}
+
+    prompts = [Prompt("summarization", f"article {number}") for number in range(100)]
+    server.complete = some_empty  # type: ignore[method-assign]
+    texts = connect(server).generate(prompts, max_new_tokens=LENGTH)
+    assert texts == [[f"text {number}" if number % 5 else ""] for number in range(100)]
+    monkeypatch.setattr(connection, "_PAUSE", 0.001)
+    monkeypatch.setattr(openai.OpenAI, "_calculate_retry_timeout", lambda *_: 0.001)
+    server.faults, server.rate = ("cut", "429", "500", "slow", "half", "409", EMPTY, *GARBAGE.values()), 0.3
+    server.tried.clear()
+    server.slowness = 0.01
+    llm = connect(server)
+    assert llm.generate(prompts, max_new_tokens=LENGTH) == texts
+    assert 0.2 < server.troubled.total() / server.tried.total() < 0.4
+    assert llm.fingerprint == connect(server).fingerprint
+
+
+def test_neither_an_empty_text_uses_up_the_tries_for_broken_answers_nor_they_its_own(
+    server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm = connect(server)
+    monkeypatch.setattr(connection, "_PAUSE", 0.001)
+    bad, cut = GARBAGE["no choices"], '{"choices": [{"te'
+    for answers, last in (((EMPTY, cut, EMPTY, bad, bad), EMPTY), ((EMPTY, cut, bad, cut, EMPTY, bad, bad), cut)):
+        following = iter((*answers, last))
+        monkeypatch.setattr(server, "fault", lambda body, following=following: next(following))
+        if last == EMPTY:
+            assert llm.generate(some_prompts(1), max_new_tokens=LENGTH) == [[""]]
+        else:
+            with pytest.raises(InputError, match="8 answers in a row made no sense, the last: not JSON"):
+                llm.generate(some_prompts(1), max_new_tokens=LENGTH)
+        assert next(following, None) is None
+
+
 def test_a_500_where_tokens_are_asked_for_does_not_pass_for_a_server_that_does_not_count_them(
     server: LLMServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,11 +105,14 @@ def test_a_500_where_tokens_are_asked_for_does_not_pass_for_a_server_that_does_n
 
 
 @pytest.mark.parametrize("problem", GARBAGE)
-def test_answers_that_never_make_sense_are_named(problem: str, server: LLMServer) -> None:
+def test_answers_that_never_make_sense_are_named(
+    problem: str, server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_PAUSE", 0.001)
     llm = connect(server)
-    server.always = GARBAGE[problem]
+    server.always, tries = GARBAGE[problem], 3 if problem == "an empty text" else 6
     with pytest.raises(
-        InputError, match=rf"3 answers in a row made no sense, the last: {problem}.*see the server's log"
+        InputError, match=rf"{tries} answers in a row made no sense, the last: {problem}.*see the server's log"
     ):
         llm.generate(some_prompts(1), max_new_tokens=LENGTH)
 
@@ -125,6 +168,7 @@ def test_a_wrong_address_model_or_interface_ends_at_once_in_one_line(
             ServerLLM.connect(url, model, chat=chat)
         assert "\n" not in str(error.value)
     assert time.perf_counter() - begun < 20
+    monkeypatch.setattr(connection, "_PAUSE", 0.001)
     monkeypatch.setattr(server, "models", lambda: "<html>hello</html>")
     monkeypatch.setattr(server, "complete", lambda body, chat: "<html>hello</html>")
     with pytest.raises(InputError, match=r"not a JSON object.*OpenAI's interface"):

@@ -19,13 +19,18 @@ T = TypeVar("T")
 _NO_KEY = "none"  # The client wants one, a server of one's own need not
 _RETRIES = 6  # After faults that pass, by the client: about 25 s in all, or as long as the server says (Retry-After)
 _LONGEST_WAIT = 120  # Seconds; if the server says more, the client does not try again
-_TRIES = 3  # For an answer that makes sense
-_PAUSE = 0.25  # Seconds before the second try, then twice as long each time
+_EMPTY = 3  # Empty texts in answer to one request: a model may end at once, so that the last may count
+_GARBAGE = 6  # Other answers to one request that make no sense
+_PAUSE = 0.25  # Seconds before the second try, then twice as long each time, up to 16 times
 _ABSENT = (400, 404, 405, 422, 501)  # What servers say of a path that they do not have; a 500 may pass
 
 
 class Unusable(Exception):
     """An answer that makes no sense, with what is wrong with it."""
+
+
+class Empty(Unusable):
+    """An empty text."""
 
 
 class Unanswered(InputError):
@@ -103,18 +108,18 @@ class Server:
     def complete(self, body: dict[str, Any]) -> Answer:
         """The server's answer to a request of its completions or chat endpoint, without model.
 
-        An empty text is asked for again; the last counts if the server says that the model ended it, which a model may
-        do at once. Raises InputError if no try gave a usable answer.
+        An empty text is asked for again; the third counts if the server says that the model ended one of them, which a
+        model may do at once. Raises InputError if no try gave a usable answer.
         """
-        attempt = 0
+        reasons: list[object] = []  # Why each empty text ended
 
         def read(data: object) -> Answer:
-            nonlocal attempt
-            attempt += 1
             choice, whole = _first_choice(data)
             text = _text(choice, chat=self.chat)
-            if not text and (attempt < _TRIES or choice.get("finish_reason") != "stop"):
-                raise Unusable(f"an empty text (finish_reason {choice.get('finish_reason')!r})")
+            if not text:
+                reasons.append(choice.get("finish_reason"))
+                if len(reasons) < _EMPTY or "stop" not in reasons:
+                    raise Empty(f"an empty text (finish_reason {reasons[-1]!r})")
             usage = whole.get("usage")
             tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
             return Answer(text, tokens if isinstance(tokens, int) else 0)
@@ -183,7 +188,7 @@ class Server:
         # Outside of /v1, a gateway may forbid everything, whatever the key.
         absent = _ABSENT if path.startswith("/") else (401, 403, *_ABSENT)
         client = self._client.with_options(max_retries=2)
-        for _ in range(_TRIES):
+        for _ in range(_GARBAGE):
             try:
                 told = (
                     client.get(path, cast_to=object) if body is None else client.post(path, cast_to=object, body=body)
@@ -199,22 +204,23 @@ class Server:
         return None
 
     def _ask(self, path: str, body: dict[str, Any], read: Callable[[object], T]) -> T:
-        """What `read` makes of the answer to a request. Raises Unanswered if it finds every one `Unusable`."""
-        problem = ""
-        for attempt in range(_TRIES):
-            if attempt:
-                time.sleep(_PAUSE * 2 ** (attempt - 1))
+        """What `read` makes of the answer to a request. Raises Unanswered if it finds too many of them `Unusable`."""
+        tries, empty, problem = 0, 0, ""
+        while empty < _EMPTY and tries - empty < _GARBAGE:
+            if tries:
+                time.sleep(_PAUSE * 2 ** min(tries - 1, 4))
+            tries += 1
             try:
                 return read(self._client.post(path, cast_to=object, body=body))
             except openai.APIError as error:
                 # The error itself is not passed on: it holds the request, and what the server made of the key.
                 raise self._named(error) from None
             except Unusable as error:
-                problem = str(error)
+                empty, problem = empty + isinstance(error, Empty), str(error)
             except ValueError:
                 problem = "not JSON"
         raise Unanswered(
-            f"llm.server {self.url}: {_TRIES} answers in a row made no sense, the last: {self._without_key(problem)}; "
+            f"llm.server {self.url}: {tries} answers in a row made no sense, the last: {self._without_key(problem)}; "
             "see the server's log, or check that the address is that of a server with OpenAI's interface"
         )
 
