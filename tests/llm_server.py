@@ -45,11 +45,12 @@ def some_prompts(count: int) -> list[Prompt]:
 
 
 class Refusal(Exception):
-    """A status other than 200, with a message and headers."""
+    """A status other than 200, with a message, or another JSON object, and headers."""
 
-    def __init__(self, status: int, message: str, **headers: str) -> None:
-        super().__init__(message)
+    def __init__(self, status: int, said: str | dict[str, Any], **headers: str) -> None:
+        super().__init__(said)
         self.status, self.headers = status, headers
+        self.content = json.dumps({"error": {"message": said}} if isinstance(said, str) else said).encode()
 
 
 class LLMServer(ThreadingHTTPServer):
@@ -210,7 +211,7 @@ class _Handler(BaseHTTPRequestHandler):
                     server.asked[canonical] += 1
             self.send(200, json.dumps(answer).encode())
         except Refusal as refusal:
-            self.send(refusal.status, json.dumps({"error": {"message": str(refusal)}}).encode(), **refusal.headers)
+            self.send(refusal.status, refusal.content, **refusal.headers)
         finally:
             with server.lock:
                 server.in_hand -= 1

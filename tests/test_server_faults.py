@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import openai
@@ -226,6 +228,47 @@ def test_the_key_reaches_the_server_and_nothing_else(
     told.append(config_to_yaml(Config("a", llm=LLMConfig(name=MODEL, server=server.url))))
     assert caplog.records and not [text for text in told if KEY in text or "sk-wrong-0815" in text]
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+
+
+QUOTED = 'sk-"do\\not/tell"-4711'
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (KEY, lambda key: {"error": {"message": "x" * 190 + key}}),
+        (KEY, lambda key: {"detail": {"headers": {"authorization": f"Bearer {key}"}}}),
+        (QUOTED, lambda key: {"detail": {"headers": {"authorization": f"Bearer {key}"}}}),
+        (QUOTED, lambda key: {"error": {"message": json.dumps({"authorization": key}).replace("/", r"\/")}}),
+        (QUOTED, lambda key: {"error": {"message": json.dumps([json.dumps(key)])}}),
+    ],
+)
+def test_no_part_of_the_key_is_in_what_a_refusal_repeats(
+    key: str, said: Callable[[str], dict], server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MRAG_RL_API_KEY", key)
+
+    def refusing(body: dict, *, chat: bool) -> dict:
+        raise Refusal(400, said(key))
+
+    server.complete = refusing  # type: ignore[method-assign]
+    with pytest.raises(InputError, match="status 400") as error:
+        connect(server)
+    assert "sk-" not in str(error.value) and "4711" not in str(error.value) and "\n" not in str(error.value)
+
+
+def test_the_key_is_in_no_list_of_models_and_not_among_the_reasons_of_answers_without_sense(
+    server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MRAG_RL_API_KEY", QUOTED)
+    monkeypatch.setattr(connection, "_PAUSE", 0.001)
+    server.always = json.dumps({"choices": [{"text": "", "finish_reason": QUOTED}]})
+    with pytest.raises(InputError, match=r"an empty text.*\*\*\*") as first:
+        connect(server).generate(some_prompts(1), max_new_tokens=LENGTH)
+    server.models = lambda: {"data": [{"id": f"model of {QUOTED}", "meta": {}}]}  # type: ignore[method-assign]
+    with pytest.raises(InputError, match=r"set llm\.name to one of model of \*\*\*") as second:
+        connect(server)
+    assert not [error for error in (first, second) if "tell" in str(error.value)]
 
 
 def test_a_key_that_cannot_be_sent_is_refused_unseen(server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:

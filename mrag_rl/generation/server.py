@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -220,7 +221,7 @@ class Server:
             except ValueError:
                 problem = "not JSON"
         raise Unanswered(
-            f"llm.server {self.url}: {tries} answers in a row made no sense, the last: {self._without_key(problem)}; "
+            f"llm.server {self.url}: {tries} answers in a row made no sense, the last: {self._quoted(problem)}; "
             "see the server's log, or check that the address is that of a server with OpenAI's interface"
         )
 
@@ -231,10 +232,8 @@ class Server:
             advice = f"raise llm.timeout, lower llm.concurrency, or check the server{again}"
             return InputError(f"{where}: repeatedly no answer within {self.timeout:g} s; {advice}")
         if not isinstance(error, openai.APIStatusError):
-            why = " ".join(str(error.__cause__ or error).split())
-            return InputError(
-                f"{where}: no connection ({self._without_key(why)}); start the server or correct the address{again}"
-            )
+            why = self._quoted(error.__cause__ or error)
+            return InputError(f"{where}: no connection ({why}); start the server or correct the address{again}")
         status = error.status_code
         if status in (401, 403):  # What else the server says may repeat the key
             return InputError(
@@ -247,7 +246,7 @@ class Server:
             if wait.isdecimal() and int(wait) > _LONGEST_WAIT:
                 return InputError(f"{where}: status {status} at {path}, to be tried again in {wait} s; do so{again}")
             return InputError(f"{where}: repeatedly status {status} at {path}; check the server{again}")
-        detail = self._without_key(_detail(error))
+        detail = self._quoted(_detail(error))
         if self._listed and self.model not in self._listed:
             return self._no_such_model(f"status {status}: {detail}")
         if status == 404:
@@ -261,11 +260,18 @@ class Server:
         )
 
     def _no_such_model(self, why: str) -> InputError:
-        names = ", ".join(self._listed[:8])
+        names = ", ".join(map(self._quoted, self._listed[:8]))
         return InputError(f"llm.server {self.url} has no model {self.model!r} ({why}); set llm.name to one of {names}")
 
-    def _without_key(self, text: str) -> str:
-        return text if self._key == _NO_KEY else text.replace(self._key, "***")
+    def _quoted(self, told: object) -> str:
+        """What the server told, in a line of at most 200 characters without the key."""
+        try:
+            text = str(told)
+        except RecursionError:
+            text = "nested too deep to be shown"
+        if self._key != _NO_KEY:  # JSON and Python's notation may put backslashes before its characters
+            text = re.sub(r"\\*".join(map(re.escape, self._key)), "***", text)
+        return " ".join(text.split())[:200]  # Only now: a cut through the key would hide it from the search
 
 
 def _key() -> str:
@@ -301,9 +307,9 @@ def _text(choice: dict[str, Any], *, chat: bool) -> str:
     return text
 
 
-def _detail(error: openai.APIStatusError) -> str:
-    """What the server says of an error, in a line of at most 200 characters."""
+def _detail(error: openai.APIStatusError) -> object:
+    """What the server says of an error."""
     body = error.body
     if isinstance(body, dict):
         body = body.get("message") or body.get("detail") or body
-    return " ".join(str(body or error.message).split())[:200]
+    return body or error.message
