@@ -230,6 +230,21 @@ def test_the_key_reaches_the_server_and_nothing_else(
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
 
 
+def test_nothing_that_the_environment_holds_for_openai_is_sent(
+    server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MRAG_RL_API_KEY", KEY)
+    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_BASE_URL"):
+        monkeypatch.setenv(name, "http://secret.invalid")
+    custom = "authorization: Bearer secret\nX-Team: secret\nUser-Agent: secret\nOpenAI-Organization: secret"
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", custom)
+    connect(server).generate(some_prompts(1), max_new_tokens=2)
+    assert len(server.headers) >= 4  # The models, the first token, the tokens, a text
+    assert {headers["authorization"] for headers in server.headers} == {f"Bearer {KEY}"}
+    assert not [name for headers in server.headers for name in headers if name in ("x-team", "openai-organization")]
+    assert not [value for headers in server.headers for value in headers.values() if "secret" in value]
+
+
 QUOTED = 'sk-"do\\not/tell"-4711'
 
 

@@ -38,6 +38,19 @@ class Unanswered(InputError):
     """A request that the server refuses, or answers with nothing that makes sense."""
 
 
+class _Client(openai.OpenAI):
+    """OpenAI's client without the organization, the project and the headers that the environment names for OpenAI."""
+
+    @property
+    def default_headers(self) -> dict[str, str | openai.Omit]:
+        return {
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+            "User-Agent": self.user_agent,
+            "Authorization": f"Bearer {self.api_key}",
+        }
+
+
 @dataclass(frozen=True)
 class Answer:
     """One text of the server's.
@@ -85,7 +98,7 @@ class Server:
         self._root = base.removesuffix("/v1")
         self._key = _key()
         self._again = ""  # Nothing has been answered yet
-        self._client = openai.OpenAI(
+        self._client = _Client(
             base_url=base,
             api_key=self._key,
             max_retries=_RETRIES,
