@@ -93,6 +93,25 @@ def test_chat_messages_are_put_into_the_servers_template(chatting: TransformersL
         assert len(server.ids(server.chat_text(turns))) <= 220
 
 
+def test_a_server_that_tells_the_tokens_of_texts_alone_is_not_asked_for_those_of_messages(
+    chatting: TransformersLLM,
+) -> None:
+    long = Prompt("summarization", " ".join(prompt.query for prompt in some_prompts(12)))
+    with serving(chatting) as server:
+        tokenize = server.tokenize
+
+        def texts_alone(body: dict) -> dict:
+            if "prompt" not in body:
+                raise Refusal(422, "Field required: prompt")
+            return tokenize(body)
+
+        server.tokenize = texts_alone  # type: ignore[method-assign]
+        llm = connect(server, chat=True, context=900)
+        assert llm.fits([long, some_prompts(1)[0]], LENGTH) == [False, True]
+        assert llm.generate([long], max_new_tokens=LENGTH) != [[""]]
+        assert not llm.server.tokenizes and connect(server).server.tokenizes
+
+
 def test_prompts_that_outgrow_the_context_are_shortened_as_on_this_machine(
     local: TransformersLLM, server: LLMServer
 ) -> None:

@@ -112,11 +112,12 @@ class Server:
             raise self._no_such_model("it is not listed")  # SGLang and llama.cpp answer to any name
         self.llama_cpp = "meta" in entry
         self.context = self._context(entry)
-        sent = {"messages": [{"role": "user", "content": "A"}]} if chat else {"prompt": "A"}
-        probe = self._ask(self._path, {**sent, "model": model, "max_tokens": 1, "temperature": 0}, _first_choice)[1]
+        sent: str | list[dict[str, str]] = [{"role": "user", "content": "A"}] if chat else "A"
+        body = {"messages" if chat else "prompt": sent, "model": model, "max_tokens": 1, "temperature": 0}
+        probe = self._ask(self._path, body, _first_choice)[1]
         self.reported = {"name": model, "answers as": probe.get("model")}
         self.reported |= {key: entry[key] for key in ("root", "parent", "meta") if entry.get(key) is not None}
-        self.tokenizes = bool(self._facts(f"{self._root}/tokenize", "tokens", self._tokenize_body("A")))
+        self.tokenizes = bool(self._facts(f"{self._root}/tokenize", "tokens", self._tokenize_body(sent)))
         self._again = "; what it answered so far is in the cache, unless that is off: resume the run"
 
     def complete(self, body: dict[str, Any]) -> Answer:
