@@ -87,10 +87,12 @@ def check_llm_config(config: LLMConfig) -> None:
         raise InputError("llm.name is bundled, but the model runs at llm.server; set llm.name to its name there")
     try:
         parts = urlsplit(config.server)
-        secret = parts.username is not None or parts.password is not None or parts.query or parts.fragment
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:  # a port that is no number, half an IPv6 address
-        secret, usable = "", False
+        secret = parts.username is not None or parts.password is not None or bool(parts.query or parts.fragment)
+        host = (parts.hostname or "").encode("idna")  # As the system will look it up
+        usable = parts.scheme in ("http", "https") and host != b"" and (parts.port or 1) > 0
+        usable = usable and config.server.isprintable()
+    except ValueError:  # a port that is no number, half an IPv6 address, two dots in a row
+        secret, usable = any(mark in config.server for mark in "@?#"), False
     if secret:  # The message must not repeat it
         raise InputError(
             "llm.server holds more than an address: a user, a password or what follows ? or #; put the key into the "

@@ -151,6 +151,27 @@ def test_a_longer_wait_than_the_client_has_patience_for_is_told(server: LLMServe
         llm.generate(some_prompts(1), max_new_tokens=LENGTH)
 
 
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:1/v1\n", "http://☃..x", "http://☃.x", "http://a..b", f"http://{'a' * 64}.b"]
+)
+def test_an_address_that_nothing_can_be_sent_to_is_named_at_once(url: str) -> None:
+    with pytest.raises(InputError, match=r"^llm\.server .*correct the address") as error:
+        ServerLLM.connect(url, MODEL)
+    assert "\n" not in str(error.value) and "answers" not in str(error.value)
+
+
+def test_an_answer_nested_too_deep_to_be_read_makes_no_sense(
+    server: LLMServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_PAUSE", 0.001)
+    llm = connect(server)
+    server.always = "[" * 200_000
+    with pytest.raises(InputError, match="6 answers in a row made no sense, the last: not JSON"):
+        llm.generate(some_prompts(1), max_new_tokens=LENGTH)
+    monkeypatch.setattr(server, "fault", lambda body: server.always if "/tokenize" in body else None)
+    assert not connect(server).server.tokenizes
+
+
 def test_nothing_is_resumed_before_there_is_a_run() -> None:
     with pytest.raises(InputError, match=r"start the server or correct the address$"):
         ServerLLM.connect("http://127.0.0.1:9", MODEL)

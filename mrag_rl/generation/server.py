@@ -98,12 +98,14 @@ class Server:
         self._root = base.removesuffix("/v1")
         self._key = _key()
         self._again = ""  # Nothing has been answered yet
-        self._client = _Client(
-            base_url=base,
-            api_key=self._key,
-            max_retries=_RETRIES,
-            timeout=openai.Timeout(timeout, connect=min(timeout, 10.0)),
-        )
+        limit = openai.Timeout(timeout, connect=min(timeout, 10.0))
+        try:
+            self._client = _Client(base_url=base, api_key=self._key, max_retries=_RETRIES, timeout=limit)
+        except Exception as error:  # InvalidURL, a plain Exception of a package that openai does not name
+            why = self._quoted(error)
+            raise InputError(
+                f"llm.server {url!r}: {why}; correct the address, or the proxy in the environment"
+            ) from None
         entries = self._facts("/models", "data")
         models = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
         self._listed = [str(entry.get("id")) for entry in models]
@@ -205,14 +207,12 @@ class Server:
         client = self._client.with_options(max_retries=2)
         for _ in range(_GARBAGE):
             try:
-                told = (
-                    client.get(path, cast_to=object) if body is None else client.post(path, cast_to=object, body=body)
-                )
+                told = self._told(client, path, body)
             except openai.APIError as error:
                 if isinstance(error, openai.APIStatusError) and error.status_code in absent:
                     return None
                 raise self._named(error) from None
-            except ValueError:  # no JSON
+            except Unusable:
                 continue
             if isinstance(told, dict) and key in told:
                 return told[key]
@@ -226,18 +226,30 @@ class Server:
                 time.sleep(_PAUSE * 2 ** min(tries - 1, 4))
             tries += 1
             try:
-                return read(self._client.post(path, cast_to=object, body=body))
+                return read(self._told(self._client, path, body))
             except openai.APIError as error:
                 # The error itself is not passed on: it holds the request, and what the server made of the key.
                 raise self._named(error) from None
             except Unusable as error:
                 empty, problem = empty + isinstance(error, Empty), str(error)
-            except ValueError:
-                problem = "not JSON"
         raise Unanswered(
             f"llm.server {self.url}: {tries} answers in a row made no sense, the last: {self._quoted(problem)}; "
             "see the server's log, or check that the address is that of a server with OpenAI's interface"
         )
+
+    def _told(self, client: openai.OpenAI, path: str, body: dict[str, Any] | None) -> object:
+        """The answer to a request. Raises Unusable if it is not JSON, and the client's APIError."""
+        try:
+            return client.get(path, cast_to=object) if body is None else client.post(path, cast_to=object, body=body)
+        except UnicodeError as error:
+            if isinstance(error, UnicodeDecodeError):
+                raise Unusable("not JSON") from None
+            # Nothing has been sent: the address has two dots in a row, or the text half a character.
+            raise InputError(
+                f"llm.server {self.url} cannot be asked ({self._quoted(error)}); correct the address or the text"
+            ) from None
+        except (ValueError, RecursionError):
+            raise Unusable("not JSON") from None
 
     def _named(self, error: openai.APIError) -> InputError:
         """What went wrong, and what to do about it, in a line without the key."""
@@ -279,10 +291,7 @@ class Server:
 
     def _quoted(self, told: object) -> str:
         """What the server told, in a line of at most 200 characters without the key."""
-        try:
-            text = str(told)
-        except RecursionError:
-            text = "nested too deep to be shown"
+        text = str(told)
         if self._key != _NO_KEY:  # JSON and Python's notation may put backslashes before its characters
             text = re.sub(r"\\*".join(map(re.escape, self._key)), "***", text)
         return " ".join(text.split())[:200]  # Only now: a cut through the key would hide it from the search
