@@ -44,7 +44,7 @@ class LLMConfig:
     concurrency: int = bounded(32, minimum=1, maximum=512)
     """Maximum number of concurrent requests to the server."""
     timeout: float = bounded(120.0, minimum=0, exclusive=True)
-    """Seconds to wait for one answer of the server before asking again."""
+    """Seconds without a byte of an answer before the server is asked again; one that goes on coming is awaited."""
     cache: bool = True
     """Cache every generation in the run folder, so that nothing is generated twice. Without it, only the texts of the
     final evaluation are remembered, in memory, while it lasts."""

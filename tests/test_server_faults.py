@@ -19,7 +19,7 @@ from mrag_rl.generation import server as connection
 from mrag_rl.generation.server_llm import ServerLLM
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.llm_config import LLMConfig
-from tests.llm_server import KEY, LENGTH, MODEL, LLMServer, Refusal, connect, some_prompts
+from tests.llm_server import KEY, LENGTH, MODEL, LLMServer, Refusal, _Handler, connect, some_prompts
 
 
 def refuse(status: int) -> dict:
@@ -139,6 +139,27 @@ def test_trouble_that_does_not_pass_is_named(
     server.always, server.slowness = fault, 4.0
     with pytest.raises(InputError, match=message):
         llm.generate(some_prompts(1), max_new_tokens=LENGTH)
+
+
+def test_the_timeout_is_for_silence_not_for_a_whole_answer(server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As gateways keep a connection open while the model writes, by a blank now and then."""
+
+    def drip(handler: _Handler, fault: str) -> bool:
+        content = GARBAGE["no text"].replace("7", '"late"').encode()
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+        handler.wfile.write(b"Content-Length: %d\r\n\r\n" % (len(content) + 4))
+        for part in (b" ", b" ", b" ", b" ", content):
+            handler.wfile.write(part)
+            handler.wfile.flush()
+            time.sleep(0.3)
+        return True
+
+    llm = connect(server, timeout=0.9)
+    monkeypatch.setattr(_Handler, "misbehave", drip)
+    server.always = "drip"
+    begun, before = time.perf_counter(), len(server.headers)
+    assert llm.generate(some_prompts(1), max_new_tokens=LENGTH) == [["late"]]
+    assert time.perf_counter() - begun > 0.9 and len(server.headers) == before + 1
 
 
 def test_a_longer_wait_than_the_client_has_patience_for_is_told(server: LLMServer) -> None:

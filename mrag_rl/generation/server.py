@@ -67,7 +67,7 @@ class Answer:
 class Server:
     """A connection to one model of a server; threads may share it.
 
-    Faults that pass (a cut connection, no answer in time, status 408, 409, 429 and 5xx) are tried again with growing
+    Faults that pass (a cut connection, silence for too long, status 408, 409, 429 and 5xx) are tried again with growing
     pauses, as are answers that make no sense; all others end in one line at once.
 
     Attributes:
@@ -87,7 +87,7 @@ class Server:
             url: The address; without a path, it gets "/v1".
             model: The model's name at the server.
             chat: Whether to send chat messages.
-            timeout: Seconds to wait for an answer.
+            timeout: Seconds without a byte of an answer before asking again; httpx has no limit for a whole answer.
 
         Raises:
             InputError: The server cannot be reached or does not accept the key, or it has no such model.

@@ -81,7 +81,7 @@ class ServerLLM:
             stop: Strings that end a text and are not part of it.
             context: The longest prompt with its answer, in tokens; None for what the server reports.
             concurrency: Most requests at a time.
-            timeout: Seconds to wait for one answer before asking again.
+            timeout: Seconds without a byte of an answer before asking again.
 
         Raises:
             InputError: The server cannot be reached or does not accept the key, it has no such model, or it does not
