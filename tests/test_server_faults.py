@@ -7,6 +7,7 @@ import logging
 import time
 import traceback
 from collections.abc import Callable
+from email.utils import formatdate
 from pathlib import Path
 
 import openai
@@ -162,14 +163,37 @@ def test_the_timeout_is_for_silence_not_for_a_whole_answer(server: LLMServer, mo
     assert time.perf_counter() - begun > 0.9 and len(server.headers) == before + 1
 
 
-def test_a_longer_wait_than_the_client_has_patience_for_is_told(server: LLMServer) -> None:
+@pytest.mark.parametrize("wait", ["600", "600.2", lambda: formatdate(time.time() + 600, usegmt=True)])
+def test_a_longer_wait_than_the_client_has_patience_for_is_told(
+    wait: str | Callable[[], str], server: LLMServer
+) -> None:
     def busy(*_: object, **__: object) -> dict:
-        raise Refusal(429, "busy", **{"Retry-After": "600"})
+        raise Refusal(429, "busy", **{"Retry-After": wait if isinstance(wait, str) else wait()})
 
     llm = connect(server)
     server.complete = busy  # type: ignore[method-assign]
-    with pytest.raises(InputError, match=r"status 429 at /v1/completions, to be tried again in 600 s.*resume the run"):
+    before = len(server.headers)
+    message = r"status 429 at /v1/completions, to be tried again in (600|59\d) s.*resume the run"
+    with pytest.raises(InputError, match=message):
         llm.generate(some_prompts(1), max_new_tokens=LENGTH)
+    assert len(server.headers) == before + 1
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_only_what_was_repeated_is_called_so(retries: int, server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openai.OpenAI, "_calculate_retry_timeout", lambda *_: 0.001)
+    tries = iter(range(retries + 1))
+
+    def failing(*_: object, **__: object) -> dict:
+        raise Refusal(500, "no", **{"x-should-retry": str(next(tries) < retries).lower(), "Retry-After": "soon"})
+
+    llm = connect(server)
+    server.complete = failing  # type: ignore[method-assign]
+    before = len(server.headers)
+    expected = "repeatedly status 500 at" if retries else ": status 500 at"
+    with pytest.raises(InputError, match=f"{expected} /v1/completions; check the server"):
+        llm.generate(some_prompts(1), max_new_tokens=LENGTH)
+    assert len(server.headers) == before + 1 + retries
 
 
 @pytest.mark.parametrize(

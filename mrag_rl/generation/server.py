@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from mrag_rl.errors import InputError
@@ -18,7 +20,7 @@ import openai
 
 T = TypeVar("T")
 _NO_KEY = "none"  # The client wants one, a server of one's own need not
-_RETRIES = 6  # After faults that pass, by the client: about 25 s in all, or as long as the server says (Retry-After)
+_RETRIES = 6  # After faults that pass, by the client: 18 to 24 s in all, or as long as the server says (Retry-After)
 _LONGEST_WAIT = 120  # Seconds; if the server says more, the client does not try again
 _EMPTY = 3  # Empty texts in answer to one request: a model may end at once, so that the last may count
 _GARBAGE = 6  # Other answers to one request that make no sense
@@ -254,9 +256,10 @@ class Server:
     def _named(self, error: openai.APIError) -> InputError:
         """What went wrong, and what to do about it, in a line without the key."""
         where, again = f"llm.server {self.url}", self._again
+        repeatedly = "repeatedly " if error.request.headers.get("x-stainless-retry-count", "0") != "0" else ""
         if isinstance(error, openai.APITimeoutError):
             advice = f"raise llm.timeout, lower llm.concurrency, or check the server{again}"
-            return InputError(f"{where}: repeatedly no answer within {self.timeout:g} s; {advice}")
+            return InputError(f"{where}: {repeatedly}no answer within {self.timeout:g} s; {advice}")
         if not isinstance(error, openai.APIStatusError):
             why = self._quoted(error.__cause__ or error)
             return InputError(f"{where}: no connection ({why}); start the server or correct the address{again}")
@@ -268,10 +271,12 @@ class Server:
             )
         if status in (408, 409, 429) or status >= 500:
             path = error.request.url.path
-            wait = error.response.headers.get("retry-after", "")
-            if wait.isdecimal() and int(wait) > _LONGEST_WAIT:
-                return InputError(f"{where}: status {status} at {path}, to be tried again in {wait} s; do so{again}")
-            return InputError(f"{where}: repeatedly status {status} at {path}; check the server{again}")
+            wait = _wait(error.response.headers.get("retry-after", ""))
+            if wait > _LONGEST_WAIT:
+                return InputError(
+                    f"{where}: status {status} at {path}, to be tried again in {wait:.0f} s; do so{again}"
+                )
+            return InputError(f"{where}: {repeatedly}status {status} at {path}; check the server{again}")
         detail = self._quoted(_detail(error))
         if self._listed and self.model not in self._listed:
             return self._no_such_model(f"status {status}: {detail}")
@@ -304,6 +309,18 @@ def _key() -> str:
                 raise InputError(f"{name} contains characters that cannot be part of a key; set it again")
             return key
     return _NO_KEY
+
+
+def _wait(said: str) -> float:
+    """The seconds of a Retry-After header, which may be a number or a date; 0 for what is neither."""
+    try:
+        seconds = float(said)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(said).timestamp() - time.time()
+        except (ValueError, OverflowError, OSError):
+            return 0.0
+    return seconds if math.isfinite(seconds) else 0.0
 
 
 def _first_choice(data: object) -> tuple[dict[str, Any], dict[str, Any]]:
