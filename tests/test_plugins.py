@@ -262,6 +262,8 @@ def test_texts_of_an_own_language_model_depend_on_prompt_and_seed_alone_and_are_
     many = llm.generate(prompts, samples=3, temperature=1.0, seeds=[*range(70)])
     assert max(calls[2:]) == 63 and len({text for row in many for text in row}) == 210
     assert llm.generate(prompts[5:6], samples=2, temperature=1.0, seeds=5) == [many[5][:2]]
+    with pytest.raises(ValueError, match="samples is 0; give at least 1"):
+        llm.generate(prompts, samples=0)
     with CachedLLM(llm, place / "cache.sqlite") as cached:
         before = cached.generate(prompts)
         calls.clear()

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,6 +76,24 @@ def test_a_sample_depends_on_its_seed_and_neither_on_the_others_nor_on_the_call(
     assert llm.generate(prompts[1:2], temperature=3.0, seeds=9, max_new_tokens=LENGTH) != [many[1][:1]]
     seeds = [json.loads(request)["seed"] for request in server.asked if '"seed"' in request]
     assert all(0 <= seed < 2**31 - 1 for seed in seeds)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_here_and_there_at_least_one_text_of_one_token_is_asked_for(
+    temperature: float, local: TransformersLLM, server: LLMServer, tmp_path: Path
+) -> None:
+    for llm in (local, connect(server), CachedLLM(local, tmp_path / "cache.sqlite")):
+        for name in ("samples", "max_new_tokens"):
+            with pytest.raises(ValueError, match=f"^{name} is 0; give at least 1$"):
+                settings: dict[str, Any] = {"max_new_tokens": 2, "temperature": temperature, name: 0}
+                llm.generate(some_prompts(1), **settings)
+
+
+def test_a_seed_may_be_a_number_of_numpys(local: TransformersLLM, server: LLMServer) -> None:
+    for llm in (local, connect(server)):
+        texts = llm.generate(some_prompts(2), temperature=3.0, seeds=3, max_new_tokens=4)
+        seed: Any = np.int64(3)
+        assert llm.generate(some_prompts(2), temperature=3.0, seeds=seed, max_new_tokens=4) == texts
 
 
 def test_chat_messages_are_put_into_the_servers_template(chatting: TransformersLLM) -> None:

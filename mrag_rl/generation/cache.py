@@ -11,7 +11,7 @@ from typing import Any
 from tqdm import tqdm
 
 from mrag_rl.errors import InputError
-from mrag_rl.generation.llm import LLM, PiecewiseLLM, Usage, one_seed_per_prompt
+from mrag_rl.generation.llm import LLM, PiecewiseLLM, Usage, check_counts, one_seed_per_prompt
 from mrag_rl.generation.prompts import Prompt, template
 from mrag_rl.io import SQLITE_ERRORS
 
@@ -114,6 +114,7 @@ class CachedLLM:
         Raises:
             InputError: The cache file is damaged or cannot be written.
         """
+        check_counts(samples, max_new_tokens)
         greedy = temperature == 0
         draws = 1 if greedy else samples
         prompt_seeds = [0] * len(prompts) if greedy else one_seed_per_prompt(seeds, len(prompts))

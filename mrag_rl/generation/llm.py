@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Protocol, TypeVar, runtime_checkable
 
 from mrag_rl.generation.prompts import Prompt
@@ -75,6 +76,9 @@ class LLM(Protocol):
             temperature: The divisor of the logits; 0 for greedy decoding, whose samples are copies.
             seeds: One seed for all prompts or one per prompt.
             max_new_tokens: The longest completion, in tokens.
+
+        Raises:
+            ValueError: `samples` or `max_new_tokens` is less than 1, or there is another number of seeds.
         """
         ...
 
@@ -131,10 +135,17 @@ def in_order(parts: Iterable[Mapping[int, list[T]]]) -> list[list[T]]:
     return [rows[row] for row in range(len(rows))]
 
 
+def check_counts(samples: int, max_new_tokens: int) -> None:
+    """Raises ValueError if `generate` is asked for less than one text of one token."""
+    for name, count in (("samples", samples), ("max_new_tokens", max_new_tokens)):
+        if count < 1:
+            raise ValueError(f"{name} is {count}; give at least 1")
+
+
 def one_seed_per_prompt(seeds: int | Sequence[int], prompts: int) -> list[int]:
     """The `seeds` argument of `generate` as a list, one per prompt. Raises ValueError for another number of seeds."""
-    if isinstance(seeds, int):
-        return [seeds] * prompts
+    if isinstance(seeds, int | Integral):  # NumPy's are the latter
+        return [int(seeds)] * prompts
     if len(seeds) != prompts:
         raise ValueError(f"{len(seeds)} seeds for {prompts} prompts; give one seed, or one per prompt")
     return [int(seed) for seed in seeds]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from mrag_rl.errors import InputError
-from mrag_rl.generation.llm import SCORES_NEEDED, Usage, in_order, one_seed_per_prompt
+from mrag_rl.generation.llm import SCORES_NEEDED, Usage, check_counts, in_order, one_seed_per_prompt
 from mrag_rl.generation.prompts import Prompt, render
 from mrag_rl.generation.sampling import SEEDS, row_key
 from mrag_rl.plugins import Plugin, check_parameters, loaded_plugin, trial, wrong_plugin
@@ -80,6 +80,7 @@ class OwnLLM:
         max_new_tokens: int = 64,
     ) -> Iterator[dict[int, list[str]]]:
         """The texts of `generate`, call by call; see `PiecewiseLLM`."""
+        check_counts(samples, max_new_tokens)
         greedy = temperature == 0
         draws, repeat = (1, samples) if greedy else (samples, 1)
         rows = [

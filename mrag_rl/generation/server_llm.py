@@ -14,7 +14,7 @@ from typing import Any
 
 from mrag_rl.errors import InputError
 from mrag_rl.generation.likelihood import Completion
-from mrag_rl.generation.llm import SCORES_NEEDED, Usage, in_order, one_seed_per_prompt
+from mrag_rl.generation.llm import SCORES_NEEDED, Usage, check_counts, in_order, one_seed_per_prompt
 from mrag_rl.generation.parallel import by_row, in_parallel
 from mrag_rl.generation.prompts import Prompt, make_room, messages, render
 from mrag_rl.generation.sampling import SEEDS, row_key
@@ -140,6 +140,7 @@ class ServerLLM:
         max_new_tokens: int = 64,
     ) -> Iterator[dict[int, list[str]]]:
         """The texts of `generate` as they come; see `PiecewiseLLM`."""
+        check_counts(samples, max_new_tokens)
         greedy = temperature == 0
         texts = [self.render(prompt) for prompt in prompts]
         rows: list[list[tuple[str, int | None]]] = [

@@ -17,7 +17,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation.attention import use_blocked_attention
 from mrag_rl.generation.decoding import Decoder, Request
 from mrag_rl.generation.likelihood import Completion, batches, log_probabilities
-from mrag_rl.generation.llm import Usage, in_order, one_seed_per_prompt
+from mrag_rl.generation.llm import Usage, check_counts, in_order, one_seed_per_prompt
 from mrag_rl.generation.packing import pack_linear_layers
 from mrag_rl.generation.prompts import (
     Prompt,
@@ -179,6 +179,7 @@ class TransformersLLM:
         The prompts that are left after a part make the same batches in a call of their own.
         """
         started = time.perf_counter()
+        check_counts(samples, max_new_tokens)
         prompt_seeds = one_seed_per_prompt(seeds, len(prompts))
         greedy = temperature == 0
         texts = [self.render(prompt) for prompt in prompts]
