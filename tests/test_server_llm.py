@@ -179,7 +179,7 @@ def test_a_server_without_log_probabilities_is_named_with_what_needs_them(
     server: LLMServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "echo", lambda ids, top: None)
-    with pytest.raises(InputError, match=r"gives no log-probabilities.*refinement\.state candidates"):
+    with pytest.raises(InputError, match=r"gives no log-probabilities.* 3 answers.*refinement\.state candidates"):
         connect(server).log_probabilities(some_prompts(1), [["x"]])
 
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 _NO_KEY = "none"  # The client wants one, a server of one's own need not
 _RETRIES = 6  # After faults that pass, by the client: 18 to 24 s in all, or as long as the server says (Retry-After)
 _LONGEST_WAIT = 120  # Seconds; if the server says more, the client does not try again
-_EMPTY = 3  # Empty texts in answer to one request: a model may end at once, so that the last may count
+_LACKING = 3  # Answers to one request that lack what was asked for; a third empty text may count
 _GARBAGE = 6  # Other answers to one request that make no sense
 _PAUSE = 0.25  # Seconds before the second try, then twice as long each time, up to 16 times
 _ABSENT = (400, 404, 405, 422, 501)  # What servers say of a path that they do not have; a 500 may pass
@@ -32,8 +32,8 @@ class Unusable(Exception):
     """An answer that makes no sense, with what is wrong with it."""
 
 
-class Empty(Unusable):
-    """An empty text."""
+class Lacking(Unusable):
+    """An answer that can be read and lacks what was asked for: an empty text, or no log-probabilities."""
 
 
 class Unanswered(InputError):
@@ -137,8 +137,8 @@ class Server:
             text = _text(choice, chat=self.chat)
             if not text:
                 reasons.append(choice.get("finish_reason"))
-                if len(reasons) < _EMPTY or "stop" not in reasons:
-                    raise Empty(f"an empty text (finish_reason {reasons[-1]!r})")
+                if len(reasons) < _LACKING or "stop" not in reasons:
+                    raise Lacking(f"an empty text (finish_reason {reasons[-1]!r})")
             usage = whole.get("usage")
             tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
             return Answer(text, tokens if isinstance(tokens, int) else 0)
@@ -163,7 +163,7 @@ class Server:
             told = _first_choice(data)[0].get("logprobs")
             keys = ("token_logprobs", "top_logprobs")
             if not isinstance(told, dict) or not all(isinstance(told.get(key), list) for key in keys):
-                raise Unusable("no log-probabilities")
+                raise Lacking("no log-probabilities")
             return {key: told[key] for key in keys}
 
         body = {"model": self.model, "prompt": text, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": top}
@@ -222,8 +222,8 @@ class Server:
 
     def _ask(self, path: str, body: dict[str, Any], read: Callable[[object], T]) -> T:
         """What `read` makes of the answer to a request. Raises Unanswered if it finds too many of them `Unusable`."""
-        tries, empty, problem = 0, 0, ""
-        while empty < _EMPTY and tries - empty < _GARBAGE:
+        tries, lacking, problem = 0, 0, ""
+        while lacking < _LACKING and tries - lacking < _GARBAGE:
             if tries:
                 time.sleep(_PAUSE * 2 ** min(tries - 1, 4))
             tries += 1
@@ -233,7 +233,7 @@ class Server:
                 # The error itself is not passed on: it holds the request, and what the server made of the key.
                 raise self._named(error) from None
             except Unusable as error:
-                empty, problem = empty + isinstance(error, Empty), str(error)
+                lacking, problem = lacking + isinstance(error, Lacking), str(error)
         raise Unanswered(
             f"llm.server {self.url}: {tries} answers in a row made no sense, the last: {self._quoted(problem)}; "
             "see the server's log, or check that the address is that of a server with OpenAI's interface"
