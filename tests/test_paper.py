@@ -86,10 +86,11 @@ def test_the_page_says_in_which_pairs_of_rows_the_order_is_the_papers() -> None:
     score = {"rouge1": {"value": 50.0, "low": 49.0, "high": 51.0}}
     row = {"row": "a", "runs": 3, "scores": score, "seconds": {"pool": 1.5}, "published": {"rouge1": 48.13}}
     part = {
-        "name": "desks", "beside": "XSum", "rows": [row, {**row, "row": "b", "published": {}}], "figure": "f.png",
+        "name": "desks", "beside": "XSum", "metrics": ["rouge1"], "figure": "f.png",
+        "rows": [row, {**row, "row": "b", "published": {}}],
         "order": [pair(0.1, 2.0), pair(-3.0, -1.0), pair(-1.0, 1.0), pair(-0.5, 2.0)],
     }  # fmt: skip
-    page = paper_page({"title": "Table 0", "metrics": ["rouge1"], "seconds": ["pool"], "parts": [part]})
+    page = paper_page({"title": "Table 0", "seconds": ["pool"], "parts": [part]})
     assert "of 4 pairs of rows: 1 as in the paper, 1 the other way round, 2 not shown" in page
     assert "- The other way round: a less b, -2.00 [-3.00, -1.00]" in page
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if "|" in line]
@@ -129,7 +130,7 @@ def test_published_rows_are_rows_that_are_made() -> None:
                 made = settings or set(part.systems)
                 assert set(rows) <= made, (name, whose, set(rows) - made)
             for figures in rows.values():
-                assert set(figures) <= {*table.metrics, *table.seconds}, (name, whose)
+                assert all(set(figures) <= {*part.metrics, *table.seconds} for part in parts), (name, whose)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +148,21 @@ def test_a_broken_table_is_named(workplace: Path, tmp_path: Path, changes: dict[
     with pytest.raises(InputError) as error:
         read_table(str(small_table(workplace, tmp_path, **changes)))
     assert message in str(error.value) and "mine.yaml" in str(error.value)
+
+
+def test_a_metric_that_the_runs_do_not_report_is_refused_before_any_run(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not when all runs are done."""
+    table = small_table(workplace, tmp_path)
+    parts = yaml.safe_load(table.read_text())["scales"]["small"]
+    parts[0]["settings"]["task"] = "translation"
+    command = ["paper", str(small_table(workplace, tmp_path, scales={"small": parts})), "--plan"]
+    assert evaluate.main(command) == 2
+    assert "tiny has the metric rouge1, but its runs report bleu, chrf; give the part" in capsys.readouterr().err
+    parts[0]["metrics"] = ["chrf"]
+    small_table(workplace, tmp_path, scales={"small": parts})
+    assert evaluate.main(command) == 0
 
 
 def test_an_unknown_table_or_scale_names_those_there_are(

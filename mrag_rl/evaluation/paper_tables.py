@@ -17,7 +17,7 @@ def paper_page(report: Mapping[str, Any]) -> str:
         beside = f"; the paper's figures are of {part['beside']}" if part["beside"] else ""
         runs = min(row["runs"] for row in part["rows"])
         lines += [f"## {part['name']}: {runs} {'seed' if runs == 1 else 'seeds'} a row{beside}", ""]
-        lines += [aligned_table(_cells(report, part)), "", *_order_lines(part, report["metrics"][0])]
+        lines += [aligned_table(_cells(report, part)), "", *_order_lines(part)]
         lines += [f"Figure: {part['figure']}", ""]
     lines.append(
         "Ours are 0 to 100 with 95% bootstrap intervals over seeds and test pairs. The paper has other data and "
@@ -31,7 +31,7 @@ def paper_page(report: Mapping[str, Any]) -> str:
 def _cells(report: Mapping[str, Any], part: Mapping[str, Any]) -> list[list[str]]:
     """The header and the rows; a column of the paper's figures follows each of ours that it has."""
     header, columns = [""], []
-    for kind, names in (("scores", report["metrics"]), ("seconds", report["seconds"])):
+    for kind, names in (("scores", part["metrics"]), ("seconds", report["seconds"])):
         for name in names:
             published = any(name in row["published"] for row in part["rows"])
             columns.append((kind, name, published))
@@ -48,7 +48,7 @@ def _cells(report: Mapping[str, Any], part: Mapping[str, Any]) -> list[list[str]
     return rows
 
 
-def _order_lines(part: Mapping[str, Any], metric: str) -> list[str]:
+def _order_lines(part: Mapping[str, Any]) -> list[str]:
     """In which pairs of rows ours are in the paper's order, shown by an interval without zero, and in which not."""
     pairs = part["order"]
     if not pairs:
@@ -57,8 +57,9 @@ def _order_lines(part: Mapping[str, Any], metric: str) -> list[str]:
     turned = [pair for pair in pairs if pair["high"] < 0]
     undecided = len(pairs) - len(same) - len(turned)
     lines = [
-        f"Order by {label(metric)}, of {len(pairs)} pairs of rows: {len(same)} as in the paper, {len(turned)} the "
-        f"other way round, {undecided} not shown either way (the interval of the difference holds zero)."
+        f"Order by {label(part['metrics'][0])}, of {len(pairs)} pairs of rows: {len(same)} as in the paper, "
+        f"{len(turned)} the other way round, {undecided} not shown either way (the interval of the difference holds "
+        "zero)."
     ]
     lines += [
         f"- The other way round: {pair['better']} less {pair['worse']}, {difference_cell(pair)}" for pair in turned

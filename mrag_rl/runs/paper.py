@@ -19,12 +19,13 @@ from mrag_rl.evaluation.paper_tables import paper_page
 from mrag_rl.evaluation.results import SECONDS
 from mrag_rl.io import atomic_write_text, read_json, write_json
 from mrag_rl.runs.compare import Condition, conditions_of, paired_scores
+from mrag_rl.runs.evaluate import reported_metrics
 from mrag_rl.runs.settings import PaperSettings
 from mrag_rl.runs.sweep import Sweep, plan_sweep, run_sweep
 from mrag_rl.shipped import PAPER_TABLES, names_in, shipped_file
 
 _TABLE_KEYS = {"title", "metrics", "seconds", "systems", "published", "scales"}
-_PART_KEYS = {"name", "beside", "config", "grid", "settings", "systems"}
+_PART_KEYS = {"name", "beside", "metrics", "config", "grid", "settings", "systems"}
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,14 @@ class Part:
 
     Attributes:
         name: of its folder. beside: whose figures of the paper stand beside it, None for none.
+        metrics: its columns, the first of which is compared; the table's, unless the part is of another task.
         config: configuration files. grid, settings: as of a sweep, and further settings of all its runs.
         systems: the table's rows, for each combination of the grid's settings.
     """
 
     name: str
     beside: str | None
+    metrics: tuple[str, ...]
     config: tuple[str, ...]
     grid: dict[str, list[Any]]
     settings: dict[str, Any]
@@ -50,15 +53,14 @@ class Table:
     """A table of the paper.
 
     Attributes:
-        path: of its file. metrics: its columns, the first of which is compared. seconds: further columns, by the names
-            in `mrag_rl.evaluation.results.SECONDS`, on average over a row's runs.
+        path: of its file. seconds: columns beside the metrics, by the names in `mrag_rl.evaluation.results.SECONDS`, on
+            average over a row's runs.
         published: {whose: {row: {column: figure}}}, as the paper prints them.
         scales: the parts of each scale.
     """
 
     path: Path
     title: str
-    metrics: tuple[str, ...]
     seconds: tuple[str, ...]
     published: dict[str, dict[str, dict[str, float]]]
     scales: dict[str, tuple[Part, ...]]
@@ -90,12 +92,13 @@ def read_table(name: str) -> Table:
     path = shipped_file(name, PAPER_TABLES)
     found = _mapping(read_yaml(path), _TABLE_KEYS, str(path))
     try:
-        systems = tuple(found["systems"])
+        systems, metrics = tuple(found["systems"]), tuple(found["metrics"])
         scales = {
             scale: tuple(
                 Part(
                     str(part["name"]),
                     part.get("beside"),
+                    tuple(part.get("metrics") or metrics),
                     tuple(part["config"]),
                     dict(part["grid"]),
                     dict(part.get("settings") or {}),
@@ -105,10 +108,7 @@ def read_table(name: str) -> Table:
             )
             for scale, parts in found["scales"].items()
         }
-        table = Table(
-            path, found["title"], tuple(found["metrics"]), tuple(found.get("seconds") or ()),
-            found.get("published") or {}, scales,
-        )  # fmt: skip
+        table = Table(path, found["title"], tuple(found.get("seconds") or ()), found.get("published") or {}, scales)
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: not a table ({error}); see {PAPER_TABLES / 'table5.yaml'} for one") from error
     for scale, parts in table.scales.items():
@@ -146,7 +146,15 @@ def _sweeps(table: Table, settings: PaperSettings, root: Path) -> list[tuple[Par
         arguments = [f"--grid={table.path}", f"--name={part.name}", f"--runs={runs}", f"--jobs={settings.jobs}"]
         arguments += [f"--config={path}" for path in part.config]
         arguments += [f"--{name}={argument_of(value)}" for name, value in fixed.items()]
-        sweeps.append((part, plan_sweep(arguments, program="evaluate.py paper", grid=part.grid)[0]))
+        sweep = plan_sweep(arguments, program="evaluate.py paper", grid=part.grid)[0]
+        for config in sweep.runs.values():
+            reported = reported_metrics(config)
+            if unknown := [metric for metric in part.metrics if metric not in reported]:
+                raise InputError(
+                    f"{table.path}: {part.name} has the metric {unknown[0]}, but its runs report "
+                    f"{', '.join(reported)}; give the part metrics of its own"
+                )
+        sweeps.append((part, sweep))
     return sweeps
 
 
@@ -154,16 +162,11 @@ def _made(table: Table, sweeps: Sequence[tuple[Part, Sweep]], settings: PaperSet
     """Carry out a table's sweeps, write its page, and return it."""
     parts = []
     for part, sweep in sweeps:
-        run_sweep(sweep, systems=part.systems, metric=table.metrics[0])
+        run_sweep(sweep, systems=part.systems, metric=part.metrics[0])
         conditions = conditions_of([*sweep.runs])
-        scores = {metric: paired_scores(conditions, part.systems, metric) for metric in table.metrics}
+        scores = {metric: paired_scores(conditions, part.systems, metric) for metric in part.metrics}
         parts.append(_report(table, part, conditions, scores, sweep))
-    report: dict[str, Any] = {
-        "table": table.name,
-        "title": table.title,
-        "scale": settings.scale,
-        "metrics": list(table.metrics),
-    }
+    report: dict[str, Any] = {"table": table.name, "title": table.title, "scale": settings.scale}
     report |= {"seconds": list(table.seconds), "parts": parts}
     page = paper_page(report)
     atomic_write_text(folder / "table.md", page)
@@ -195,12 +198,13 @@ def _report(
                 }
             )
     paired = all(condition.paired_with(conditions[0]) is None for condition in conditions)
-    compared = [found[system] for found in scores[table.metrics[0]] for system in part.systems]
+    compared = [found[system] for found in scores[part.metrics[0]] for system in part.systems]
     return {
         "name": part.name,
         "beside": part.beside,
+        "metrics": list(part.metrics),
         "rows": rows,
-        "order": _order(rows, compared, table.metrics[0]) if paired else [],
+        "order": _order(rows, compared, part.metrics[0]) if paired else [],
         "figure": str(sweep.folder / "comparison" / "comparison_plot.png"),
     }
 
