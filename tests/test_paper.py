@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import evaluate
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.paper_tables import paper_page
 from mrag_rl.runs.paper import read_table
+from mrag_rl.runs.settings import PaperSettings
 from mrag_rl.shipped import PAPER_TABLES, names_in
 
 TABLES = ["figure2", "table1", "table2", "table3", "table4", "table5", "table6"]
@@ -103,18 +105,31 @@ def test_every_table_of_the_paper_can_be_planned(
 ) -> None:
     """Outside of a checkout, with the data's files at hand, all settings of every scale are valid together."""
     assert names_in(PAPER_TABLES) == TABLES
-    for name in ("es-en", "en-es", "de-en", "en-de"):
+    for name in ("es-en", "en-es", "de-en", "en-de", "dialogsum", "dailydialog"):
         (tmp_path / f"{name}.jsonl").write_text("{}\n")
     monkeypatch.chdir(tmp_path)
     assert evaluate.main(["paper", "--plan"]) == 0
     small = [read_table(name).scales["small"] for name in TABLES]
     assert capsys.readouterr().out.count("runs, 0 complete; ") == sum(map(len, small)) == 10
-    for name in TABLES:
-        for scale, parts in read_table(name).scales.items():
-            if scale == "small":
-                continue
-            assert evaluate.main(["paper", name, "--scale", scale, "--plan"]) == 0
-            assert capsys.readouterr().out.count("runs, 0 complete; ") == len(parts)
+    for scale in ("real", "full"):
+        parts = [part for name in TABLES for part in read_table(name).scales.get(scale, ())]
+        assert evaluate.main(["paper", "--scale", scale, "--plan"]) == 0
+        out = capsys.readouterr().out
+        assert out.count("runs, 0 complete; ") == len(parts)
+        assert ("left out, because they have no scale real: table5, table6" in out) == (scale == "real")
+
+
+def test_the_commands_of_the_help_can_be_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("es-en", "de-en"):
+        (tmp_path / f"{name}.jsonl").write_text("{}\n")
+    monkeypatch.chdir(tmp_path)
+    commands = re.findall(r"python evaluate.py (paper .*)", PaperSettings.__doc__ or "")
+    assert len(commands) == 3
+    for command in commands:
+        assert evaluate.main([*command.split(), *(["--plan"] if "--plan" not in command else [])]) == 0
+        assert "runs, 0 complete; " in capsys.readouterr().out
 
 
 def test_published_rows_are_rows_that_are_made() -> None:

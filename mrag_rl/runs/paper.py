@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,15 +76,20 @@ def run(settings: PaperSettings) -> str:
     """Make tables of the paper at one scale: all their runs, then RUNS/paper-SCALE/TABLE/table.md and table.json.
 
     Runs are trained as by `train.py sweep`, which shares generated texts and embeddings, here among all tables of a
-    scale, and goes on where it was stopped. Returns the pages, or with `plan` what would be run.
+    scale, and goes on where it was stopped. Returns the pages, or with `plan` what would be run. Where no tables are
+    named, those without this scale are left out, and the plan says which.
 
-    Raises InputError: an unknown table, a table without this scale, a broken file, a run that fails.
+    Raises InputError: an unknown table, a named table without this scale, a broken file, a run that fails.
     """
     root = Path(settings.runs) / f"paper-{settings.scale}"
     tables = [read_table(name) for name in settings.tables or names_in(PAPER_TABLES)]
-    planned = [(table, _sweeps(table, settings, root)) for table in tables]
+    without = [table.name for table in tables if settings.tables is None and settings.scale not in table.scales]
+    planned = [(table, _sweeps(table, settings, root)) for table in tables if table.name not in without]
+    plan = [sweep.plan() for _, sweeps in planned for _, sweep in sweeps]
+    plan += [f"left out, because they have no scale {settings.scale}: {', '.join(without)}"] if without else []
     if settings.plan:
-        return "\n".join(sweep.plan() for _, sweeps in planned for _, sweep in sweeps)
+        return "\n".join(plan)
+    print("\n".join(plan), file=sys.stderr)
     return "\n".join(_made(table, sweeps, settings, root / table.name) for table, sweeps in planned)
 
 

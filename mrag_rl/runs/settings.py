@@ -290,11 +290,12 @@ class PaperSettings:
       python evaluate.py paper --plan
           all tables, and how many runs they have; trains nothing
       python evaluate.py paper table2 table4 figure2 --scale real
-          needs the extra llm, and es-en.jsonl and de-en.jsonl in the working directory
+          needs the extra llm, and es-en.jsonl and de-en.jsonl in the working directory; table1 reads dialogsum.jsonl,
+          table3 dailydialog.jsonl (configs/real/ says what they are), and tables 5 and 6 have no such scale
     """
 
     tables: tuple[str, ...] | None = None
-    """Names of tables, or paths of files like them; null is all in configs/paper/tables."""
+    """Names of tables, or paths of files like them; null is all in configs/paper/tables that have the scale."""
     scale: PaperScale = "small"
     """small is the bundled worlds; real is text that people wrote, with Gemma 3 270M; full is the paper's models and
     data."""
