@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 import evaluate
+from mrag_rl.config import Config
+from mrag_rl.data_config import DataConfig
 from mrag_rl.errors import InputError
+from mrag_rl.evaluation.bootstrap import Origin
 from mrag_rl.evaluation.paper_tables import paper_page
-from mrag_rl.runs.paper import read_table
+from mrag_rl.evaluation.statistics import PairStatistics
+from mrag_rl.runs.compare import Condition, paired_scores
+from mrag_rl.runs.paper import part_of_report, read_table
 from mrag_rl.runs.settings import PaperSettings
 from mrag_rl.shipped import PAPER_TABLES, names_in
 
 TABLES = ["figure2", "table1", "table2", "table3", "table4", "table5", "table6"]
+SEEDS = ("seed", "data.world_seed")
 ROOT = Path(__file__).parents[1]
 
 
@@ -63,7 +70,8 @@ def test_a_table_is_made_resumed_and_shown_beside_the_papers(
     assert [row["row"] for row in part["rows"]] == [
         f"demonstrations {count}, {system}" for count in (1, 2) for system in ("m_rag", "none")
     ]
-    assert all(row["runs"] == 1 and row["seconds"]["index"] > 0 for row in part["rows"])
+    assert part["n"] == {"worlds": 1, "runs": 1, "pairs": 12} and "## tiny: 1 run a row" in page
+    assert all(row["seconds"]["index"] > 0 for row in part["rows"])
     # As evaluate.py compare finds it, which reads the same runs
     compared = json.loads((folder / "tiny" / "comparison" / "comparison.json").read_text())
     for at, condition in enumerate(compared["conditions"]):
@@ -86,10 +94,11 @@ def test_the_page_says_in_which_pairs_of_rows_the_order_is_the_papers() -> None:
         return {"better": "a", "worse": "b", "difference": (low + high) / 2, "low": low, "high": high}
 
     score = {"rouge1": {"value": 50.0, "low": 49.0, "high": 51.0}}
-    row = {"row": "a", "runs": 3, "scores": score, "seconds": {"pool": 1.5}, "published": {"rouge1": 48.13}}
+    row = {"row": "a", "seeds_matter": True, "scores": score, "seconds": {"pool": 1.5}}
+    row["published"] = {"rouge1": 48.13}
     part = {
         "name": "desks", "beside": "XSum", "metrics": ["rouge1"], "figure": "f.png",
-        "rows": [row, {**row, "row": "b", "published": {}}],
+        "n": {"worlds": 1, "runs": 1, "pairs": 9}, "rows": [row, {**row, "row": "b", "published": {}}],
         "order": [pair(0.1, 2.0), pair(-3.0, -1.0), pair(-1.0, 1.0), pair(-0.5, 2.0)],
     }  # fmt: skip
     page = paper_page({"title": "Table 0", "seconds": ["pool"], "parts": [part]})
@@ -98,6 +107,34 @@ def test_the_page_says_in_which_pairs_of_rows_the_order_is_the_papers() -> None:
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if "|" in line]
     assert cells[0] == ["", "ROUGE-1", "paper", "pool (s)"]
     assert cells[2:] == [["a", "50.00 [49.00, 51.00]", "48.13", "1.50"], ["b", "50.00 [49.00, 51.00]", "", "1.50"]]
+
+
+@pytest.mark.parametrize(
+    ("keys", "heading", "said"),
+    [
+        ([(1, 0), (2, 0), (3, 0)], "3 worlds a row", False),
+        ([(0, 0), (0, 1), (0, 2)], "3 seeds of one world a row", True),
+        ([(1, 0), (1, 1), (2, 0), (2, 1)], "4 runs in 2 worlds a row", True),
+        ([(1, 0)], "1 run a row", False),
+    ],
+)
+def test_the_page_says_what_the_intervals_count(keys: list[tuple[int, int]], heading: str, said: bool) -> None:
+    """With several seeds of a world, naive, which no seed changes, is not said to count them."""
+    runs = {key: Config("run", seed=key[1], data=DataConfig(world_seed=key[0])) for key in keys}
+    origins = [Origin(0, 0, (str(place), "a")) for place in range(4)]
+    statistics = {
+        (world, seed): PairStatistics.count(
+            {"naive": ["a b"] * 4, "m_rag": [f"a {seed}", "b", "c", "d"]}, [f"a b {world}"] * 4, ["rouge1"], origins
+        )
+        for world, seed in keys
+    }
+    condition = Condition({}, runs, statistics)
+    table = read_table("table4")
+    part = replace(table.scales["small"][0], metrics=("rouge1",), systems=("naive", "m_rag"))
+    scores = {"rouge1": paired_scores([condition], part.systems, "rouge1")}
+    page = paper_page({"title": "", "seconds": [], "parts": [part_of_report(table, part, [condition], scores, Path())]})
+    assert f"## desks: {heading}; the paper's figures" in page
+    assert ("so that the interval counts no seeds: naive.\n" in page) == said
 
 
 def test_every_table_of_the_paper_can_be_planned(
@@ -110,6 +147,8 @@ def test_every_table_of_the_paper_can_be_planned(
     monkeypatch.chdir(tmp_path)
     assert evaluate.main(["paper", "--plan"]) == 0
     small = [read_table(name).scales["small"] for name in TABLES]
+    # Worlds on which the agents were not developed, as those of docs/results.md
+    assert all(part.grid["data.world_seed"] == [1, 2, 3] for parts in small for part in parts)
     assert capsys.readouterr().out.count("runs, 0 complete; ") == sum(map(len, small)) == 10
     for scale in ("real", "full"):
         parts = [part for name in TABLES for part in read_table(name).scales.get(scale, ())]
@@ -140,7 +179,7 @@ def test_published_rows_are_rows_that_are_made() -> None:
             parts = [part for parts in table.scales.values() for part in parts if part.beside == whose]
             assert parts, (name, whose)
             for part in parts:
-                varied = {key: values for key, values in part.grid.items() if len(values) > 1 and key != "seed"}
+                varied = {key: values for key, values in part.grid.items() if len(values) > 1 and key not in SEEDS}
                 settings = {f"{key.rsplit('.', 1)[-1]} {value}" for key, values in varied.items() for value in values}
                 made = settings or set(part.systems)
                 assert set(rows) <= made, (name, whose, set(rows) - made)

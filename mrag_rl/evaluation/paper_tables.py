@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mrag_rl.evaluation.tables import aligned_table, difference_cell, label, score_cell
+from mrag_rl.evaluation.tables import aligned_table, counted, difference_cell, label, score_cell
 
 _SECONDS = {"index": "index (s)", "retrieve": "retrieval (s)", "generate": "generation (s)", "pool": "pool (s)"}
 
@@ -15,17 +15,32 @@ def paper_page(report: Mapping[str, Any]) -> str:
     lines = [f"# M-RAG, {report['title']}", ""]
     for part in report["parts"]:
         beside = f"; the paper's figures are of {part['beside']}" if part["beside"] else ""
-        runs = min(row["runs"] for row in part["rows"])
-        lines += [f"## {part['name']}: {runs} {'seed' if runs == 1 else 'seeds'} a row{beside}", ""]
-        lines += [aligned_table(_cells(report, part)), "", *_order_lines(part)]
+        lines += [f"## {part['name']}: {_what_a_row_is(part['n'])}{beside}", ""]
+        lines += [aligned_table(_cells(report, part)), "", *_same_lines(part), *_order_lines(part)]
         lines += [f"Figure: {part['figure']}", ""]
     lines.append(
-        "Ours are 0 to 100 with 95% bootstrap intervals over seeds and test pairs. The paper has other data and "
+        "Ours are 0 to 100 with 95% bootstrap intervals over the worlds or seeds of a row and its test pairs; a world "
+        "is the data of a run, a bundled world or a split of a corpus. The paper has other data and "
         "language models, so the figures themselves do not compare; what can be compared is the order of the rows."
     )
     if report["seconds"]:
         lines.append("Seconds are of training and evaluation together, on average over the runs of a row.")
     return "\n".join(lines) + "\n"
+
+
+def _what_a_row_is(n: Mapping[str, int]) -> str:
+    worlds, runs = counted(n["worlds"], "world"), counted(n["runs"], "run")
+    if n["runs"] == n["worlds"]:
+        return f"{worlds} a row" if n["worlds"] > 1 else "1 run a row"
+    return f"{runs} in {worlds} a row" if n["worlds"] > 1 else f"{counted(n['runs'], 'seed')} of one world a row"
+
+
+def _same_lines(part: Mapping[str, Any]) -> list[str]:
+    """Which rows' intervals count no seeds, although the part has several."""
+    same = [row["row"] for row in part["rows"] if not row["seeds_matter"]]
+    if not same or part["n"]["runs"] == part["n"]["worlds"]:
+        return []
+    return [f"The same answers with every seed, so that the interval counts no seeds: {'; '.join(same)}.", ""]
 
 
 def _cells(report: Mapping[str, Any], part: Mapping[str, Any]) -> list[list[str]]:

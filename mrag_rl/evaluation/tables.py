@@ -83,7 +83,7 @@ def gate_table(report: Mapping[str, Any], *, memories: int, task: str) -> str:
         rows.append([name, *cells, difference_cell(report["gains"][name][target]) if name != "none" else ""])
     queries, drawn = f"{report['queries']} development queries", "queries"
     if "groups" in report:
-        queries, drawn = f"{queries} in {_count(report['groups'], 'group')}", "groups"
+        queries, drawn = f"{queries} in {counted(report['groups'], 'group')}", "groups"
     about = f"{task}: {queries}, {memories} memories, 95% intervals over the {drawn}."
     return f"{about}\n\n{aligned_table(rows)}\n\n{_verdict(report)}"
 
@@ -105,10 +105,10 @@ def _verdict(report: Mapping[str, Any]) -> str:
 def results_page(results: Mapping[str, Any], *, target: str) -> str:
     """The contents of `results.md`: the primary contrasts, all systems, every run, the gap captured, and the cost."""
     n, part = results["n"], PARTS[results.get("part", "test")]  # Earlier versions evaluated test pairs alone
-    pairs = f"{n['pairs']} {part} pairs" + (f" in {_count(n['groups'], 'group')}" if "groups" in n else "")
+    pairs = f"{n['pairs']} {part} pairs" + (f" in {counted(n['groups'], 'group')}" if "groups" in n else "")
     what = f"{pairs}, seed {results['seed']}"
     if n["runs"] > 1:
-        what = f"{_count(n['worlds'], 'world')}, {n['runs']} runs, {pairs}"
+        what = f"{counted(n['worlds'], 'world')}, {n['runs']} runs, {pairs}"
     own = ":" in results["task"]  # an import path, which stays as it is
     task = results["task"] if own else results["task"].replace("_", " ").capitalize()
     lines = [f"# {task}: {what}", ""]
@@ -203,7 +203,8 @@ def difference_cell(found: Mapping[str, float]) -> str:
     return f"{found['difference']:+.2f} [{found['low']:+.2f}, {found['high']:+.2f}]"
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the plural unless it is 1."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -10,17 +10,20 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, get_args
 
+import numpy as np
+
 from mrag_rl.choices import PaperScale
 from mrag_rl.command_line import read_yaml
 from mrag_rl.config import argument_of
 from mrag_rl.errors import InputError
-from mrag_rl.evaluation.bootstrap import Score, as_json
+from mrag_rl.evaluation.bootstrap import Score, as_json, origin_counts
 from mrag_rl.evaluation.comparison_tables import settings_text, short_names
 from mrag_rl.evaluation.paper_tables import paper_page
 from mrag_rl.evaluation.results import SECONDS
 from mrag_rl.io import atomic_write_text, read_json, write_json
 from mrag_rl.runs.compare import Condition, conditions_of, paired_scores
 from mrag_rl.runs.evaluate import reported_metrics
+from mrag_rl.runs.pool import world_of
 from mrag_rl.runs.settings import PaperSettings
 from mrag_rl.runs.sweep import Sweep, plan_sweep, run_sweep
 from mrag_rl.shipped import PAPER_TABLES, names_in, shipped_file
@@ -171,7 +174,7 @@ def _made(table: Table, sweeps: Sequence[tuple[Part, Sweep]], settings: PaperSet
         run_sweep(sweep, systems=part.systems, metric=part.metrics[0])
         conditions = conditions_of([*sweep.runs])
         scores = {metric: paired_scores(conditions, part.systems, metric) for metric in part.metrics}
-        parts.append(_report(table, part, conditions, scores, sweep))
+        parts.append(part_of_report(table, part, conditions, scores, sweep.folder))
     report: dict[str, Any] = {"table": table.name, "title": table.title, "scale": settings.scale}
     report |= {"seconds": list(table.seconds), "parts": parts}
     page = paper_page(report)
@@ -180,24 +183,24 @@ def _made(table: Table, sweeps: Sequence[tuple[Part, Sweep]], settings: PaperSet
     return page
 
 
-def _report(
+def part_of_report(
     table: Table,
     part: Part,
     conditions: Sequence[Condition],
     scores: Mapping[str, Sequence[Mapping[str, Score]]],
-    sweep: Sweep,
+    folder: Path,
 ) -> dict[str, Any]:
-    """A part's entry in table.json."""
+    """A part's entry in table.json. folder: of its sweep."""
     published = table.published.get(part.beside or "", {})
     rows: list[dict[str, Any]] = []
     for at, condition in enumerate(conditions):
-        spent = [read_json(sweep.folder / run.name / "results.json")["seconds"] for run in condition.runs.values()]
+        spent = [_seconds(folder / run.name) for run in condition.runs.values()] if table.seconds else []
         for system in part.systems:
             name = _row_name(condition, system, part)
             rows.append(
                 {
                     "row": name,
-                    "runs": len(condition.runs),
+                    "seeds_matter": _seeds_matter(condition, system),
                     "scores": {metric: as_json(found[at][system].interval()) for metric, found in scores.items()},
                     "seconds": {column: round(fmean(run[column] for run in spent), 3) for column in table.seconds},
                     "published": published.get(name, {}),
@@ -209,10 +212,36 @@ def _report(
         "name": part.name,
         "beside": part.beside,
         "metrics": list(part.metrics),
+        "n": _counts(conditions[0]),
         "rows": rows,
         "order": _order(rows, compared, part.metrics[0]) if paired else [],
-        "figure": str(sweep.folder / "comparison" / "comparison_plot.png"),
+        "figure": str(folder / "comparison" / "comparison_plot.png"),
     }
+
+
+def _seconds(run: Path) -> dict[str, float]:
+    seconds: dict[str, float] = read_json(run / "results.json")["seconds"]
+    return seconds
+
+
+def _counts(condition: Condition) -> dict[str, int]:
+    """The numbers of worlds, runs and test pairs behind a row."""
+    parts = [
+        condition.statistics[key].origins(world_of(config), run)
+        for run, (key, config) in enumerate(condition.runs.items())
+    ]
+    return origin_counts([origin for part in parts for origin in part])
+
+
+def _seeds_matter(condition: Condition, system: str) -> bool:
+    """Whether runs on the same pairs with other seeds have other answers, as far as metrics tell."""
+    first: dict[int | None, Mapping[str, np.ndarray]] = {}
+    for key, config in condition.runs.items():
+        found = condition.statistics[key].values[system]
+        expected = first.setdefault(world_of(config), found)
+        if any(not np.array_equal(found[metric], expected[metric]) for metric in found):
+            return True
+    return False
 
 
 def _row_name(condition: Condition, system: str, part: Part) -> str:
