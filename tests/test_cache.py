@@ -40,6 +40,7 @@ class EchoLLM:
         prompts: Sequence[Prompt],
         *,
         samples: int = 1,
+        first: int = 0,
         temperature: float = 0.0,
         seeds: int | Sequence[int] = 0,
         max_new_tokens: int = 64,
@@ -48,7 +49,10 @@ class EchoLLM:
         self.usage.prompts += len(prompts)
         self.usage.generated_tokens += len(prompts) * samples
         return [
-            [f"{self.fingerprint} {prompt} {i} {temperature} {seed} {max_new_tokens}" for i in range(samples)]
+            [
+                f"{self.fingerprint} {prompt} {i} {temperature} {seed} {max_new_tokens}"
+                for i in range(first, first + samples)
+            ]
             for prompt, seed in zip(prompts, one_seed_per_prompt(seeds, len(prompts)), strict=True)
         ]
 
@@ -79,6 +83,19 @@ def test_what_was_computed_is_not_computed_again(tmp_path: Path) -> None:
         mixed = reopened.generate(prompts_of("axb"), samples=2, temperature=1.0, seeds=[1, 9, 2])
     assert mixed[0] == first[0] and mixed[2] == first[1] and "text x" in mixed[1][0] and llm.asked == [3, 1]
     assert llm.usage.prompts == 9 and llm.usage.cache_hits == 5 and llm.usage.generated_tokens == 8
+
+
+def test_more_samples_are_added_to_those_there_are(tmp_path: Path) -> None:
+    """As a sweep over the number of candidates asks for them."""
+    llm, cold = EchoLLM(), EchoLLM()
+    with CachedLLM(llm, tmp_path / "cache.sqlite") as cached:
+        cached.generate(prompts_of("a"), temperature=1.0)
+        for samples in (2, 3, 5, 4):
+            found = cached.generate(prompts_of("ab"), samples=samples, temperature=1.0)
+            assert found == cold.generate(prompts_of("ab"), samples=samples, temperature=1.0)
+            rest = cached.generate(prompts_of("ab"), samples=samples - 1, first=1, temperature=1.0)
+            assert rest == [texts[1:] for texts in found]
+    assert llm.usage.generated_tokens == 2 * 5  # one for each text
 
 
 def test_every_argument_is_part_of_the_key(tmp_path: Path) -> None:

@@ -77,7 +77,11 @@ class TwoCaches(RuleBasedStateMachine):
     ) -> None:
         draws, of_seed = (samples, seed) if temperature else (1, 0)
         keys = {name: [(name, sample, temperature, of_seed, limit) for sample in range(draws)] for name in asked}
-        missing = [name for name in keys if not all(key in self.texts for key in keys[name])]
+        missing = {
+            name: [key not in self.texts for key in row].index(True)
+            for name, row in keys.items()
+            if not all(key in self.texts for key in row)
+        }
         self.llm.fails, before = fails, self.llm.count
         prompts, cache = prompts_of(asked), self.open[which]
         arguments: dict[str, Any] = {
@@ -90,11 +94,19 @@ class TwoCaches(RuleBasedStateMachine):
             with pytest.raises(RuntimeError, match="no answer"):
                 cache.generate(prompts, **arguments)
             return
-        for number, key in enumerate((key for name in missing for key in keys[name]), start=before + 1):
+        # Prompts that lack the same samples are asked for together
+        wanted = [
+            key
+            for first in dict.fromkeys(missing.values())
+            for name, start in missing.items()
+            if start == first
+            for key in keys[name][start:]
+        ]
+        for number, key in enumerate(wanted, start=before + 1):
             self.texts.setdefault(key, f"text {number}")
         expected = [[self.texts[key] for key in keys[name]] * (samples // draws) for name in asked]
         assert cache.generate(prompts, **arguments) == expected
-        assert self.llm.count - before == len(missing) * draws
+        assert self.llm.count - before == len(wanted)
 
     @rule(which=connections, asked=names, completion=st.sampled_from("xy"), limit=limits)
     def score(self, which: int, asked: list[str], completion: str, limit: int) -> None:

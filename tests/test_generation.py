@@ -157,6 +157,8 @@ def test_a_text_does_not_depend_on_the_batch(folders: dict[str, Path], architect
     llm.batch_tokens = 100
     assert llm.generate(prompts, samples=3, temperature=temperature, seeds=seeds, max_new_tokens=12) == together
     fewer = llm.generate(prompts, samples=1, temperature=temperature, seeds=seeds, max_new_tokens=12)
+    rest = llm.generate(prompts, samples=2, first=1, temperature=temperature, seeds=seeds, max_new_tokens=12)
+    assert rest == [texts[1:] for texts in together]
     assert fewer == [row[:1] for row in together]
     assert len({text for row in together for text in row}) > (6 if temperature == 0 else 20)
     # As it is used, in float32, the same but for a token whose random number is next to a boundary.

@@ -264,6 +264,7 @@ def test_texts_of_an_own_language_model_depend_on_prompt_and_seed_alone_and_are_
     assert llm.generate(prompts[5:6], samples=2, temperature=1.0, seeds=5) == [many[5][:2]]
     with pytest.raises(ValueError, match="samples is 0; give at least 1"):
         llm.generate(prompts, samples=0)
+    assert llm.generate(prompts[5:6], samples=2, first=1, temperature=1.0, seeds=5) == [many[5][1:]]
     with CachedLLM(llm, place / "cache.sqlite") as cached:
         before = cached.generate(prompts)
         calls.clear()

@@ -72,6 +72,8 @@ def test_a_sample_depends_on_its_seed_and_neither_on_the_others_nor_on_the_call(
     many = llm.generate(prompts, samples=3, temperature=3.0, seeds=[1, 2, 3], max_new_tokens=LENGTH)
     assert [row[:1] for row in many] == llm.generate(prompts, temperature=3.0, seeds=[1, 2, 3], max_new_tokens=LENGTH)
     assert llm.generate(prompts[1:2], samples=2, temperature=3.0, seeds=2, max_new_tokens=LENGTH) == [many[1][:2]]
+    rest = llm.generate(prompts[1:2], samples=2, first=1, temperature=3.0, seeds=2, max_new_tokens=LENGTH)
+    assert rest == [many[1][1:]]
     assert len({text for row in many for text in row}) == 9
     assert llm.generate(prompts[1:2], temperature=3.0, seeds=9, max_new_tokens=LENGTH) != [many[1][:1]]
     seeds = [json.loads(request)["seed"] for request in server.asked if '"seed"' in request]

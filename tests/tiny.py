@@ -144,6 +144,7 @@ class ScriptedLLM:
         prompts: Sequence[Prompt],
         *,
         samples: int = 1,
+        first: int = 0,
         temperature: float = 0.0,
         seeds: int | Sequence[int] = 0,
         max_new_tokens: int = 64,
@@ -151,7 +152,10 @@ class ScriptedLLM:
         seeds = [seeds] * len(prompts) if isinstance(seeds, int) else list(seeds)
         self.usage.prompts += len(prompts)
         return [
-            [self._text(prompt, (seed, sample) if temperature > 0 else (0, 0)) for sample in range(samples)]
+            [
+                self._text(prompt, (seed, sample) if temperature > 0 else (0, 0))
+                for sample in range(first, first + samples)
+            ]
             for prompt, seed in zip(prompts, seeds, strict=True)
         ]
 

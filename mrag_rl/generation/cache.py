@@ -105,11 +105,12 @@ class CachedLLM:
         prompts: Sequence[Prompt],
         *,
         samples: int = 1,
+        first: int = 0,
         temperature: float = 0.0,
         seeds: int | Sequence[int] = 0,
         max_new_tokens: int = 64,
     ) -> list[list[str]]:
-        """`samples` texts for each prompt; see `LLM.generate`.
+        """`samples` texts for each prompt, of which those that the file lacks are generated; see `LLM.generate`.
 
         Raises:
             InputError: The cache file is damaged or cannot be written.
@@ -122,26 +123,31 @@ class CachedLLM:
         keys = [
             [
                 _key(self.fingerprint, content, sample, float(temperature), seed, max_new_tokens)
-                for sample in range(draws)
+                for sample in range(first, first + draws)
             ]
             for content, seed in zip(contents, prompt_seeds, strict=True)
         ]
         with self._named_errors():
             texts = self._read("texts", (key for prompt_keys in keys for key in prompt_keys))
-        hits = [all(key in texts for key in prompt_keys) for prompt_keys in keys]
-        misses = {tuple(prompt_keys): i for i, prompt_keys in enumerate(keys) if not hits[i]}  # Equal prompts once
-        if misses:
+        missing: dict[int, dict[tuple[bytes, ...], int]] = {}  # By the first missing sample; equal prompts once
+        for i, prompt_keys in enumerate(keys):
+            absent = next((sample for sample, key in enumerate(prompt_keys) if key not in texts), None)
+            if absent is not None:
+                missing.setdefault(absent, {})[tuple(prompt_keys[absent:])] = i
+            else:
+                self.usage.cache_hits += 1
+        for start, rows in missing.items():
             parts = _generate(
                 self.llm,
-                [prompts[i] for i in misses.values()],
-                samples=draws,
+                [prompts[i] for i in rows.values()],
+                samples=draws - start,
+                first=first + start,
                 temperature=temperature,
-                seeds=[prompt_seeds[i] for i in misses.values()],
+                seeds=[prompt_seeds[i] for i in rows.values()],
                 max_new_tokens=max_new_tokens,
             )
-            texts |= self._store("texts", [*misses], parts)
-        self.usage.prompts += len(prompts) - len(misses)
-        self.usage.cache_hits += sum(hits)
+            texts |= self._store("texts", [*rows], parts)
+        self.usage.prompts += len(prompts) - sum(map(len, missing.values()))
         repeat = samples if greedy else 1
         return [[texts[key] for key in prompt_keys] * repeat for prompt_keys in keys]
 

@@ -64,6 +64,7 @@ class LLM(Protocol):
         prompts: Sequence[Prompt],
         *,
         samples: int = 1,
+        first: int = 0,
         temperature: float = 0.0,
         seeds: int | Sequence[int] = 0,
         max_new_tokens: int = 64,
@@ -73,6 +74,7 @@ class LLM(Protocol):
         Args:
             prompts: The texts to answer, with their demonstrations.
             samples: Texts per prompt. Sample `i` does not depend on how many there are.
+            first: The index of the first of them, so that further samples can be added to those there are.
             temperature: The divisor of the logits; 0 for greedy decoding, whose samples are copies.
             seeds: One seed for all prompts or one per prompt.
             max_new_tokens: The longest completion, in tokens.
@@ -117,6 +119,7 @@ class PiecewiseLLM(LLM, Protocol):
         prompts: Sequence[Prompt],
         *,
         samples: int = 1,
+        first: int = 0,
         temperature: float = 0.0,
         seeds: int | Sequence[int] = 0,
         max_new_tokens: int = 64,

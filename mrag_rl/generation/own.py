@@ -56,6 +56,7 @@ class OwnLLM:
         prompts: Sequence[Prompt],
         *,
         samples: int = 1,
+        first: int = 0,
         temperature: float = 0.0,
         seeds: int | Sequence[int] = 0,
         max_new_tokens: int = 64,
@@ -66,7 +67,7 @@ class OwnLLM:
             InputError: The function does not return a text for each prompt.
         """
         parts = self.generate_in_parts(
-            prompts, samples=samples, temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens
+            prompts, samples=samples, first=first, temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens
         )
         return in_order(parts)
 
@@ -75,6 +76,7 @@ class OwnLLM:
         prompts: Sequence[Prompt],
         *,
         samples: int = 1,
+        first: int = 0,
         temperature: float = 0.0,
         seeds: int | Sequence[int] = 0,
         max_new_tokens: int = 64,
@@ -84,7 +86,7 @@ class OwnLLM:
         greedy = temperature == 0
         draws, repeat = (1, samples) if greedy else (samples, 1)
         rows = [
-            [(text, 0 if greedy else row_key(seed, text, sample) % SEEDS) for sample in range(draws)]
+            [(text, 0 if greedy else row_key(seed, text, sample) % SEEDS) for sample in range(first, first + draws)]
             for text, seed in zip(map(render, prompts), one_seed_per_prompt(seeds, len(prompts)), strict=True)
         ]
         step = max(1, AT_ONCE // max(1, draws))

@@ -116,6 +116,7 @@ class ServerLLM:
         prompts: Sequence[Prompt],
         *,
         samples: int = 1,
+        first: int = 0,
         temperature: float = 0.0,
         seeds: int | Sequence[int] = 0,
         max_new_tokens: int = 64,
@@ -126,7 +127,7 @@ class ServerLLM:
             InputError: The server fails for good, or a prompt does not fit the model's context.
         """
         parts = self.generate_in_parts(
-            prompts, samples=samples, temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens
+            prompts, samples=samples, first=first, temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens
         )
         return in_order(parts)
 
@@ -135,6 +136,7 @@ class ServerLLM:
         prompts: Sequence[Prompt],
         *,
         samples: int = 1,
+        first: int = 0,
         temperature: float = 0.0,
         seeds: int | Sequence[int] = 0,
         max_new_tokens: int = 64,
@@ -144,7 +146,9 @@ class ServerLLM:
         greedy = temperature == 0
         texts = [self.render(prompt) for prompt in prompts]
         rows: list[list[tuple[str, int | None]]] = [
-            [(text, None)] if greedy else [(text, row_key(seed, text, sample) % SEEDS) for sample in range(samples)]
+            [(text, None)]
+            if greedy
+            else [(text, row_key(seed, text, sample) % SEEDS) for sample in range(first, first + samples)]
             for text, seed in zip(texts, one_seed_per_prompt(seeds, len(prompts)), strict=True)
         ]
         sent = self._shortened(dict(zip(texts, prompts, strict=True)), max_new_tokens)

@@ -151,6 +151,7 @@ class TransformersLLM:
         prompts: Sequence[Prompt],
         *,
         samples: int = 1,
+        first: int = 0,
         temperature: float = 0.0,
         seeds: int | Sequence[int] = 0,
         max_new_tokens: int = 64,
@@ -161,7 +162,7 @@ class TransformersLLM:
             InputError: A prompt does not fit the model's context, or by itself the device's memory.
         """
         parts = self.generate_in_parts(
-            prompts, samples=samples, temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens
+            prompts, samples=samples, first=first, temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens
         )
         return in_order(parts)
 
@@ -170,6 +171,7 @@ class TransformersLLM:
         prompts: Sequence[Prompt],
         *,
         samples: int = 1,
+        first: int = 0,
         temperature: float = 0.0,
         seeds: int | Sequence[int] = 0,
         max_new_tokens: int = 64,
@@ -190,7 +192,7 @@ class TransformersLLM:
 
         # Each distinct prompt is prefilled once, whatever the number of its completions.
         keys = [
-            [0] if greedy else [row_key(seed, text, sample) for sample in range(samples)]
+            [0] if greedy else [row_key(seed, text, sample) for sample in range(first, first + samples)]
             for text, seed in zip(texts, prompt_seeds, strict=True)
         ]
         distinct_keys: dict[str, dict[int, None]] = {text: {} for text in tokens}
