@@ -97,7 +97,7 @@ def test_the_page_says_in_which_pairs_of_rows_the_order_is_the_papers() -> None:
     row = {"row": "a", "seeds_matter": True, "scores": score, "seconds": {"pool": 1.5}}
     row["published"] = {"rouge1": 48.13}
     part = {
-        "name": "desks", "beside": "XSum", "metrics": ["rouge1"], "figure": "f.png",
+        "name": "desks", "beside": "XSum", "metrics": ["rouge1"], "order_by": "rouge1", "figure": "f.png",
         "n": {"worlds": 1, "runs": 1, "pairs": 9}, "rows": [row, {**row, "row": "b", "published": {}}],
         "order": [pair(0.1, 2.0), pair(-3.0, -1.0), pair(-1.0, 1.0), pair(-0.5, 2.0)],
     }  # fmt: skip
@@ -107,6 +107,22 @@ def test_the_page_says_in_which_pairs_of_rows_the_order_is_the_papers() -> None:
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if "|" in line]
     assert cells[0] == ["", "ROUGE-1", "paper", "pool (s)"]
     assert cells[2:] == [["a", "50.00 [49.00, 51.00]", "48.13", "1.50"], ["b", "50.00 [49.00, 51.00]", "", "1.50"]]
+
+
+def test_the_target_metric_comes_first_and_the_order_is_by_what_the_paper_measured() -> None:
+    table = read_table("table2")
+    for part in table.scales["real"]:
+        assert part.metrics == ("chrf", "bleu")
+    part = replace(table.scales["real"][0], systems=("naive", "m_rag"))
+    answers = {"naive": ["a b c d e"], "m_rag": ["a b c d f"]}
+    statistics = {(0, 0): PairStatistics.count(answers, ["a b c d f"], part.metrics, [Origin(0, 0, ("0", "a"))])}
+    conditions = [Condition({}, {(0, 0): Config("run", task="translation")}, statistics)]
+    scores = {metric: paired_scores(conditions, part.systems, metric) for metric in part.metrics}
+    report = part_of_report(table, part, conditions, scores, Path())
+    assert report["metrics"] == ["chrf", "bleu"] and report["order_by"] == "bleu"
+    assert [(pair["better"], pair["worse"], pair["difference"] > 0) for pair in report["order"]] == [
+        ("m_rag", "naive", True)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def _order_lines(part: Mapping[str, Any]) -> list[str]:
     turned = [pair for pair in pairs if pair["high"] < 0]
     undecided = len(pairs) - len(same) - len(turned)
     lines = [
-        f"Order by {label(part['metrics'][0])}, of {len(pairs)} pairs of rows: {len(same)} as in the paper, "
+        f"Order by {label(part['order_by'])}, of {len(pairs)} pairs of rows: {len(same)} as in the paper, "
         f"{len(turned)} the other way round, {undecided} not shown either way (the interval of the difference holds "
         "zero)."
     ]

@@ -207,14 +207,16 @@ def part_of_report(
                 }
             )
     paired = all(condition.paired_with(conditions[0]) is None for condition in conditions)
-    compared = [found[system] for found in scores[part.metrics[0]] for system in part.systems]
+    by = next((metric for metric in part.metrics if any(metric in row["published"] for row in rows)), None)
+    compared = [found[system] for found in scores[by] for system in part.systems] if by is not None and paired else []
     return {
         "name": part.name,
         "beside": part.beside,
         "metrics": list(part.metrics),
         "n": _counts(conditions[0]),
         "rows": rows,
-        "order": _order(rows, compared, part.metrics[0]) if paired else [],
+        "order_by": by,
+        "order": _order(rows, compared, by) if by is not None and paired else [],
         "figure": str(folder / "comparison" / "comparison_plot.png"),
     }
 
