@@ -183,6 +183,12 @@ def test_a_failed_run_is_named_and_the_others_are_kept(
         ("demonstrations: [1]", "--demonstrations is in"),
         ("seed: [-1]", "seed is -1"),
         ("partitioning.method: [category]\npartitioning.partitions: [6]", "method category makes one for each label"),
+        # Four is the default, which the method ignores as well
+        ("partitioning.method: [category]\npartitioning.partitions: [4]", "method category makes one for each label"),
+        ("partitioning.method: [lsh, none]\npartitioning.partitions: [4]", "the method none makes one; remove it"),
+        ("refinement.steps: [0]\nrefinement.candidates: [1, 2]", "refinement.candidates changes nothing; leave it out"),
+        ("refinement.steps: [2, 0]\nreward: [equation_7, first_hypothesis]", "reward changes nothing; leave it out"),
+        ("refinement.steps: [0]\nagent_r.hidden: [5, 6]", "agent_r.hidden changes nothing; leave it out"),
         ("seed: [", "not valid YAML"),
     ],
 )
@@ -196,6 +202,14 @@ def test_a_bad_grid_is_refused_before_anything_is_written(
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
     assert not (tmp_path / "runs").exists()
+
+
+def test_what_one_run_names_in_vain_is_no_mistake_of_a_file(workplace: Path, tmp_path: Path) -> None:
+    """configs/paper/summarization.yaml names four partitions, and its method can be changed."""
+    grid = write_grid(tmp_path, partitioning__method=["category"], refinement__steps=[0, 1])
+    (tmp_path / "more.yaml").write_text("partitioning: {partitions: 4}")
+    more = ("--config", str(tmp_path / "more.yaml"), "--name", "files")
+    assert len(plan_sweep(command(workplace, grid, tmp_path, *more))[0].runs) == 2
 
 
 def test_runs_are_named_by_their_settings(workplace: Path, tmp_path: Path) -> None:

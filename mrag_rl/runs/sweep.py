@@ -66,7 +66,8 @@ def plan_sweep(
 
     grid: the values of each setting; None reads them from the file that the arguments name.
 
-    Raises InputError if a combination is not a valid configuration, or has a run folder with other settings already.
+    Raises InputError if a combination is not a valid configuration, has a setting without effect, or has a run folder
+    with other settings already.
     """
     reader = _reader(program)
     settings, _ = reader.read(arguments)
@@ -91,6 +92,7 @@ def plan_sweep(
         name = "_".join(f"{short}-{_slug(value, at)}" for short, (at, value) in zip(names, combination, strict=True))
         config = with_shared(replace(config, name=name), settings.folder)
         try:
+            _check_effects(config, grid, arguments)
             validate_config(config)
         except InputError as error:
             raise InputError(f"{settings.grid}: {name}: {error}") from error
@@ -131,12 +133,37 @@ def _checked_grid(found: Any, path: Path, arguments: Sequence[str]) -> dict[str,
             )
         if not isinstance(values, list) or not values:
             raise InputError(f"{path}: {name} has no list of values; write {name}: [value, value]")
-        if any(argument.partition("=")[0].replace("-", "_") == f"__{name}" for argument in arguments):
+        if _on_command_line(name, arguments):
             raise InputError(f"--{name} is in {path}, too; leave out one of the two")
         if len({json.dumps(value, sort_keys=True, default=str) for value in values}) < len(values):
             raise InputError(f"{path}: {name} has a value twice; remove one")
         grid[name] = values
     return grid
+
+
+def _on_command_line(name: str, arguments: Sequence[str]) -> bool:
+    return any(argument.partition("=")[0].replace("-", "_") == f"__{name}" for argument in arguments)
+
+
+def _check_effects(config: Config, grid: Mapping[str, Sequence[Any]], arguments: Sequence[str]) -> None:
+    """Raises InputError if a setting that was named for this sweep changes nothing in one of its runs.
+
+    A file may name partitions beside another method than the run's, which the command line or the grid has changed.
+    """
+    method, partitions = config.partitioning.method, "partitioning.partitions"
+    if method in ("category", "none") and (partitions in grid or _on_command_line(partitions, arguments)):
+        makes = "one for each label" if method == "category" else "one"
+        raise InputError(f"{partitions} is named, but the method {method} makes {makes}; remove it")
+    of_refinement = (
+        name
+        for name, values in grid.items()
+        if len(values) > 1 and (name == "reward" or name.startswith(("refinement.", "agent_r.")))
+    )
+    idle = [name for name in of_refinement if name != "refinement.steps"]
+    if config.refinement.steps == 0 and idle:
+        raise InputError(
+            f"refinement.steps is 0, so that nothing is refined and {idle[0]} changes nothing; leave it out of the grid"
+        )
 
 
 @functools.cache
