@@ -61,9 +61,11 @@ def test_a_table_is_made_resumed_and_shown_beside_the_papers(
     table = small_table(workplace, tmp_path)
     command = ["paper", str(table), "--runs", str(tmp_path / "runs"), "--jobs", "2"]
     assert evaluate.main([*command, "--plan"]) == 0
-    assert "2 runs, 0 complete" in capsys.readouterr().out and not (tmp_path / "runs").exists()
+    plan = capsys.readouterr().out
+    assert "2 runs, 0 complete" in plan and not (tmp_path / "runs").exists()
     assert evaluate.main(command) == 0
-    page = capsys.readouterr().out
+    page, said = capsys.readouterr()
+    assert said.startswith(plan)  # before it starts
     folder = tmp_path / "runs" / "paper-small" / "mine"
     report = json.loads((folder / "table.json").read_text())
     (part,) = report["parts"]
@@ -165,7 +167,10 @@ def test_every_table_of_the_paper_can_be_planned(
     small = [read_table(name).scales["small"] for name in TABLES]
     # Worlds on which the agents were not developed, as those of docs/results.md
     assert all(part.grid["data.world_seed"] == [1, 2, 3] for parts in small for part in parts)
-    assert capsys.readouterr().out.count("runs, 0 complete; ") == sum(map(len, small)) == 10
+    out = capsys.readouterr().out
+    assert out.count("runs, 0 complete; ") == sum(map(len, small)) == 10
+    runs = [int(count) for count in re.findall(r": (\d+) runs, 0 complete; ", out)]
+    assert f"\nin all: {sum(runs)} runs, 0 complete\n" in out
     for scale in ("real", "full"):
         parts = [part for name in TABLES for part in read_table(name).scales.get(scale, ())]
         assert evaluate.main(["paper", "--scale", scale, "--plan"]) == 0

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,15 @@ import yaml
 
 import evaluate
 import train
+from mrag_rl.choices import NewsroomName, Task
+from mrag_rl.config import Config, EvaluationConfig
+from mrag_rl.data_config import DataConfig, WorldSizes
 from mrag_rl.evaluation.bootstrap import score_systems
 from mrag_rl.evaluation.statistics import PairStatistics, join_statistics
+from mrag_rl.runs.estimate import Sizes, estimate, texts_of_system, texts_of_training
+from mrag_rl.runs.splits import read_splits
 from mrag_rl.runs.sweep import plan_sweep
+from mrag_rl.training_config import RefinementConfig, TrainingConfig
 from tests.places import begin, stop_when
 from tests.test_pooling import same_pairs, trained, variant
 from tests.test_report import Page, check
@@ -258,6 +265,32 @@ def test_the_plan_counts_the_work_before_the_first_run(workplace: Path, tmp_path
     sweep, _ = plan_sweep(command(workplace, grid, tmp_path, "--name", "work", "--data.pairs", str(pairs)))
     pairs.unlink()
     assert "left to do: how long that takes, the first run will tell" in sweep.plan()
+
+
+def test_the_plan_counts_the_texts_that_systems_write() -> None:
+    """By the formulas of docs/formats.md, with 30 training, 20 development and 10 test queries and 4 partitions."""
+    sizes = Sizes(30, 20, 10, 4)
+    expected = {
+        "none": 10, "m_rag": 10, "m_rag_consensus_r": 10, "copy_refined": 0, "best_partition": 4 * 20 + 10,
+        "supervised": 4 * 50 + 10, "supervised_copies": 2 * 20 + 10, "supervised_answers_ranks": 4 * 60,
+        "consensus_refined": 40, "oracle_refined": 40, "selfmem": 4 * 50 + 9 * 10, "self_rag_always": 5 * 10,
+    }  # fmt: skip
+    assert {name: texts_of_system(name, sizes) for name in expected} == expected
+    config = Config("run", training=TrainingConfig(rounds=2), refinement=RefinementConfig(steps=3, candidates=2))
+    systems = EvaluationConfig(systems=("naive", "m_rag"))
+    # Three pools of two and four answers, then five judging; the naive answers once
+    assert texts_of_training(replace(config, evaluation=systems), sizes) == 30 * (1 + 2 * (10 + 5)) + 20 * 4
+    without = replace(config, evaluation=systems, refinement=replace(config.refinement, steps=0))
+    assert texts_of_training(without, sizes) == 30 * (1 + 2) + 20 * 4
+
+
+@pytest.mark.parametrize(("room", "task", "labels"), [("desks", "dialogue", 8), ("sources", "translation", 4)])
+def test_the_plan_knows_the_partitions_of_the_bundled_worlds(room: NewsroomName, task: Task, labels: int) -> None:
+    data = DataConfig(newsroom=room, sizes=WorldSizes(300, 1, 1, 1))
+    assert len({name for pair in read_splits(data, task).database for name in pair.labels}) == labels
+    systems = EvaluationConfig(systems=("consensus",), ablations=False)
+    config = Config("run", task=task, data=data, evaluation=systems, refinement=RefinementConfig(steps=0))
+    assert f"some {1 + 3 + 5 + labels} texts" in estimate([config], [], 1)
 
 
 def test_no_runs_at_a_time_is_a_mistake(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

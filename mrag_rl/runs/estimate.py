@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from mrag_rl.choices import ABLATION_OF
 from mrag_rl.config import Config
-from mrag_rl.data_config import DataConfig
+
+_DIALOGUE_OF_DESKS = 8
+_LABELS = 4
+"""Of the bundled worlds otherwise: desks or sources. A dialogue of the desks also has a mood."""
+
+
+class Sizes(NamedTuple):
+    """Numbers of queries, and of partitions."""
+
+    train: int
+    dev: int
+    test: int
+    partitions: int
 
 
 def estimate(left: Sequence[Config], seconds: Sequence[float], jobs: int, *, evaluated: bool = True) -> str:
     """The work and, once a run is complete, the time that runs may take, in words.
 
-    How many texts a query costs depends on what training finds and on what other runs have had written, and how long
-    one takes on the model and the machine: the work is in queries, therefore, and the time that of complete runs.
+    How long a text takes depends on the model and the machine, and how many of them other runs have had written on what
+    training finds: the time is that of complete runs, therefore, and the texts are counted as if none were shared.
 
     Args:
         left: the configurations of runs that are not complete. seconds: what each complete one took.
@@ -22,12 +36,18 @@ def estimate(left: Sequence[Config], seconds: Sequence[float], jobs: int, *, eva
     """
     if not left:
         return "nothing is left to do"
-    works = [work for config in left if (work := _work(config)) is not None]
+    sizes = [found for config in left if (found := _sizes(config)) is not None]
     said = []
-    if len(works) == len(left):
-        trained, answers = (sum(numbers) for numbers in zip(*works, strict=True))
+    if len(sizes) == len(left):
+        works = [*zip(left, sizes, strict=True)]
+        trained = sum(_trainings(config) * config.training.rounds * size.train for config, size in works)
+        answers = sum(len(config.compared) * size.test for config, size in works)
+        texts = sum(texts_of_training(config, size) for config, size in works)
+        if evaluated:
+            texts += sum(texts_of_system(name, size) for config, size in works for name in config.compared)
         tested = f" and {answers:,} test answers" if evaluated else ""
         said.append(f"at most {trained:,} training queries in all rounds{tested}")
+        said.append(f"some {texts:,} texts, less those that runs share")
     if seconds:
         minutes = len(left) * sum(seconds) / len(seconds) / jobs / 60
         said.append(f"the complete runs took {sum(seconds):.0f} s, so these may take {minutes:.0f} min, and loading")
@@ -36,35 +56,92 @@ def estimate(left: Sequence[Config], seconds: Sequence[float], jobs: int, *, eva
     return "left to do: " + "; ".join(said)
 
 
-def _work(config: Config) -> tuple[int, int] | None:
-    """How many queries a run trains on, over all rounds and trainings, and how many test answers it writes, at most.
+def texts_of_training(config: Config, sizes: Sizes) -> int:
+    """How many texts the language model writes in a run's trainings, at most, if all rounds are made.
 
-    None for published datasets, and files that are gone or no JSON Lines. The shares of `data.pairs` are those before
-    pairs are kept together by `data.group`.
+    A trial is a first answer and, for each step, a pool and an answer with the candidate that was picked. Development
+    queries are answered by the naive system, by Agent-S before the first round, and after each.
     """
-    sizes = _sizes(config.data)
-    if sizes is None:
-        return None
-    trainings = 1 + sum(name in ABLATION_OF for name in config.compared)
-    return trainings * config.training.rounds * sizes[0], len(config.compared) * sizes[1]
+    refinement, rounds = config.refinement, config.training.rounds
+    trial = config.training.selection_steps * (1 + refinement.steps * (refinement.candidates + 1))
+    judged = refinement.evidence if refinement.consolidate and refinement.steps else 0
+    return _trainings(config) * (sizes.train * (1 + rounds * (trial + judged)) + sizes.dev * (rounds + 2))
 
 
-def _sizes(data: DataConfig) -> tuple[int, int] | None:
-    """The numbers of training and test queries; None if they cannot be counted without reading the pairs."""
+def texts_of_system(name: str, sizes: Sizes) -> int:
+    """How many texts a system has written for its own training, after the run's, and for the test queries.
+
+    docs/formats.md has these numbers for each system; all that are not named here write one answer to a test query.
+    """
+    m = sizes.partitions
+    to_each: Mapping[str, tuple[int, int, int]] = {  # training, development and test query, by the name's beginning
+        "copy": (0, 0, 0),
+        "best_partition": (0, m, 1),
+        "supervised_copies": (0, 2, 1),
+        "supervised_trials": (0, m, 1),
+        "supervised_answers": (m, m, m),
+        "supervised": (m, m, 1),
+        "m_rag_answers": (m, m, m),
+        "m_rag_consensus": (0, 0, m),
+        "consensus": (0, 0, m),
+        "oracle": (0, 0, m),
+        "selfmem_without_selector": (0, 0, 2 * m + 1),
+        "selfmem_one_iteration": (m, m, m + 1),
+        "selfmem": (m, m, 2 * m + 1),
+        "self_rag": (0, 0, m + 1),
+        "stopping": (m + 1, 0, m + 1),
+        "two_answers": (0, 0, 2),
+    }
+    found = (numbers for start, numbers in to_each.items() if name.startswith(start) and name not in ABLATION_OF)
+    train, dev, test = next(found, (0, 0, 1))
+    return train * sizes.train + dev * sizes.dev + test * sizes.test
+
+
+def _trainings(config: Config) -> int:
+    return 1 + sum(name in ABLATION_OF for name in config.compared)
+
+
+def _sizes(config: Config) -> Sizes | None:
+    """None for published datasets, and files that are gone or no JSON Lines, which would have to be read. The shares of
+    `data.pairs` are those before pairs are kept together by `data.group`."""
+    data = config.data
     if data.world:
-        return data.sizes.train, data.sizes.test
-    files = [data.pairs] if data.pairs is not None else [data.files.train, data.files.test]
-    if not all(path is not None and path.endswith(".jsonl") for path in files):
+        made = _partitions(config, _labels_of_world(config))
+        return Sizes(data.sizes.train, data.sizes.dev, data.sizes.test, made)
+    files = [data.files.database, data.files.train, data.files.dev, data.files.test]
+    paths = [Path(path) for path in ([data.pairs] if data.pairs is not None else files) if path is not None]
+    if not paths or not all(path.suffix == ".jsonl" for path in paths):
         return None
     try:
-        counts = [_lines(path) for path in files if path is not None]
-    except OSError:
+        labels = set(_labels(paths[0])) if config.partitioning.method == "category" else set()
+        sizes = [_lines(path) for path in paths]
+    except (OSError, ValueError):
         return None
-    if data.pairs is not None:
-        return round(data.fractions.train * counts[0]), round(data.fractions.test * counts[0])
-    return counts[0], counts[1]
+    if data.pairs is None:
+        _, train, dev, test = sizes
+    else:
+        shares = data.fractions
+        train, dev, test = (round(share * sizes[0]) for share in (shares.train, shares.dev, shares.test))
+    return Sizes(train, dev, test, _partitions(config, len(labels)))
 
 
-def _lines(path: str) -> int:
-    with Path(path).open("rb") as lines:
+def _partitions(config: Config, labels: int) -> int:
+    made = {"category": max(1, labels), "none": 1}.get(config.partitioning.method, config.partitioning.partitions)
+    return made + len(config.partitioning.arms)
+
+
+def _labels_of_world(config: Config) -> int:
+    of_desks = config.data.newsroom == "desks" and config.task == "dialogue"
+    return _DIALOGUE_OF_DESKS if of_desks else _LABELS
+
+
+def _labels(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            if not line.isspace():
+                yield from map(str, json.loads(line).get("labels") or ())
+
+
+def _lines(path: Path) -> int:
+    with path.open("rb") as lines:
         return sum(not line.isspace() for line in lines)

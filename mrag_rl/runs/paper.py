@@ -22,6 +22,7 @@ from mrag_rl.evaluation.paper_tables import paper_page
 from mrag_rl.evaluation.results import SECONDS
 from mrag_rl.io import atomic_write_text, read_json, write_json
 from mrag_rl.runs.compare import Condition, conditions_of, paired_scores
+from mrag_rl.runs.estimate import estimate
 from mrag_rl.runs.evaluate import reported_metrics
 from mrag_rl.runs.pool import world_of
 from mrag_rl.runs.settings import PaperSettings
@@ -88,12 +89,22 @@ def run(settings: PaperSettings) -> str:
     tables = [read_table(name) for name in settings.tables or names_in(PAPER_TABLES)]
     without = [table.name for table in tables if settings.tables is None and settings.scale not in table.scales]
     planned = [(table, _sweeps(table, settings, root)) for table in tables if table.name not in without]
-    plan = [sweep.plan() for _, sweeps in planned for _, sweep in sweeps]
-    plan += [f"left out, because they have no scale {settings.scale}: {', '.join(without)}"] if without else []
+    plan = _plan([sweep for _, sweeps in planned for _, sweep in sweeps], settings.jobs)
+    if without:
+        plan += f"\nleft out, because they have no scale {settings.scale}: {', '.join(without)}"
     if settings.plan:
-        return "\n".join(plan)
-    print("\n".join(plan), file=sys.stderr)
+        return plan
+    print(plan, file=sys.stderr)
     return "\n".join(_made(table, sweeps, settings, root / table.name) for table, sweeps in planned)
+
+
+def _plan(sweeps: Sequence[Sweep], jobs: int) -> str:
+    """What the sweeps are and what they have to do together, in words."""
+    runs = sum(len(sweep.runs) for sweep in sweeps)
+    left = [sweep.runs[run] for sweep in sweeps for run in sweep.unfinished()]
+    seconds = [taken for sweep in sweeps for taken in sweep.seconds()]
+    total = [f"in all: {runs} runs, {runs - len(left)} complete", estimate(left, seconds, jobs)]
+    return "\n".join([*(sweep.plan() for sweep in sweeps), *total])
 
 
 def read_table(name: str) -> Table:

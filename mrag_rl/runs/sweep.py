@@ -48,6 +48,11 @@ class Sweep:
         """The runs without results, in order."""
         return [run for run in self.runs if not (run / "results.json").is_file()]
 
+    def seconds(self) -> list[float]:
+        """What each complete run took."""
+        complete = [run / "results.json" for run in self.runs if (run / "results.json").is_file()]
+        return [read_json(results)["seconds"]["total"] for results in complete]
+
     def plan(self) -> str:
         """What the sweep is, in words."""
         texts = how_texts_are_shared(next(iter(self.runs.values())))
@@ -55,8 +60,8 @@ class Sweep:
         unfinished = self.unfinished()
         left, jobs = len(unfinished), min(self.jobs, max(1, len(unfinished)))
         lines = [f"{self.folder}: {len(self.runs)} runs, {len(self.runs) - left} complete; {jobs} at a time; {texts}"]
-        seconds = [read_json(run / "results.json")["seconds"]["total"] for run in self.runs if run not in unfinished]
-        return "\n".join([*lines, estimate([self.runs[run] for run in unfinished], seconds, jobs), *settings])
+        work = estimate([self.runs[run] for run in unfinished], self.seconds(), jobs)
+        return "\n".join([*lines, work, *settings])
 
 
 def plan_sweep(
