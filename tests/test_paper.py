@@ -99,13 +99,16 @@ def test_the_page_says_in_which_pairs_of_rows_the_order_is_the_papers() -> None:
     row = {"row": "a", "seeds_matter": True, "scores": score, "seconds": {"pool": 1.5}}
     row["published"] = {"rouge1": 48.13}
     part = {
-        "name": "desks", "beside": "XSum", "metrics": ["rouge1"], "order_by": "rouge1", "figure": "f.png",
-        "n": {"worlds": 1, "runs": 1, "pairs": 9}, "rows": [row, {**row, "row": "b", "published": {}}],
+        "name": "desks", "beside": "XSum", "metrics": ["rouge1"], "order_by": "rouge1", "other_rules": {},
+        "figure": "f.png", "n": {"worlds": 1, "runs": 1, "pairs": 9},
+        "rows": [row, {**row, "row": "b", "published": {}}],
         "order": [pair(0.1, 2.0), pair(-3.0, -1.0), pair(-1.0, 1.0), pair(-0.5, 2.0)],
     }  # fmt: skip
-    page = paper_page({"title": "Table 0", "seconds": ["pool"], "parts": [part]})
+    page = paper_page({"title": "Table 0", "seconds": ["pool"], "jobs": 1, "parts": [part]})
     assert "of 4 pairs of rows: 1 as in the paper, 1 the other way round, 2 not shown" in page
     assert "- The other way round: a less b, -2.00 [-3.00, -1.00]" in page
+    side_by_side = paper_page({"title": "Table 0", "seconds": ["pool"], "jobs": 2, "parts": [part]})
+    assert "with 2 runs at a time, which slow each other down" in side_by_side and "at a time" not in page
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if "|" in line]
     assert cells[0] == ["", "ROUGE-1", "paper", "pool (s)"]
     assert cells[2:] == [["a", "50.00 [49.00, 51.00]", "48.13", "1.50"], ["b", "50.00 [49.00, 51.00]", "", "1.50"]]
@@ -155,6 +158,35 @@ def test_the_page_says_what_the_intervals_count(keys: list[tuple[int, int]], hea
     assert ("so that the interval counts no seeds: naive.\n" in page) == said
 
 
+def test_the_page_lists_the_rules_that_are_not_the_papers() -> None:
+    def page_of(config: Config, **grid: list[int]) -> str:
+        statistics = {(1, 0): PairStatistics.count({"m_rag": ["a"]}, ["a"], ["rouge1"], [Origin(0, 0, ("0", "a"))])}
+        conditions = [Condition({}, {(1, 0): config}, statistics)]
+        scores = {"rouge1": paired_scores(conditions, ["m_rag"], "rouge1")}
+        table = read_table("table4")
+        part = replace(table.scales["small"][0], metrics=("rouge1",), systems=("m_rag",), grid={**grid})
+        report = part_of_report(table, part, conditions, scores, Path())
+        return paper_page({"title": "", "seconds": [], "parts": [report]})
+
+    world = {"data.world_seed": 1}
+    (line,) = [line for line in page_of(Config.load("quickstart", world)).splitlines() if line.startswith("Not the")]
+    for setting in (
+        "state evidence (equation_1)", "reward first_hypothesis (equation_7)", "partitioning.method category (hnsw_",
+        "refinement.consolidate true (false)", "refinement.state candidates (equation_3)", "training.slots 64 (1)",
+    ):  # fmt: skip
+        assert setting in line
+    assert "data." not in line and "evaluation." not in line and "refinement.candidates" not in line
+    varied = page_of(Config.load("quickstart", world), **{"training.slots": [1, 64]})
+    assert "training.slots" not in varied and "training.rounds 1 (3)" in varied
+    assert "The rules are the paper's, as configs/paper/summarization.yaml has them." in page_of(
+        Config.load("paper/summarization", world)
+    )
+    # The metric that the paper's task has by default is no difference by another name
+    assert (
+        "metric" not in page_of(Config.load("paper/summarization", world | {"metric": "rouge1"})).split("The rules")[1]
+    )
+
+
 def test_every_table_of_the_paper_can_be_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,7 +200,7 @@ def test_every_table_of_the_paper_can_be_planned(
     # Worlds on which the agents were not developed, as those of docs/results.md
     assert all(part.grid["data.world_seed"] == [1, 2, 3] for parts in small for part in parts)
     out = capsys.readouterr().out
-    assert out.count("runs, 0 complete; ") == sum(map(len, small)) == 10
+    assert out.count("runs, 0 complete; ") == sum(map(len, small)) == 12
     runs = [int(count) for count in re.findall(r": (\d+) runs, 0 complete; ", out)]
     assert f"\nin all: {sum(runs)} runs, 0 complete\n" in out
     for scale in ("real", "full"):

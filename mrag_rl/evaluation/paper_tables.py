@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mrag_rl.evaluation.comparison_tables import setting_text
 from mrag_rl.evaluation.tables import aligned_table, counted, difference_cell, label, score_cell
 
 _SECONDS = {"index": "index (s)", "retrieve": "retrieval (s)", "generate": "generation (s)", "pool": "pool (s)"}
@@ -17,14 +18,16 @@ def paper_page(report: Mapping[str, Any]) -> str:
         beside = f"; the paper's figures are of {part['beside']}" if part["beside"] else ""
         lines += [f"## {part['name']}: {_what_a_row_is(part['n'])}{beside}", ""]
         lines += [aligned_table(_cells(report, part)), "", *_same_lines(part), *_order_lines(part)]
-        lines += [f"Figure: {part['figure']}", ""]
+        lines += [*_rule_lines(part), f"Figure: {part['figure']}", ""]
     lines.append(
         "Ours are 0 to 100 with 95% bootstrap intervals over the worlds or seeds of a row and its test pairs; a world "
         "is the data of a run, a bundled world or a split of a corpus. The paper has other data and "
-        "language models, so the figures themselves do not compare; what can be compared is the order of the rows."
+        "language models, and other rules where a part lists them, so the figures themselves do not compare; what can "
+        "be compared is the order of the rows."
     )
     if report["seconds"]:
-        lines.append("Seconds are of training and evaluation together, on average over the runs of a row.")
+        beside = f", with {report['jobs']} runs at a time, which slow each other down" if report["jobs"] > 1 else ""
+        lines.append(f"Seconds are of training and evaluation together, on average over the runs of a row{beside}.")
     return "\n".join(lines) + "\n"
 
 
@@ -41,6 +44,19 @@ def _same_lines(part: Mapping[str, Any]) -> list[str]:
     if not same or part["n"]["runs"] == part["n"]["worlds"]:
         return []
     return [f"The same answers with every seed, so that the interval counts no seeds: {'; '.join(same)}.", ""]
+
+
+def _rule_lines(part: Mapping[str, Any]) -> list[str]:
+    """In what a part is not M-RAG as its paper has it."""
+    if not part["other_rules"]:
+        return []
+    file, settings = part["other_rules"]["paper"], part["other_rules"]["settings"]
+    if not settings:
+        return [f"The rules are the paper's, as {file} has them.", ""]
+    listed = "; ".join(
+        f"{name} {setting_text(values['ours'])} ({setting_text(values['paper'])})" for name, values in settings.items()
+    )
+    return [f"Not the paper's rules, which {file} has (in brackets): {listed}.", ""]
 
 
 def _cells(report: Mapping[str, Any], part: Mapping[str, Any]) -> list[list[str]]:

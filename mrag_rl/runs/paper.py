@@ -14,7 +14,7 @@ import numpy as np
 
 from mrag_rl.choices import PaperScale
 from mrag_rl.command_line import read_yaml
-from mrag_rl.config import argument_of
+from mrag_rl.config import Config, argument_of, load_config
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Score, as_json, origin_counts
 from mrag_rl.evaluation.comparison_tables import settings_text, short_names
@@ -23,14 +23,19 @@ from mrag_rl.evaluation.results import SECONDS
 from mrag_rl.io import atomic_write_text, read_json, write_json
 from mrag_rl.runs.compare import Condition, conditions_of, paired_scores
 from mrag_rl.runs.estimate import estimate
-from mrag_rl.runs.evaluate import reported_metrics
-from mrag_rl.runs.pool import world_of
+from mrag_rl.runs.evaluate import reported_metrics, target_metric
+from mrag_rl.runs.pool import differing, flat_settings, world_of
 from mrag_rl.runs.settings import PaperSettings
 from mrag_rl.runs.sweep import Sweep, plan_sweep, run_sweep
-from mrag_rl.shipped import PAPER_TABLES, names_in, shipped_file
+from mrag_rl.shipped import CONFIGS, PAPER_TABLES, names_in, shipped_file
 
 _TABLE_KEYS = {"title", "metrics", "seconds", "systems", "published", "scales"}
 _PART_KEYS = {"name", "beside", "metrics", "config", "grid", "settings", "systems"}
+
+_RULES = {
+    "state", "reward", "metric", "demonstrations", "partitioning", "agent_s", "agent_r", "refinement", "training"
+}  # fmt: skip
+"""Settings, or groups of them, that say what the algorithm is."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +192,7 @@ def _made(table: Table, sweeps: Sequence[tuple[Part, Sweep]], settings: PaperSet
         scores = {metric: paired_scores(conditions, part.systems, metric) for metric in part.metrics}
         parts.append(part_of_report(table, part, conditions, scores, sweep.folder))
     report: dict[str, Any] = {"table": table.name, "title": table.title, "scale": settings.scale}
-    report |= {"seconds": list(table.seconds), "parts": parts}
+    report |= {"seconds": list(table.seconds), "jobs": settings.jobs, "parts": parts}
     page = paper_page(report)
     atomic_write_text(folder / "table.md", page)
     write_json(folder / "table.json", report)
@@ -224,12 +229,32 @@ def part_of_report(
         "name": part.name,
         "beside": part.beside,
         "metrics": list(part.metrics),
+        "other_rules": other_rules(next(iter(conditions[0].runs.values())), part.grid),
         "n": _counts(conditions[0]),
         "rows": rows,
         "order_by": by,
         "order": _order(rows, compared, by) if by is not None and paired else [],
         "figure": str(folder / "comparison" / "comparison_plot.png"),
     }
+
+
+def other_rules(config: Config, grid: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Where a part's runs are not M-RAG as its paper has it: {"paper": file, "settings": {name: {"ours", "paper"}}}.
+
+    Of the algorithm alone: partitions, states, rewards, agents and their training. What the grid varies is in the rows.
+    """
+    name = f"paper/{config.task}"
+    if name not in names_in(CONFIGS):
+        return {}
+    papers = load_config(name)
+    ours, theirs = (flat_settings(run) | {"metric": target_metric(run)} for run in (config, papers))
+    varied = {key for key, values in grid.items() if len(values) > 1}
+    found = {
+        key: {"ours": ours[key], "paper": theirs[key]}
+        for key in differing([ours, theirs])
+        if key.split(".")[0] in _RULES and key not in varied
+    }
+    return {"paper": f"configs/{name}.yaml", "settings": found}
 
 
 def _seconds(run: Path) -> dict[str, float]:
