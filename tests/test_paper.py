@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import evaluate
+from mrag_rl.choices import PaperScale
 from mrag_rl.config import Config
 from mrag_rl.data_config import DataConfig
 from mrag_rl.errors import InputError
@@ -18,7 +19,7 @@ from mrag_rl.evaluation.bootstrap import Origin
 from mrag_rl.evaluation.paper_tables import paper_page
 from mrag_rl.evaluation.statistics import PairStatistics
 from mrag_rl.runs.compare import Condition, paired_scores
-from mrag_rl.runs.paper import part_of_report, read_table
+from mrag_rl.runs.paper import part_of_report, read_table, sweeps_of
 from mrag_rl.runs.settings import PaperSettings
 from mrag_rl.shipped import PAPER_TABLES, names_in
 
@@ -222,6 +223,20 @@ def test_the_commands_of_the_help_can_be_planned(
     for command in commands:
         assert evaluate.main([*command.split(), *(["--plan"] if "--plan" not in command else [])]) == 0
         assert "runs, 0 complete; " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("scale", ["small", "real", "full"])
+def test_figure_2_hardly_trains_the_agents_that_it_does_not_read(
+    scale: PaperScale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "es-en.jsonl").write_text("{}\n")
+    monkeypatch.chdir(tmp_path)
+    for _, sweep in sweeps_of(read_table("figure2"), PaperSettings(scale=scale), tmp_path):
+        for config in sweep.runs.values():
+            data = config.data
+            assert data.sizes.train <= 32 if data.world else data.fractions.train <= 0.02
+            assert config.refinement.steps == 0 and config.training.rounds == 1
+            assert set(config.compared) == {"best_partition", "naive"}
 
 
 def test_published_rows_are_rows_that_are_made() -> None:

@@ -93,7 +93,7 @@ def run(settings: PaperSettings) -> str:
     root = Path(settings.runs) / f"paper-{settings.scale}"
     tables = [read_table(name) for name in settings.tables or names_in(PAPER_TABLES)]
     without = [table.name for table in tables if settings.tables is None and settings.scale not in table.scales]
-    planned = [(table, _sweeps(table, settings, root)) for table in tables if table.name not in without]
+    planned = [(table, sweeps_of(table, settings, root)) for table in tables if table.name not in without]
     plan = _plan([sweep for _, sweeps in planned for _, sweep in sweeps], settings.jobs)
     if without:
         plan += f"\nleft out, because they have no scale {settings.scale}: {', '.join(without)}"
@@ -155,7 +155,7 @@ def _mapping(found: Any, keys: set[str], where: str) -> Mapping[str, Any]:
     return found
 
 
-def _sweeps(table: Table, settings: PaperSettings, root: Path) -> list[tuple[Part, Sweep]]:
+def sweeps_of(table: Table, settings: PaperSettings, root: Path) -> list[tuple[Part, Sweep]]:
     """The sweep of each part."""
     if settings.scale not in table.scales:
         raise InputError(f"{table.name} has no scale {settings.scale}; choose from {', '.join(table.scales)}")
