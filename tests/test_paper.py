@@ -239,6 +239,12 @@ def test_figure_2_hardly_trains_the_agents_that_it_does_not_read(
             assert set(config.compared) == {"best_partition", "naive"}
 
 
+def test_the_full_table_3_leaves_out_dialogues_that_are_in_several_splits() -> None:
+    """DailyDialog has some, and a run refuses them otherwise."""
+    for _, sweep in sweeps_of(read_table("table3"), PaperSettings(scale="full"), Path("runs")):
+        assert all(config.data.name == "dailydialog" and config.data.deduplicate for config in sweep.runs.values())
+
+
 def test_published_rows_are_rows_that_are_made() -> None:
     """A misspelt row would silently have no figure beside it."""
     for name in TABLES:
