@@ -16,6 +16,7 @@ from mrag_rl.config import Config
 from mrag_rl.data_config import DataConfig
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Origin
+from mrag_rl.evaluation.comparison_tables import setting_text
 from mrag_rl.evaluation.paper_tables import paper_page
 from mrag_rl.evaluation.statistics import PairStatistics
 from mrag_rl.runs.compare import Condition, paired_scores
@@ -105,10 +106,10 @@ def test_the_page_says_in_which_pairs_of_rows_the_order_is_the_papers() -> None:
         "rows": [row, {**row, "row": "b", "published": {}}],
         "order": [pair(0.1, 2.0), pair(-3.0, -1.0), pair(-1.0, 1.0), pair(-0.5, 2.0)],
     }  # fmt: skip
-    page = paper_page({"title": "Table 0", "seconds": ["pool"], "jobs": 1, "parts": [part]})
+    page = paper_page({"title": "Table 0", "note": "", "seconds": ["pool"], "jobs": 1, "parts": [part]})
     assert "of 4 pairs of rows: 1 as in the paper, 1 the other way round, 2 not shown" in page
     assert "- The other way round: a less b, -2.00 [-3.00, -1.00]" in page
-    side_by_side = paper_page({"title": "Table 0", "seconds": ["pool"], "jobs": 2, "parts": [part]})
+    side_by_side = paper_page({"title": "Table 0", "note": "", "seconds": ["pool"], "jobs": 2, "parts": [part]})
     assert "with 2 runs at a time, which slow each other down" in side_by_side and "at a time" not in page
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if "|" in line]
     assert cells[0] == ["", "ROUGE-1", "paper", "pool (s)"]
@@ -154,7 +155,9 @@ def test_the_page_says_what_the_intervals_count(keys: list[tuple[int, int]], hea
     table = read_table("table4")
     part = replace(table.scales["small"][0], metrics=("rouge1",), systems=("naive", "m_rag"))
     scores = {"rouge1": paired_scores([condition], part.systems, "rouge1")}
-    page = paper_page({"title": "", "seconds": [], "parts": [part_of_report(table, part, [condition], scores, Path())]})
+    page = paper_page(
+        {"title": "", "note": "", "seconds": [], "parts": [part_of_report(table, part, [condition], scores, Path())]}
+    )
     assert f"## desks: {heading}; the paper's figures" in page
     assert ("so that the interval counts no seeds: naive.\n" in page) == said
 
@@ -167,7 +170,7 @@ def test_the_page_lists_the_rules_that_are_not_the_papers() -> None:
         table = read_table("table4")
         part = replace(table.scales["small"][0], metrics=("rouge1",), systems=("m_rag",), grid={**grid})
         report = part_of_report(table, part, conditions, scores, Path())
-        return paper_page({"title": "", "seconds": [], "parts": [report]})
+        return paper_page({"title": "", "note": "", "seconds": [], "parts": [report]})
 
     world = {"data.world_seed": 1}
     (line,) = [line for line in page_of(Config.load("quickstart", world)).splitlines() if line.startswith("Not the")]
@@ -255,6 +258,16 @@ def test_the_full_table_2_reads_the_published_splits(tmp_path: Path, monkeypatch
             assert config.encoder.standard == "trigrams" and config.llm.max_new_tokens == 96
 
 
+def test_m_rag_for_distinct_is_compared_with_m_rag() -> None:
+    table = read_table("table3")
+    for scale in ("small", "full"):
+        (part,) = [part for part in table.scales[scale] if part.name.endswith("-distinct")]
+        assert part.grid["metric"] == [None, "distinct1"] and part.metrics[0] == "distinct1"
+        assert set(table.published[part.beside or ""]) == {"metric null", "metric distinct1"}
+    report = {"title": "", "note": table.note, "seconds": [], "parts": []}
+    assert "The paper's figures follow another definition" in paper_page(report)
+
+
 def test_published_rows_are_rows_that_are_made() -> None:
     """A misspelt row would silently have no figure beside it."""
     for name in TABLES:
@@ -264,7 +277,11 @@ def test_published_rows_are_rows_that_are_made() -> None:
             assert parts, (name, whose)
             for part in parts:
                 varied = {key: values for key, values in part.grid.items() if len(values) > 1 and key not in SEEDS}
-                settings = {f"{key.rsplit('.', 1)[-1]} {value}" for key, values in varied.items() for value in values}
+                settings = {
+                    f"{key.rsplit('.', 1)[-1]} {setting_text(value)}"
+                    for key, values in varied.items()
+                    for value in values
+                }
                 made = settings or set(part.systems)
                 assert set(rows) <= made, (name, whose, set(rows) - made)
             for figures in rows.values():

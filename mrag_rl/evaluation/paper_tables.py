@@ -25,6 +25,7 @@ def paper_page(report: Mapping[str, Any]) -> str:
         "language models, and other rules where a part lists them, so the figures themselves do not compare; what can "
         "be compared is the order of the rows."
     )
+    lines += [report["note"]] if report["note"] else []
     if report["seconds"]:
         beside = f", with {report['jobs']} runs at a time, which slow each other down" if report["jobs"] > 1 else ""
         lines.append(f"Seconds are of training and evaluation together, on average over the runs of a row{beside}.")

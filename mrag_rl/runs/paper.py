@@ -29,7 +29,7 @@ from mrag_rl.runs.settings import PaperSettings
 from mrag_rl.runs.sweep import Sweep, plan_sweep, run_sweep
 from mrag_rl.shipped import CONFIGS, PAPER_TABLES, names_in, shipped_file
 
-_TABLE_KEYS = {"title", "metrics", "seconds", "systems", "published", "scales"}
+_TABLE_KEYS = {"title", "note", "metrics", "seconds", "systems", "published", "scales"}
 _PART_KEYS = {"name", "beside", "metrics", "config", "grid", "settings", "systems"}
 
 _RULES = {
@@ -65,12 +65,14 @@ class Table:
     Attributes:
         path: of its file. seconds: columns beside the metrics, by the names in `mrag_rl.evaluation.results.SECONDS`, on
             average over a row's runs.
+        note: what a reader has to know of the figures, for its page.
         published: {whose: {row: {column: figure}}}, as the paper prints them.
         scales: the parts of each scale.
     """
 
     path: Path
     title: str
+    note: str
     seconds: tuple[str, ...]
     published: dict[str, dict[str, dict[str, float]]]
     scales: dict[str, tuple[Part, ...]]
@@ -133,7 +135,14 @@ def read_table(name: str) -> Table:
             )
             for scale, parts in found["scales"].items()
         }
-        table = Table(path, found["title"], tuple(found.get("seconds") or ()), found.get("published") or {}, scales)
+        table = Table(
+            path,
+            found["title"],
+            found.get("note") or "",
+            tuple(found.get("seconds") or ()),
+            found.get("published") or {},
+            scales,
+        )
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: not a table ({error}); see {PAPER_TABLES / 'table5.yaml'} for one") from error
     for scale, parts in table.scales.items():
@@ -191,7 +200,7 @@ def _made(table: Table, sweeps: Sequence[tuple[Part, Sweep]], settings: PaperSet
         conditions = conditions_of([*sweep.runs])
         scores = {metric: paired_scores(conditions, part.systems, metric) for metric in part.metrics}
         parts.append(part_of_report(table, part, conditions, scores, sweep.folder))
-    report: dict[str, Any] = {"table": table.name, "title": table.title, "scale": settings.scale}
+    report: dict[str, Any] = {"table": table.name, "title": table.title, "note": table.note, "scale": settings.scale}
     report |= {"seconds": list(table.seconds), "jobs": settings.jobs, "parts": parts}
     page = paper_page(report)
     atomic_write_text(folder / "table.md", page)
