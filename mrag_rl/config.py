@@ -77,8 +77,8 @@ class EvaluationConfig:
     systems: tuple[SystemName, ...] = DEFAULT_SYSTEMS
     """Systems to compare; not by default: supervised_answers..., m_rag_answers, self_rag..., selfmem and
     selfmem_one_iteration. Extra generations, one per partition: of these but self_rag..., and of supervised, for each
-    training and development query; of supervised_trials for each development query; of those that choose among answers
-    for each test query. A state other than evidence leaves supervised_trials out."""
+    training and development query (of selfmem nearly two); of supervised_trials for each development query; of those
+    that choose among answers for each test query. A state other than evidence leaves supervised_trials out."""
     ablations: bool = True
     """Also train m_rag_without_s and m_rag_without_r (the paper's Table 4) and the other systems with a rule in place
     of Agent-R, as far as they are compared; false leaves all of them out."""

@@ -77,10 +77,31 @@ def test_a_run_makes_it_with_a_selector_that_was_trained_on_its_candidates(run: 
     llm = Longer()
     system = systems_of(run, llm).make(name)
     learning = len(llm.shown)
-    assert learning == (0 if name == "selfmem_without_selector" else 2 * 2 * 30)  # greedy and sampled, train and dev
+    # Greedy and sampled, at two temperatures, train and dev
+    assert learning == (0 if name == "selfmem_without_selector" else 2 * 2 * 2 * 30)
     system.answer(TEXTS, QUERIES)
     iterations = 1 if name == "selfmem_one_iteration" else 2
     assert len(llm.shown) - learning == len(TEXTS) * (2 * iterations + 1)
     written = "greedy" if name == "selfmem_without_selector" else None
     for prompt, _ in llm.shown[-len(TEXTS) :]:
         assert prompt.demonstrations == ((prompt.query, written or prompt.query),)
+
+
+@pytest.mark.parametrize(("better", "expected"), [(0.3, 0.3), (1.0, 1.0), (None, 0.3)])
+def test_the_temperature_is_the_one_that_serves_the_selector_on_development_queries(
+    run: Any,  # noqa: F811
+    better: float | None,
+    expected: float,
+) -> None:
+    """At the better one, a sample is the reference itself; where none is, the lower one stays."""
+
+    class Warm(Numbering):
+        def generate(
+            self, prompts: Sequence[Prompt], *, samples: int = 1, temperature: float = 0.0, **settings: Any
+        ) -> list[list[str]]:
+            if temperature != better:
+                return [["greedy"] * samples for _ in prompts]
+            return [[prompt.query] * samples for prompt in prompts]
+
+    system = systems_of(run, Warm()).make("selfmem")
+    assert isinstance(system, Selfmem) and system.temperature == expected

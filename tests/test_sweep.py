@@ -273,7 +273,7 @@ def test_the_plan_counts_the_texts_that_systems_write() -> None:
     expected = {
         "none": 10, "m_rag": 10, "m_rag_consensus_r": 10, "copy_refined": 0, "best_partition": 4 * 20 + 10,
         "supervised": 4 * 50 + 10, "supervised_copies": 2 * 20 + 10, "supervised_answers_ranks": 4 * 60,
-        "consensus_refined": 40, "oracle_refined": 40, "selfmem": 4 * 50 + 9 * 10, "self_rag_always": 5 * 10,
+        "consensus_refined": 40, "oracle_refined": 40, "selfmem": 7 * 50 + 9 * 10, "self_rag_always": 5 * 10,
     }  # fmt: skip
     assert {name: texts_of_system(name, sizes) for name in expected} == expected
     config = Config("run", training=TrainingConfig(rounds=2), refinement=RefinementConfig(steps=3, candidates=2))

@@ -86,8 +86,8 @@ def texts_of_system(name: str, sizes: Sizes) -> int:
         "consensus": (0, 0, m),
         "oracle": (0, 0, m),
         "selfmem_without_selector": (0, 0, 2 * m + 1),
-        "selfmem_one_iteration": (m, m, m + 1),
-        "selfmem": (m, m, 2 * m + 1),
+        "selfmem_one_iteration": (2 * m - 1, 2 * m - 1, m + 1),
+        "selfmem": (2 * m - 1, 2 * m - 1, 2 * m + 1),  # one greedy, the others at two temperatures
         "self_rag": (0, 0, m + 1),
         "stopping": (m + 1, 0, m + 1),
         "two_answers": (0, 0, 2),

@@ -49,6 +49,7 @@ from mrag_rl.systems import (
     by_words_and_standard,
     classified_partition,
     classify_memories,
+    learned_choice,
     learned_partition,
     make_critic,
     nearest_partition,
@@ -67,6 +68,7 @@ from mrag_rl.systems import (
 from mrag_rl.systems.classifier import TextFeatures
 from mrag_rl.systems.partitioned import Chooser
 from mrag_rl.systems.searches import Search
+from mrag_rl.systems.selfmem import TEMPERATURES as SELFMEM_TEMPERATURES
 from mrag_rl.systems.several import LOW_TEMPERATURE, Candidates, Choose
 from mrag_rl.systems.stopping import (
     RuleName,
@@ -160,26 +162,40 @@ class RunSystems:
         sets = self._sets(kind)
         return None if sets is None else with_sets(self.writer, self.database, sets, originals)
 
-    def _samples(self, originals: bool) -> Candidates:
+    def _samples(self, originals: bool, temperature: float = LOW_TEMPERATURE) -> Candidates:
         """As many answers with the nearest memories as there are partitions with any."""
         return with_samples(
             self.writer,
             self.database,
             len(self._filled),
             seed=self.seed,
-            temperature=LOW_TEMPERATURE,
+            temperature=temperature,
             greedy_first=True,
             originals=originals,
         )
 
     def _selfmem(self, name: str) -> Selfmem:
         choose: Choose = by_first
+        temperature = LOW_TEMPERATURE
         if name != "selfmem_without_selector":
             read = AnswerReader(self.writer, self.database, self.metric, originals=True)
-            choose = by_learned_features(read, self._samples(True), self._queries("train"), self._queries("dev"))
+            learned = {
+                warmth: learned_choice(read, self._samples(True, warmth), self._queries("train"), self._queries("dev"))
+                for warmth in SELFMEM_TEMPERATURES
+            }
+            temperature = max(learned, key=lambda warmth: learned[warmth][1])
+            choose, _ = learned[temperature]
         iterations = 1 if name == "selfmem_one_iteration" else 2
         return Selfmem(
-            name, self.writer, self.database, choose, len(self._filled), self.seed, iterations, originals=True
+            name,
+            self.writer,
+            self.database,
+            choose,
+            len(self._filled),
+            self.seed,
+            iterations,
+            temperature,
+            originals=True,
         )
 
     def _self_rag(self, name: str) -> BestOfSeveral:

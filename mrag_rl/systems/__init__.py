@@ -4,7 +4,7 @@ from mrag_rl.extras import require
 
 require("retrieve", "bm25s", "faiss", "scipy", "sklearn", "torch", "transformers", by=__name__)
 
-from mrag_rl.systems.answer_choice import AnswerReader, AnswerRegression, by_learned_features
+from mrag_rl.systems.answer_choice import AnswerReader, AnswerRegression, by_learned_features, learned_choice
 from mrag_rl.systems.base import Answer, MemoryAnswer, System
 from mrag_rl.systems.classifier import PartitionClassifier, classified_partition, classify_memories
 from mrag_rl.systems.multi_meta_rag import MultiMetaRAG
@@ -104,6 +104,7 @@ __all__ = [
     "by_words_and_standard",
     "classified_partition",
     "classify_memories",
+    "learned_choice",
     "learned_partition",
     "make_critic",
     "most_similar",

@@ -191,6 +191,16 @@ def by_learned_features(
 
     write: writes the answers to choose from, here and later. train, dev: the pairs and their sources' embeddings.
     """
+    return learned_choice(read, write, train, dev)[0]
+
+
+def learned_choice(
+    read: AnswerReader,
+    write: Candidates,
+    train: tuple[Sequence[TextPair], Embeddings],
+    dev: tuple[Sequence[TextPair], Embeddings],
+) -> tuple[Choose, float]:
+    """As `by_learned_features`, and the mean score of what it takes for the development queries."""
 
     def told(pairs: Sequence[TextPair], queries: Embeddings, in_training: bool) -> tuple[np.ndarray, np.ndarray]:
         texts = [pair.source for pair in pairs]
@@ -211,4 +221,4 @@ def by_learned_features(
     def choose(texts: Sequence[str], queries: Embeddings, answers: Sequence[Sequence[MemoryAnswer]]) -> list[int]:
         return regression(read(texts, queries, answers)) if texts else []
 
-    return choose
+    return choose, regression.dev_score

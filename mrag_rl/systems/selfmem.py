@@ -3,9 +3,13 @@
 Kept: the language model writes several candidates with the retrieved memories, a selector that was trained on the
 metric takes one, and this becomes the memory for the next iteration, and in the end for the answer. Adapted: Selfmem
 fine-tunes its generator to read memories, which a frozen model cannot be, so that the candidate is shown as a
-demonstration, as the target of the very text, and nearest to it. Candidates are one greedy answer and samples, not
-beams. The selector is the regression of `mrag_rl.systems.answer_choice`, in place of a fine-tuned encoder, and trained
-on the candidates of the first iteration.
+demonstration, as the target of the very text, and nearest to it. The first memories are found by the standard
+embedding, as those of every other system, where Selfmem has BM25. Candidates are one greedy answer and samples, not
+beams, and as many as the database has partitions, as the other systems have that choose among answers, where Selfmem
+has dozens (50 for JRC-Acquis). The temperature of the samples is that of `TEMPERATURES` at which the selector does
+better on the development queries: a model may write the same text again and again at the lower one. The selector is the
+regression of `mrag_rl.systems.answer_choice`, in place of a fine-tuned encoder, and trained on the candidates of the
+first iteration.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from mrag_rl.memory import MemoryDatabase
 from mrag_rl.systems.base import MemoryAnswer, embedded, rows_found
 from mrag_rl.systems.several import LOW_TEMPERATURE, Choose, sampled_answers
 
+TEMPERATURES = (LOW_TEMPERATURE, 1.0)
+"""Of samples, to choose from."""
 OWN_SIMILARITY = 1.0
 """How near the memory is that has the text itself as its source."""
 
