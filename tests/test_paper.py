@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from mrag_rl.data_config import DataConfig
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Origin
 from mrag_rl.evaluation.comparison_tables import setting_text
+from mrag_rl.evaluation.paper_plots import partitions_chart
 from mrag_rl.evaluation.paper_tables import paper_page
 from mrag_rl.evaluation.statistics import PairStatistics
 from mrag_rl.runs.compare import Condition, paired_scores
@@ -205,7 +208,7 @@ def test_every_table_of_the_paper_can_be_planned(
     # Worlds on which the agents were not developed, as those of docs/results.md
     assert all(part.grid["data.world_seed"] == [1, 2, 3] for parts in small for part in parts)
     out = capsys.readouterr().out
-    assert out.count("runs, 0 complete; ") == sum(map(len, small)) == 12
+    assert out.count("runs, 0 complete; ") == sum(map(len, small)) == 16
     runs = [int(count) for count in re.findall(r": (\d+) runs, 0 complete; ", out)]
     assert f"\nin all: {sum(runs)} runs, 0 complete\n" in out
     for scale in ("real", "full"):
@@ -266,6 +269,60 @@ def test_m_rag_for_distinct_is_compared_with_m_rag() -> None:
         assert set(table.published[part.beside or ""]) == {"metric null", "metric distinct1"}
     report = {"title": "", "note": table.note, "seconds": [], "parts": []}
     assert "The paper's figures follow another definition" in paper_page(report)
+
+
+def test_figure_2_is_one_figure_in_which_the_undivided_database_is_one_point(tmp_path: Path) -> None:
+    def row(system: str, method: str, partitions: int, shown: int, value: float) -> dict[str, object]:
+        settings = {"partitioning.method": method, "partitioning.partitions": partitions, "demonstrations": shown}
+        score = {"value": value, "low": value - 1, "high": value + 1}
+        return {"system": system, "settings": settings, "scores": {"rouge1": score, "bleu": score}}
+
+    def rows(methods: Sequence[str], sizes: Sequence[int]) -> list[dict[str, object]]:
+        settings = [(method, size, shown) for method in methods for size in sizes for shown in (1, 3)]
+        return [row(system, *of, value) for of in settings for system, value in (("best_partition", 40), ("naive", 50))]
+
+    parts = [
+        {"task": "summarization", "metrics": ["rouge1"], "rows": rows(["lsh", "kmeans"], [4, 2])},
+        {"task": "summarization", "metrics": ["rouge1"], "rows": rows(["category"], [4])},
+        {"task": "translation", "metrics": ["bleu"], "rows": rows(["lsh"], [2])},
+    ]
+    chart = partitions_chart({"title": "Figure 2", "parts": parts})
+    assert len(chart.figure.axes) == 4  # two tasks, each with one and three demonstrations
+    numbers = [tuple(found[:5]) for found in chart.rows]
+    for task, metric in (("summarization", "rouge1"), ("translation", "bleu")):
+        for shown in (1, 3):
+            assert [of[3:] for of in numbers if of[:3] == (task, metric, shown) and of[3] == "naive"] == [("naive", 1)]
+    lines = [of[3:] for of in numbers if of[:3] == ("summarization", "rouge1", 1)]
+    assert lines == [("lsh", 2), ("lsh", 4), ("kmeans", 2), ("kmeans", 4), ("category", 4), ("naive", 1)]
+    chart.save(tmp_path, "partitions_plot")
+    assert (tmp_path / "partitions_plot.png").stat().st_size > 0
+
+
+@pytest.mark.slow
+def test_a_table_of_partitioning_methods_has_one_figure(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = {
+        "beside": None, "config": [str(workplace / "small.yaml")], "systems": ["best_partition", "naive"],
+        "settings": {"evaluation.contrasts": [], "evaluation.ablations": False, "refinement.steps": 0},
+    }  # fmt: skip
+    grids: list[dict[str, list[object]]] = [
+        {"partitioning.method": ["lsh"], "partitioning.partitions": [2]},
+        {"partitioning.method": ["category"]},
+    ]
+    parts = [
+        {**base, "name": name, "grid": {**grid, "demonstrations": [1]}}
+        for name, grid in zip(("clustered", "category"), grids, strict=True)
+    ]
+    table = small_table(workplace, tmp_path, scales={"small": parts}, seconds=[])
+    assert evaluate.main(["paper", str(table), "--runs", str(tmp_path / "runs")]) == 0
+    page, folder = capsys.readouterr().out, tmp_path / "runs" / "paper-small" / "mine"
+    report = json.loads((folder / "table.json").read_text())
+    assert page.count("Figure") == 1 and f"Figure of all parts: {folder / 'partitions_plot.png'}" in page
+    rows = list(csv.DictReader((folder / "partitions_plot.csv").open()))
+    assert [row["method"] for row in rows] == ["lsh", "category", "naive"]
+    labels = report["parts"][1]["rows"][0]["settings"]["partitioning.partitions"]
+    assert [int(row["partitions"]) for row in rows] == [2, labels, 1] and labels > 1
 
 
 def test_published_rows_are_rows_that_are_made() -> None:

@@ -18,7 +18,8 @@ def paper_page(report: Mapping[str, Any]) -> str:
         beside = f"; the paper's figures are of {part['beside']}" if part["beside"] else ""
         lines += [f"## {part['name']}: {_what_a_row_is(part['n'])}{beside}", ""]
         lines += [aligned_table(_cells(report, part)), "", *_same_lines(part), *_order_lines(part)]
-        lines += [*_rule_lines(part), f"Figure: {part['figure']}", ""]
+        lines += _rule_lines(part) if "figure" in report else [*_rule_lines(part), f"Figure: {part['figure']}", ""]
+    lines += [f"Figure of all parts: {report['figure']}", ""] if "figure" in report else []
     lines.append(
         "Ours are 0 to 100 with 95% bootstrap intervals over the worlds or seeds of a row and its test pairs; a world "
         "is the data of a run, a bundled world or a split of a corpus. The paper has other data and "

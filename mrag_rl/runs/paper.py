@@ -18,13 +18,16 @@ from mrag_rl.config import Config, argument_of, load_config
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Score, as_json, origin_counts
 from mrag_rl.evaluation.comparison_tables import settings_text, short_names
+from mrag_rl.evaluation.paper_plots import partitions_chart
 from mrag_rl.evaluation.paper_tables import paper_page
 from mrag_rl.evaluation.results import SECONDS
 from mrag_rl.io import atomic_write_text, read_json, write_json
+from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.compare import Condition, conditions_of, paired_scores
 from mrag_rl.runs.estimate import estimate
 from mrag_rl.runs.evaluate import reported_metrics, target_metric
-from mrag_rl.runs.pool import differing, flat_settings, world_of
+from mrag_rl.runs.folder import RunFolder
+from mrag_rl.runs.pool import MAY_DIFFER, differing, flat_settings, world_of
 from mrag_rl.runs.settings import PaperSettings
 from mrag_rl.runs.sweep import Sweep, plan_sweep, run_sweep
 from mrag_rl.shipped import CONFIGS, PAPER_TABLES, names_in, shipped_file
@@ -32,6 +35,7 @@ from mrag_rl.shipped import CONFIGS, PAPER_TABLES, names_in, shipped_file
 _TABLE_KEYS = {"title", "note", "metrics", "seconds", "systems", "published", "scales"}
 _PART_KEYS = {"name", "beside", "metrics", "config", "grid", "settings", "systems"}
 
+_METHOD = "partitioning.method"
 _RULES = {
     "state", "reward", "metric", "demonstrations", "partitioning", "agent_s", "agent_r", "refinement", "training"
 }  # fmt: skip
@@ -194,14 +198,18 @@ def sweeps_of(table: Table, settings: PaperSettings, root: Path) -> list[tuple[P
 
 def _made(table: Table, sweeps: Sequence[tuple[Part, Sweep]], settings: PaperSettings, folder: Path) -> str:
     """Carry out a table's sweeps, write its page, and return it."""
-    parts = []
+    parts, drawn = [], all("demonstrations" in part.grid and _METHOD in part.grid for part, _ in sweeps)
     for part, sweep in sweeps:
-        run_sweep(sweep, systems=part.systems, metric=part.metrics[0])
+        # A part's own figure would have a line of the undivided database for every method
+        run_sweep(sweep, systems=part.systems[:1] if drawn else part.systems, metric=part.metrics[0])
         conditions = conditions_of([*sweep.runs])
         scores = {metric: paired_scores(conditions, part.systems, metric) for metric in part.metrics}
         parts.append(part_of_report(table, part, conditions, scores, sweep.folder))
     report: dict[str, Any] = {"table": table.name, "title": table.title, "note": table.note, "scale": settings.scale}
     report |= {"seconds": list(table.seconds), "jobs": settings.jobs, "parts": parts}
+    if drawn:
+        partitions_chart(report).save(folder, "partitions_plot")
+        report["figure"] = str(folder / "partitions_plot.png")
     page = paper_page(report)
     atomic_write_text(folder / "table.md", page)
     write_json(folder / "table.json", report)
@@ -225,6 +233,8 @@ def part_of_report(
             rows.append(
                 {
                     "row": name,
+                    "system": system,
+                    "settings": _row_settings(part, condition, folder),
                     "seeds_matter": _seeds_matter(condition, system),
                     "scores": {metric: as_json(found[at][system].interval()) for metric, found in scores.items()},
                     "seconds": {column: round(fmean(run[column] for run in spent), 3) for column in table.seconds},
@@ -236,6 +246,7 @@ def part_of_report(
     compared = [found[system] for found in scores[by] for system in part.systems] if by is not None and paired else []
     return {
         "name": part.name,
+        "task": next(iter(conditions[0].runs.values())).task,
         "beside": part.beside,
         "metrics": list(part.metrics),
         "other_rules": other_rules(next(iter(conditions[0].runs.values())), part.grid),
@@ -296,6 +307,17 @@ def _row_name(condition: Condition, system: str, part: Part) -> str:
     varied = {name: value for name, value in condition.settings.items() if name in part.grid}
     words = settings_text(varied, short_names([*varied]))
     return ", ".join(filter(None, [words, system if len(part.systems) > 1 or not words else ""]))
+
+
+def _row_settings(part: Part, condition: Condition, folder: Path) -> dict[str, Any]:
+    """The values of the grid's settings, without seeds; of the method category, also how many partitions it made."""
+    config = next(iter(condition.runs.values()))
+    settings = {name: value for name, value in flat_settings(config).items() if name in part.grid}
+    settings = {name: value for name, value in settings.items() if name not in MAY_DIFFER}
+    if settings.get(_METHOD) == "category":
+        with MemoryDatabase.open(RunFolder(folder / config.name).database) as database:
+            settings["partitioning.partitions"] = int((~database.is_arm).sum())
+    return settings
 
 
 def _order(rows: Sequence[Mapping[str, Any]], scores: Sequence[Score], metric: str) -> list[dict[str, Any]]:
