@@ -179,10 +179,12 @@ class SweepSettings(SeveralRuns):
       demonstrations: [1, 3]
       seed: [0, 1, 2]
 
-    and all other settings are those of a run. The runs are in RUNS/NAME, what they print in RUNS/NAME/logs. They share
-    their embeddings and one cache of generated texts, so that what several need is made once. The same command again
-    goes on where it was stopped, and a grid with further values trains these alone. In the end, RUNS/NAME/comparison
-    has their table and figure, as `evaluate.py compare` makes them: runs that differ in seed alone are pooled.
+    and all other settings are those of a run. One that changes nothing in some combination, such as a number of
+    partitions where the method makes its own, is an error. The runs are in RUNS/NAME, what they print in
+    RUNS/NAME/logs. They share their embeddings and one cache of generated texts, so that what several need is made
+    once. The same command again goes on where it was stopped, and a grid with further values trains these alone. In the
+    end, RUNS/NAME/comparison has their table and figure, as `evaluate.py compare` makes them: runs that differ in seed
+    alone are pooled.
 
     examples:
       python train.py sweep --grid grid.yaml --config configs/quickstart.yaml --name sizes --plan
@@ -283,7 +285,8 @@ class PaperSettings:
 
     table1 to table6 and figure2 are files of configs/paper/tables, and all of them are made unless some are named. The
     runs are those of `train.py sweep`, in RUNS/paper-SCALE, and the same command again goes on where it was stopped.
-    Writes table.md and table.json for each, and each part's comparison with its figure.
+    Writes table.md and table.json for each, and each part's comparison with its figure. The page lists, part by part,
+    which of its rules are not the paper's, and says whether its intervals are over worlds or over seeds.
 
     examples:
       python evaluate.py paper table4 --jobs 2
