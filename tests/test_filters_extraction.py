@@ -598,10 +598,3 @@ def test_the_output_may_be_in_a_new_folder_and_is_no_folder(tmp_path: Path, caps
     assert "is a folder; give a file to write" in capsys.readouterr().err
     assert evaluate.main([*start, str(tmp_path / "new" / "out.json")]) == 0
     assert json.loads((tmp_path / "new" / "out.json").read_text())["extractions"] == [{"id": "a", "filter": {}}]
-
-
-def test_what_cannot_be_written_is_no_value() -> None:
-    records = [{"source": name, "\ud800": "x"} for name in ("Wired", "Wired", "Fortune \ud800", "Fortune \ud800")]
-    vocabulary = FieldVocabulary.from_metadata(records)
-    assert list(vocabulary) == [vocabulary["source"]] and list(vocabulary["source"].values or ()) == ["Wired"]
-    assert RuleExtractor(vocabulary).extract(["What did Wired say?"])[0].filter != EVERYTHING

@@ -90,9 +90,6 @@ WRITTEN: list[tuple[str, str | dict[str, Any]]] = [
     ("{see below}", "no mapping"),
     ("\x00\x01\x02", "no mapping"),
     ("source:\n  $in: [Wired]", "no mapping"),
-    ('{"source": "Wired"}\nThese must be left out.', "'left out' after the mapping"),
-    ('{"source": "Wired"}\nAll of these are to be avoided', "'avoided' after the mapping"),
-    ('I would exclude Wired.\n\nHere is the filter:\n\n{"source": "Wired"}', "'exclude' before the mapping"),
     ("<source>Wired</source>", "no mapping"),
     ("null", "no mapping"),
     # broken off or broken

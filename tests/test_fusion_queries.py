@@ -172,15 +172,6 @@ def test_queries_can_be_switched_off_given_and_edited() -> None:
     assert FusionQueries.of("Why?", ["  so  it is", "", "why", "2. Bundesliga", "So it is!"]) == FusionQueries(
         "Why?", ("so it is", "2. Bundesliga")
     )
-    with pytest.raises(InputError, match="9 further queries; give 8 or fewer"):
-        FusionQueries.of("Why?", [f"number {i}" for i in range(9)])
-
-
-@pytest.mark.parametrize(
-    "text", ['["a b", "c d"', "['a b', 'c d']", '["a b",\n"c d",]', '["a b", "c d", "e', '[ "a b" ,\n "c d" ]']
-)
-def test_lists_that_are_not_quite_json_are_read(text: str) -> None:
-    assert parse_queries(text) == ["a b", "c d"]
 
 
 def test_names_that_differ_in_a_sign_are_other_queries() -> None:

@@ -11,12 +11,12 @@ import pytest
 from mrag_rl.filters import FieldVocabulary, RuleExtractor, to_json
 
 RECORDS = [
-    {"source": source, "published_at": day, "wireless": wireless, "category": category, "price": price}
-    for source, day, wireless, category, price in (
-        ("Wired", "2023-10-04", True, "tech", 500),
-        ("Die Müller-Post", "2023-10-05", False, "sports", 300),
-        ("Fortune", "2023-11-01", True, "business", 900),
-        ("TechCrunch", "2023-11-04", False, "tech", 100),
+    {"source": source, "published_at": day, "wireless": wireless, "category": category}
+    for source, day, wireless, category in (
+        ("Wired", "2023-10-04", True, "tech"),
+        ("Die Müller-Post", "2023-10-05", False, "sports"),
+        ("Fortune", "2023-11-01", True, "business"),
+        ("TechCrunch", "2023-11-04", False, "tech"),
     )
 ] * 3
 BOTH, ONE = {"source": {"$nin": ["Wired", "Fortune"]}}, {"source": {"$nin": ["Wired"]}}
@@ -59,8 +59,6 @@ def rules() -> RuleExtractor:
         ("Exclude: wireless", MUTE),
         ("exclude wireless headphones", MUTE),
         ("headphones without (wireless)", MUTE),
-        ("headphones price<500", {"price": {"$lt": 500}}),
-        ("headphones price>=500", {"price": {"$gte": 500}}),
         ("Only these sources: Wired, Fortune", NAMED),
         ("Nothing but: Wired, Fortune", NAMED),
     ],

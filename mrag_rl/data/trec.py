@@ -91,10 +91,10 @@ def read_run(path: StrPath) -> dict[str, list[tuple[str, float]]]:
         if document in scores:
             raise InputError(f'{where}: document "{document}" is ranked twice for query "{query}"; remove one line')
         try:
-            scores[document] = math.nan if "_" in score else float(score)
+            scores[document] = float(score)
         except ValueError:
             scores[document] = math.nan
-        if not abs(scores[document]) <= float(np.finfo(np.float32).max):
+        if not math.isfinite(scores[document]):
             raise InputError(f'{where}: score "{score}" is not a finite number; give one')
     return {
         query: sorted(scores.items(), key=lambda pair: (np.float32(pair[1]), pair[0].encode()), reverse=True)

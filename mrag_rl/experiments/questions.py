@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import io
 import json
 import sys
 import textwrap
@@ -56,8 +55,6 @@ def run(settings: QuestionSettings) -> str:
 
 def _lines() -> Iterator[str]:
     """The lines of standard input that are not blank; a person at a terminal is asked for each."""
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors="replace")  # A line in another encoding ends no session
     while True:
         if sys.stdin.isatty():
             print("Question (Ctrl-D ends): ", end="", file=sys.stderr, flush=True)
@@ -95,7 +92,7 @@ class Session:
         encoder = TransformerEncoder.load(settings.encoder, device=settings.device)
         llm = load_question_llm(settings.llm, settings.device)
         reranker = load_reranker(settings.reranker, device=settings.device) if settings.reranker else None
-        rules = RuleExtractor(vocabulary, today=dt.date.today)
+        rules = RuleExtractor(vocabulary, today=dt.date.today())
         if library is not None:
             retriever = PassageRetriever(
                 encoder, library, rules, settings.strategy, reranker=reranker, prefix=settings.prefix,

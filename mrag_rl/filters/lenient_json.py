@@ -4,8 +4,7 @@ It accepts JSON and also single and typographic quotes, True, False, None, trail
 a set inside a list is merged into it, as in ``[{'a'}, 'b']``), unquoted keys, code fences, and introductions. It
 refuses names, calls, operators, comments, string prefixes, NaN and Infinity, and also a key that occurs twice, because
 JSON parsers differ on which of the two counts. It refuses what may change the meaning of the mapping, too: other words
-before it, other text on its line, brackets around it, a negation or another mapping below it, and words anywhere that
-say the opposite ("left out").
+before it, other text on its line, brackets around it, a negation or another mapping below it.
 """
 
 from __future__ import annotations
@@ -39,12 +38,9 @@ _INTRODUCING = {
     ",", ".", "!", '"', "'", "“", "‘",
 }  # fmt: skip
 _NEXT_QUESTION = re.compile(r"\n\s*(?:question|q|user)\b", re.IGNORECASE)  # a small model that goes on with another
-_OPPOSITE = (
-    r"exclud\w*|except|opposite|instead|without|reject\w*|wrong|invert\w*|avoid\w*|omit\w*|skip\w*|ignor\w*|remov\w*"
-    r"|drop\w*|discard\w*|other\s+than|rather\s+than|(?:left|leave|leaving|filter\w*|rul\w+|kept|keep)\s+(?:\w+\s+)?out"
+_AFTERWARDS = re.compile(
+    r"\b(?:not|exclud\w*|except|opposite|instead|without|reject\w*|wrong|invert\w*)\b|n['’]t\b", re.IGNORECASE
 )
-_BEFORE = re.compile(rf"\b(?:{_OPPOSITE})\b", re.IGNORECASE)
-_AFTERWARDS = re.compile(rf"\b(?:not|never|none|{_OPPOSITE})\b|n['’]t\b", re.IGNORECASE)
 _FENCE = re.compile(r"`{1,3}\w*\s*$")
 _END_OF_LINE = re.compile(r"[\s`'\"”’.;,]*(?:\n|$)")
 
@@ -69,10 +65,6 @@ def read_mapping(text: str) -> dict[str, Any]:
     before = _FENCE.sub("", text[:start])
     if re.search(r"[{}\[\]]", before):
         raise InputError(f"filter: brackets before the mapping at character {start + 1}; write plain JSON")
-    if said_before := _BEFORE.search(before):
-        raise InputError(
-            f"filter: {_quoted(said_before[0])} before the mapping at character {start + 1}; write it alone"
-        )
     for line in before.rstrip().split("\n")[-2:]:
         pieces = re.findall(r"[\w'’]+|[^\w\s]", line.lower().replace("’", "'"))
         if before.rstrip(" ").endswith("!") or "!=" in line or not _INTRODUCING.issuperset(pieces):

@@ -1,8 +1,7 @@
 """One spelling for what questions write in several ways, before the rules read them.
 
 Letters are composed (NFC), apostrophes are alike and stand in contractions ("dont" is "don't"), words have no marks of
-emphasis, a list with bullets has commas, "-source:Wired" is "source != Wired", "2021..2023" is "2021 - 2023", and
-"price<5" is "price < 5".
+emphasis, a list with bullets has commas, "-source:Wired" is "source != Wired", and "2021..2023" is "2021 - 2023".
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ _BULLET = re.compile(r"\s*\n\s*(?:[-*•–]|\d{1,2}[.)])\s+")
 _QUOTED = re.compile(r"(«)\s+|\s+(»)")
 _QUOTES = str.maketrans(dict.fromkeys("«»„“”‟", '"') | dict.fromkeys("‚‹›", "'"))
 _ABBREVIATED = re.compile(r"(?<=[\s(])(?<!\bp\.\s)(?<!\bpar\s)(u|excl?|ex|ausgen)\.\s", re.IGNORECASE)
-_COMPARED = re.compile(r"(?<=\w)([<>]=?)(?=\d)")
 _DOTS = re.compile(r"(?<=\d)\s?(?:\.{2,3}|…)\s?(?=\d)")
 _CROSSED = re.compile(r"(?:^|(?<=[\n(,]))\s*!\s+(?=\w)")
 _OPERATOR = re.compile(r"(?:^|(?<=[\s(,;]))(?:[-!]|not\s+)(\w+)[:=]\(?(?=[\w\"'“])", re.IGNORECASE)
@@ -38,8 +36,6 @@ def plain(text: str) -> str:
     text = _CONTRACTED.sub(_contracted, _APOSTROPHE.sub("'", text))
     if "*" in text or "\n" in text:
         text = _EMPHASIS.sub("", _BULLET.sub(_listed, text))
-    if "<" in text or ">" in text:
-        text = _COMPARED.sub(r" \1 ", text)
     if ":" in text or "=" in text:
         text = _OPERATOR.sub(r"\1 != ", text)
     return _CROSSED.sub("!", _DOTS.sub(" - ", _ABBREVIATED.sub(_written_out, text)))

@@ -16,7 +16,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.filters.dates import parse_date
 from mrag_rl.filters.language import EVERYTHING, And, Condition, Filter, Or, conditions
 from mrag_rl.filters.names import aliases, key
-from mrag_rl.filters.values import FIELD_TYPES, FieldType, Period, Value, comparable, is_encodable, typed_values
+from mrag_rl.filters.values import FIELD_TYPES, FieldType, Period, Value, comparable, typed_values
 from mrag_rl.io import StrPath, read_json
 
 _EQUALITY_OPERATORS = ("$eq", "$ne", "$in", "$nin")
@@ -120,7 +120,7 @@ class FieldVocabulary:
         for record in records:
             for name, value in record.items():
                 counter = counts.setdefault(name, Counter())
-                items = [item for item in (value if isinstance(value, (list, tuple)) else (value,)) if _is_usable(item)]
+                items = [item for item in (value if isinstance(value, (list, tuple)) else (value,)) if item is not None]
                 records_with[name] += bool(items)
                 for item in items:
                     item_type = _type(item)
@@ -128,7 +128,7 @@ class FieldVocabulary:
         fields = {}
         for name, counter in counts.items():
             types = {type_ for type_, _ in counter}
-            if len(types) != 1 or "other" in types or not name or name.startswith("$") or not is_encodable(name):
+            if len(types) != 1 or "other" in types or not name or name.startswith("$"):
                 continue
             field_type = cast(FieldType, types.pop())
             values: Counter[Any] = Counter({value: count for (_, value), count in counter.items()})
@@ -246,11 +246,6 @@ def document_metadata(document: Document) -> dict[str, Any]:
     """The metadata that filters apply to a document: its own, with its title and category if it has them."""
     attributes = {"title": document.title, "category": document.category}
     return {name: value for name, value in attributes.items() if value} | dict(document.metadata)
-
-
-def _is_usable(value: Any) -> bool:
-    """Whether a metadata value is one that a filter, which is text, can name."""
-    return value is not None and not (isinstance(value, str) and not is_encodable(value))
 
 
 def _type(value: Any) -> str:

@@ -32,7 +32,6 @@ _MARK = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"(?<!\S)[(\[]?(\d{1,2})[.)\]:]\s+(?=\S)")
-_QUOTED = re.compile(r"""(?<=[\[,\s])(?:"([^"\n]+)"|'((?:[^'\n]|'(?=\w))+)')(?=\s*(?:[,\]]|$))""")
 _QUOTES = ('""', "''", "“”", "‘’", "„“", "«»")
 
 
@@ -52,14 +51,8 @@ class FusionQueries:
 
     @classmethod
     def of(cls, original: str, queries: Iterable[str]) -> FusionQueries:
-        """A question with queries written by the user; blank ones and repetitions are dropped.
-
-        Raises InputError: more than `MOST_QUERIES` are left.
-        """
-        distinct = _distinct(original, (" ".join(query.split()) for query in queries))
-        if len(distinct) > MOST_QUERIES:
-            raise InputError(f"{len(distinct)} further queries; give {MOST_QUERIES} or fewer")
-        return cls(original, tuple(distinct))
+        """A question with queries written by the user; blank ones and repetitions are dropped."""
+        return cls(original, tuple(_distinct(original, (" ".join(query.split()) for query in queries))))
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -168,14 +161,12 @@ def _key(text: str) -> str:
 
 
 def _listed(text: str) -> list[str]:
-    """The strings of a JSON list in a text, also of one that is cut off or not quite JSON, or the text."""
+    """The strings of a JSON list in a text, or the text."""
     start, end = text.find("["), text.rfind("]")
     try:
         listed = json.loads(text[start : end + 1]) if 0 <= start < end else None
     except (ValueError, RecursionError):
-        listed = None
-    if listed is None and text.lstrip().startswith("["):
-        listed = [match[1] or match[2] for match in _QUOTED.finditer(text)] or None
+        return [text]
     return listed if isinstance(listed, list) and all(isinstance(item, str) for item in listed) else [text]
 
 
