@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import json
 import sys
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +17,9 @@ import pytest
 import evaluate
 from mrag_rl.data.records import Document
 from mrag_rl.data.synthetic import make_news
+from mrag_rl.experiments import questions
+from mrag_rl.experiments.questions import Session
+from mrag_rl.experiments.settings import QuestionSettings
 from mrag_rl.filters import FieldVocabulary, RuleExtractor
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import write_jsonl
@@ -87,6 +92,29 @@ def test_questions_of_standard_input_are_answered_as_those_of_the_command_line(
     assert f"  1. {questions[1]}  (the question)" in capsys.readouterr().out
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     assert evaluate.main(command) == 0 and capsys.readouterr().out == ""
+
+
+def test_a_line_that_cannot_be_decoded_is_named_and_the_others_are_answered(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = io.TextIOWrapper(io.BytesIO(b"first\ncaf\xe9\nEl ni\xc3\xb1o?\n"), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", lines)
+    assert evaluate.main(["ask", "--index", str(folder / "index"), "--llm", "none", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert [json.loads(line)["text"] for line in shown.out.splitlines()] == ["first", "El niño?"]
+    assert "line 2 of standard input is not utf-8; not answered" in shown.err.splitlines()
+
+
+def test_a_session_that_lasts_overnight_knows_what_day_it_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    days = sorted(dt.date.fromisoformat(document.metadata["published_at"][:10]) for document in DOCUMENTS)
+    today = days[0] + dt.timedelta(1)
+    monkeypatch.setattr(questions, "dt", SimpleNamespace(date=SimpleNamespace(today=lambda: today)))
+    settings = QuestionSettings(documents=str(folder / "d.jsonl"), index=str(folder / "index"), llm="none")
+    session = Session.open(settings)
+    text = "articles published since yesterday"
+    assert session.answer(text)["filter"] == {"published_at": {"$gte": days[0].isoformat()}}
+    today = days[-1] + dt.timedelta(1)
+    assert session.answer(text)["filter"] == {"published_at": {"$gte": days[-1].isoformat()}}
 
 
 def test_the_bundled_model_says_how_far_it_can_be_trusted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

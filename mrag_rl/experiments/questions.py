@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
+import itertools
 import json
 import sys
 import textwrap
@@ -18,6 +20,7 @@ from mrag_rl.experiments.settings import QuestionSettings
 from mrag_rl.filters.language import EVERYTHING, Filter, to_json
 from mrag_rl.filters.parsing import parse_filter
 from mrag_rl.filters.rules import RuleExtractor
+from mrag_rl.filters.values import is_encodable
 from mrag_rl.filters.vocabulary import FieldVocabulary, other_forms
 from mrag_rl.generation.question_llm import load_question_llm
 from mrag_rl.retrieval.disk.index import Index
@@ -54,14 +57,22 @@ def run(settings: QuestionSettings) -> str:
 
 
 def _lines() -> Iterator[str]:
-    """The lines of standard input that are not blank; a person at a terminal is asked for each."""
-    while True:
-        if sys.stdin.isatty():
+    """The lines of standard input that are not blank; a person at a terminal is asked for each.
+
+    A line that is not in the input's encoding is named on standard error and left out; those after it are not lost.
+    """
+    stdin = sys.stdin
+    if isinstance(stdin, io.TextIOWrapper) and stdin.errors != "surrogateescape":
+        stdin.reconfigure(errors="surrogateescape")
+    for number in itertools.count(1):
+        if stdin.isatty():
             print("Question (Ctrl-D ends): ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
+        line = stdin.readline()
         if not line:
             return
-        if line.strip():
+        if not is_encodable(line):
+            print(f"line {number} of standard input is not {stdin.encoding}; not answered", file=sys.stderr, flush=True)
+        elif line.strip():
             yield line.strip()
 
 
@@ -92,7 +103,7 @@ class Session:
         encoder = TransformerEncoder.load(settings.encoder, device=settings.device)
         llm = load_question_llm(settings.llm, settings.device)
         reranker = load_reranker(settings.reranker, device=settings.device) if settings.reranker else None
-        rules = RuleExtractor(vocabulary, today=dt.date.today())
+        rules = RuleExtractor(vocabulary, today=dt.date.today)  # of each question: a session may last for days
         if library is not None:
             retriever = PassageRetriever(
                 encoder, library, rules, settings.strategy, reranker=reranker, prefix=settings.prefix,
