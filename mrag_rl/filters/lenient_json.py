@@ -4,7 +4,8 @@ It accepts JSON and also single and typographic quotes, True, False, None, trail
 a set inside a list is merged into it, as in ``[{'a'}, 'b']``), unquoted keys, code fences, and introductions. It
 refuses names, calls, operators, comments, string prefixes, NaN and Infinity, and also a key that occurs twice, because
 JSON parsers differ on which of the two counts. It refuses what may change the meaning of the mapping, too: other words
-before it, other text on its line, brackets around it, a negation or another mapping below it.
+right before it, other text on its line, brackets around it, another mapping below it, and what excludes, denies or asks
+for others (``exclusion_words``) anywhere above or below it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,16 @@ import re
 from typing import Any
 
 from mrag_rl.errors import InputError
+from mrag_rl.filters.exclusion_words import (
+    AFTER,
+    ALTERNATIVES,
+    CUES,
+    ENCLOSING_AFTER,
+    NEGATIONS,
+    REQUESTS,
+    TITLES,
+    pattern,
+)
 from mrag_rl.filters.parsing import MAX_TEXT
 
 MAX_NESTING = 24
@@ -38,8 +49,17 @@ _INTRODUCING = {
     ",", ".", "!", '"', "'", "“", "‘",
 }  # fmt: skip
 _NEXT_QUESTION = re.compile(r"\n\s*(?:question|q|user)\b", re.IGNORECASE)  # a small model that goes on with another
-_AFTERWARDS = re.compile(
-    r"\b(?:not|exclud\w*|except|opposite|instead|without|reject\w*|wrong|invert\w*)\b|n['’]t\b", re.IGNORECASE
+# Words around a mapping that may reverse it, and what merely explains it
+_REVERSING = re.compile(
+    rf"(?<!\w)(?:{'|'.join(map(pattern, (CUES, REQUESTS, NEGATIONS, AFTER, ENCLOSING_AFTER, TITLES, ALTERNATIVES)))}"
+    r"|(?:opposite|wrong|hid|hidden)(?!\w)|(?:invert|revers|negat|discard|dropp|exclu|reject|forb[ai]d|prohibit)\w*)(?!\w)"
+    r"|n['’]t\b",
+    re.IGNORECASE,
+)
+_EXPLAINING = re.compile(
+    r"\bquestion (?:(?:names|mentions|states|gives|has) no|does(?: not|n['’]t) (?:name|mention|state|give|have) an?y?)"
+    r" (?:other |further )?(?:date|day|month|year|period|field|condition)s?\b|\banything else\?",
+    re.IGNORECASE,
 )
 _FENCE = re.compile(r"`{1,3}\w*\s*$")
 _END_OF_LINE = re.compile(r"[\s`'\"”’.;,]*(?:\n|$)")
@@ -65,7 +85,10 @@ def read_mapping(text: str) -> dict[str, Any]:
     before = _FENCE.sub("", text[:start])
     if re.search(r"[{}\[\]]", before):
         raise InputError(f"filter: brackets before the mapping at character {start + 1}; write plain JSON")
-    for line in before.rstrip().split("\n")[-2:]:
+    introduction = before.rstrip().split("\n")
+    if said_before := _reversing("\n".join(introduction[:-2])):
+        raise InputError(f"filter: {said_before} before the mapping at character {start + 1}; write the mapping alone")
+    for line in introduction[-2:]:
         pieces = re.findall(r"[\w'’]+|[^\w\s]", line.lower().replace("’", "'"))
         if before.rstrip(" ").endswith("!") or "!=" in line or not _INTRODUCING.issuperset(pieces):
             said = _quoted(line.strip())
@@ -79,8 +102,8 @@ def read_mapping(text: str) -> dict[str, Any]:
     rest = _NEXT_QUESTION.split(text[end.end() - 1 :], maxsplit=1)[0]
     if "{" in rest or (not value and "{" in text[end.end() :]):
         raise InputError(f"filter: another mapping after the one at character {start + 1}; write one mapping")
-    if said_after := _AFTERWARDS.search(rest):
-        raise InputError(f"filter: {_quoted(said_after[0])} after the mapping at character {start + 1}; write it alone")
+    if said_after := _reversing(rest):
+        raise InputError(f"filter: {said_after} after the mapping at character {start + 1}; write it alone")
     return value
 
 
@@ -226,6 +249,12 @@ class _Parser:
     def _error(self, problem: str) -> InputError:
         place = min(self.position, len(self._text)) + 1
         return InputError(f"filter: {problem}, at character {place}; write plain JSON")
+
+
+def _reversing(prose: str) -> str:
+    """The words of a text, quoted, that may reverse a mapping beside it; "" if there are none."""
+    found = _REVERSING.search(_EXPLAINING.sub("", prose))
+    return _quoted(found[0]) if found else ""
 
 
 def _quoted(value: str) -> str:
