@@ -226,6 +226,12 @@ def test_a_line_becomes_a_query(line: str, query: str) -> None:
         ("Windows 1. version", ["Windows 1. version"]),
         ("the report [1] of the storm [2]", ["the report [1] of the storm [2]"]),
         ('["a storm", 7]', ['["a storm", 7]']),
+        ('["a storm", "its costs"', ["a storm", "its costs"]),
+        ('["a storm", "its costs", "who pa', ["a storm", "its costs"]),
+        ('```json\n["a storm",\n "its costs"\n```', ["a storm", "its costs"]),
+        ("['a storm', 'the king's speech']", ["a storm", "the king's speech"]),
+        ('[\n  "a storm",\n  "its \\"costs\\" there",\n]', ["a storm", 'its "costs" there']),
+        ('[1] "storm" damage', ['"storm" damage']),
     ],
 )
 def test_lists_in_other_forms_become_queries(text: str, queries: list[str]) -> None:

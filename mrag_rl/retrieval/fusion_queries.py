@@ -32,6 +32,9 @@ _MARK = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"(?<!\S)[(\[]?(\d{1,2})[.)\]:]\s+(?=\S)")
+_LIST = re.compile(r"""\s*(?:```\w*\s*)?\[\s*["']""")
+# Strings of a list; the apostrophe in 'the king's speech' ends none
+_STRING = re.compile(r"""(?<=[\[,\s])(?:"((?:[^"\\\n]|\\.)+)"|'((?:[^'\n]|(?<=\w)'(?=\w))+)')(?=\s*(?:[],`]|$))""")
 _QUOTES = ('""', "''", "“”", "‘’", "„“", "«»")
 
 
@@ -161,12 +164,14 @@ def _key(text: str) -> str:
 
 
 def _listed(text: str) -> list[str]:
-    """The strings of a JSON list in a text, or the text."""
+    """The strings of a JSON list in a text, or the text. A text that begins with a list may break it off, or write it
+    in another notation: its quoted strings count."""
     start, end = text.find("["), text.rfind("]")
     try:
-        listed = json.loads(text[start : end + 1]) if 0 <= start < end else None
+        listed = json.loads(text[start : end + 1 if start < end else None]) if start >= 0 else None
     except (ValueError, RecursionError):
-        return [text]
+        strings = _STRING.findall(text) if _LIST.match(text) else []
+        return [double.replace('\\"', '"') or single for double, single in strings] or [text]
     return listed if isinstance(listed, list) and all(isinstance(item, str) for item in listed) else [text]
 
 
