@@ -221,6 +221,7 @@ def test_bad_input_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str])
         ),
         (["--run", "x", "--text", "Who?", "--no-filter"], "--no-filter goes with --documents or --index"),
         ([*documents, "--queries", "2", "--query", "y"], "--queries and --query do not go together"),
+        ([*documents, *[part for i in range(9) for part in ("--query", str(i))]], "9 further queries; give 8 or fewer"),
         ([*documents[:2], "--query", "y"], "--query and questions from standard input do not go together"),
         ([*documents, "--filter", "{}", "--no-filter"], "--filter and --no-filter do not go together"),
         ([*documents, "--llm", "none", "--strategy", "fusion"], "would fuse twice"),

@@ -201,6 +201,7 @@ def test_texts_are_shown_and_not_run(run: Visit, documents: Visit) -> None:
         ({"text": "a", "filter_is": "given"}, "there is no filter"),
         ({"text": "a", "filter_is": "given", "filter": '{"source": '}, "filter: "),
         ({"text": "a", "queries_are": "given", "queries": " \n"}, "there are no further queries"),
+        ({"text": "a", "queries_are": "given", "queries": "q\n" * 100_000}, "100,000 further queries; give 8 or fewer"),
         ({"text": "a", "queries_are": "all"}, "queries_are is all; it must be one of own, given, off"),
     ],
 )

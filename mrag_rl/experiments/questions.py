@@ -26,7 +26,7 @@ from mrag_rl.generation.question_llm import load_question_llm
 from mrag_rl.retrieval.disk.index import Index
 from mrag_rl.retrieval.disk.library import IndexedLibrary
 from mrag_rl.retrieval.filtered import FETCH, Library
-from mrag_rl.retrieval.fusion_queries import QUERIES
+from mrag_rl.retrieval.fusion_queries import QUERIES, check_given
 from mrag_rl.retrieval.rerankers import load_reranker
 from mrag_rl.systems.passages import SHOWN, PassageReader, PassageRetriever
 from mrag_rl.systems.rag_fusion import RAGFusion, check_fusible
@@ -91,11 +91,12 @@ class Session:
     def open(cls, settings: QuestionSettings) -> Session:
         """Load what the settings name.
 
-        Raises InputError: broken documents, an unknown strategy or category, an invalid filter.
+        Raises InputError: broken documents, an unknown strategy or category, an invalid filter, too many queries.
         """
         if settings.documents is None and settings.index is None:
             raise InputError("nothing to ask; give --documents FILE, or --index FOLDER")
         check_fusible(settings.strategy)
+        check_given(settings.query or ())
         documents = None if settings.documents is None else load_corpus(settings.documents)
         library = None if settings.index is None or documents is not None else _opened(settings)
         vocabulary = _vocabulary(documents, library, settings.allowed)
@@ -132,6 +133,7 @@ class Session:
         Nothing is loaded again. Raises InputError as `open` does.
         """
         settings = replace(self.settings, **changes)
+        check_given(settings.query or ())
         vocabulary = _vocabulary(self.documents, self.system.retriever.library, settings.allowed)
         filters, notes = _filters(settings, vocabulary)
         system = replace(self.system, generated=QUERIES if settings.queries is None else settings.queries)

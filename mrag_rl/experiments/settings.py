@@ -248,7 +248,7 @@ class QuestionSettings(CheckedSettings):
     queries: int | None = None
     """Number of queries that the LLM writes; null is 4, 0 is none."""
     query: tuple[str, ...] | None = None
-    """Queries of your own, in place of those that the LLM would write."""
+    """Queries of your own, 8 or fewer, in place of those that the LLM would write."""
     original_weight: float = 1.0
     """Weight of the original question's ranking (the others have 1)."""
     kept: int = bounded(4, minimum=0)

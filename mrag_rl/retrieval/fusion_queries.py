@@ -116,6 +116,12 @@ def check_count(n: int) -> None:
         raise InputError(f"{n} generated queries; give 0 to {MOST_QUERIES}")
 
 
+def check_given(queries: Sequence[str]) -> None:
+    """Raises InputError for more queries of one's own than `MOST_QUERIES`."""
+    if len(queries) > MOST_QUERIES:
+        raise InputError(f"{len(queries):,} further queries; give {MOST_QUERIES} or fewer")
+
+
 def parse_queries(text: str) -> list[str]:
     """The queries in an LLM's text, without their numbering, bullets and quotes: one per line, separated by "||",
     numbered in one line ("1. ...; 2. ..."), or as a JSON list.
