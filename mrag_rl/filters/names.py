@@ -7,8 +7,9 @@ import unicodedata
 from dataclasses import dataclass
 
 # Combining vowel signs and accents belong to their word, as do the joiners inside Indic and Persian words.
-_MARKS = "".join(chr(code) for code in range(0x300, 0x10000) if unicodedata.category(chr(code)) in ("Mn", "Mc"))
-_TOKEN = re.compile(rf"(?:[^\W_]+[{_MARKS}\u200c\u200d]*)+")
+MARKS = "".join(chr(code) for code in range(0x300, 0x10000) if unicodedata.category(chr(code)) in ("Mn", "Mc"))
+MARKS += "\u200c\u200d"
+_TOKEN = re.compile(rf"(?:[^\W_]+[{MARKS}]*)+")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _TAGLINE = re.compile(r"\s+[-–—|]\s+|\s*:\s+|\s+\|\s*")
 _DOMAIN = re.compile(r"(?<=[^\W\d_])\.(?:com|org|net|edu|gov|info|io|ai|tv|co\.uk|co|de|fr|in)$", re.IGNORECASE)

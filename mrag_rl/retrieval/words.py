@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Protocol
 
 import bm25s
 import numpy as np
 
+from mrag_rl.filters.names import MARKS
 from mrag_rl.retrieval.voting import Ranking
+
+_WORD = re.compile(r"\w+")
+_MARKED_WORD = re.compile(rf"\w[\w{MARKS}]*")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in any script: runs of Unicode letters, digits and underscores, in lower case, unstemmed."""
-    return re.findall(r"\w+", text.lower())
+    """The words of a text in any script: runs of Unicode letters, digits and underscores with their combining marks, in
+    lower case and composed (NFC), unstemmed."""
+    if text.isascii():
+        return _WORD.findall(text.lower())
+    return _MARKED_WORD.findall(unicodedata.normalize("NFC", text.lower()))
 
 
 class WordScores(Protocol):

@@ -29,7 +29,7 @@ from mrag_rl.io import read_json, sync_folder, write_json
 from mrag_rl.retrieval.disk.arrays import damaged
 from mrag_rl.retrieval.disk.segment import Layout
 
-VERSION = 2
+VERSION = 3
 _NAME, _LOCK, _BUILDING = "manifest.json", "lock", "building"
 _FILES = re.compile(r"segment-\d{6}|removed-\d{6}-\d+\.safetensors|\.manifest\.json\..*\.tmp")
 
