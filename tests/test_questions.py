@@ -259,6 +259,8 @@ FLAT_RULES = RuleExtractor(FieldVocabulary({field.name: field for field in FLATS
         ("partner not required", {"needs_partner": {"$eq": False}}),
         ("that take between ten and twenty minutes", {"minutes": {"$gte": 10, "$lte": 20}}),
         ("between one and two hours", {"minutes": {"$gte": 60, "$lte": 120}}),
+        ("seats>=150", {"seats": {"$gte": 150}}),
+        ("flats, seats<150", {"seats": {"$lt": 150}}),
         ("one hundred and fifty seats or more", {"seats": {"$gte": 150}}),
         ("£80 or less", {"fee": {"$lte": 80}}),
         ("80 pounds less", {}),

@@ -42,7 +42,8 @@ _FILLER = (
 
 
 def _ending(table: str) -> re.Pattern[str]:
-    return re.compile(rf"(?:(?<!\w)|(?<=\W))(?:{pattern(table)})\s*{_FILLER}$", re.IGNORECASE)
+    """A table's words before an amount; a sign may follow a word without a space, as in "price<500"."""
+    return re.compile(rf"(?:(?<!\w)|(?=\W))(?:{pattern(table)})\s*{_FILLER}$", re.IGNORECASE)
 
 
 _BOUNDS: Sequence[tuple[Operator, re.Pattern[str]]] = (
