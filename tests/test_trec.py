@@ -111,6 +111,11 @@ def test_a_run_is_read_as_trec_eval_reads_it(tmp_path: Path) -> None:
     assert reciprocal[ir_measures.RR] == 1
 
 
+def test_a_run_in_which_nothing_was_found_reads_back(tmp_path: Path) -> None:
+    write_run(tmp_path / "x.run", {"q": []}, "x")
+    assert read_run(tmp_path / "x.run") == {}
+
+
 def test_judgements_read_back_equal(tmp_path: Path) -> None:
     judgements = {"q1": {"d1": 2, "d2": 0}, "q2": {"Größe/ü_1": -1}}
     write_qrels(tmp_path / "qrels.txt", judgements)
@@ -143,10 +148,11 @@ def test_bad_judgements_are_named(tmp_path: Path, text: str, says: str) -> None:
     ("text", "says"),
     [
         ("q Q0 d 1 0.5\n", r'x\.run:1: 5 fields; write 6: "QUERY Q0 DOCUMENT RANK SCORE TAG"'),
-        ("q Q0 d 1 much t\n", r'x\.run:1: score "much" is not a finite number'),
-        ("q Q0 d 1 nan t\n", r'x\.run:1: score "nan" is not a finite number'),
+        ("q Q0 d 1 much t\n", r'x\.run:1: score "much" is not a finite 32-bit number'),
+        ("q Q0 d 1 nan t\n", r'x\.run:1: score "nan" is not a finite 32-bit number'),
         ("q Q0 d 1 1 t\nq Q0 d 2 0 t\n", r'x\.run:2: document "d" is ranked twice for query "q"'),
-        ("", r"x\.run: no ranked document in the file"),
+        ("q Q0 d 1 1_0 t\n", r'x\.run:1: score "1_0" is not a finite 32-bit number'),
+        ("q Q0 d 1 2 t\nq Q0 e 2 -1e39 t\n", r'x\.run:2: score "-1e39" is not a finite 32-bit number'),
     ],
 )
 def test_bad_runs_are_named(tmp_path: Path, text: str, says: str) -> None:

@@ -21,6 +21,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.io import StrPath, atomic_write_text, read_lines
 
 _HIGHEST = 1e38  # Below the largest 32-bit number, so that a score can be lowered
+_LARGEST = float(np.finfo(np.float32).max)
 _QRELS = ("query", "0", "document", "grade")
 _RUN = ("query", "Q0", "document", "rank", "score", "tag")
 
@@ -45,11 +46,15 @@ def read_qrels(path: StrPath) -> dict[str, dict[str, int]]:
     has twice.
     """
     judgements: dict[str, dict[str, int]] = {}
-    for where, (query, _, document, grade) in _fields(path, _QRELS, "judgement"):
+    for where, (query, _, document, grade) in _fields(path, _QRELS):
         grades = judgements.setdefault(query, {})
         if document in grades:
             raise InputError(f'{where}: document "{document}" is judged twice for query "{query}"; remove one line')
         grades[document] = parse_grade(grade, where)
+    if not judgements:
+        raise InputError(
+            f'{os.fspath(path)}: no judgement in the file; write "{" ".join(_QRELS).upper()}" on each line'
+        )
     return judgements
 
 
@@ -82,20 +87,20 @@ def write_run(path: StrPath, rankings: Mapping[str, Sequence[tuple[str, float]]]
 def read_run(path: StrPath) -> dict[str, list[tuple[str, float]]]:
     """The ranked documents of each query, {query id: [(document id, score), ...]}, in the order of trec_eval.
 
-    Raises InputError naming file and line: fields missing, a score that is not a finite number, a document that a query
-    has twice.
+    An empty file is a run in which nothing was found. Raises InputError naming file and line: fields missing, a score
+    that is not a finite 32-bit number, a document that a query has twice.
     """
     found: dict[str, dict[str, float]] = {}
-    for where, (query, _, document, _, score, _) in _fields(path, _RUN, "ranked document"):
+    for where, (query, _, document, _, score, _) in _fields(path, _RUN):
         scores = found.setdefault(query, {})
         if document in scores:
             raise InputError(f'{where}: document "{document}" is ranked twice for query "{query}"; remove one line')
         try:
-            scores[document] = float(score)
+            scores[document] = math.nan if "_" in score else float(score)
         except ValueError:
             scores[document] = math.nan
-        if not math.isfinite(scores[document]):
-            raise InputError(f'{where}: score "{score}" is not a finite number; give one')
+        if not abs(scores[document]) <= _LARGEST:
+            raise InputError(f'{where}: score "{score}" is not a finite 32-bit number; give one')
     return {
         query: sorted(scores.items(), key=lambda pair: (np.float32(pair[1]), pair[0].encode()), reverse=True)
         for query, scores in found.items()
@@ -131,16 +136,13 @@ def _falling(scores: Sequence[float]) -> list[float]:
     return [float(score) for score in falling]
 
 
-def _fields(path: StrPath, names: Sequence[str], noun: str) -> Iterator[tuple[str, list[str]]]:
-    """The place and the fields of every line that is not blank; there is at least one. Raises InputError."""
-    name, empty = os.fspath(path), True
+def _fields(path: StrPath, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """The place and the fields of every line that is not blank. Raises InputError."""
+    name = os.fspath(path)
     for number, line in enumerate(read_lines(path), start=1):
         fields = line.split()
         if not fields:
             continue
         if len(fields) != len(names):
             raise InputError(f'{name}:{number}: {len(fields)} fields; write {len(names)}: "{" ".join(names).upper()}"')
-        empty = False
         yield f"{name}:{number}", fields
-    if empty:
-        raise InputError(f'{name}: no {noun} in the file; write "{" ".join(names).upper()}" on each line')
