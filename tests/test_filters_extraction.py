@@ -87,6 +87,16 @@ def test_fields_of_mixed_types_or_of_objects_are_omitted() -> None:
     assert list(fields["c"].values or ()) == [False, True] and list(fields["d"].values or ()) == [1, 2, 3]
 
 
+def test_what_cannot_be_encoded_is_neither_field_nor_value() -> None:
+    broken = "Wi\ud800red"
+    fields = FieldVocabulary.from_metadata(
+        [{"source": name, broken: "x", "tag": broken} for name in ("Wired", "Wired", broken)]
+    )
+    assert [field.name for field in fields] == ["source"] and list(fields["source"].values or ()) == ["Wired"]
+    (extraction,) = RuleExtractor(fields).extract([f"What do {broken} and Wired report on x?"])
+    assert to_json(extraction.filter) == {"source": {"$in": ["Wired"]}}
+
+
 def test_fields_come_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "fields.json"
     path.write_text(

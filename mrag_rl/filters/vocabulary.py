@@ -16,7 +16,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.filters.dates import parse_date
 from mrag_rl.filters.language import EVERYTHING, And, Condition, Filter, Or, conditions
 from mrag_rl.filters.names import aliases, key
-from mrag_rl.filters.values import FIELD_TYPES, FieldType, Period, Value, comparable, typed_values
+from mrag_rl.filters.values import FIELD_TYPES, FieldType, Period, Value, comparable, is_encodable, typed_values
 from mrag_rl.io import StrPath, read_json
 
 _EQUALITY_OPERATORS = ("$eq", "$ne", "$in", "$nin")
@@ -107,7 +107,7 @@ class FieldVocabulary:
         """The fields of documents' metadata, and ``title`` and ``category`` if documents have them.
 
         A field has the type that all its values share; a field of strings that all name a day is a date field. Fields
-        of mixed types or of objects are omitted, because no filter could refer to them.
+        of mixed types or of objects are omitted, because no filter could refer to them, as are lone surrogates.
         """
         return cls.from_metadata(document_metadata(document) for document in documents)
 
@@ -120,7 +120,7 @@ class FieldVocabulary:
         for record in records:
             for name, value in record.items():
                 counter = counts.setdefault(name, Counter())
-                items = [item for item in (value if isinstance(value, (list, tuple)) else (value,)) if item is not None]
+                items = [item for item in (value if isinstance(value, (list, tuple)) else (value,)) if _is_named(item)]
                 records_with[name] += bool(items)
                 for item in items:
                     item_type = _type(item)
@@ -128,7 +128,7 @@ class FieldVocabulary:
         fields = {}
         for name, counter in counts.items():
             types = {type_ for type_, _ in counter}
-            if len(types) != 1 or "other" in types or not name or name.startswith("$"):
+            if len(types) != 1 or "other" in types or not name or name.startswith("$") or not is_encodable(name):
                 continue
             field_type = cast(FieldType, types.pop())
             values: Counter[Any] = Counter({value: count for (_, value), count in counter.items()})
@@ -246,6 +246,12 @@ def document_metadata(document: Document) -> dict[str, Any]:
     """The metadata that filters apply to a document: its own, with its title and category if it has them."""
     attributes = {"title": document.title, "category": document.category}
     return {name: value for name, value in attributes.items() if value} | dict(document.metadata)
+
+
+def _is_named(value: Any) -> bool:
+    """Whether a filter could name a metadata value, were it of the right type: not null, nor text with a lone
+    surrogate."""
+    return value is not None and (not isinstance(value, str) or is_encodable(value))
 
 
 def _type(value: Any) -> str:
