@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import Literal
 
 import numpy as np
 import pytest
 
 from mrag_rl.retrieval.words import WordIndex, words
+
+Form = Literal["NFC", "NFD"]
 
 
 @pytest.mark.parametrize(
@@ -25,7 +28,7 @@ def test_combining_marks_belong_to_their_word(text: str, expected: list[str]) ->
 
 
 @pytest.mark.parametrize("forms", [("NFD", "NFC"), ("NFC", "NFD")])
-def test_composed_and_decomposed_words_find_each_other(forms: tuple[str, str]) -> None:
+def test_composed_and_decomposed_words_find_each_other(forms: tuple[Form, Form]) -> None:
     of_text, of_query = forms
     index = WordIndex([unicodedata.normalize(of_text, text) for text in ("ein Cafe", "das Café", "muller")])
     found = index.rank([unicodedata.normalize(of_query, "CAFÉ Müller")], 3)
