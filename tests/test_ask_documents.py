@@ -99,7 +99,8 @@ def test_a_line_that_cannot_be_decoded_is_named_and_the_others_are_answered(
 ) -> None:
     lines = io.TextIOWrapper(io.BytesIO(b"first\ncaf\xe9\nEl ni\xc3\xb1o?\n"), encoding="utf-8")
     monkeypatch.setattr(sys, "stdin", lines)
-    assert evaluate.main(["ask", "--index", str(folder / "index"), "--llm", "none", "--json"]) == 0
+    files = ["--documents", str(folder / "d.jsonl"), "--index", str(folder / "index")]
+    assert evaluate.main(["ask", *files, "--llm", "none", "--json"]) == 0
     shown = capsys.readouterr()
     assert [json.loads(line)["text"] for line in shown.out.splitlines()] == ["first", "El niño?"]
     assert "line 2 of standard input is not utf-8; not answered" in shown.err.splitlines()
