@@ -14,6 +14,7 @@ import os
 import secrets
 import shutil
 import sqlite3
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -140,11 +141,15 @@ def map_npy(path: StrPath) -> np.ndarray:
     return array
 
 
+_PARSING = threading.Lock()  # In Python 3.11, threads that parse headers at a time can end in a SystemError
+
+
 @contextmanager
 def _numpy_errors() -> Iterator[None]:
     """Turn the many types of errors that NumPy, zipfile and tokenize raise for a damaged file into ValueError."""
     try:
-        yield
+        with _PARSING:
+            yield
     except (OSError, ValueError):
         raise
     except Exception as error:

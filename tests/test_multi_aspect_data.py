@@ -315,7 +315,7 @@ def test_a_text_of_100_000_characters_loads(tmp_path: Path) -> None:
     [
         ("In 1921 they left. In 1921 they came.", {"1921"}),
         ("It weighed 3.5kg on the 20th, and a 2,5m pole of 1921.", {"1921"}),
-        ("It cost 2.5 million and 3,500 men fell on 12 May.", {"2 5", "3 500", "12", "may"}),
+        ("It cost 2.5 million and 3,500 men fell on 12 May.", {"2ꞏ5", "3500", "12", "may"}),
         ("There they met Anna Adler's sister. However, nobody spoke.", {"anna adler"}),
         ("The Battle of the Great Plains began.", {"battle of the great plains"}),
         ("Élodie de la Tour fled.", {"elodie de la tour"}),
