@@ -1,8 +1,8 @@
-"""What questions exclude, in 4,004 phrasings of four languages and forty-five corpora: one reading is inverted.
+"""What questions exclude, in 4,104 phrasings of four languages and forty-five corpora: one reading is inverted.
 
-tests/data/exclusions.jsonl was written by language models, in fifteen grids, each before the rules had met it; the one
-that wrote the sixth to tenth had seen the rules. All but the twelfth were then read to mend them; of that one, only
-counts were looked at.
+tests/data/exclusions.jsonl was written by language models, in sixteen grids, each before the rules had met it; the one
+that wrote the sixth to tenth had seen the rules. All but the twelfth and the sixteenth were then read to mend them; of
+these two, only counts were looked at.
 """
 
 from __future__ import annotations
@@ -100,6 +100,8 @@ BOUNDS = {
     (14, "control"): (37, 13),
     (15, "exclusion"): (97, 67),
     (15, "control"): (33, 12),
+    (16, "exclusion"): (75, 35),
+    (16, "control"): (25, 5),
 }
 INVERTED = {(12, "exclusion"): 1}
 
