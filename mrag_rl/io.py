@@ -146,7 +146,8 @@ _PARSING = threading.Lock()  # In Python 3.11, threads that parse headers at a t
 
 @contextmanager
 def _numpy_errors() -> Iterator[None]:
-    """Turn the many types of errors that NumPy, zipfile and tokenize raise for a damaged file into ValueError."""
+    """Turn the many types of errors that NumPy, zipfile and tokenize raise for a damaged file into ValueError; threads
+    read one after the other."""
     try:
         with _PARSING:
             yield

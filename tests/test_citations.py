@@ -114,6 +114,17 @@ def test_citations_that_the_model_wrote_are_kept_if_they_hold(
         ("It began at 10:30.", "It began at 10:30 sharp.", (1,), ()),
         ("Versions 5-10 fell.", "Versions 5-10 fell.", (1,), ()),
         ("It met the G20 again.", "Then it met the G20 there.", (1,), ()),
+        ("It runs GPT-3.5 Turbo.", "It runs GPT-3.5 Turbo.", (1,), ()),
+        ("It runs GPT-3.", "It runs GPT-3.5.", (), ("gpt 3", "3")),
+        ("It is version 1.2.", "It is version 1.2.3.", (), ("1.2",)),
+        ("That was in 2024.", "It was on 25.06.2024.", (1,), ()),
+        ("That was on June 25, 2024.", "On June 25,2024 it fell.", (1,), ()),
+        ("It cost 40.", "It cost $40.00.", (1,), ()),
+        ("It has 3 of them.", "It has 1,2,3.", (1,), ()),
+        ("It lies in [0, 1].", "It lies in [0,1].", (1,), ()),
+        ("There were 345 deaths.", "There were 12'345 deaths.", (), ("345",)),
+        ("There were 12’345 deaths.", "There were 12,345 deaths.", (1,), ()),
+        ("They saw 1,234,567.", "Es waren 1.234.567.", (1,), ()),
     ],
 )
 def test_a_number_is_stated_as_a_whole(
@@ -123,7 +134,16 @@ def test_a_number_is_stated_as_a_whole(
     assert (found.passages, found.unsupported) == (cited, unsupported)
 
 
-@pytest.mark.parametrize("answer", ["The score lies in [0, 1].", "The range is [2, 5] points.", "It is [1, 3] wide."])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The score lies in [0, 1].",
+        "The range is [2, 5] points.",
+        "It is [1, 3] wide.",
+        "It is [1,3] wide.",
+        "It is 【0–1】 wide.",
+    ],
+)
 def test_intervals_are_no_citations(answer: str) -> None:
     passages = (Document("0", "It is [1, 3] wide."), Document("1", "Nothing."), Document("2", "Nothing."))
     found = checked(answer, passages)

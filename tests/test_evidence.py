@@ -64,6 +64,9 @@ def test_spellings_of_a_name_and_a_number() -> None:
     passages = [Document("a", "She won the U.S. Open and 1234 crowns.")]
     assert missing("Who won the US Open?", EVERYTHING, passages) == ()
     assert missing("Who won 1,234 crowns?", EVERYTHING, passages) == ()
+    gain = [Document("a", "She won a 12.5-fold gain.")]
+    assert missing("Who won a 12.5-fold gain?", EVERYTHING, gain) == ()
+    assert missing("Who won 12.34 crowns?", EVERYTHING, passages) == ("12.34",)
     category: Filter = Condition("category", "$eq", ("in",))
     assert missing("What did Martin Schulz win?", category, passages) == ("Martin Schulz",)
 

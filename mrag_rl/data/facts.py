@@ -7,12 +7,14 @@ import unicodedata
 
 from mrag_rl.data.titles import word_string
 
-_NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+)*(?!\w|[.,]\d)")
-_SEPARATED = re.compile(r"\d+(?:[.,]\d+)+")
-_THOUSANDS = re.compile(r"([1-9]\d{0,2}(?:,\d{3})+|[1-9]\d{0,2}(?:\.\d{3})+)(?:[.,](\d+))?")
+_NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+|['’]\d{3}(?!\d))*(?!\w|[.,]\d)")
+_SEPARATED = re.compile(r"\[\d+(?:,\d+)+\]|\d+(?:[.,'’]\d+)+")
+_THOUSANDS = re.compile(r"([1-9]\d{0,2}([.,'’])\d{3}(?:\2\d{3})*)(?:(?!\2)[.,](\d+))?")
+# "25.06.2024", "2024.06.25", "June 25,2024", "1,2,3", "[0,1]"
+_SEVERAL = re.compile(r"(?:\d{1,2}\.){2}\d{4}|\d{4}(?:\.\d{1,2}){2}|\d+,\d{4}|\d+(?:,\d+){2,}|\[.*\]")
 _POINT = "ꞏ"  # A letter, so that "1.2" is one word
 _CAPITAL = f"[{''.join(filter(str.isupper, map(chr, range(0x10000))))}]"
-_CAPITALISED = rf"{_CAPITAL}[\w'’-]*"
+_CAPITALISED = rf"{_CAPITAL}(?:[\w'’-]|(?<=\d)\.(?=\d))*"
 _NAME = re.compile(
     rf"(?<![\w'’-]){_CAPITALISED}(?: (?:(?:of|de|da|di|du|del|la|van|von|der|the) ){{0,2}}{_CAPITALISED})*"
 )
@@ -37,9 +39,9 @@ _PREFIX, _ENDING = 4, 2  # Letters that equal words share at least, and letters 
 
 
 def fact_string(text: str) -> str:
-    """The words of a text as `word_string` gives them, but each number as one word, without separators of thousands:
-    "1.2" is not "1" and "2", and "12,345" is "12345". `facts` are looked up in this."""
-    return word_string(_SEPARATED.sub(_joined, text))
+    """The words of a text as `word_string` gives them, but each number as one word, in one spelling: "1.2" is not "1"
+    and "2", "12,345" is "12345", "40.00" is "40". `facts` are looked up in this."""
+    return word_string(_SEPARATED.sub(_spelled, text))
 
 
 def written(fact: str) -> str:
@@ -47,12 +49,15 @@ def written(fact: str) -> str:
     return fact.replace(_POINT, ".")
 
 
-def _joined(match: re.Match[str]) -> str:
-    thousands = _THOUSANDS.fullmatch(match[0])
-    if thousands is None:
-        return re.sub("[.,]", _POINT, match[0])
-    whole = re.sub("[.,]", "", thousands[1])
-    return f"{whole}{_POINT}{thousands[2]}" if thousands[2] else whole
+def _spelled(match: re.Match[str]) -> str:
+    if thousands := _THOUSANDS.fullmatch(match[0]):
+        whole, decimals = re.sub(r"\D", "", thousands[1]), thousands[3] or ""
+    elif _SEVERAL.fullmatch(match[0]) or re.search("['’]", match[0]):
+        return re.sub(r"\D", " ", match[0])
+    else:
+        whole, *rest = re.split("[.,]", match[0])
+        decimals = _POINT.join(rest)
+    return f"{whole}{_POINT}{decimals}" if decimals.strip("0") else whole
 
 
 def facts(text: str) -> frozenset[str]:

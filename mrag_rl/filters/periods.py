@@ -282,7 +282,7 @@ def _written(text: str, matches: Sequence[re.Match[str]]) -> Iterator[TimeSpan]:
             continue
         if bound := _bound(head):
             least, most = _bounded(bound, first, last)
-            yield TimeSpan(start - len(bound[1]), end, least, most, years=years, vague=least is most is None)
+            yield TimeSpan(start - len(bound[1]), end, least, most, years=years, vague=least is None and most is None)
             continue
         inside = _preposition(head)
         yield TimeSpan(start - inside, end, first, last, years=years, bare=not inside)

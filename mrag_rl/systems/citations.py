@@ -16,7 +16,9 @@ _REFUSAL = NO_ANSWER.rstrip(".")
 _WRITTEN = re.compile(r"(?:[^\S\n]|(?<!\w))[\[【](\d{1,3}(?: ?[,;–-] ?\d{1,3})*)[\]】]")  # Not the index in "x[0]"
 _BEHIND = re.compile(rf"([.!?…][\"'”’)]*)((?:{_WRITTEN.pattern})+)")  # Citations after the end of their sentence
 _NUMBER = re.compile(r"\d+")
-_OPENED = "\ue001"  # For private use, in the place of a bracket that is no citation's
+_HIDDEN = str.maketrans("[【", "\ue001\ue002")  # For private use, in the place of brackets that are no citation's
+_SHOWN = {hidden: bracket for bracket, hidden in _HIDDEN.items()}
+_BRACKETED = re.compile(r"\[([\d ,;–-]*)\]")
 LISTED = re.compile(r" \{(none|\d{1,3}(?: \d{1,3})*)\}")
 """Passages that have a name above them, as the bundled language model for questions lists them: "Signal Nine {2 5}"."""
 
@@ -56,7 +58,8 @@ def cite(answer: str, question: str, passages: Sequence[Document], shown: Sequen
     stated = [seen(passage, shown) for passage in passages]
     asked = fact_string(question)
     said = "\n".join([question, *(f"{passage.title}\n{passage.text}" for passage in passages)])
-    answer = _WRITTEN.sub(lambda match: _with_intervals_hidden(match, len(passages), said), answer)
+    intervals = [_NUMBER.findall(bracketed) for bracketed in _BRACKETED.findall(said)]
+    answer = _WRITTEN.sub(lambda match: _with_intervals_hidden(match, len(passages), intervals), answer)
     lines: list[list[str]] = []
     cited: set[int] = set()
     unsupported: dict[str, None] = {}
@@ -80,16 +83,16 @@ def cite(answer: str, question: str, passages: Sequence[Document], shown: Sequen
         numbers = "".join(f"[{number}]" for number in sorted(kept))
         lines += [[] for _ in range(line + 1 - len(lines))]
         lines[line].append(f"{bare} {numbers}".strip())
-    text = "\n".join(" ".join(row) for row in lines if row).replace(_OPENED, "[")
-    bare = _WRITTEN.sub("", answer).strip().replace(_OPENED, "[")
+    text = "\n".join(" ".join(row) for row in lines if row).translate(_SHOWN)
+    bare = _WRITTEN.sub("", answer).strip().translate(_SHOWN)
     return CitedAnswer(bare, text, tuple(sorted(cited)), tuple(unsupported), tuple(dict.fromkeys(removed)))
 
 
-def _with_intervals_hidden(match: re.Match[str], passages: int, said: str) -> str:
+def _with_intervals_hidden(match: re.Match[str], passages: int, intervals: Sequence[list[str]]) -> str:
     """What looks like citations, with its bracket exchanged if it is an interval that the answer states."""
-    numbers = [int(number) for number in _NUMBER.findall(match[0])]
-    is_interval = not all(1 <= number <= passages for number in numbers) or match[0].strip() in said
-    return match[0].replace("[", _OPENED) if len(numbers) > 1 and is_interval else match[0]
+    numbers = _NUMBER.findall(match[0])
+    is_interval = numbers in intervals or not all(1 <= int(number) <= passages for number in numbers)
+    return match[0].translate(_HIDDEN) if len(numbers) > 1 and is_interval else match[0]
 
 
 def _sentences(answer: str) -> Iterator[tuple[int, str]]:

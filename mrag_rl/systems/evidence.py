@@ -11,7 +11,7 @@ from mrag_rl.data.titles import word_string
 from mrag_rl.filters.dates import find_dates, parse_date
 from mrag_rl.filters.language import Filter, conditions
 
-_NUMBER = re.compile(r"(?<![\w.,-])\d+(?:[.,]\d+)*(?![\w-])")
+_NUMBER = re.compile(r"(?<![\w.,-])\d+(?:[.,]\d+)*(?![\w-]|[.,]\d)")
 _OTHER_NUMBERS = re.compile(r"\d|(?:1[5-9]|20)\d\d|[125]0+")  # Digits, years, and round ones such as "the top 10"
 
 
