@@ -62,6 +62,7 @@ PAGES = {
         "plugins",
         "choices",
         "io",
+        "verified",
     ),
 }
 """Pages and the rooms that each shows."""

@@ -23,6 +23,7 @@ ROOMS = (
     "contrasts",
     "checked_json",
     "io",
+    "verified",
     "plugins",
     "selector_layers",
     "models",

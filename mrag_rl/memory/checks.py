@@ -9,6 +9,7 @@ from pathlib import Path
 from mrag_rl.choices import ARM_NAMES
 from mrag_rl.errors import InputError
 from mrag_rl.memory.arms import FACT
+from mrag_rl.verified import kept
 
 _COLUMNS = {
     "facts": {"name", "value"},
@@ -43,7 +44,7 @@ _WRONG = {  # each selects the rows that no database has
 
 
 def check_file(connection: sqlite3.Connection, path: Path, expected_format: int) -> None:
-    """Check a file's format, pages, tables and rows, reading nothing but tables.
+    """Check a file's format, pages, tables and rows, reading nothing but tables; rows again only after a change.
 
     Raises InputError for a file of another format or a damaged one, and sqlite3.Error if it cannot be read.
     """
@@ -65,12 +66,22 @@ def check_file(connection: sqlite3.Connection, path: Path, expected_format: int)
         found = connection.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", (table,)).fetchall()
         if {name for name, hidden in found if not hidden} != columns or len(found) != len(columns):
             raise _damaged(path, f"the table {table} has other columns")
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists() and log.stat().st_size:  # The file itself does not have everything yet
+        _check_rows(connection, path)
+    else:
+        kept(f"rows of a memory database, format {expected_format}", path, lambda: _check_rows(connection, path))
+
+
+def _check_rows(connection: sqlite3.Connection, path: Path) -> str:
+    """Read all pages and rows. Raises InputError for damaged ones, and sqlite3.Error."""
     (problem,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if problem != "ok":
         raise _damaged(path, " ".join(str(problem).split()))
     for what, rows in _WRONG.items():
         if connection.execute(f"SELECT 1 FROM {rows} LIMIT 1").fetchone():
             raise _damaged(path, what)
+    return "whole"
 
 
 def check_facts(facts: Mapping[str, str], path: Path) -> None:

@@ -20,18 +20,12 @@ from mrag_rl.errors import InputError
 from mrag_rl.extras import require
 from mrag_rl.io import file_sha256
 from mrag_rl.models.pretrained import check_model_files, quiet_transformers
+from mrag_rl.verified import cache_folder, kept_sha256
 
 GEMMA = "gemma-3-270m"
 """Gemma 3 270M, the base model, as the extra `llm` installs it; Gemma's terms of use apply to its weights."""
 
 GEMMA_SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
-
-
-def cache_folder() -> Path:
-    """Where converted models are kept: MRAG_RL_CACHE, else mrag_rl in XDG_CACHE_HOME, else ~/.cache/mrag_rl."""
-    if own := os.environ.get("MRAG_RL_CACHE"):
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mrag_rl"
 
 
 def find_gemma() -> Path:
@@ -58,10 +52,11 @@ def convert_gguf(file: Path, *, role: str = "LLM") -> Path:
     """The folder of a decoder-only model in a GGUF file, with its weights in bfloat16 as safetensors.
 
     The first call converts the file, in a minute or more, and other processes wait for it; after that, the file is only
-    hashed. A folder that lacks files or parts of them is made again. role: what error messages call the model. Raises
-    InputError for a file that transformers cannot read, and for a cache that cannot be written.
+    hashed, and again when it has changed. A folder that lacks files or parts of them is made again. role: what error
+    messages call the model. Raises InputError for a file that transformers cannot read, and for a cache that cannot be
+    written.
     """
-    folder = _folder(file_sha256(file))
+    folder = _folder(kept_sha256(file))
     if _is_whole(folder):
         return folder
     require("llm", "gguf", "accelerate", by=f"{role} {file.name}, a GGUF file,")

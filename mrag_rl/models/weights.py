@@ -15,6 +15,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256
 from mrag_rl.models.gguf import GEMMA, convert_gguf, find_gemma
 from mrag_rl.models.names import MINILM_NAMES, hub_name
+from mrag_rl.verified import kept_sha256
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """SHA-256 of the official model.safetensors of sentence-transformers/all-MiniLM-L6-v2."""
@@ -80,6 +81,8 @@ def find_model(name_or_path: str, *, role: str = "encoder", revision: str | None
 def weights_sha256(folder: Path, *, expected: str | None, role: str = "encoder") -> str:
     """Hex SHA-256 of a folder's weights: of the file itself, or of the shards' hashes in the order of their names.
 
+    Files of 128 MiB and more are hashed again only when they have changed; see `mrag_rl.verified`.
+
     expected: the required hash; None accepts any. role: what error messages call the model. Raises InputError when
     there are no safetensors weights, and when their hash is not the expected one.
     """
@@ -89,7 +92,7 @@ def weights_sha256(folder: Path, *, expected: str | None, role: str = "encoder")
             f"{role} {folder}: no *.safetensors weights (pickles are not read); give a folder from save_pretrained"
         )
     with ThreadPoolExecutor(min(len(files), os.cpu_count() or 1)) as threads:  # Hashing leaves Python's lock
-        hashes = [*threads.map(file_sha256, files)]
+        hashes = [*threads.map(kept_sha256, files)]
     digest = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
     if expected is not None and digest != expected.lower():
         raise InputError(
