@@ -27,7 +27,8 @@ class DevicePlan:
 
     Attributes:
         weights: What it stores.
-        working: The matrices of its largest module, dequantized, while that module runs; 0 without quantization.
+        working: The matrices of its largest module in 16 bits, while they are converted on loading; products restore
+            no more than that. 0 without quantization.
         free: Its free memory, None if unknown.
     """
 
@@ -181,7 +182,7 @@ def placement(
 
 @dataclass
 class _Part:
-    """A part of a model that stays on one device, with its bytes by kind of module and for its largest module's work.
+    """A part of a model that stays on one device: its bytes by kind of module, and of its largest module unquantized.
 
     tied_to: the part that holds its weights, if it has none of its own.
     """
