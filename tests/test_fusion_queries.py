@@ -230,6 +230,7 @@ def test_a_line_becomes_a_query(line: str, query: str) -> None:
         ('["a storm", "its costs", "who pa', ["a storm", "its costs"]),
         ('```json\n["a storm",\n "its costs"\n```', ["a storm", "its costs"]),
         ("['a storm', 'the king's speech']", ["a storm", "the king's speech"]),
+        ("['it\\'s a storm', \"its costs\"]", ["it's a storm", "its costs"]),
         ('[\n  "a storm",\n  "its \\"costs\\" there",\n]', ["a storm", 'its "costs" there']),
         ('[1] "storm" damage', ['"storm" damage']),
     ],

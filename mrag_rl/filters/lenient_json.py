@@ -52,13 +52,16 @@ _NEXT_QUESTION = re.compile(r"\n\s*(?:question|q|user)\b", re.IGNORECASE)  # a s
 # Words around a mapping that may reverse it, and what merely explains it
 _REVERSING = re.compile(
     rf"(?<!\w)(?:{'|'.join(map(pattern, (CUES, REQUESTS, NEGATIONS, AFTER, ENCLOSING_AFTER, TITLES, ALTERNATIVES)))}"
-    r"|(?:opposite|wrong|hid|hidden)(?!\w)|(?:invert|revers|negat|discard|dropp|exclu|reject|forb[ai]d|prohibit)\w*)(?!\w)"
+    r"|(?:opposite|contrary|wrong|hid|hidden|umgekehrt)(?!\w)"
+    r"|(?:inver[st]|revers|complement|negat|discard|dropp|exclu|reject|forb[ai]d|prohibit"
+    r"|gegenteil|komplement|wegf[aä]ll|entf[aä]ll|contrair|contrari)\w*)(?!\w)"
     r"|n['’]t\b",
     re.IGNORECASE,
 )
 _EXPLAINING = re.compile(
     r"\bquestion (?:(?:names|mentions|states|gives|has) no|does(?: not|n['’]t) (?:name|mention|state|give|have) an?y?)"
-    r" (?:other |further )?(?:date|day|month|year|period|field|condition)s?\b|\banything else\?",
+    r" (?:other |further )?(?:date|day|month|year|period|field|condition)s?\b"
+    r"|\b(?:need|want|like) (?:any|some)thing else\b|\banything else\?",
     re.IGNORECASE,
 )
 _FENCE = re.compile(r"`{1,3}\w*\s*$")

@@ -34,7 +34,9 @@ _MARK = re.compile(
 _NUMBER = re.compile(r"(?<!\S)[(\[]?(\d{1,2})[.)\]:]\s+(?=\S)")
 _LIST = re.compile(r"""\s*(?:```\w*\s*)?\[\s*["']""")
 # Strings of a list; the apostrophe in 'the king's speech' ends none
-_STRING = re.compile(r"""(?<=[\[,\s])(?:"((?:[^"\\\n]|\\.)+)"|'((?:[^'\n]|(?<=\w)'(?=\w))+)')(?=\s*(?:[],`]|$))""")
+_STRING = re.compile(
+    r"""(?<=[\[,\s])(?:"((?:[^"\\\n]|\\.)+)"|'((?:[^'\\\n]|\\.|(?<=\w)'(?=\w))+)')(?=\s*(?:[],`]|$))"""
+)
 _QUOTES = ('""', "''", "“”", "‘’", "„“", "«»")
 
 
@@ -177,7 +179,7 @@ def _listed(text: str) -> list[str]:
         listed = json.loads(text[start : end + 1 if start < end else None]) if start >= 0 else None
     except (ValueError, RecursionError):
         strings = _STRING.findall(text) if _LIST.match(text) else []
-        return [double.replace('\\"', '"') or single for double, single in strings] or [text]
+        return [re.sub(r"\\([\"'])", r"\1", double or single) for double, single in strings] or [text]
     return listed if isinstance(listed, list) and all(isinstance(item, str) for item in listed) else [text]
 
 
