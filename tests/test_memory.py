@@ -164,6 +164,29 @@ def test_search_is_exact_across_blocks() -> None:
             assert indices[b].tolist() == ranking_by_double_loop(queries[b, 0], vectors[:, 0], rows[m], 5)
 
 
+def test_a_state_depends_on_its_query_and_the_memories_alone_to_the_byte() -> None:
+    rng = np.random.default_rng(6)
+    dense = rng.random((5000, 3)) < 0.4
+    order = PartitionOrder.of(scipy.sparse.csr_array(dense))
+    vectors, queries = units(rng, 5000, 2, 32), units(rng, 300, 2, 32)
+    keys = np.ascontiguousarray(vectors[order.memories].transpose(1, 0, 2))
+    positions = np.flatnonzero(rng.random(5000) < 0.5)
+    states = best_in_partitions(queries, keys, order, positions)
+    for some in (slice(0, 1), slice(7, 30), slice(299, 300)):
+        np.testing.assert_array_equal(best_in_partitions(queries[some], keys, order, positions), states[some])
+    # One similarity after the other, in float64
+    compared = order.memories[positions]
+    for b, head in itertools.product((0, 255, 256, 299), range(2)):
+        products = queries[b, head].astype(np.float64) * vectors[compared, head]
+        for m in range(3):
+            best = products.sum(axis=1)[dense[compared, m]].max()
+            assert states[b, m, head] == np.float32(best)
+    # The other memories, of which the matrices of the products have the shapes
+    fewer = PartitionOrder.of(scipy.sparse.csr_array(dense[np.sort(compared)]))
+    alone = np.ascontiguousarray(vectors[np.sort(compared)][fewer.memories].transpose(1, 0, 2))
+    np.testing.assert_array_equal(best_in_partitions(queries, alone, fewer), states)
+
+
 def test_states_need_a_few_megabytes_whatever_the_size_of_the_database() -> None:
     rng = np.random.default_rng(5)
     dense = np.zeros((30_000, 4), dtype=bool)

@@ -77,8 +77,9 @@ def best_in_partitions(
     are the keys to compare, None is all. Returns (B, M, H) float32, -1 for a partition without such keys. It works in
     blocks: beyond the result it needs a few megabytes, whatever B and N are.
 
-    The last digit of a product depends on the shape of the matrices. So the other keys are left out before the product,
-    not after it: the result is the same to the byte as if they did not exist.
+    The last digits of a product in float32 depend on the shapes of the matrices. So it only shortlists the keys that
+    may be the best of their segment, which are scored again, one by one in float64, as by ``nearest``: a state is the
+    same to the byte in every batch, whatever other keys exist, and wherever the shortlist comes from.
     """
     heads, count, _ = keys.shape
     positions = np.arange(count) if positions is None else positions
@@ -89,23 +90,49 @@ def best_in_partitions(
         rows = positions[start : start + _BLOCK_ROWS]
         low = int(np.searchsorted(starts, start, side="right")) - 1
         high = int(np.searchsorted(starts, start + len(rows), side="left"))
-        blocks.append((rows, slice(low, high), np.maximum(starts[low:high] - start, 0)))
+        blocks.append((rows, low, np.maximum(starts[low:high] - start, 0)))
     states = np.full((len(queries), len(order.segments), heads), NOTHING, dtype=np.float32)
     for first in range(0, len(queries), _BLOCK_QUERIES):
         batch = slice(first, first + _BLOCK_QUERIES)
         for head in range(heads):
             query = np.ascontiguousarray(queries[batch, head])
-            found = np.full((len(query), len(present)), NOTHING, dtype=np.float32)
-            for rows, segments, inside in blocks:
-                similarities = query @ _at(keys[head], rows).T
-                part = np.maximum.reduceat(similarities, inside, axis=1)
-                np.maximum(found[:, segments], part, out=found[:, segments])
             best = np.full((len(query), len(order.starts)), NOTHING, dtype=np.float32)
-            best[:, present] = found
+            best[:, present] = _best_in_segments(query, keys[head], blocks, len(present))
             for partition, own in enumerate(order.segments):
                 if len(own):
                     states[batch, partition, head] = best[:, own].max(axis=1)
     return states
+
+
+def _best_in_segments(
+    queries: np.ndarray, keys: np.ndarray, blocks: list[tuple[np.ndarray, int, np.ndarray]], segments: int
+) -> np.ndarray:
+    """The best similarity (B, segments) float64 of queries (B, d) in each of some segments of keys (N, d).
+
+    blocks: positions of keys (n,) ascending, the first one's segment, and where in the block each segment starts.
+    """
+    margin = _margin(queries.shape[1])
+    found = np.full((len(queries), segments), -np.inf, dtype=np.float32)
+    candidates: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
+    for rows, low, starts in blocks:
+        similarities = queries @ _at(keys, rows).T
+        seen = found[:, low : low + len(starts)]
+        part = np.maximum.reduceat(similarities, starts, axis=1)
+        np.maximum(seen, part, out=seen)
+        some = np.flatnonzero((part >= seen - margin).any(axis=1))  # few, after the first blocks
+        if len(some) < len(queries):
+            similarities = similarities[some]
+        bars = np.repeat(seen[some] - margin, np.diff(starts, append=len(rows)), axis=1)
+        query, column = np.divmod(np.flatnonzero(similarities >= bars), len(rows))
+        segment = low + np.searchsorted(starts, column, side="right") - 1
+        candidates.append((some[query], segment, rows[column], similarities[query, column]))
+    best = np.full((len(queries), segments), NOTHING)
+    if candidates:
+        query, segment, position, similarity = (np.concatenate(parts) for parts in zip(*candidates, strict=True))
+        near = similarity >= found[query, segment] - margin
+        query, segment, position = query[near], segment[near], position[near]
+        np.maximum.at(best, (query, segment), _rescore(queries[:, None], keys[None], query, position))
+    return best
 
 
 def nearest(
@@ -148,7 +175,7 @@ def best_of_pairs(
 def _shortlist(queries: np.ndarray, keys: np.ndarray, positions: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """(query, position) pairs that include each query's k best keys and everything that ties with them."""
     heads, _, dimension = keys.shape
-    margin = 2 * (dimension + heads) * np.finfo(np.float32).eps
+    margin = _margin(dimension + heads)
     threshold = np.full(len(queries), -np.inf, dtype=np.float32)
     candidates: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for start in range(0, len(positions), _BLOCK_ROWS):
@@ -167,6 +194,11 @@ def _shortlist(queries: np.ndarray, keys: np.ndarray, positions: np.ndarray, k: 
     query, position, similarity = (np.concatenate(parts) for parts in zip(*candidates, strict=True))
     shortlisted = similarity >= threshold[query]
     return query[shortlisted], position[shortlisted]
+
+
+def _margin(terms: int) -> float:
+    """More than two sums of as many products of unit vectors' components can differ by in float32."""
+    return 2 * terms * float(np.finfo(np.float32).eps)
 
 
 def _at(keys: np.ndarray, positions: np.ndarray) -> np.ndarray:
