@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from mrag_rl.data_config import DataConfig
 from mrag_rl.encoders import EmbeddingStore, RunEncoder
 from mrag_rl.envs.states import PAIR_STATES, embed_joined, joined
 from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory.location import check_store, delete_database
 from mrag_rl.partitioning import Partitioning, fit_own_partitioning, fit_partitioning
 from mrag_rl.plugins import is_import_path
 from mrag_rl.runs.folder import RunFolder
@@ -34,6 +34,7 @@ class Preparation:
 
     Attributes:
         ablations: the ablations that need a database of their own, values of `mrag_rl.choices.ABLATION_OF`.
+        store: the address of a PostgreSQL database, for memories; None keeps them in the run's folder.
     """
 
     data: DataConfig
@@ -42,9 +43,11 @@ class Preparation:
     state: StateName
     ablations: Sequence[str]
     seed: int
+    store: str | None = None
 
     def read(self) -> Splits:
-        """The memories and queries. Raises InputError naming the file and line at fault."""
+        """The memories and queries. Raises InputError naming the file and line at fault, or an unusable store."""
+        check_store(self.store)  # An error now, not after hours of encoding
         return read_splits(self.data, self.task)
 
     def carry_out(
@@ -78,7 +81,7 @@ class Preparation:
                 encoder.encode(_sources(queries)).save(folder.embeddings(split))
 
         def create(target: RunFolder, partitioning: Partitioning, arms: Sequence[ArmName]) -> None:
-            shutil.rmtree(target.database, ignore_errors=True)  # of an interrupted preparation
+            delete_database(target.database)  # of an interrupted preparation
             target.root.mkdir(parents=True, exist_ok=True)
             MemoryDatabase.create(
                 target.database,
@@ -88,6 +91,7 @@ class Preparation:
                 encoder_fingerprint=encoder.fingerprint,
                 pair_embeddings=pair_embeddings,
                 arms=arms,
+                store=self.store,
             ).close()
 
         with _timed(seconds, "index"):

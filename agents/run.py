@@ -75,6 +75,7 @@ class RunPlan:
                 state=config.state,
                 ablations=ablations,
                 seed=config.seed,
+                store=config.store,
             ),
             trainings=tuple(
                 TrainingStage(

@@ -1,6 +1,6 @@
 """Do threads and processes that share one memory database, and are killed, lose, tear or overlook a refinement?
 
-    python -m benchmarks.shared_database [--minutes 3] [--processes 4] [--threads 8] [--seed 0]
+    python -m benchmarks.shared_database [--minutes 3] [--processes 4] [--threads 8] [--seed 0] [--store ADDRESS]
 
 Each process opens the database once, for all its threads. Each thread reads, refines and copies in turns drawn at
 random. Memories are refined in threes, in one transaction, with the same text, which no other refinement has. Every few
@@ -14,7 +14,8 @@ seconds a process is killed (SIGKILL) and another one takes its place. Looked fo
     errors   anything but a refusal, in one line, of a refinement at a step or of memories that others have passed
              since, or one for which others left no time to write
 
-Prints one line of counts, then what it found; exits with status 1 if it found anything.
+With --store the database is in PostgreSQL at that address. Prints one line of counts, then what it found; exits with
+status 1 if it found anything.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory.location import delete_database
 from mrag_rl.partitioning import fit_partitioning
 
 THREES = 20
@@ -65,14 +67,14 @@ def memories_of(three: int) -> list[int]:
     return [3 * three, 3 * three + 1, 3 * three + 2]
 
 
-def create(folder: Path) -> None:
+def create(folder: Path, store: str | None) -> None:
     """A new database; the targets of a three are alike from the start."""
     pairs = [TextPair(str(i), f"source {i}", f"first {i // 3}", (f"desk {i % 4}",)) for i in range(3 * THREES)]
     sources = embeddings([pair.source for pair in pairs])
     partitioning = fit_partitioning("category", sources.standard, labels=[pair.labels for pair in pairs], seed=0)
     MemoryDatabase.create(
         folder, pairs, sources, partitioning, encoder_fingerprint="none",
-        pair_embeddings=embeddings([pair.target for pair in pairs]),
+        pair_embeddings=embeddings([pair.target for pair in pairs]), store=store,
     ).close()  # fmt: skip
 
 
@@ -230,14 +232,21 @@ def begin(shared: Shared, place: int, threads: int) -> int:
 
 
 def run(
-    folder: Path, *, seconds: float, processes: int, threads: int, seed: int, pause: tuple[float, float]
+    folder: Path,
+    *,
+    seconds: float,
+    processes: int,
+    threads: int,
+    seed: int,
+    pause: tuple[float, float],
+    store: str | None = None,
 ) -> tuple[dict[str, int], list[str]]:
     """Let processes work on a new database in a folder; returns what they did, and what was found.
 
     seconds: how long; on a machine so busy that nothing was read or refined by then, up to a minute more.
-    pause: shortest and longest time between kills, in seconds.
+    pause: shortest and longest time between kills, in seconds. store: see `MemoryDatabase.create`.
     """
-    create(folder / "db")
+    create(folder / "db", store)
     shared, rng, kills = Shared.of(folder, processes), random.Random(seed), 0
     shared.writing[0] = 1
     children = [begin(shared, place, threads) for place in range(processes)]
@@ -282,11 +291,12 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--store")
     arguments = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="shared_database_"))
     done, found = run(
         place, seconds=60 * arguments.minutes, processes=arguments.processes, threads=arguments.threads,
-        seed=arguments.seed, pause=(1.0, 6.0),
+        seed=arguments.seed, pause=(1.0, 6.0), store=arguments.store,
     )  # fmt: skip
     kinds = Counter(problem.partition(":")[0] for problem in found)
     print(
@@ -299,6 +309,8 @@ def main() -> int:
         print("\n".join(found[:20]))
         print(f"kept for inspection: {place}")
         return 1
+    for folder in place.glob("*"):
+        delete_database(folder)
     with suppress(OSError):
         shutil.rmtree(place)
     return 0

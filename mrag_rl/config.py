@@ -41,7 +41,7 @@ from mrag_rl.choices import (
 from mrag_rl.command_line import SettingsReader
 from mrag_rl.contrasts import check_contrasts
 from mrag_rl.data.named import NAMED
-from mrag_rl.data_config import DataConfig, check_data_config
+from mrag_rl.data_config import DataConfig, check_data_config, check_languages
 from mrag_rl.encoder_config import EncoderConfig, check_encoder_config
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import translation
@@ -124,6 +124,9 @@ class Config:
     demonstrations: int = bounded(1, minimum=1, maximum=10_000)
     """Memories in a prompt: the nearest of what is searched. The nearest stands last, beside the text; where they do
     not fit the context, the farthest are left out."""
+    store: str | None = None
+    """Where the memories are kept: null, in the run's folder; or the address of a PostgreSQL database with pgvector,
+    such as postgresql://USER@HOST/DATABASE, without a password (docs/stores.md). Results are the same."""
     data: DataConfig = field(default_factory=DataConfig)
     """The pairs."""
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
@@ -254,7 +257,7 @@ def config_to_yaml(config: Config) -> str:
     return str(yaml.safe_dump(config_to_dict(config), sort_keys=False, allow_unicode=True))
 
 
-NO_RESULT = ("name", "encoder.cache_folder", "llm.concurrency", "llm.timeout", "llm.cache_file")
+NO_RESULT = ("name", "store", "encoder.cache_folder", "llm.concurrency", "llm.timeout", "llm.cache_file")
 """Settings that change no result."""
 PLACEMENT = ("encoder.device", "encoder.batch_tokens", "llm.device", "llm.batch_tokens")
 """Settings that fit a run to a machine, and change results by rounding alone."""
@@ -341,7 +344,7 @@ def validate_config(config: Config) -> None:
     need_ledger = (name for name in NEED_LEDGER if name in config.evaluation.systems)
     check_contrasts(config.evaluation.contrasts or (), (*config.compared, *need_ledger))
     check_data_config(config.data)
-    _validate_languages(config)
+    check_languages(config.data, config.task)
     named = config.task in get_args(TaskName)
     if named and config.data.name is not None and NAMED[config.data.name].task != config.task:
         raise InputError(
@@ -388,13 +391,3 @@ def _validate_encoder_inside_llm(config: Config) -> None:
             )
     if config.refinement.dtype != RefinementConfig.dtype:
         raise InputError("refinement.dtype is set, but the encoder is the language model; set llm.dtype instead")
-
-
-def _validate_languages(config: Config) -> None:
-    languages = config.data.languages
-    for language in languages:
-        if not re.fullmatch(r"\w[\w '()-]*", language) or " to " in language:
-            raise InputError(f"data.languages has {language!r}; give two names such as [German, English]")
-    if languages != DataConfig.languages and (config.data.world or config.task != "translation"):
-        why = "the bundled world is English to German" if config.data.world else f"the task is {config.task}"
-        raise InputError(f"data.languages is set, but {why}; use it with your own pairs and task: translation")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass, field
 
 from mrag_rl.choices import NewsroomName
@@ -167,3 +168,13 @@ def _check_named(data: DataConfig, name: DatasetName) -> None:
         raise InputError(f"data.languages is set, but the languages of {name} are known; remove it")
     if name == "dailydialog" and data.columns.given():
         raise InputError("data.columns is set, but dailydialog has a column of dialogues; remove it")
+
+
+def check_languages(data: DataConfig, task: str) -> None:
+    """Raises InputError for names of languages that no prompt can have, and for some that have no effect."""
+    for language in data.languages:
+        if not re.fullmatch(r"\w[\w '()-]*", language) or " to " in language:
+            raise InputError(f"data.languages has {language!r}; give two names such as [German, English]")
+    if data.languages != DataConfig.languages and (data.world or task != "translation"):
+        why = "the bundled world is English to German" if data.world else f"the task is {task}"
+        raise InputError(f"data.languages is set, but {why}; use it with your own pairs and task: translation")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mrag_rl.choices import ArmName
 from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
-from mrag_rl.memory.arms import check_arms
+from mrag_rl.memory.arms import arm_facts, check_arms
 
 if TYPE_CHECKING:  # both are heavy to import
     from mrag_rl.encoders import Embeddings
@@ -46,3 +46,15 @@ def check_contents(
         if vectors is not None:
             vectors.check_comparable(vectors.shape, encoder_fingerprint, f"{folder}: {name}", "encoder_fingerprint")
     check_arms(arms, partitioning.names)
+
+
+def facts_of(
+    encoder_fingerprint: str, embeddings: Embeddings, pair_embeddings: Embeddings | None, arms: Sequence[ArmName]
+) -> dict[str, str]:
+    """What a database says of itself; see ``checks.check_facts``."""
+    return {
+        "encoder_fingerprint": encoder_fingerprint,
+        "heads": str(embeddings.heads.shape[1]),
+        "peeking": "false" if pair_embeddings is None else "true",
+        **arm_facts(arms),
+    }

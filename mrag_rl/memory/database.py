@@ -1,4 +1,4 @@
-"""The embedded memory database: one folder with texts, vectors, partitions and every version of every target."""
+"""The memory database: texts, vectors, partitions and every version of every target, in one folder or at a server."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from mrag_rl.errors import InputError
 from mrag_rl.filters.language import Filter
 from mrag_rl.filters.vocabulary import FieldVocabulary
 from mrag_rl.io import StrPath, atomic_directory, recover_directory
-from mrag_rl.memory.arms import arm_facts, stored_arms, with_arms
+from mrag_rl.memory import location
+from mrag_rl.memory.arms import stored_arms, with_arms
 from mrag_rl.memory.checks import check_facts
-from mrag_rl.memory.creation import check_contents
+from mrag_rl.memory.creation import check_contents, facts_of
+from mrag_rl.memory.parts import Part, Records, Scope, SourceVectors, VectorSet
 from mrag_rl.memory.records import Hits, Memory, Version
 from mrag_rl.memory.search import NOTHING, PartitionOrder
-from mrag_rl.memory.store import Part, RecordStore, reported_changes
-from mrag_rl.memory.vectors import MemoryVectors, SourceVectors
+from mrag_rl.memory.store import reported_changes
 from mrag_rl.memory.versions import TargetVersions
 from mrag_rl.unit import check_unit
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:  # both are heavy to import, and needed only when a database i
     from mrag_rl.encoders import Embeddings
     from mrag_rl.partitioning import Partitioning
 
-RECORDS = "memories.sqlite"
 PARTITIONING = "partitioning"
 MOST_HITS = 10_000
 """The largest k of a search, unless the database has more memories: results are padded to k."""
@@ -41,7 +41,8 @@ class MemoryDatabase:
     """Memories (source, target) in M partitions, searchable by standard embedding and by attention head.
 
     The folder contains ``memories.sqlite`` (records, memberships, versions), ``standard.npy`` (N, d), ``heads.npy``
-    (N, H, d_h), ``pair_heads.npy`` if the database serves a state that compares pairs, and ``partitioning/``.
+    (N, H, d_h), ``pair_heads.npy`` if the database serves a state that compares pairs, and ``partitioning/``. With
+    ``store``, all but the last are in PostgreSQL, and ``store.json`` says where (``memory.location``).
     Refining gives a memory a new version of its target; the original stays version 0, and the vectors of the sources
     never change. Current targets are kept in memory; vectors are loaded at the first search. Every write is one
     transaction and survives ``kill -9``. What a search may read is restricted by the masks of ``mrag_rl.access``.
@@ -51,7 +52,7 @@ class MemoryDatabase:
     ``rollback(step)`` can return to each of them: resume at ``last_step`` or later.
     """
 
-    def __init__(self, folder: Path, store: RecordStore) -> None:
+    def __init__(self, folder: Path, store: Records) -> None:
         """Use ``create`` or ``open``."""
         self.folder = folder
         self._store = store
@@ -64,7 +65,7 @@ class MemoryDatabase:
         self._arms, self._names = arms, [*names, *(ARM_NAMES[arm] for arm in arms)]
         self._versions = TargetVersions(store, lambda: self._vectors.reload_pairs())
         self._order = PartitionOrder.of(with_arms(store.membership(len(self._versions), len(names)), arms))
-        self._vectors = MemoryVectors(folder, self._order, store, self._encoder_fingerprint, has_pairs=self._has_pairs)
+        self._vectors = location.open_vectors(folder, store, self._order, facts)
 
     @classmethod
     def create(
@@ -77,26 +78,22 @@ class MemoryDatabase:
         encoder_fingerprint: str,
         pair_embeddings: Embeddings | None = None,
         arms: Sequence[ArmName] = (),
+        store: str | None = None,
     ) -> MemoryDatabase:
         """Write a new database and open it. The folder appears complete or not at all.
 
         ``embeddings`` are those of the sources, ``pair_embeddings`` those of source + newline + target (for the states
         peeking, equation_1); row i belongs to pair i, as does row i of the partitioning's membership. ``arms``: see
-        ``memory.arms``. Raises InputError as ``check_contents`` does, for repeated ids, and if it cannot be written.
+        ``memory.arms``. ``store``: the address of a PostgreSQL database, for records and vectors. Raises InputError as
+        ``check_contents`` does, for repeated ids, and if it cannot be written.
         """
         folder = Path(folder)
         recover_directory(folder)
         check_contents(folder, pairs, embeddings, partitioning, pair_embeddings, arms, encoder_fingerprint)
-        facts = {
-            "encoder_fingerprint": encoder_fingerprint,
-            "heads": str(embeddings.heads.shape[1]),
-            "peeking": "false" if pair_embeddings is None else "true",
-            **arm_facts(arms),
-        }
+        facts = facts_of(encoder_fingerprint, embeddings, pair_embeddings, arms)
         with reported_changes(folder), atomic_directory(folder) as temporary:
-            MemoryVectors.save(temporary, embeddings, pair_embeddings)
             partitioning.save(temporary / PARTITIONING)
-            RecordStore.create(temporary / RECORDS, pairs, partitioning.membership, partitioning.names, facts)
+            location.create_parts(temporary, store, pairs, embeddings, pair_embeddings, partitioning, arms, facts)
         return cls.open(folder)
 
     @classmethod
@@ -107,9 +104,7 @@ class MemoryDatabase:
         """
         folder = Path(folder)
         recover_directory(folder)
-        if not (folder / RECORDS).is_file():
-            raise InputError(f"{folder}: no memory database there ({RECORDS} is missing); check the path")
-        store = RecordStore.open(folder / RECORDS)
+        store = location.open_records(folder)
         try:
             return cls(folder, store)
         except BaseException:
@@ -239,6 +234,10 @@ class MemoryDatabase:
         """The embeddings of the N memories' sources."""
         return self._vectors.sources()
 
+    def original_vectors(self, name: VectorSet) -> np.ndarray:
+        """One set of vectors as it was first stored: (N, d) for "standard", else (N, H, d_h)."""
+        return self._vectors.originals(name)
+
     def sources(self) -> list[str]:
         """The N memories' sources."""
         return [memory.source for memory in self._store.records(range(len(self)))]
@@ -272,10 +271,9 @@ class MemoryDatabase:
         """
         if self._has_pairs:
             self._versions.refresh()
-        allowed = partition_mask(allowed_partitions, self.partitions)
-        readable = self._order.readable(memory_mask(allowed_memories, len(self)), allowed)
-        states = self._vectors.states(queries, state, np.flatnonzero(readable))
-        states[:, ~allowed] = NOTHING
+        scope = self._scope(allowed_partitions, allowed_memories)
+        states = self._vectors.states(queries, state, scope)
+        states[:, ~scope.partitions] = NOTHING
         return states
 
     def retrieve(
@@ -298,21 +296,18 @@ class MemoryDatabase:
         most = max(len(self), MOST_HITS)
         if not 1 <= k <= most:
             raise InputError(f"retrieve: k is {k}; give 1 to {most}")
-        allowed = partition_mask(allowed_partitions, self.partitions)
-        readable = self._order.readable(memory_mask(allowed_memories, len(self)), allowed)
-        searches: list[tuple[np.ndarray, np.ndarray]] = []  # (queries, positions to search) that belong together
+        scope = self._scope(allowed_partitions, allowed_memories)
+        searches: list[tuple[np.ndarray, int | None]] = []  # queries, and the partition to search
         if partitions is None:
-            searches.append((np.arange(len(queries)), np.flatnonzero(readable)))
+            searches.append((np.arange(len(queries)), None))
         else:
             partitions = np.asarray(partitions)
             check_partitions(partitions, self.partitions)
-            for partition in np.unique(partitions[partitions != -1]):
-                if allowed[partition]:
-                    positions = self._order.partition_positions(partition)
-                    searches.append((np.flatnonzero(partitions == partition), positions[readable[positions]]))
+            for partition in np.unique(partitions[partitions != -1]).tolist():
+                searches.append((np.flatnonzero(partitions == partition), partition))
         indices, scores = np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), NOTHING, np.float32)
-        for rows, positions in searches:
-            indices[rows], scores[rows] = self._vectors.nearest(queries[rows], positions, k, by)
+        for rows, one in searches:
+            indices[rows], scores[rows] = self._vectors.nearest(queries[rows], scope, one, k, by)
         return Hits(indices, scores)
 
     # -- writing ---------------------------------------------------------------------------------------------------
@@ -379,14 +374,15 @@ class MemoryDatabase:
         """
         folder = Path(folder)
         recover_directory(folder)
-        if folder.exists() and (not (folder / RECORDS).exists() or folder.samefile(self.folder)):
+        if folder.exists() and (not location.is_database(folder) or folder.samefile(self.folder)):
             raise InputError(f"{folder}: exists and is not another memory database; choose another folder")
+        replaced = location.server_of(folder)
         with reported_changes(folder), atomic_directory(folder) as temporary:
-            self._vectors.copy_to(temporary)
             (temporary / PARTITIONING).mkdir()  # copytree's error would hide which fault it was
             for file in (*self.folder.glob(LEDGER), *self.folder.glob(f"{PARTITIONING}/*")):
                 shutil.copy(file, temporary / file.relative_to(self.folder))
-            self._store.backup(temporary / RECORDS)
+            location.copy_parts(self.folder, self._store, temporary)
+        location.drop_server(replaced)
 
     def _append(
         self, indices: list[int], targets: Sequence[str], pair_heads: list[np.ndarray] | None, step: int, note: str
@@ -395,6 +391,10 @@ class MemoryDatabase:
             self._versions.append(indices, targets, pair_heads, step=step, note=note)
             if pair_heads is not None:
                 self._vectors.replace_pairs(indices, pair_heads)
+
+    def _scope(self, allowed_partitions: np.ndarray | None, allowed_memories: np.ndarray | None) -> Scope:
+        allowed = partition_mask(allowed_partitions, self.partitions)
+        return Scope(self._order, allowed, memory_mask(allowed_memories, len(self)))
 
     def _checked(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
         return memory_indices(indices, len(self), f"{self.folder}: ")

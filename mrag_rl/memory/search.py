@@ -111,7 +111,7 @@ def _best_in_segments(
 
     blocks: positions of keys (n,) ascending, the first one's segment, and where in the block each segment starts.
     """
-    margin = _margin(queries.shape[1])
+    margin = margin_of(queries.shape[1])
     found = np.full((len(queries), segments), -np.inf, dtype=np.float32)
     candidates: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
     for rows, low, starts in blocks:
@@ -131,7 +131,7 @@ def _best_in_segments(
         query, segment, position, similarity = (np.concatenate(parts) for parts in zip(*candidates, strict=True))
         near = similarity >= found[query, segment] - margin
         query, segment, position = query[near], segment[near], position[near]
-        np.maximum.at(best, (query, segment), _rescore(queries[:, None], keys[None], query, position))
+        np.maximum.at(best, (query, segment), rescored(queries[:, None], keys[None], query, position))
     return best
 
 
@@ -152,7 +152,7 @@ def nearest(
     for first in range(0, len(queries), _BLOCK_QUERIES):
         batch = slice(first, first + _BLOCK_QUERIES)
         query, position = _shortlist(queries[batch], keys, positions, k)
-        score = _rescore(queries[batch], keys, query, position)
+        score = rescored(queries[batch], keys, query, position)
         indices[batch], scores[batch] = best_of_pairs(query, memories[position], score, len(indices[batch]), k, NOTHING)
     return indices, scores
 
@@ -175,7 +175,7 @@ def best_of_pairs(
 def _shortlist(queries: np.ndarray, keys: np.ndarray, positions: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """(query, position) pairs that include each query's k best keys and everything that ties with them."""
     heads, _, dimension = keys.shape
-    margin = _margin(dimension + heads)
+    margin = margin_of(dimension + heads)
     threshold = np.full(len(queries), -np.inf, dtype=np.float32)
     candidates: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for start in range(0, len(positions), _BLOCK_ROWS):
@@ -196,7 +196,7 @@ def _shortlist(queries: np.ndarray, keys: np.ndarray, positions: np.ndarray, k: 
     return query[shortlisted], position[shortlisted]
 
 
-def _margin(terms: int) -> float:
+def margin_of(terms: int) -> float:
     """More than two sums of as many products of unit vectors' components can differ by in float32."""
     return 2 * terms * float(np.finfo(np.float32).eps)
 
@@ -208,7 +208,7 @@ def _at(keys: np.ndarray, positions: np.ndarray) -> np.ndarray:
     return keys.take(positions, axis=0)  # several times as fast as an index
 
 
-def _rescore(queries: np.ndarray, keys: np.ndarray, query: np.ndarray, position: np.ndarray) -> np.ndarray:
+def rescored(queries: np.ndarray, keys: np.ndarray, query: np.ndarray, position: np.ndarray) -> np.ndarray:
     """Cosine similarities (n,) float64 of (query, position) pairs, averaged over the heads."""
     scores = np.empty(len(query))
     for start in range(0, len(query), _BLOCK_ROWS):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,6 @@ from mrag_rl.io import (
     StrPath,
     atomic_directory,
     file_sha256,
-    map_npy,
     read_json,
     read_npz,
     sync_files,
@@ -36,7 +36,9 @@ from mrag_rl.io import (
     write_npz,
 )
 from mrag_rl.memory.arms import stored_arms
-from mrag_rl.memory.database import LEDGER, PARTITIONING, RECORDS, MemoryDatabase
+from mrag_rl.memory.database import LEDGER, PARTITIONING, MemoryDatabase
+from mrag_rl.memory.location import RECORDS, open_records
+from mrag_rl.memory.parts import NewVersion, Records, VectorSet
 from mrag_rl.memory.store import RecordStore
 
 if TYPE_CHECKING:
@@ -145,9 +147,12 @@ def _write(database: MemoryDatabase, target: Path, name: str, loading: str) -> N
     from safetensors.numpy import save_file
 
     digest, source = database.digest(), database.folder
-    with RecordStore.open(source / RECORDS) as store:
+    with closing(open_records(source)) as store:
         write_jsonl(target / MEMORIES_FILE, _rows(database, store))
-        arrays = {path.stem: map_npy(path) for path in sorted(source.glob("*.npy"))}
+        sets: tuple[VectorSet, ...] = (
+            ("heads", "pair_heads", "standard") if database.has_pairs else ("heads", "standard")
+        )
+        arrays: dict[str, np.ndarray] = {name: database.original_vectors(name) for name in sets}
         if database.has_pairs:
             later = [np.frombuffer(row[-1] or b"", np.float32) for row in store.later_versions()]
             shape = (len(later), *arrays["pair_heads"].shape[1:])
@@ -169,7 +174,7 @@ def _write(database: MemoryDatabase, target: Path, name: str, loading: str) -> N
     (target / _CARD_FILE).write_text(_card(database, name, loading), encoding="utf-8")
 
 
-def _rows(database: MemoryDatabase, store: RecordStore) -> Iterator[dict[str, Any]]:
+def _rows(database: MemoryDatabase, store: Records) -> Iterator[dict[str, Any]]:
     later: dict[int, list[dict[str, Any]]] = {}
     for memory, _, target, step, note, _ in store.later_versions():
         later.setdefault(memory, []).append({"target": target, "step": step, "note": note})
@@ -286,7 +291,7 @@ def _make(source: Path, config: Mapping[str, Any], made: Path) -> None:
         encoder_fingerprint=fingerprint, pair_embeddings=pair_embeddings, arms=stored_arms(facts),
     ).close()  # fmt: skip
     heads = iter(arrays["later_pair_heads"]) if pair_embeddings is not None else None
-    later: list[tuple[int, int, str, int, str, bytes | None]] = []
+    later: list[NewVersion] = []
     for memory, texts in enumerate(versions):
         for version, (target, step, note) in enumerate(texts[1:], 1):
             vectors = None if heads is None else np.ascontiguousarray(next(heads), np.float32).tobytes()

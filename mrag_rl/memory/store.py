@@ -6,7 +6,6 @@ during a write. The history is append-only, except that ``rollback`` deletes ver
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sqlite3
@@ -14,10 +13,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
-import numpy as np
 import scipy.sparse
 
 from mrag_rl.data.records import TextPair
@@ -26,10 +24,8 @@ from mrag_rl.filters.language import Filter
 from mrag_rl.filters.sql import lay_out, where
 from mrag_rl.io import SQLITE_ERRORS, reported_writes
 from mrag_rl.memory.checks import check_file
-from mrag_rl.memory.records import Memory, Version, memory_metadata
-
-Part = Literal["all", "originals", "refinements"]
-"""Of a database, for its digest."""
+from mrag_rl.memory.parts import NewVersion
+from mrag_rl.memory.sql_records import SQLRecords, memory_rows, repeated_id
 
 _FORMAT = 1
 _PAIRS = 1000  # of a new file that are in memory at a time
@@ -53,8 +49,6 @@ CREATE TABLE versions (
 );
 CREATE INDEX versions_by_step ON versions (step);
 """
-_CURRENT = "(memory, version) IN (SELECT memory, MAX(version) FROM versions GROUP BY memory)"
-_REQUESTED = "memory IN (SELECT value FROM json_each(?))"
 
 
 @contextmanager
@@ -83,23 +77,22 @@ def _mend(error: Exception) -> str:
 def _insert(connection: sqlite3.Connection, start: int, pairs: Sequence[TextPair]) -> None:
     """Write pairs as memories that are numbered from `start`. Raises InputError for an id that is there already."""
     try:
-        connection.executemany(
-            "INSERT INTO memories VALUES (?, ?, ?, ?, ?)",
-            ((i, p.id, p.source, _json(list(p.labels)), _metadata(p)) for i, p in enumerate(pairs, start)),
-        )
+        connection.executemany("INSERT INTO memories VALUES (?, ?, ?, ?, ?)", memory_rows(start, pairs))
     except sqlite3.IntegrityError as error:
         owner = "SELECT 1 FROM memories WHERE id = ? AND memory != ?"
         rows = ((p.id, i) for i, p in enumerate(pairs, start))
         repeated = next(row[0] for row in rows if connection.execute(owner, row).fetchone())
-        raise InputError(f"the id {repeated!r} is given to more than one pair; make the ids unique") from error
+        raise repeated_id(repeated) from error
     connection.executemany(
         "INSERT INTO versions VALUES (?, 0, ?, 0, 'original', NULL)",
         ((i, p.target) for i, p in enumerate(pairs, start)),
     )
 
 
-class RecordStore:
+class RecordStore(SQLRecords):
     """The open SQLite file of one memory database, for any number of threads, which take turns."""
+
+    _REQUESTED = "memory IN (SELECT value FROM json_each(?))"
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
@@ -175,53 +168,6 @@ class RecordStore:
         changed, self._seen = self._seen not in (-1, version), version
         return changed
 
-    def facts(self) -> dict[str, str]:
-        return dict(self._rows("SELECT name, value FROM facts"))
-
-    def names(self) -> list[str]:
-        return [name for (name,) in self._rows("SELECT name FROM partitions ORDER BY partition")]
-
-    def membership(self, memories: int, partitions: int) -> scipy.sparse.csr_array:
-        """The boolean (memories, partitions) membership."""
-        rows = self._rows("SELECT memory, partition FROM memberships")
-        pairs = np.array(rows, dtype=np.int64)
-        values = np.ones(len(pairs), dtype=bool)
-        return scipy.sparse.csr_array((values, (pairs[:, 0], pairs[:, 1])), shape=(memories, partitions))
-
-    def current(self) -> tuple[list[str], np.ndarray]:
-        """The current target and the current version number (N,) of every memory."""
-        sql = f"SELECT target, version FROM versions WHERE {_CURRENT} ORDER BY memory"
-        rows = self._rows(sql)
-        return [target for target, _ in rows], np.array([version for _, version in rows], dtype=np.int64)
-
-    def originals(self, indices: Sequence[int]) -> list[str]:
-        """The targets as they were first stored."""
-        sql = f"SELECT memory, target FROM versions WHERE version = 0 AND {_REQUESTED}"
-        targets = dict(self._rows(sql, (json.dumps(list(indices)),)))
-        return [targets[i] for i in indices]
-
-    def current_pair_heads(self) -> list[tuple[int, bytes]]:
-        """(memory, float32 bytes) of every memory whose current version is not the original."""
-        sql = f"SELECT memory, pair_heads FROM versions WHERE version > 0 AND {_CURRENT}"
-        return self._rows(sql)
-
-    def records(self, indices: Sequence[int]) -> list[Memory]:
-        """Memories with their current targets, in the order of the indices."""
-        sql = f"""
-            SELECT memory, id, source, target, labels, version, metadata FROM memories JOIN versions USING (memory)
-            WHERE {_REQUESTED} AND version = (SELECT MAX(version) FROM versions v WHERE v.memory = memories.memory)
-        """
-        memories = {
-            row[0]: Memory(row[0], row[1], row[2], row[3], tuple(json.loads(row[4])), row[5], json.loads(row[6]))
-            for row in self._rows(sql, (json.dumps(list(indices)),))
-        }
-        return [memories[i] for i in indices]
-
-    def metadata(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Every memory with the metadata that filters apply to (``memory_metadata``)."""
-        for memory, labels, metadata in self._rows("SELECT memory, labels, metadata FROM memories"):
-            yield memory, memory_metadata(json.loads(labels), json.loads(metadata))
-
     def matching(self, filter_: Filter) -> list[int]:
         """The memories whose metadata pass a filter, ascending. Raises InputError if SQLite has no room to write."""
         with reported_changes(self.path), self._turn:
@@ -232,32 +178,7 @@ class RecordStore:
             rows = self._connection.execute(f"SELECT memory FROM memories WHERE {text} ORDER BY memory", parameters)
             return [memory for (memory,) in rows]
 
-    def history(self, index: int) -> list[Version]:
-        sql = "SELECT version, target, step, note FROM versions WHERE memory = ? ORDER BY version"
-        return [Version(*row) for row in self._rows(sql, (index,))]
-
-    def later_versions(self) -> Iterator[tuple[int, int, str, int, str, bytes | None]]:
-        """Every version but the originals, as ``append`` takes them, memory by memory."""
-        sql = "SELECT memory, version, target, step, note, pair_heads FROM versions WHERE version > 0"
-        yield from self._rows(f"{sql} ORDER BY memory, version")
-
-    def version(self, index: int, version: int) -> tuple[str, bytes | None] | None:
-        """(target, float32 bytes of its pair vectors or None) of one version; None if there is no such version."""
-        sql = "SELECT target, pair_heads FROM versions WHERE memory = ? AND version = ?"
-        return next(iter(self._rows(sql, (index, version))), None)
-
-    def counts_refined(self) -> int:
-        sql = f"""
-            SELECT COUNT(*) FROM versions JOIN (SELECT memory, target AS original FROM versions WHERE version = 0)
-            USING (memory) WHERE {_CURRENT} AND target <> original
-        """
-        return int(self._rows(sql)[0][0])
-
-    def last_step(self) -> int:
-        sql = "SELECT COALESCE(MAX(step), -1) FROM versions WHERE version > 0"
-        return int(self._rows(sql)[0][0])
-
-    def append(self, rows: Sequence[tuple[int, int, str, int, str, bytes | None]]) -> None:
+    def append(self, rows: Sequence[NewVersion]) -> None:
         """Write new versions (memory, version, target, step, note, pair vectors), all or none. Raises InputError."""
         with self.transaction():
             self._connection.executemany("INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?)", rows)
@@ -281,41 +202,22 @@ class RecordStore:
         finally:
             copy.close()
 
-    def digest(self, part: Part = "all") -> str:
-        """SHA-256 over everything except the vectors, or over a part of it, row by row in a fixed order.
-
-        Raises InputError if the file cannot be read.
-        """
-        versions = "SELECT memory, version, target, step, note FROM versions {}ORDER BY memory, version"
-        unchanging = (
-            "SELECT name, value FROM facts ORDER BY name",
-            "SELECT partition, name FROM partitions ORDER BY partition",
-            "SELECT memory, id, source, labels, metadata FROM memories ORDER BY memory",
-            "SELECT memory, partition FROM memberships ORDER BY memory, partition",
-        )
-        tables = {
-            "all": (*unchanging, versions.format("")),
-            "originals": (*unchanging, versions.format("WHERE version = 0 ")),
-            "refinements": (versions.format("WHERE version > 0 "),),
-        }
-        digest = hashlib.sha256()
-        with self._turn:
-            try:
-                for table in tables[part]:
-                    digest.update(table.encode())
-                    for row in self._connection.execute(table):  # never all at once: there may be millions
-                        digest.update(_json(row).encode() + b"\n")
-            except SQLITE_ERRORS as error:
-                raise _unreadable(self.path, error) from error
-        return digest.hexdigest()
-
     def _rows(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
-        """All rows of a query. Raises InputError if the file cannot be read."""
         with self._turn:
             try:
                 return self._connection.execute(sql, parameters).fetchall()
             except SQLITE_ERRORS as error:
                 raise _unreadable(self.path, error) from error
+
+    def _stream(self, sql: str) -> Iterator[Any]:
+        with self._turn:
+            try:
+                yield from self._connection.execute(sql)
+            except SQLITE_ERRORS as error:
+                raise _unreadable(self.path, error) from error
+
+    def _request(self, indices: Sequence[int]) -> str:
+        return json.dumps(list(indices))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -339,15 +241,3 @@ class RecordStore:
 
 def _unreadable(path: Path, error: Exception) -> InputError:
     return InputError(f"{path}: cannot be read: {_mend(error)}")
-
-
-def _metadata(pair: TextPair) -> str:
-    """A pair's metadata as JSON. Raises InputError for what JSON has not, such as NaN."""
-    try:
-        return _json(dict(pair.metadata))
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the metadata of the pair {pair.id!r} are no JSON ({error}); change or remove it") from error
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)

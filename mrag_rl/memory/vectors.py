@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import os
-import shutil
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
 from mrag_rl.choices import STANDARD_STATES, StateName
 from mrag_rl.errors import InputError
 from mrag_rl.io import map_npy
+from mrag_rl.memory.parts import Records, Scope, SourceVectors, VectorSet
 from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
-from mrag_rl.memory.store import RecordStore
 from mrag_rl.unit import check_unit
 
 if TYPE_CHECKING:
     from mrag_rl.encoders import Embeddings
 
-SourceVectors = Literal["standard", "heads"]
-VectorSet = Literal["standard", "heads", "pair_heads"]
-
 _ROWS = 8192  # read at a time
 
-_COMPARED: dict[StateName, VectorSet] = {  # "evidence" compares more: see mrag_rl.states
+COMPARED: dict[StateName, VectorSet] = {  # "evidence" compares more: see mrag_rl.states
     "single": "standard",
     "per_head": "heads",
     "peeking": "pair_heads",
@@ -43,9 +39,7 @@ class MemoryVectors:
     are loaded into memory in partition order at the first search.
     """
 
-    def __init__(
-        self, folder: Path, order: PartitionOrder, store: RecordStore, encoder: str, *, has_pairs: bool
-    ) -> None:
+    def __init__(self, folder: Path, order: PartitionOrder, store: Records, encoder: str, *, has_pairs: bool) -> None:
         """encoder: fingerprint of the encoder of all vectors.
 
         Raises InputError if a file is missing or damaged, or has another number of vectors than ``order``.
@@ -63,45 +57,35 @@ class MemoryVectors:
         self._changes = 0  # of pair vectors: what was read before the last one is not kept
 
     @staticmethod
-    def save(folder: Path, embeddings: Embeddings, pair_embeddings: Embeddings | None) -> None:
+    def save(folder: Path, arrays: Mapping[VectorSet, np.ndarray]) -> None:
         """Write the vector files of a new database. Raises OSError."""
-        arrays: dict[VectorSet, np.ndarray] = {"standard": embeddings.standard, "heads": embeddings.heads}
-        if pair_embeddings is not None:
-            arrays["pair_heads"] = pair_embeddings.heads
         for name, vectors in arrays.items():
             np.save(folder / f"{name}.npy", np.asarray(vectors, dtype=np.float32), allow_pickle=False)
 
-    def copy_to(self, folder: Path) -> None:
-        """Copy the vector files. Raises OSError."""
-        for name in self._sets:
-            shutil.copy(self._folder / f"{name}.npy", folder)
-
-    def states(self, queries: Embeddings, state: StateName, positions: np.ndarray) -> np.ndarray:
-        """(B, M, H) float32 states of all partitions, H = 1 for two of them; see ``MemoryDatabase.states``.
-
-        positions: (n,) ascending in the partition order, the memories that count.
-        """
+    def states(self, queries: Embeddings, state: StateName, scope: Scope) -> np.ndarray:
+        """(B, M, H) float32 states of all partitions, H = 1 for two of them; see ``MemoryDatabase.states``."""
         self._check(queries)
-        vectors = _vectors(queries, "standard" if state in STANDARD_STATES else "heads")
-        keys = self._load(_COMPARED[state])
+        vectors = vectors_of(queries, "standard" if state in STANDARD_STATES else "heads")
+        keys = self._load(COMPARED[state])
         if keys.shape[::2] != vectors.shape[1:]:
             raise InputError(
                 f"{self._folder}: its vectors have {keys.shape[0]} x {keys.shape[2]} numbers per memory, and the state "
                 f"{state} compares {vectors.shape[1]} x {vectors.shape[2]}; create the database for that state"
             )
-        return best_in_partitions(vectors, keys, self._order, positions)
+        return best_in_partitions(vectors, keys, self._order, scope.positions)
 
     def nearest(
-        self, queries: Embeddings, positions: np.ndarray, k: int, by: SourceVectors
+        self, queries: Embeddings, scope: Scope, partition: int | None, k: int, by: SourceVectors
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The k nearest memories at some positions of the partition order; see ``search.nearest``."""
+        """The k nearest memories of a partition, or of all, that may be read; see ``search.nearest``."""
         self._check(queries)
-        vectors, keys = _vectors(queries, by), self._load(by)
+        vectors, keys = vectors_of(queries, by), self._load(by)
         if keys.shape[::2] != vectors.shape[1:]:
             raise InputError(
                 f"{self._folder / by}.npy: {keys.shape[0]} x {keys.shape[2]} numbers per memory, and the queries have "
                 f"{vectors.shape[1]} x {vectors.shape[2]}; encode them with the encoder of the database"
             )
+        positions = scope.positions if partition is None else scope.of_partition(partition)
         return nearest(vectors, keys, positions, self._order.memories, k)
 
     def sources(self) -> Embeddings:
@@ -110,6 +94,10 @@ class MemoryVectors:
 
         names: tuple[VectorSet, ...] = ("standard", "heads")
         return Embeddings(*map(self._unit_originals, names), encoder=self._encoder)
+
+    def originals(self, name: VectorSet) -> np.ndarray:
+        """One set as it was first stored: (N, d) for "standard", else (N, H, d_h)."""
+        return self._unit_originals(name)
 
     def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
         """(H, d_h) pair vectors of a version of one memory, from its bytes in the record store; None: the original."""
@@ -185,6 +173,6 @@ class MemoryVectors:
         return vectors
 
 
-def _vectors(queries: Embeddings, by: SourceVectors) -> np.ndarray:
+def vectors_of(queries: Embeddings, by: SourceVectors) -> np.ndarray:
     """(B, H, d_h) float32 vectors of queries, H = 1 for the standard embedding."""
     return np.asarray(queries.heads if by == "heads" else queries.standard[:, None, :], dtype=np.float32)

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import numpy as np
 
 from mrag_rl.errors import InputError
-from mrag_rl.memory.store import RecordStore
+from mrag_rl.memory.parts import NewVersion, Records
 
 
 class TargetVersions:
@@ -22,7 +22,7 @@ class TargetVersions:
         turn: held while versions are read or written.
     """
 
-    def __init__(self, store: RecordStore, changed: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, store: Records, changed: Callable[[], object] = lambda: None) -> None:
         """changed: called when others have written, and after a rollback."""
         self._store, self._changed = store, changed
         self.turn = threading.RLock()
@@ -82,7 +82,7 @@ class TargetVersions:
                         "memories since its targets were read; read them again"
                     )
                 versions = self._versions.copy()
-                rows: list[tuple[int, int, str, int, str, bytes | None]] = []
+                rows: list[NewVersion] = []
                 for row, (index, target) in enumerate(zip(indices, targets, strict=True)):
                     versions[index] += 1
                     vectors = None if pair_heads is None else pair_heads[row].tobytes()

@@ -1,0 +1,232 @@
+"""A connection to one memory database in PostgreSQL: its schema, turns, transactions and errors."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from pgvector.psycopg import register_vector
+from psycopg import conninfo, sql
+
+from mrag_rl.errors import InputError
+
+_LOCK_SECONDS = 30
+
+
+class Connection:
+    """A schema of a PostgreSQL database, for any number of threads, which take turns.
+
+    A connection that the server has ended is made again before the next read or transaction, never within one.
+
+    Attributes:
+        path: the file that has the address, which errors name.
+        changes: how many transactions there had been after this connection's last one; -1 before it.
+    """
+
+    def __init__(self, path: Path, address: str, schema: str) -> None:
+        """Raises InputError: no server there, a password in the address, no such schema, or no pgvector."""
+        self.path, self._address, self.schema = path, checked_address(address), schema
+        self._turn = threading.RLock()
+        self.changes = -1
+        self._within = False
+        self._connection = self._connect()
+
+    def close(self) -> None:
+        with self._turn:
+            self._connection.close()
+
+    def rows(self, statement: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        with self._turn, self._reported("read"):
+            return self._usable().execute(statement, parameters, binary=True).fetchall()
+
+    def stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query, some thousands in memory at a time. Nobody else uses the connection meanwhile."""
+        with self._turn, self._reported("read"):
+            connection = self._usable()
+            with connection.transaction(), connection.cursor(name="rows", binary=True) as cursor:
+                cursor.itersize = 2000
+                yield from cursor.execute(statement)
+
+    def write(self, statement: str, parameters: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
+        """Carry out a statement within a transaction."""
+        assert self._within, "writes belong in a transaction"
+        return self._connection.execute(statement, parameters)
+
+    def write_rows(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Carry out a statement with each of some rows, within a transaction."""
+        assert self._within, "writes belong in a transaction"
+        with self._connection.cursor() as cursor:
+            cursor.executemany(statement, rows)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All writes of a block, or none; nobody else writes meanwhile, and others are told that something changed."""
+        with self._turn, self._reported("written"):
+            if self._within:
+                yield
+                return
+            with self._usable().transaction():
+                self._within = True
+                try:
+                    self.write("LOCK TABLE versions IN EXCLUSIVE MODE")
+                    yield
+                    ((changes,),) = self.write("UPDATE changes SET n = n + 1 RETURNING n").fetchall()
+                finally:
+                    self._within = False
+            self.changes = changes
+
+    @property
+    def within(self) -> bool:
+        """Whether a transaction is open."""
+        return self._within
+
+    def _usable(self) -> psycopg.Connection[Any]:
+        if not self._within and (self._connection.closed or self._connection.broken):
+            self._connection = self._connect()
+        return self._connection
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        with self._reported("reached"):
+            connection = connect(self._address)
+            try:
+                found = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (self.schema,)).fetchone()
+                if found is None:
+                    raise InputError(
+                        f"{self.path}: the server has no schema {self.schema}; restore it from a copy, or create the "
+                        "database again"
+                    )
+                use_schema(connection, self.schema)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    @contextmanager
+    def _reported(self, what: str) -> Iterator[None]:
+        try:
+            with reported(str(self.path), what):
+                yield
+        except InputError:
+            if self._connection_is_lost():
+                self._connection.close()
+            raise
+
+    def _connection_is_lost(self) -> bool:
+        connection: psycopg.Connection[Any] | None = getattr(self, "_connection", None)
+        return connection is not None and connection.broken
+
+
+def checked_address(address: str) -> str:
+    """A connection string, such as postgresql://USER@HOST/DATABASE. Raises InputError if it is none, or has a password.
+
+    A password in settings would be copied to run folders, reports and logs.
+    """
+    try:
+        settings = conninfo.conninfo_to_dict(address)
+    except psycopg.Error as error:
+        raise InputError(f"store: not the address of a PostgreSQL database ({_line(error)}); write postgresql://"
+                         "USER@HOST/DATABASE") from error  # fmt: skip
+    if settings.get("password"):
+        raise InputError(
+            "store: the address has a password, which would be copied to every run folder; put it into ~/.pgpass or "
+            "PGPASSWORD, and leave it out of the address"
+        )
+    return address
+
+
+def connect(address: str) -> psycopg.Connection[Any]:
+    """A connection that commits each statement by itself, with vectors as arrays. Raises psycopg.Error, InputError."""
+    connection = psycopg.connect(address, autocommit=True, application_name="mrag-rl", connect_timeout=10)
+    try:
+        connection.execute(f"SET lock_timeout = '{_LOCK_SECONDS}s'")
+        if connection.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'").fetchone() is None:
+            try:
+                connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+            except psycopg.Error as error:
+                raise InputError(
+                    f"store: the database has no pgvector, and cannot get it ({_line(error)}); install pgvector on the "
+                    "server, and let an administrator run CREATE EXTENSION vector"
+                ) from error
+        register_vector(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def use_schema(connection: psycopg.Connection[Any], schema: str) -> None:
+    """Let names of tables be those of a schema, and operators those of pgvector, wherever that is."""
+    (vectors,) = connection.execute(
+        "SELECT nspname FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector'"
+    ).fetchone() or ("public",)
+    connection.execute(sql.SQL("SET search_path TO {}, {}").format(sql.Identifier(schema), sql.Identifier(vectors)))
+
+
+@contextmanager
+def new_schema(address: str, schema: str) -> Iterator[psycopg.Connection[Any]]:
+    """A transaction in which a schema is made and in use; it is there if the block succeeds. Raises psycopg.Error.
+
+    All that it reads is of one moment.
+    """
+    with connect(checked_address(address)) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        with connection.transaction():
+            connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+            use_schema(connection, schema)
+            yield connection
+
+
+def check_rights(address: str) -> None:
+    """Raises InputError or psycopg.Error if no schema can be made there."""
+    with new_schema(address, f"mrag_rl_{secrets.token_hex(8)}"):
+        raise psycopg.Rollback
+
+
+def copy_schema(address: str, schema: str, copy: str) -> None:
+    """Copy all tables of a schema as they are at one moment. Raises psycopg.Error."""
+    with new_schema(address, copy) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
+        for (table,) in tables:
+            names = [sql.Identifier(copy, table), sql.Identifier(schema, table)]
+            connection.execute(sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(*names))
+            connection.execute(sql.SQL("INSERT INTO {} SELECT * FROM {}").format(*names))
+
+
+def drop_schema(address: str, schema: str) -> None:
+    """Delete a schema with all that is in it, if it is there. Raises psycopg.Error."""
+    with connect(checked_address(address)) as connection:
+        connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
+
+
+@contextmanager
+def reported(name: str, what: str) -> Iterator[None]:
+    """Turn an error of PostgreSQL in the block into an InputError that names the store. what: "read", "written"."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise InputError(f"{name}: PostgreSQL cannot be {what}: {_line(error)}; {_mend(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _mend(error: psycopg.Error) -> str:
+    errors = psycopg.errors
+    if isinstance(error, errors.LockNotAvailable):
+        return "another process is writing to it; wait until it has finished"
+    if isinstance(error, errors.InsufficientPrivilege | errors.ReadOnlySqlTransaction):
+        return "let an administrator grant the user what is missing"
+    if isinstance(error, errors.DiskFull | errors.OutOfMemory):
+        return "free some space on the server and run it again"
+    if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
+        return "its tables are not those of a memory database; restore them from a copy"
+    if isinstance(error, psycopg.DataError):
+        return "change or remove that text"
+    return "check that the server runs, the address, and ~/.pgpass or PGPASSWORD; then run it again"

@@ -1,0 +1,212 @@
+"""The vectors of one memory database in PostgreSQL, compared there by pgvector; see ``parts.Vectors``.
+
+A table for each set has one vector for a memory, its heads one after the other, and the numbers of its partitions. The
+server's comparison in float32 only shortlists; what may be among the best is scored again here in float64, as in the
+embedded database, so that states and hits are the same to the byte. There is no index, because one would miss some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+import psycopg
+import scipy.sparse
+
+from mrag_rl.choices import STANDARD_STATES, StateName
+from mrag_rl.errors import InputError
+from mrag_rl.memory.parts import Scope, SourceVectors, VectorSet
+from mrag_rl.memory.postgres.connection import Connection
+from mrag_rl.memory.search import NOTHING, PartitionOrder, best_of_pairs, margin_of, rescored
+from mrag_rl.memory.vectors import COMPARED, vectors_of
+
+if TYPE_CHECKING:
+    from mrag_rl.encoders import Embeddings
+
+_AT_ONCE = 64  # Queries in a statement
+_SPARE = 8  # Of a shortlist: what may tie with the last of the k best
+
+
+class PostgresVectors:
+    """The unit vectors of N memories in one schema. Those of sources never change, and are kept once all are read."""
+
+    def __init__(self, connection: Connection, order: PartitionOrder, encoder: str) -> None:
+        """encoder: fingerprint of the encoder of all vectors."""
+        self._connection, self._order, self._encoder = connection, order, encoder
+        self._shapes: dict[str, tuple[int, int]] = {
+            name: (heads, dimension)
+            for name, heads, dimension in connection.rows("SELECT name, heads, dimension FROM vector_sets")
+        }
+        self._sources: Embeddings | None = None
+
+    def states(self, queries: Embeddings, state: StateName, scope: Scope) -> np.ndarray:
+        name = COMPARED[state]
+        vectors = vectors_of(queries, "standard" if state in STANDARD_STATES else "heads")
+        heads = self._checked(queries, name, vectors, f"the state {state}")
+        partitions = [p for p in np.flatnonzero(scope.partitions).tolist() if len(scope.of_partition(p))]
+        states = np.full((len(vectors), len(scope.partitions), heads), NOTHING, dtype=np.float32)
+        for start in range(0, len(vectors) if partitions else 0, _AT_ONCE):
+            some = vectors[start : start + _AT_ONCE]
+            for head in range(heads):
+                one = slice(head, head + 1)
+                query, partition, memory = self._shortlist(name, some[:, one], scope, partitions, 1, head)
+                keys, position = self._vectors_of(name, memory)
+                best = np.full((len(some), len(scope.partitions)), NOTHING)
+                np.maximum.at(best, (query, partition), rescored(some[:, one], keys[one], query, position))
+                states[start : start + _AT_ONCE, :, head] = best
+        return states
+
+    def nearest(
+        self, queries: Embeddings, scope: Scope, partition: int | None, k: int, by: SourceVectors
+    ) -> tuple[np.ndarray, np.ndarray]:
+        vectors = vectors_of(queries, by)
+        self._checked(queries, by, vectors, "the search")
+        found = scope.positions if partition is None else scope.of_partition(partition)
+        indices = np.full((len(vectors), k), -1, dtype=np.int64)
+        scores = np.full((len(vectors), k), NOTHING, dtype=np.float32)
+        for start in range(0, len(vectors) if len(found) else 0, _AT_ONCE):
+            some = vectors[start : start + _AT_ONCE]
+            within = None if partition is None else [partition]
+            query, _, memory = self._shortlist(by, some, scope, within, k, None)
+            keys, position = self._vectors_of(by, memory)
+            score, rows = rescored(some, keys, query, position), slice(start, start + _AT_ONCE)
+            indices[rows], scores[rows] = best_of_pairs(query, memory, score, len(some), k, NOTHING)
+        return indices, scores
+
+    def sources(self) -> Embeddings:
+        from mrag_rl.encoders.embeddings import Embeddings  # the module needs no encoder, but its room does
+
+        if self._sources is None:
+            self._sources = Embeddings(*map(self.originals, get_args(SourceVectors)), encoder=self._encoder)
+        return self._sources
+
+    def originals(self, name: VectorSet) -> np.ndarray:
+        vectors = np.empty((len(self._order.memories), *self._shapes[name]), dtype=np.float32)
+        for row, (vector,) in enumerate(self._connection.stream(f"SELECT v FROM {name} ORDER BY memory")):
+            vectors[row] = vector.to_numpy().reshape(vectors.shape[1:])
+        return vectors[:, 0] if name == "standard" else vectors
+
+    def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
+        shape = self._shapes["pair_heads"]
+        if stored is not None:
+            return np.frombuffer(stored, dtype=np.float32).reshape(shape)
+        ((vector,),) = self._connection.rows("SELECT v FROM pair_heads WHERE memory = %s", (index,))
+        original: np.ndarray = vector.to_numpy().reshape(shape)
+        return original
+
+    def replace_pairs(self, indices: Sequence[int], pair_heads: Sequence[np.ndarray]) -> None:
+        """Nothing: the records wrote them with the versions."""
+
+    def reload_pairs(self) -> None:
+        """Nothing: every search compares those that are stored."""
+
+    def _checked(self, queries: Embeddings, name: VectorSet, vectors: np.ndarray, use: str) -> int:
+        """How many heads a set has. Raises InputError if the queries' vectors cannot be compared with it."""
+        where = self._connection.path
+        queries.check_comparable(queries.shape, self._encoder, "the queries' vectors", f"those of {where.parent}")
+        if name not in self._shapes:
+            raise InputError(f"{where}: this state needs pair_embeddings; create the database with them")
+        heads, dimension = self._shapes[name]
+        if vectors.shape[1:] != (heads, dimension):
+            raise InputError(
+                f"{where}: its vectors have {heads} x {dimension} numbers per memory, and {use} compares "
+                f"{vectors.shape[1]} x {vectors.shape[2]}; create the database for that, or encode the queries with "
+                "its encoder"
+            )
+        return heads
+
+    def _shortlist(
+        self, name: VectorSet, queries: np.ndarray, scope: Scope, partitions: list[int] | None, k: int, head: int | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(query, partition, memory), each (n,): what may be among the k best of a partition, for queries (B, H, d).
+
+        partitions: to search one by one; None searches all that may be read together, as partition -1. head: compare
+        that head alone. Only what the scope allows is returned.
+        """
+        dimension = queries.shape[2]
+        compared = "t.v" if head is None else f"subvector(t.v, {head * dimension + 1}, {dimension})"
+        table = "pair_heads_now" if name == "pair_heads" else name
+        allowed = np.flatnonzero(scope.partitions).tolist()
+        within = "t.partitions @> ARRAY[p]" if partitions is not None else "t.partitions && %(allowed)s::integer[]"
+        parameters: dict[str, Any] = {"allowed": allowed, "p": [-1] if partitions is None else partitions}
+        if not scope.memories.all():
+            within += " AND t.memory = ANY(%(memories)s::integer[])"
+            parameters["memories"] = np.flatnonzero(scope.memories).tolist()
+        statement = f"""
+            SELECT q, p, memory, distance FROM unnest(%(q)s::integer[], %(v)s::vector[]) AS queries(q, v)
+            CROSS JOIN unnest(%(p)s::integer[]) AS p CROSS JOIN LATERAL (
+                SELECT t.memory, {compared} <#> queries.v AS distance FROM {table} t WHERE {within}
+                ORDER BY distance LIMIT %(limit)s
+            ) AS found
+        """
+        flat = queries.reshape(len(queries), -1)
+        margin = margin_of(flat.shape[1])  # the sum over the heads, of which each is a unit vector
+        margin *= 1 if head is not None else queries.shape[1]
+        left, limit, parts = np.arange(len(queries)), k + _SPARE, []
+        while len(left):
+            rows = self._connection.rows(
+                statement, parameters | {"q": left.tolist(), "v": list(flat[left]), "limit": limit}
+            )
+            found = np.array(rows, dtype=np.float64).reshape(-1, 4)
+            query, partition, memory = found[:, :3].astype(np.int64).T
+            group, similarity = query * (len(scope.partitions) + 1) + partition + 1, -found[:, 3]
+            near, uncertain = _near_best(group, similarity, k, limit, margin)
+            again = np.unique(query[uncertain])
+            sure = near & ~np.isin(query, again)
+            parts.append((query[sure], partition[sure], memory[sure]))
+            left, limit = again, 4 * limit
+        return tuple(np.concatenate(some) for some in zip(*parts, strict=True))  # type: ignore[return-value]
+
+    def _vectors_of(self, name: VectorSet, memories: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Vectors (H, n, d) of the distinct ones of some memories, and the place of each memory among them."""
+        distinct, places = np.unique(memories, return_inverse=True)
+        table = "pair_heads_now" if name == "pair_heads" else name
+        rows = self._connection.rows(
+            f"SELECT v FROM {table} WHERE memory = ANY(%s) ORDER BY memory", (distinct.tolist(),)
+        )
+        vectors = np.array([v.to_numpy() for (v,) in rows]).reshape(len(distinct), *self._shapes[name])
+        return np.ascontiguousarray(vectors.transpose(1, 0, 2)), places
+
+
+def create_vectors(
+    connection: psycopg.Connection[Any], arrays: dict[VectorSet, np.ndarray], membership: scipy.sparse.csr_array
+) -> None:
+    """Write the tables of vectors, (N, H, d) each, within a transaction. Raises psycopg.Error.
+
+    membership: (N, M) boolean, with the arms.
+    """
+    rows = membership.tocsr()
+    partitions = [rows.indices[rows.indptr[row] : rows.indptr[row + 1]].tolist() for row in range(rows.shape[0])]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE TABLE vector_sets (name text PRIMARY KEY, heads integer NOT NULL, dimension integer NOT NULL)"
+        )
+        for name, vectors in arrays.items():
+            _, heads, dimension = vectors.shape
+            cursor.execute("INSERT INTO vector_sets VALUES (%s, %s, %s)", (name, heads, dimension))
+            for table in (name, "pair_heads_now") if name == "pair_heads" else (name,):
+                cursor.execute(
+                    f"CREATE TABLE {table} (memory integer PRIMARY KEY REFERENCES memories, "
+                    f"partitions integer[] NOT NULL, v vector({heads * dimension}) NOT NULL)"
+                )
+                with cursor.copy(f"COPY {table} FROM STDIN WITH (FORMAT BINARY)") as copy:
+                    copy.set_types(["int4", "int4[]", "vector"])
+                    for memory, members in enumerate(partitions):
+                        copy.write_row((memory, members, np.asarray(vectors[memory], dtype=np.float32).reshape(-1)))
+
+
+def _near_best(
+    group: np.ndarray, similarity: np.ndarray, k: int, limit: int, margin: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of rows in groups: which are as near as the k-th best of their group, or may be; and which are in a group that
+    the limit may have cut before the last of these."""
+    order = np.lexsort((-similarity, group))
+    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    counts = np.diff(starts, append=len(order))
+    kth = similarity[order][starts + np.minimum(k, counts) - 1]
+    last = similarity[order][starts + counts - 1]
+    bars, cut = np.repeat(kth - margin, counts), np.repeat((counts == limit) & (last >= kth - margin), counts)
+    near, uncertain = np.empty(len(order), bool), np.empty(len(order), bool)
+    near[order], uncertain[order] = similarity[order] >= bars, cut
+    return near, uncertain

@@ -1,0 +1,155 @@
+"""What both SQL stores of records share: their tables, how these are read, and the digest. See ``parts.Records``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from mrag_rl.data.records import TextPair
+from mrag_rl.errors import InputError
+from mrag_rl.memory.parts import NewVersion, Part
+from mrag_rl.memory.records import Memory, Version, memory_metadata
+
+_CURRENT = "(memory, version) IN (SELECT memory, MAX(version) FROM versions GROUP BY memory)"
+
+
+class SQLRecords(ABC):
+    """Reads records from SQL tables; parameters stand as "?" in its statements."""
+
+    _REQUESTED: str
+    """The condition that a column `memory` is among the indices in one parameter, which `_request` makes."""
+
+    @abstractmethod
+    def _rows(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
+        """All rows of a query. Raises InputError if they cannot be read."""
+
+    @abstractmethod
+    def _stream(self, sql: str) -> Iterator[Any]:
+        """The rows of a query, never all at once. Raises InputError if they cannot be read."""
+
+    @abstractmethod
+    def _request(self, indices: Sequence[int]) -> Any:
+        """Indices as the parameter of `_REQUESTED`."""
+
+    def facts(self) -> dict[str, str]:
+        return dict(self._rows("SELECT name, value FROM facts"))
+
+    def names(self) -> list[str]:
+        return [name for (name,) in self._rows("SELECT name FROM partitions ORDER BY partition")]
+
+    def membership(self, memories: int, partitions: int) -> scipy.sparse.csr_array:
+        """The boolean (memories, partitions) membership."""
+        rows = self._rows("SELECT memory, partition FROM memberships")
+        pairs = np.array(rows, dtype=np.int64)
+        values = np.ones(len(pairs), dtype=bool)
+        return scipy.sparse.csr_array((values, (pairs[:, 0], pairs[:, 1])), shape=(memories, partitions))
+
+    def current(self) -> tuple[list[str], np.ndarray]:
+        """The current target and the current version number (N,) of every memory."""
+        rows = self._rows(f"SELECT target, version FROM versions WHERE {_CURRENT} ORDER BY memory")
+        return [target for target, _ in rows], np.array([version for _, version in rows], dtype=np.int64)
+
+    def originals(self, indices: Sequence[int]) -> list[str]:
+        """The targets as they were first stored."""
+        sql = f"SELECT memory, target FROM versions WHERE version = 0 AND {self._REQUESTED}"
+        targets = dict(self._rows(sql, (self._request(indices),)))
+        return [targets[i] for i in indices]
+
+    def current_pair_heads(self) -> list[tuple[int, bytes]]:
+        """(memory, float32 bytes) of every memory whose current version is not the original."""
+        return self._rows(f"SELECT memory, pair_heads FROM versions WHERE version > 0 AND {_CURRENT}")
+
+    def records(self, indices: Sequence[int]) -> list[Memory]:
+        """Memories with their current targets, in the order of the indices."""
+        sql = f"""
+            SELECT memory, id, source, target, labels, version, metadata FROM memories JOIN versions USING (memory)
+            WHERE {self._REQUESTED}
+            AND version = (SELECT MAX(version) FROM versions v WHERE v.memory = memories.memory)
+        """
+        memories = {
+            row[0]: Memory(row[0], row[1], row[2], row[3], tuple(json.loads(row[4])), row[5], json.loads(row[6]))
+            for row in self._rows(sql, (self._request(indices),))
+        }
+        return [memories[i] for i in indices]
+
+    def metadata(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Every memory, ascending, with the metadata that filters apply to (``memory_metadata``)."""
+        for memory, labels, metadata in self._rows("SELECT memory, labels, metadata FROM memories ORDER BY memory"):
+            yield memory, memory_metadata(json.loads(labels), json.loads(metadata))
+
+    def history(self, index: int) -> list[Version]:
+        sql = "SELECT version, target, step, note FROM versions WHERE memory = ? ORDER BY version"
+        return [Version(*row) for row in self._rows(sql, (index,))]
+
+    def later_versions(self) -> Iterator[NewVersion]:
+        """Every version but the originals, as ``append`` takes them, memory by memory."""
+        sql = "SELECT memory, version, target, step, note, pair_heads FROM versions WHERE version > 0"
+        yield from self._rows(f"{sql} ORDER BY memory, version")
+
+    def version(self, index: int, version: int) -> tuple[str, bytes | None] | None:
+        """(target, float32 bytes of its pair vectors or None) of one version; None if there is no such version."""
+        sql = "SELECT target, pair_heads FROM versions WHERE memory = ? AND version = ?"
+        return next(iter(self._rows(sql, (index, version))), None)
+
+    def counts_refined(self) -> int:
+        sql = f"""
+            SELECT COUNT(*) FROM versions
+            JOIN (SELECT memory, target AS original FROM versions WHERE version = 0) AS originals USING (memory)
+            WHERE {_CURRENT} AND target <> original
+        """
+        return int(self._rows(sql)[0][0])
+
+    def last_step(self) -> int:
+        return int(self._rows("SELECT COALESCE(MAX(step), -1) FROM versions WHERE version > 0")[0][0])
+
+    def digest(self, part: Part = "all") -> str:
+        """SHA-256 over everything except the vectors, or over a part of it, row by row in a fixed order.
+
+        Raises InputError if they cannot be read.
+        """
+        versions = "SELECT memory, version, target, step, note FROM versions {}ORDER BY memory, version"
+        unchanging = (
+            "SELECT name, value FROM facts ORDER BY name",
+            "SELECT partition, name FROM partitions ORDER BY partition",
+            "SELECT memory, id, source, labels, metadata FROM memories ORDER BY memory",
+            "SELECT memory, partition FROM memberships ORDER BY memory, partition",
+        )
+        tables = {
+            "all": (*unchanging, versions.format("")),
+            "originals": (*unchanging, versions.format("WHERE version = 0 ")),
+            "refinements": (versions.format("WHERE version > 0 "),),
+        }
+        digest = hashlib.sha256()
+        for table in tables[part]:
+            digest.update(table.encode())
+            for row in self._stream(table):  # there may be millions
+                digest.update(_json(row).encode() + b"\n")
+        return digest.hexdigest()
+
+
+def memory_rows(start: int, pairs: Iterable[TextPair]) -> Iterator[tuple[int, str, str, str, str]]:
+    """Pairs as rows of the table `memories`, numbered from `start`. Raises InputError for metadata that are no JSON."""
+    for number, pair in enumerate(pairs, start):
+        yield number, pair.id, pair.source, _json(list(pair.labels)), _metadata(pair)
+
+
+def repeated_id(identifier: str) -> InputError:
+    """The error for an id that two pairs have."""
+    return InputError(f"the id {identifier!r} is given to more than one pair; make the ids unique")
+
+
+def _metadata(pair: TextPair) -> str:
+    try:
+        return _json(dict(pair.metadata))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the metadata of the pair {pair.id!r} are no JSON ({error}); change or remove it") from error
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)

