@@ -1,8 +1,9 @@
 """The vectors of one memory database in PostgreSQL, compared there by pgvector; see ``parts.Vectors``.
 
-A table for each set has one vector for a memory, its heads one after the other, and the numbers of its partitions. The
-server's comparison in float32 only shortlists; what may be among the best is scored again here in float64, as in the
-embedded database, so that states and hits are the same to the byte. There is no index, because one would miss some.
+A table for each set has one vector a memory, its heads one after the other, and its segment: the memories of exactly
+the same partitions (``search.PartitionOrder``), by which every search is restricted. The server's comparison in float32
+only shortlists; what may be among the best is scored again here in float64, as in the embedded database, so that states
+and hits are the same to the byte. There is no index over vectors, because it would miss some.
 """
 
 from __future__ import annotations
@@ -39,22 +40,26 @@ class PostgresVectors:
             for name, heads, dimension in connection.rows("SELECT name, heads, dimension FROM vector_sets")
         }
         self._sources: Embeddings | None = None
+        stored = dict(connection.rows("SELECT segment, partitions FROM segments"))
+        if stored != dict(enumerate(_partitions_of_segments(order))):
+            raise InputError(f"{connection.path}: its partitions are not those of its vectors; create it again")
 
     def states(self, queries: Embeddings, state: StateName, scope: Scope) -> np.ndarray:
         name = COMPARED[state]
         vectors = vectors_of(queries, "standard" if state in STANDARD_STATES else "heads")
         heads = self._checked(queries, name, vectors, f"the state {state}")
-        partitions = [p for p in np.flatnonzero(scope.partitions).tolist() if len(scope.of_partition(p))]
         states = np.full((len(vectors), len(scope.partitions), heads), NOTHING, dtype=np.float32)
-        for start in range(0, len(vectors) if partitions else 0, _AT_ONCE):
+        for start in range(0, len(vectors) if len(scope.positions) else 0, _AT_ONCE):
             some = vectors[start : start + _AT_ONCE]
             for head in range(heads):
                 one = slice(head, head + 1)
-                query, partition, memory = self._shortlist(name, some[:, one], scope, partitions, 1, head)
+                query, segment, memory = self._shortlist(name, some[:, one], scope, None, 1, head)
                 keys, position = self._vectors_of(name, memory)
-                best = np.full((len(some), len(scope.partitions)), NOTHING)
-                np.maximum.at(best, (query, partition), rescored(some[:, one], keys[one], query, position))
-                states[start : start + _AT_ONCE, :, head] = best
+                best = np.full((len(some), len(self._order.starts)), NOTHING)
+                np.maximum.at(best, (query, segment), rescored(some[:, one], keys[one], query, position))
+                for partition, own in enumerate(self._order.segments):
+                    if len(own):
+                        states[start : start + _AT_ONCE, partition, head] = best[:, own].max(axis=1)
         return states
 
     def nearest(
@@ -67,8 +72,7 @@ class PostgresVectors:
         scores = np.full((len(vectors), k), NOTHING, dtype=np.float32)
         for start in range(0, len(vectors) if len(found) else 0, _AT_ONCE):
             some = vectors[start : start + _AT_ONCE]
-            within = None if partition is None else [partition]
-            query, _, memory = self._shortlist(by, some, scope, within, k, None)
+            query, _, memory = self._shortlist(by, some, scope, partition, k)
             keys, position = self._vectors_of(by, memory)
             score, rows = rescored(some, keys, query, position), slice(start, start + _AT_ONCE)
             indices[rows], scores[rows] = best_of_pairs(query, memory, score, len(some), k, NOTHING)
@@ -117,25 +121,32 @@ class PostgresVectors:
         return heads
 
     def _shortlist(
-        self, name: VectorSet, queries: np.ndarray, scope: Scope, partitions: list[int] | None, k: int, head: int | None
+        self,
+        name: VectorSet,
+        queries: np.ndarray,
+        scope: Scope,
+        partition: int | None,
+        k: int,
+        head: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(query, partition, memory), each (n,): what may be among the k best of a partition, for queries (B, H, d).
+        """(query, segment, memory), each (n,): what may be among the k best that queries (B, H, d) may read.
 
-        partitions: to search one by one; None searches all that may be read together, as partition -1. head: compare
-        that head alone. Only what the scope allows is returned.
+        partition: to search; None searches all. head: compare that head alone, and search each segment by itself, where
+        the segment is otherwise -1.
         """
         dimension = queries.shape[2]
         compared = "t.v" if head is None else f"subvector(t.v, {head * dimension + 1}, {dimension})"
         table = "pair_heads_now" if name == "pair_heads" else name
-        allowed = np.flatnonzero(scope.partitions).tolist()
-        within = "t.partitions @> ARRAY[p]" if partitions is not None else "t.partitions && %(allowed)s::integer[]"
-        parameters: dict[str, Any] = {"allowed": allowed, "p": [-1] if partitions is None else partitions}
+        allowed = [partition] if partition is not None else np.flatnonzero(scope.partitions).tolist()
+        segments = np.unique(np.concatenate([self._order.segments[p] for p in allowed])).tolist()
+        parameters: dict[str, Any] = {"allowed": segments, "s": [-1] if head is None else segments}
+        within = "t.segment = ANY(%(allowed)s::integer[])" if head is None else "t.segment = s"
         if not scope.memories.all():
             within += " AND t.memory = ANY(%(memories)s::integer[])"
             parameters["memories"] = np.flatnonzero(scope.memories).tolist()
         statement = f"""
-            SELECT q, p, memory, distance FROM unnest(%(q)s::integer[], %(v)s::vector[]) AS queries(q, v)
-            CROSS JOIN unnest(%(p)s::integer[]) AS p CROSS JOIN LATERAL (
+            SELECT q, s, memory, distance FROM unnest(%(q)s::integer[], %(v)s::vector[]) AS queries(q, v)
+            CROSS JOIN unnest(%(s)s::integer[]) AS s CROSS JOIN LATERAL (
                 SELECT t.memory, {compared} <#> queries.v AS distance FROM {table} t WHERE {within}
                 ORDER BY distance LIMIT %(limit)s
             ) AS found
@@ -149,12 +160,12 @@ class PostgresVectors:
                 statement, parameters | {"q": left.tolist(), "v": list(flat[left]), "limit": limit}
             )
             found = np.array(rows, dtype=np.float64).reshape(-1, 4)
-            query, partition, memory = found[:, :3].astype(np.int64).T
-            group, similarity = query * (len(scope.partitions) + 1) + partition + 1, -found[:, 3]
+            query, segment, memory = found[:, :3].astype(np.int64).T
+            group, similarity = query * (len(self._order.starts) + 1) + segment + 1, -found[:, 3]
             near, uncertain = _near_best(group, similarity, k, limit, margin)
             again = np.unique(query[uncertain])
             sure = near & ~np.isin(query, again)
-            parts.append((query[sure], partition[sure], memory[sure]))
+            parts.append((query[sure], segment[sure], memory[sure]))
             left, limit = again, 4 * limit
         return tuple(np.concatenate(some) for some in zip(*parts, strict=True))  # type: ignore[return-value]
 
@@ -176,24 +187,36 @@ def create_vectors(
 
     membership: (N, M) boolean, with the arms.
     """
-    rows = membership.tocsr()
-    partitions = [rows.indices[rows.indptr[row] : rows.indptr[row + 1]].tolist() for row in range(rows.shape[0])]
+    order = PartitionOrder.of(membership)
+    segment = np.searchsorted(order.starts, order.positions, side="right") - 1
     with connection.cursor() as cursor:
-        cursor.execute(
-            "CREATE TABLE vector_sets (name text PRIMARY KEY, heads integer NOT NULL, dimension integer NOT NULL)"
-        )
+        cursor.execute("CREATE TABLE segments (segment integer PRIMARY KEY, partitions integer[] NOT NULL)")
+        cursor.executemany("INSERT INTO segments VALUES (%s, %s)", enumerate(_partitions_of_segments(order)))
+        cursor.execute("CREATE TABLE vector_sets (name text PRIMARY KEY, heads integer, dimension integer)")
         for name, vectors in arrays.items():
             _, heads, dimension = vectors.shape
             cursor.execute("INSERT INTO vector_sets VALUES (%s, %s, %s)", (name, heads, dimension))
             for table in (name, "pair_heads_now") if name == "pair_heads" else (name,):
                 cursor.execute(
                     f"CREATE TABLE {table} (memory integer PRIMARY KEY REFERENCES memories, "
-                    f"partitions integer[] NOT NULL, v vector({heads * dimension}) NOT NULL)"
+                    f"segment integer NOT NULL REFERENCES segments, v vector({heads * dimension}) NOT NULL)"
                 )
                 with cursor.copy(f"COPY {table} FROM STDIN WITH (FORMAT BINARY)") as copy:
-                    copy.set_types(["int4", "int4[]", "vector"])
-                    for memory, members in enumerate(partitions):
-                        copy.write_row((memory, members, np.asarray(vectors[memory], dtype=np.float32).reshape(-1)))
+                    copy.set_types(["int4", "int4", "vector"])
+                    for memory in order.memories.tolist():  # those of a segment side by side
+                        vector = np.asarray(vectors[memory], dtype=np.float32).reshape(-1)
+                        copy.write_row((memory, int(segment[memory]), vector))
+                cursor.execute(f"CREATE INDEX ON {table} (segment)")
+                cursor.execute(f"ANALYZE {table}")
+
+
+def _partitions_of_segments(order: PartitionOrder) -> list[list[int]]:
+    """The partitions of each segment, ascending."""
+    partitions: list[list[int]] = [[] for _ in order.starts]
+    for partition, segments in enumerate(order.segments):
+        for segment in segments.tolist():
+            partitions[segment].append(partition)
+    return partitions
 
 
 def _near_best(

@@ -1,0 +1,94 @@
+"""Seconds of a memory database in files and in PostgreSQL, one after the other, and whether both find the same.
+
+    python -m benchmarks.stores --store postgresql://USER@HOST/DATABASE [--memories 400 10000 100000]
+
+For each number of memories, in four partitions, with 12 heads of 32 numbers: to create it, to open it, states and the
+nearest memory in a partition for 64 queries (the best of three), and to refine 64 memories. Vectors are drawn at random
+from 50 groups, so that near ones exist. Prints a table, and ends with status 1 if a state or a hit differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mrag_rl.data.records import TextPair
+from mrag_rl.encoders import Embeddings
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory.location import delete_database
+from mrag_rl.partitioning import fit_partitioning
+
+HEADS, DIMENSION, QUERIES = 12, 32, 64
+
+
+def embeddings(rng: np.random.Generator, count: int) -> Embeddings:
+    """Embeddings around 50 centres, the same in every call."""
+    centres = np.random.default_rng(0).standard_normal((50, HEADS, DIMENSION))
+    vectors = centres[rng.integers(50, size=count)] + rng.standard_normal((count, HEADS, DIMENSION))
+    heads = (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
+    standard = heads.reshape(count, -1) / np.float32(np.sqrt(HEADS))
+    return Embeddings(standard, heads, np.ones((count, HEADS), np.float32))
+
+
+def seconds_of(work: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
+    """The least seconds that some work takes, and what it returns."""
+    least, result = float("inf"), None
+    for _ in range(repeats):
+        start = time.perf_counter()
+        result = work()
+        least = min(least, time.perf_counter() - start)
+    return least, result
+
+
+def measured(folder: Path, store: str | None, count: int) -> tuple[dict[str, float], list[np.ndarray]]:
+    """Seconds by what was done, and what was found."""
+    rng = np.random.default_rng(1)
+    memories, queries = embeddings(rng, count), embeddings(rng, QUERIES)
+    pairs = [TextPair(str(i), f"source {i}", f"target {i}", (f"desk {i % 4}",)) for i in range(count)]
+    labels = [pair.labels for pair in pairs]
+    partitioning = fit_partitioning("category", memories.standard, labels=labels, seed=0)
+    seconds: dict[str, float] = {}
+    seconds["create"], database = seconds_of(
+        lambda: MemoryDatabase.create(folder, pairs, memories, partitioning, encoder_fingerprint="none", store=store)
+    )
+    database.close()
+    seconds["open"], database = seconds_of(lambda: MemoryDatabase.open(folder))
+    with database:
+        partitions = rng.integers(4, size=QUERIES)
+        seconds["states"], states = seconds_of(lambda: database.states(queries, "per_head"), 3)
+        seconds["nearest"], hits = seconds_of(lambda: database.retrieve(queries, partitions), 3)
+        chosen = rng.permutation(count)[:QUERIES]
+        seconds["refine"], _ = seconds_of(lambda: database.refine(chosen, ["new"] * QUERIES, step=1))
+    delete_database(folder)
+    return seconds, [states, hits.indices, hits.scores]
+
+
+def main() -> int:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--memories", type=int, nargs="+", default=[400, 10_000, 100_000])
+    arguments = parser.parse_args()
+    same = True
+    print("| memories | | " + " | ".join(("create", "open", "states", "nearest", "refine")) + " |")
+    print("|---:|---|" + "---:|" * 5)
+    for count in arguments.memories:
+        with tempfile.TemporaryDirectory() as place:
+            found = {}
+            for name, store in (("files", None), ("PostgreSQL", arguments.store)):
+                seconds, found[name] = measured(Path(place) / "database", store, count)
+                print(f"| {count:,} | {name} | " + " | ".join(f"{taken:.3f}" for taken in seconds.values()) + " |")
+            same &= all(map(np.array_equal, *found.values()))
+    print("the same states and hits" if same else "states or hits differ")
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
