@@ -45,6 +45,13 @@ with MemoryDatabase.open(folder) as database:
 """
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own, which knows no servers yet."""
+    monkeypatch.setenv("MRAG_RL_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
 @pytest.fixture(scope="session")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of this process's own, reached by a socket in its folder; it ends with the tests."""
@@ -271,6 +278,24 @@ def test_what_cannot_be_a_store_is_refused_by_name(tmp_path: Path, address: str)
             tmp_path / "new", repeated, vectors, partitioning, encoder_fingerprint="abc", store=address
         )
     assert schemas(address) == before and not (tmp_path / "new").exists()
+
+
+def test_the_server_in_somebody_elses_folder_is_not_connected_to(
+    tmp_path: Path, address: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path / "database", address).close()
+    (cache / "stores.json").unlink()
+    monkeypatch.setattr(psycopg, "connect", lambda *_, **__: pytest.fail("connected"))
+    for work in (MemoryDatabase.open, delete_database):
+        with pytest.raises(InputError, match=r"where this user has made none; .* set MRAG_RL_STORES=postgresql://"):
+            work(tmp_path / "database")
+    (cache / "stores.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(InputError, match="where this user has made none"):
+        MemoryDatabase.open(tmp_path / "database")
+    monkeypatch.undo()
+    monkeypatch.setenv("MRAG_RL_CACHE", str(cache))
+    monkeypatch.setenv("MRAG_RL_STORES", f"postgresql://other/x {address}")
+    MemoryDatabase.open(tmp_path / "database").close()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 9, "address": "x", "schema": "y"}', '{"format": 1}'])

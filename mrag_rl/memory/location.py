@@ -1,13 +1,17 @@
 """Where a memory database is: its records and vectors in files of its folder, or in PostgreSQL.
 
-The folder of one in PostgreSQL has ``store.json``, ``{"format": 1, "address", "schema"}``, in place of these files.
+The folder of one in PostgreSQL has ``store.json``, ``{"format": 1, "address", "schema"}``, in place of these files. A
+folder may be somebody else's, and a connection may send a password, so an address in it is used only if this user has
+made a database there, or names it in the environment: MRAG_RL_STORES, separated by white space.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +26,7 @@ from mrag_rl.memory.parts import Records, Vectors, VectorSet
 from mrag_rl.memory.search import PartitionOrder
 from mrag_rl.memory.store import RecordStore
 from mrag_rl.memory.vectors import MemoryVectors
+from mrag_rl.verified import cache_folder
 
 if TYPE_CHECKING:  # all are heavy to import
     from mrag_rl.encoders import Embeddings
@@ -29,6 +34,7 @@ if TYPE_CHECKING:  # all are heavy to import
 
 RECORDS, STORE = "memories.sqlite", "store.json"
 _FORMAT = 1
+_KNOWN, _TRUSTED = "stores.json", "MRAG_RL_STORES"
 
 
 def is_database(folder: Path) -> bool:
@@ -77,6 +83,7 @@ def create_parts(
         create_records(made, pairs, partitioning.membership, partitioning.names, facts)
         create_vectors(made, arrays, with_arms(partitioning.membership, arms))
         _write_store(folder, address, schema)
+    _trust(address)
 
 
 def open_records(folder: Path) -> Records:
@@ -156,4 +163,27 @@ def _at_server(folder: Path) -> tuple[str, str]:
     values = [found.get(key) for key in ("address", "schema")] if isinstance(found, dict) else []
     if not values or found.get("format") != _FORMAT or not all(isinstance(value, str) for value in values):
         raise InputError(f"{folder / STORE}: not that of a memory database that this version reads; restore a copy")
-    return str(values[0]), str(values[1])
+    address, schema = map(str, values)
+    if address not in (*os.environ.get(_TRUSTED, "").split(), *_known()):
+        raise InputError(
+            f"{folder / STORE}: its memories are at {address}, where this user has made none; if you trust that "
+            f"server, set {_TRUSTED}={address}"
+        )
+    return address, schema
+
+
+def _known() -> list[str]:
+    """The addresses at which this user has made databases."""
+    try:
+        found = read_json(cache_folder() / _KNOWN)
+    except (InputError, OSError):
+        return []
+    return [address for address in found if isinstance(address, str)] if isinstance(found, list) else []
+
+
+def _trust(address: str) -> None:
+    """Remember an address, if there is a place to."""
+    if address not in _known():
+        with suppress(OSError):
+            cache_folder().mkdir(parents=True, exist_ok=True)
+            write_json(cache_folder() / _KNOWN, sorted({*_known(), address}))
