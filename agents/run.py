@@ -25,6 +25,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import remove_leftovers
+from mrag_rl.memory.trust import trust
 from mrag_rl.models.quantization import weight_bytes
 from mrag_rl.runs.evaluate import evaluate_run, target_metric, write_results
 from mrag_rl.runs.folder import RunFolder, locked
@@ -105,6 +106,8 @@ def start_run(config: Config, runs: Path, *, progress: bool = True, callbacks: S
         InputError: the folder exists, or something the configuration names cannot be used. Nothing is left behind
             unless work had begun.
     """
+    if config.store is not None:
+        trust(config.store)  # The settings are this command's, not those of a folder
     folder = RunFolder(runs / config.name)
     if runs.exists() and not runs.is_dir():
         raise InputError(f"{runs}: not a folder, so it cannot hold runs; choose another one with --runs")

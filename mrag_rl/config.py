@@ -48,7 +48,7 @@ from mrag_rl.generation.prompts import translation
 from mrag_rl.io import StrPath
 from mrag_rl.llm_config import LLMConfig, check_llm_config
 from mrag_rl.plugins import is_import_path
-from mrag_rl.settings import LARGEST_SEED, bounded, check_bounds
+from mrag_rl.settings import LARGEST_SEED, bounded, check_bounds, check_store_address
 from mrag_rl.shipped import shipped_file
 from mrag_rl.training_config import AgentConfig, RefinementConfig, TrainingConfig, check_refinement
 
@@ -236,13 +236,14 @@ def check_files_of_plugins(config: Config, files: Iterable[str]) -> None:
 
     files: paths, or names of `mrag_rl.shipped`.
     """
-    for name in files if config.plugins else ():
+    named = config.plugins | ({} if config.store is None else {"store": config.store})
+    for name in files if named else ():
         file = shipped_file(name)
         if (file.parent / "run.json").exists():
-            code = ", ".join(f"{setting}: {path}" for setting, path in config.plugins.items())
+            code = ", ".join(f"{setting}: {path}" for setting, path in named.items())
             raise InputError(
-                f"{file}: the settings of a run, which name code ({code}); if you trust that code, copy them to a file "
-                "of your own"
+                f"{file}: the settings of a run, which name code or a server ({code}); if you trust that, "
+                "copy them to a file of your own"
             )
 
 
@@ -343,6 +344,8 @@ def validate_config(config: Config) -> None:
     check_refinement(config.refinement, config.demonstrations)
     need_ledger = (name for name in NEED_LEDGER if name in config.evaluation.systems)
     check_contrasts(config.evaluation.contrasts or (), (*config.compared, *need_ledger))
+    if config.store is not None:
+        check_store_address(config.store)
     check_data_config(config.data)
     check_languages(config.data, config.task)
     named = config.task in get_args(TaskName)

@@ -8,6 +8,7 @@ A setting's meaning is the string under its field; its bounds stand in the field
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 import typing
 from dataclasses import dataclass
@@ -86,6 +87,20 @@ def schema(cls: type, prefix: str = "") -> tuple[dict[str, Any], set[str]]:
         else:
             keys[key] = hint
     return keys, groups
+
+
+def check_store_address(address: str) -> None:
+    """Raises InputError unless it is the address of a PostgreSQL database, as a URI without a password.
+
+    A password in settings would be copied to run folders, reports and logs; so no part of a bad address is repeated.
+    """
+    if re.search(r"://[^/?#]*:[^/?#@]+@|password\s*=", address, re.IGNORECASE):
+        raise InputError(
+            "store: the address has a password, which would be copied to every run folder; put it into ~/.pgpass or "
+            "PGPASSWORD, and leave it out of the address"
+        )
+    if not re.fullmatch(r"postgres(ql)?://[^\s:@/?#]*:?@?[^\s@]*", address):
+        raise InputError("store: not the address of a PostgreSQL database; write postgresql://USER@HOST/DATABASE")
 
 
 def item_type(hint: Any) -> Any:

@@ -19,7 +19,7 @@ from mrag_rl.commands import main
 from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256, write_jsonl
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.memory.database import LEDGER
+from mrag_rl.memory.location import LEDGER
 from mrag_rl.memory.sharing import export_database, import_database, pull_database, push_database
 from mrag_rl.partitioning import fit_partitioning
 from mrag_rl.states.ledger import Ledger

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -15,6 +17,7 @@ import pytest
 
 import evaluate
 import train
+from mrag_rl.config import Config, config_to_yaml
 from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
 from mrag_rl.filters import Condition
@@ -23,20 +26,26 @@ from mrag_rl.memory import MemoryDatabase
 from mrag_rl.memory.location import STORE, check_store, delete_database
 from mrag_rl.memory.postgres.vectors import PostgresVectors
 from mrag_rl.memory.sharing import export_database, import_database
+from mrag_rl.memory.sql_records import SQLRecords
+from mrag_rl.memory.trust import trust
 from mrag_rl.partitioning import fit_partitioning
+from mrag_rl.runs.folder import RunFolder
+from mrag_rl.training import resume
 from tests.test_memory import desks_of, embeddings
 
 KILLED = """
 import os, sys
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.memory.postgres.records import PostgresRecords
+from mrag_rl.runs.folder import RunFolder
+from mrag_rl.training import resume
 from tests.test_memory import embeddings
 from tests.test_stores import make
 
 address, folder, where = sys.argv[1:]
 if where == "creation":
-    import mrag_rl.memory.location as location
-    location._write_store = lambda *_: os.kill(os.getpid(), 9)
+    from mrag_rl.memory.postgres import vectors
+    vectors._partitions_of_segments = lambda *_: os.kill(os.getpid(), 9)
     make(folder, address)
 with MemoryDatabase.open(folder) as database:
     database.refine([1, 2], ["kept", "kept"], step=3, pair_embeddings=embeddings(8, 2))
@@ -46,10 +55,10 @@ with MemoryDatabase.open(folder) as database:
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of the test's own, which knows no servers yet."""
-    monkeypatch.setenv("MRAG_RL_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What this user is remembered to trust: nothing yet."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "config" / "mrag_rl" / "stores"
 
 
 @pytest.fixture(scope="session")
@@ -260,16 +269,28 @@ def test_a_killed_process_leaves_all_of_a_change_or_nothing(tmp_path: Path, addr
 def test_what_cannot_be_a_store_is_refused_by_name(tmp_path: Path, address: str) -> None:
     before = schemas(address)
     check_store(None)
+    trust(address)
     check_store(address)
     assert schemas(address) == before
+    password = r"^store: the address has a password, which .*; put it into ~/\.pgpass"
     for store, message in (
-        ("postgresql://me:secret@127.0.0.1/x", r"^store: the address has a password, which .*; put it into ~/\.pgpass"),
+        ("postgresql://me:secret@127.0.0.1/x", password),
+        ("postgresql://me:secret@[127.0.0.1/x", password),
+        ("postgresql://me:sec%zzret@127.0.0.1/x", password),
+        ("postgresql://me@127.0.0.1/x?sslpassword=secret", password),
+        ("host=127.0.0.1 password=secret", password),
+        ("postgres//me:secret@host/db", "^store: the address has a password|^store: not the address"),
+        ("host=127.0.0.1 dbname=x", r"^store: not the address of a PostgreSQL database; write postgresql://"),
         ("somewhere", r"^store: not the address of a PostgreSQL database"),
         ("postgresql://me@127.0.0.1:1/x", r"^store: PostgreSQL cannot be used: .*; check that the server runs"),
     ):
         with pytest.raises(InputError, match=message) as caught:
+            trust(store)
             check_store(store)
         assert "secret" not in str(caught.value)
+        if "127.0.0.1:1" not in store:
+            with pytest.raises(InputError, match=message.replace("^", "^quickstart: ")):
+                Config.load("quickstart", {"store": store})
     repeated = [TextPair("same (id)", "a", "b"), TextPair("same (id)", "c", "d")]
     vectors = embeddings(1, 2)
     partitioning = fit_partitioning("none", vectors.standard, seed=0)
@@ -281,21 +302,40 @@ def test_what_cannot_be_a_store_is_refused_by_name(tmp_path: Path, address: str)
 
 
 def test_the_server_in_somebody_elses_folder_is_not_connected_to(
-    tmp_path: Path, address: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, address: str, trusted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(tmp_path / "database", address).close()
-    (cache / "stores.json").unlink()
+    schema = read_json(tmp_path / "database" / STORE)["schema"]
+    assert len([*trusted.iterdir()]) == 2
+    shutil.rmtree(trusted)
+    connect = psycopg.connect
     monkeypatch.setattr(psycopg, "connect", lambda *_, **__: pytest.fail("connected"))
     for work in (MemoryDatabase.open, delete_database):
-        with pytest.raises(InputError, match=r"where this user has made none; .* set MRAG_RL_STORES=postgresql://"):
+        with pytest.raises(InputError, match=r"which this user has not used; .* set MRAG_RL_STORES=postgresql://"):
             work(tmp_path / "database")
-    (cache / "stores.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(InputError, match="where this user has made none"):
-        MemoryDatabase.open(tmp_path / "database")
-    monkeypatch.undo()
-    monkeypatch.setenv("MRAG_RL_CACHE", str(cache))
+    with pytest.raises(InputError, match=r"^store: its memories are at .*, which this user has not used"):
+        check_store(address)
+    monkeypatch.setattr(psycopg, "connect", connect)
     monkeypatch.setenv("MRAG_RL_STORES", f"postgresql://other/x {address}")
+    check_store(address)
     MemoryDatabase.open(tmp_path / "database").close()
+    with pytest.raises(
+        InputError, match=rf"this user has not made the schema {schema} at .*, so that it is not deleted"
+    ):
+        delete_database(tmp_path / "database")
+    MemoryDatabase.open(tmp_path / "database").close()
+
+
+def test_a_run_of_somebody_else_is_not_prepared_at_its_server(
+    workplace: Path, address: str, trusted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = Config.load(workplace / "small.yaml", {"name": "theirs", "store": address})
+    folder = RunFolder(workplace / "runs" / "theirs")
+    folder.create(config_to_yaml(config))
+    monkeypatch.setattr(psycopg, "connect", lambda *_, **__: pytest.fail("connected"))
+    with pytest.raises(InputError, match="which this user has not used"):
+        resume(folder.root, progress=False)
+    assert not trusted.exists()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 9, "address": "x", "schema": "y"}', '{"format": 1}'])
@@ -309,6 +349,10 @@ def test_a_schema_that_is_gone_or_changed_is_named(tmp_path: Path, address: str)
     make(tmp_path / "database", address).close()
     store = read_json(tmp_path / "database" / STORE)
     with psycopg.connect(address) as connection:
+        connection.execute(f"DELETE FROM {store['schema']}.heads WHERE memory = 3")
+    with pytest.raises(InputError, match=r"59 vectors in heads for 60 memories; restore"):
+        MemoryDatabase.open(tmp_path / "database")
+    with psycopg.connect(address) as connection:
         connection.execute(f"DROP TABLE {store['schema']}.vector_sets")
     with pytest.raises(InputError, match=r"its tables are not those of a memory database"):
         MemoryDatabase.open(tmp_path / "database")
@@ -316,9 +360,11 @@ def test_a_schema_that_is_gone_or_changed_is_named(tmp_path: Path, address: str)
         connection.execute(f"DROP SCHEMA {store['schema']} CASCADE")
     with pytest.raises(InputError, match=rf"the server has no schema {store['schema']}; restore it"):
         MemoryDatabase.open(tmp_path / "database")
-    write_json(tmp_path / "database" / STORE, store | {"schema": 'x"; DROP SCHEMA public; --'})
-    with pytest.raises(InputError, match="the server has no schema x"):
-        MemoryDatabase.open(tmp_path / "database")
+    for schema in ('x"; DROP SCHEMA public; --', "public", "mrag_rl_x", store["schema"] + "0"):
+        write_json(tmp_path / "database" / STORE, store | {"schema": schema})
+        for work in (MemoryDatabase.open, delete_database):
+            with pytest.raises(InputError, match=r"store\.json: not that of a memory database"):
+                work(tmp_path / "database")
 
 
 def test_empty_rights_ask_the_server_nothing(
@@ -352,3 +398,91 @@ def test_a_run_is_the_same_wherever_its_memories_are(
         answer, selector = json.loads(capsys.readouterr().out), file_sha256(run / "selector" / "model.safetensors")
         found.append(({key: results[key] for key in results if key not in ("seconds", "llm")}, selector, answer))
     assert found[0] == found[1]
+
+
+def test_a_state_is_of_one_moment(both: tuple[MemoryDatabase, MemoryDatabase], monkeypatch: pytest.MonkeyPatch) -> None:
+    _, server = both
+    queries = embeddings(5, 3)
+    before = server.states(queries, "peeking")
+    shortlist = PostgresVectors._shortlist
+    with MemoryDatabase.open(server.folder) as other:
+
+        def changed_meanwhile(*given: Any, **named: Any) -> Any:
+            found = shortlist(*given, **named)
+            if other.last_step < 1:  # all memories become another's
+                other.refine(range(len(other)), ["new"] * len(other), step=1, pair_embeddings=embeddings(6, len(other)))
+            return found
+
+        monkeypatch.setattr(PostgresVectors, "_shortlist", changed_meanwhile)
+        np.testing.assert_array_equal(server.states(queries, "peeking"), before)
+        monkeypatch.setattr(PostgresVectors, "_shortlist", shortlist)
+        np.testing.assert_array_equal(server.states(queries, "peeking"), other.states(queries, "peeking"))
+        assert (server.states(queries, "peeking") != before).any()
+
+
+@pytest.mark.parametrize("store", [0, 1], ids=["files", "server"])
+def test_what_could_not_be_read_again_is_read_at_the_next_call(
+    both: tuple[MemoryDatabase, MemoryDatabase], store: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, failures = both[store], [InputError("away")]
+    with MemoryDatabase.open(database.folder) as other:
+        other.refine([1], ["new"], step=1, pair_embeddings=embeddings(4, 1))
+    current = SQLRecords.current
+
+    def fails_once(self: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return current(self)
+
+    monkeypatch.setattr(SQLRecords, "current", fails_once)
+    with pytest.raises(InputError, match="away"):
+        database.targets([1])
+    assert database.targets([1]) == ["new"] and database.last_step == 1
+
+
+def test_a_copy_of_nothing_replaces_nothing(both: tuple[MemoryDatabase, MemoryDatabase], address: str) -> None:
+    _, server = both
+    copy = server.folder.parent / "copy"
+    server.copy_to(copy)
+    before = schemas(address)
+    with psycopg.connect(address) as connection:
+        schema = read_json(server.folder / STORE)["schema"]
+        connection.execute(f"DROP SCHEMA {schema} CASCADE; CREATE SCHEMA {schema}")
+    with pytest.raises(InputError, match="no database in the schema"):
+        server.copy_to(copy)
+    assert schemas(address) == before
+    MemoryDatabase.open(copy).close()
+    delete_database(copy)
+
+
+def test_a_folder_that_cannot_be_made_leaves_no_schema(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = schemas(address)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("mrag_rl.io.sync_files", full)
+    with pytest.raises(InputError, match="the disk is full"):
+        make(tmp_path / "database", address)
+    assert schemas(address) == before and not (tmp_path / "database").exists()
+
+
+def test_a_closed_database_stays_closed(both: tuple[MemoryDatabase, MemoryDatabase]) -> None:
+    _, server = both
+    server.close()
+    with pytest.raises(InputError, match="the database has been closed; open it again"):
+        server.records([1])
+
+
+def test_text_is_utf_8_whatever_the_environment_says(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    with make(tmp_path / "database", address) as database:
+        database.refine([1], ["” ü 漢"], step=1, pair_embeddings=embeddings(4, 1))
+        assert database.records([1])[0].target == "” ü 漢"
+        with pytest.raises(InputError, match="surrogates not allowed; change or remove that text"):
+            database.refine([1], ["\ud800"], step=1, pair_embeddings=embeddings(4, 1))
+    delete_database(tmp_path / "database")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import Filter
 from mrag_rl.filters.vocabulary import FieldVocabulary
-from mrag_rl.io import StrPath, atomic_directory, recover_directory
+from mrag_rl.io import StrPath, recover_directory
 from mrag_rl.memory import location
 from mrag_rl.memory.arms import stored_arms, with_arms
 from mrag_rl.memory.checks import check_facts
@@ -23,7 +22,6 @@ from mrag_rl.memory.creation import check_contents, facts_of
 from mrag_rl.memory.parts import Part, Records, Scope, SourceVectors, VectorSet
 from mrag_rl.memory.records import Hits, Memory, Version
 from mrag_rl.memory.search import NOTHING, PartitionOrder
-from mrag_rl.memory.store import reported_changes
 from mrag_rl.memory.versions import TargetVersions
 from mrag_rl.unit import check_unit
 
@@ -31,10 +29,8 @@ if TYPE_CHECKING:  # both are heavy to import, and needed only when a database i
     from mrag_rl.encoders import Embeddings
     from mrag_rl.partitioning import Partitioning
 
-PARTITIONING = "partitioning"
 MOST_HITS = 10_000
 """The largest k of a search, unless the database has more memories: results are padded to k."""
-LEDGER = "ledger.npz"  # of past scores, if there are any; see ``mrag_rl.states.Ledger``
 
 
 class MemoryDatabase:
@@ -91,9 +87,7 @@ class MemoryDatabase:
         recover_directory(folder)
         check_contents(folder, pairs, embeddings, partitioning, pair_embeddings, arms, encoder_fingerprint)
         facts = facts_of(encoder_fingerprint, embeddings, pair_embeddings, arms)
-        with reported_changes(folder), atomic_directory(folder) as temporary:
-            partitioning.save(temporary / PARTITIONING)
-            location.create_parts(temporary, store, pairs, embeddings, pair_embeddings, partitioning, arms, facts)
+        location.create_database(folder, store, pairs, embeddings, pair_embeddings, partitioning, arms, facts)
         return cls.open(folder)
 
     @classmethod
@@ -169,7 +163,7 @@ class MemoryDatabase:
         """The fitted partitioning, read from the folder, to assign new items by the same rule."""
         from mrag_rl.partitioning import Partitioning  # FAISS is heavy, and only this needs it
 
-        return Partitioning.load(self.folder / PARTITIONING)
+        return Partitioning.load(self.folder / location.PARTITIONING)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -376,13 +370,7 @@ class MemoryDatabase:
         recover_directory(folder)
         if folder.exists() and (not location.is_database(folder) or folder.samefile(self.folder)):
             raise InputError(f"{folder}: exists and is not another memory database; choose another folder")
-        replaced = location.server_of(folder)
-        with reported_changes(folder), atomic_directory(folder) as temporary:
-            (temporary / PARTITIONING).mkdir()  # copytree's error would hide which fault it was
-            for file in (*self.folder.glob(LEDGER), *self.folder.glob(f"{PARTITIONING}/*")):
-                shutil.copy(file, temporary / file.relative_to(self.folder))
-            location.copy_parts(self.folder, self._store, temporary)
-        location.drop_server(replaced)
+        location.copy_database(self.folder, self._store, folder)
 
     def _append(
         self, indices: list[int], targets: Sequence[str], pair_heads: list[np.ndarray] | None, step: int, note: str

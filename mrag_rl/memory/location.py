@@ -1,17 +1,15 @@
 """Where a memory database is: its records and vectors in files of its folder, or in PostgreSQL.
 
 The folder of one in PostgreSQL has ``store.json``, ``{"format": 1, "address", "schema"}``, in place of these files. A
-folder may be somebody else's, and a connection may send a password, so an address in it is used only if this user has
-made a database there, or names it in the environment: MRAG_RL_STORES, separated by white space.
+folder may be somebody else's: see ``memory.trust``.
 """
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,13 +18,13 @@ import numpy as np
 from mrag_rl.choices import ArmName
 from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
-from mrag_rl.io import read_json, write_json
+from mrag_rl.io import atomic_directory, read_json, write_json
 from mrag_rl.memory.arms import with_arms
 from mrag_rl.memory.parts import Records, Vectors, VectorSet
 from mrag_rl.memory.search import PartitionOrder
-from mrag_rl.memory.store import RecordStore
+from mrag_rl.memory.store import RecordStore, reported_changes
+from mrag_rl.memory.trust import check_own, check_trusted, forget, is_schema, own, trust
 from mrag_rl.memory.vectors import MemoryVectors
-from mrag_rl.verified import cache_folder
 
 if TYPE_CHECKING:  # all are heavy to import
     from mrag_rl.encoders import Embeddings
@@ -34,7 +32,8 @@ if TYPE_CHECKING:  # all are heavy to import
 
 RECORDS, STORE = "memories.sqlite", "store.json"
 _FORMAT = 1
-_KNOWN, _TRUSTED = "stores.json", "MRAG_RL_STORES"
+PARTITIONING = "partitioning"
+LEDGER = "ledger.npz"  # of past scores, if there are any; see ``mrag_rl.states.Ledger``
 
 
 def is_database(folder: Path) -> bool:
@@ -43,15 +42,16 @@ def is_database(folder: Path) -> bool:
 
 
 def check_store(address: str | None) -> None:
-    """Raises InputError if a database could not be made at an address, such as without a server, pgvector or rights."""
+    """Raises InputError if a database could not be made at an address: without a server, pgvector, rights or trust."""
     if address is not None:
         from mrag_rl.memory.postgres import connection
 
+        check_trusted(address, "store")
         with connection.reported("store", "used"):
             connection.check_rights(address)
 
 
-def create_parts(
+def create_database(
     folder: Path,
     address: str | None,
     pairs: Sequence[TextPair],
@@ -61,29 +61,49 @@ def create_parts(
     arms: Sequence[ArmName],
     facts: dict[str, str],
 ) -> None:
-    """Write the records and vectors of a new database into its folder, or to a server, in a transaction.
+    """Write a new database: its folder and, with an address, its records and vectors to that server, in a transaction.
 
-    address: of a PostgreSQL database; None for files. Raises InputError for an id that two pairs have, and a server
-    that refuses it; OSError and sqlite3.Error.
+    address: of a PostgreSQL database; None for files. Raises InputError for an id that two pairs have, a server that
+    refuses it, and if it cannot be written; then there is neither a folder nor a schema.
     """
     arrays: dict[VectorSet, np.ndarray] = {"standard": embeddings.standard, "heads": embeddings.heads}
     if pair_embeddings is not None:
         arrays["pair_heads"] = pair_embeddings.heads
-    if address is None:
-        MemoryVectors.save(folder, arrays)
-        RecordStore.create(folder / RECORDS, pairs, partitioning.membership, partitioning.names, facts)
-        return
-    from mrag_rl.memory.postgres import connection
-    from mrag_rl.memory.postgres.records import create_records
-    from mrag_rl.memory.postgres.vectors import create_vectors
+    with _made_at(address) as schema, reported_changes(folder), atomic_directory(folder) as temporary:
+        partitioning.save(temporary / PARTITIONING)
+        if address is None or schema is None:
+            MemoryVectors.save(temporary, arrays)
+            RecordStore.create(temporary / RECORDS, pairs, partitioning.membership, partitioning.names, facts)
+            return
+        from mrag_rl.memory.postgres import connection
+        from mrag_rl.memory.postgres.records import create_records
+        from mrag_rl.memory.postgres.vectors import create_vectors
 
-    schema = _new_name()
-    arrays["standard"] = embeddings.standard[:, None]
-    with connection.reported("store", "written"), connection.new_schema(address, schema) as made:
-        create_records(made, pairs, partitioning.membership, partitioning.names, facts)
-        create_vectors(made, arrays, with_arms(partitioning.membership, arms))
-        _write_store(folder, address, schema)
-    _trust(address)
+        arrays["standard"] = embeddings.standard[:, None]
+        with connection.reported("store", "written"), connection.new_schema(address, schema) as made:
+            create_records(made, pairs, partitioning.membership, partitioning.names, facts)
+            create_vectors(made, arrays, with_arms(partitioning.membership, arms))
+        _write_store(temporary, address, schema)
+
+
+@contextmanager
+def _made_at(address: str | None) -> Iterator[str | None]:
+    """The name of a new schema, if there is an address; one that was made is deleted if the block fails.
+
+    A kill after the server has it and before the folder has its name leaves a schema that no folder names.
+    """
+    if address is None:
+        yield None
+        return
+    schema = f"mrag_rl_{secrets.token_hex(8)}"
+    trust(address)
+    own(address, schema)
+    try:
+        yield schema
+    except BaseException:
+        with suppress(InputError):
+            drop_server((address, schema))
+        raise
 
 
 def open_records(folder: Path) -> Records:
@@ -110,23 +130,27 @@ def open_vectors(folder: Path, records: Records, order: PartitionOrder, facts: M
     return PostgresVectors(records.connection, order, encoder)
 
 
-def copy_parts(folder: Path, records: Records, copy: Path) -> None:
-    """Copy records and vectors, as they are at one moment, into another folder, or beside them on the server.
+def copy_database(folder: Path, records: Records, copy: Path) -> None:
+    """Copy a database, as it is at one moment, to another folder, and on its server; a database there is replaced.
 
-    Raises InputError, OSError and sqlite3.Error.
+    Raises InputError.
     """
-    if isinstance(records, RecordStore):
-        for file in folder.glob("*.npy"):
-            shutil.copy(file, copy)
-        records.backup(copy / RECORDS)
-        return
-    from mrag_rl.memory.postgres import connection
+    replaced, place = server_of(copy), server_of(folder)
+    with _made_at(place and place[0]) as schema, reported_changes(copy), atomic_directory(copy) as temporary:
+        (temporary / PARTITIONING).mkdir()  # copytree's error would hide which fault it was
+        for file in (*folder.glob(LEDGER), *folder.glob(f"{PARTITIONING}/*")):
+            shutil.copy(file, temporary / file.relative_to(folder))
+        if isinstance(records, RecordStore):
+            for file in folder.glob("*.npy"):
+                shutil.copy(file, temporary)
+            records.backup(temporary / RECORDS)
+        elif place is not None and schema is not None:
+            from mrag_rl.memory.postgres import connection
 
-    address, schema = _at_server(folder)
-    with connection.reported(str(folder / STORE), "copied"):
-        copied = _new_name()
-        connection.copy_schema(address, schema, copied)
-    _write_store(copy, address, copied)
+            with connection.reported(str(folder / STORE), "copied"):
+                connection.copy_schema(*place, schema)
+            _write_store(temporary, place[0], schema)
+    drop_server(replaced)
 
 
 def delete_database(folder: Path) -> None:
@@ -141,16 +165,17 @@ def server_of(folder: Path) -> tuple[str, str] | None:
 
 
 def drop_server(place: tuple[str, str] | None) -> None:
-    """Delete what is at a server, as `server_of` says. Raises InputError if it cannot be reached."""
+    """Delete what this user made at a server, as `server_of` says.
+
+    Raises InputError if it cannot be reached, and for what this user has not made.
+    """
     if place is not None:
         from mrag_rl.memory.postgres import connection
 
+        check_own(*place, "store")
         with connection.reported("store", "deleted"):
             connection.drop_schema(*place)
-
-
-def _new_name() -> str:
-    return f"mrag_rl_{secrets.token_hex(8)}"
+        forget(place[1])
 
 
 def _write_store(folder: Path, address: str, schema: str) -> None:
@@ -158,32 +183,11 @@ def _write_store(folder: Path, address: str, schema: str) -> None:
 
 
 def _at_server(folder: Path) -> tuple[str, str]:
-    """The address and the schema in a folder's file. Raises InputError if it is not one that `create_parts` wrote."""
+    """The address and the schema in a folder's file. Raises InputError for a bad file, and one that is not trusted."""
     found = read_json(folder / STORE)
-    values = [found.get(key) for key in ("address", "schema")] if isinstance(found, dict) else []
-    if not values or found.get("format") != _FORMAT or not all(isinstance(value, str) for value in values):
+    address, schema = (found.get(key) for key in ("address", "schema")) if isinstance(found, dict) else (None, None)
+    known = isinstance(found, dict) and found.get("format") == _FORMAT and isinstance(address, str)
+    if not known or not isinstance(address, str) or not isinstance(schema, str) or not is_schema(schema):
         raise InputError(f"{folder / STORE}: not that of a memory database that this version reads; restore a copy")
-    address, schema = map(str, values)
-    if address not in (*os.environ.get(_TRUSTED, "").split(), *_known()):
-        raise InputError(
-            f"{folder / STORE}: its memories are at {address}, where this user has made none; if you trust that "
-            f"server, set {_TRUSTED}={address}"
-        )
+    check_trusted(address, str(folder / STORE))
     return address, schema
-
-
-def _known() -> list[str]:
-    """The addresses at which this user has made databases."""
-    try:
-        found = read_json(cache_folder() / _KNOWN)
-    except (InputError, OSError):
-        return []
-    return [address for address in found if isinstance(address, str)] if isinstance(found, list) else []
-
-
-def _trust(address: str) -> None:
-    """Remember an address, if there is a place to."""
-    if address not in _known():
-        with suppress(OSError):
-            cache_folder().mkdir(parents=True, exist_ok=True)
-            write_json(cache_folder() / _KNOWN, sorted({*_known(), address}))

@@ -113,7 +113,7 @@ def _best_in_segments(
     """
     margin = margin_of(queries.shape[1])
     found = np.full((len(queries), segments), -np.inf, dtype=np.float32)
-    candidates: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
+    best = np.full((len(queries), segments), NOTHING)
     for rows, low, starts in blocks:
         similarities = queries @ _at(keys, rows).T
         seen = found[:, low : low + len(starts)]
@@ -125,13 +125,8 @@ def _best_in_segments(
         bars = np.repeat(seen[some] - margin, np.diff(starts, append=len(rows)), axis=1)
         query, column = np.divmod(np.flatnonzero(similarities >= bars), len(rows))
         segment = low + np.searchsorted(starts, column, side="right") - 1
-        candidates.append((some[query], segment, rows[column], similarities[query, column]))
-    best = np.full((len(queries), segments), NOTHING)
-    if candidates:
-        query, segment, position, similarity = (np.concatenate(parts) for parts in zip(*candidates, strict=True))
-        near = similarity >= found[query, segment] - margin
-        query, segment, position = query[near], segment[near], position[near]
-        np.maximum.at(best, (query, segment), rescored(queries[:, None], keys[None], query, position))
+        scores = rescored(queries[:, None], keys[None], some[query], rows[column])
+        np.maximum.at(best, (some[query], segment), scores)
     return best
 
 

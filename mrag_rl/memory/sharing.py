@@ -36,8 +36,8 @@ from mrag_rl.io import (
     write_npz,
 )
 from mrag_rl.memory.arms import stored_arms
-from mrag_rl.memory.database import LEDGER, PARTITIONING, MemoryDatabase
-from mrag_rl.memory.location import RECORDS, open_records
+from mrag_rl.memory.database import MemoryDatabase
+from mrag_rl.memory.location import LEDGER, PARTITIONING, RECORDS, open_records
 from mrag_rl.memory.parts import NewVersion, Records, VectorSet
 from mrag_rl.memory.store import RecordStore
 

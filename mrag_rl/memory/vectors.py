@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -72,7 +73,9 @@ class MemoryVectors:
                 f"{self._folder}: its vectors have {keys.shape[0]} x {keys.shape[2]} numbers per memory, and the state "
                 f"{state} compares {vectors.shape[1]} x {vectors.shape[2]}; create the database for that state"
             )
-        return best_in_partitions(vectors, keys, self._order, scope.positions)
+        # A refinement may not replace vectors between the shortlist and its scores
+        with self._turn if COMPARED[state] == "pair_heads" else nullcontext():
+            return best_in_partitions(vectors, keys, self._order, scope.positions)
 
     def nearest(
         self, queries: Embeddings, scope: Scope, partition: int | None, k: int, by: SourceVectors
@@ -96,7 +99,9 @@ class MemoryVectors:
         return Embeddings(*map(self._unit_originals, names), encoder=self._encoder)
 
     def originals(self, name: VectorSet) -> np.ndarray:
-        """One set as it was first stored: (N, d) for "standard", else (N, H, d_h)."""
+        """One set as it was first stored: (N, d) for "standard", else (N, H, d_h). Raises InputError if it has none."""
+        if name not in self._sets:
+            raise InputError(f"{self._folder}: it has no vectors {name}; create it with pair_embeddings")
         return self._unit_originals(name)
 
     def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:

@@ -29,6 +29,7 @@ class TargetVersions:
         self._targets: list[str] = []
         self._versions = np.empty(0, dtype=np.int64)
         self._last_step = -1
+        self._stale = False  # Something was written that has not been read since
         store.changed_by_others()
         self._reload()
 
@@ -95,17 +96,19 @@ class TargetVersions:
     def rollback(self, step: int) -> int:
         """Delete every version written after ``step`` and return their number. Raises InputError."""
         with self.turn:
+            self._stale = True
             deleted = self._store.rollback(step)
-            self._reload()
-            self._changed()
+            self.refresh()
             return deleted
 
     def refresh(self) -> None:
         """Read again what others have written."""
         with self.turn:
-            if self._store.changed_by_others():
+            self._stale |= self._store.changed_by_others()
+            if self._stale:
                 self._reload()
                 self._changed()
+                self._stale = False
 
     def _of(self, indices: Sequence[int]) -> list[tuple[int, str]]:
         """The current version of each memory as it was last read: its number and its target."""

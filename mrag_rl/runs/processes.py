@@ -18,6 +18,7 @@ from tqdm import tqdm
 from mrag_rl.config import Config, config_sha256, config_to_yaml
 from mrag_rl.errors import InputError
 from mrag_rl.io import read_text
+from mrag_rl.memory.trust import trust
 from mrag_rl.runs.folder import RunFolder, in_use
 
 _COMMAND = {
@@ -98,6 +99,8 @@ def carry_out(
 
 def _start(run: Path, config: Config, command: str, slot: int, jobs: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start a run, or go on with it."""
+    if config.store is not None:
+        trust(config.store)
     if not RunFolder(run).config.is_file():
         RunFolder(run).create(config_to_yaml(config))
     # The settings are this command's, whose user named the code in them.

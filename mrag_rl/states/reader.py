@@ -12,7 +12,7 @@ import numpy as np
 from mrag_rl.choices import STANDARD_STATES, StateName
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.memory.database import LEDGER
+from mrag_rl.memory.location import LEDGER
 from mrag_rl.retrieval.words import WordIndex
 from mrag_rl.states.evidence import MEASURES, PartitionEvidence, evidence_names
 from mrag_rl.states.ledger import COPIED, LEDGER_NAMES, Ledger

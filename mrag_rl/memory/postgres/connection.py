@@ -11,9 +11,10 @@ from typing import Any
 
 import psycopg
 from pgvector.psycopg import register_vector
-from psycopg import conninfo, sql
+from psycopg import sql
 
 from mrag_rl.errors import InputError
+from mrag_rl.settings import check_store_address
 
 _LOCK_SECONDS = 30
 
@@ -30,14 +31,15 @@ class Connection:
 
     def __init__(self, path: Path, address: str, schema: str) -> None:
         """Raises InputError: no server there, a password in the address, no such schema, or no pgvector."""
-        self.path, self._address, self.schema = path, checked_address(address), schema
+        self.path, self._address, self.schema = path, address, schema
         self._turn = threading.RLock()
         self.changes = -1
-        self._within = False
+        self._within = self._shut = False
         self._connection = self._connect()
 
     def close(self) -> None:
         with self._turn:
+            self._shut = True
             self._connection.close()
 
     def rows(self, statement: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
@@ -52,6 +54,22 @@ class Connection:
             with connection.transaction(), connection.cursor(name="rows", binary=True) as cursor:
                 cursor.itersize = 2000
                 yield from cursor.execute(statement)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All reads of a block are of one moment. Nobody else uses the connection meanwhile."""
+        with self._turn, self._reported("read"):
+            connection = self._usable()
+            if not _is_idle(connection):  # of a transaction, in which nobody else writes
+                yield
+                return
+            connection.isolation_level, connection.read_only = psycopg.IsolationLevel.REPEATABLE_READ, True
+            try:
+                with connection.transaction():
+                    yield
+            finally:
+                if not connection.closed:
+                    connection.isolation_level = connection.read_only = None
 
     def write(self, statement: str, parameters: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
         """Carry out a statement within a transaction."""
@@ -71,7 +89,9 @@ class Connection:
             if self._within:
                 yield
                 return
-            with self._usable().transaction():
+            connection = self._usable()
+            assert _is_idle(connection), "rows are still being read"
+            with connection.transaction():
                 self._within = True
                 try:
                     self.write("LOCK TABLE versions IN EXCLUSIVE MODE")
@@ -87,7 +107,9 @@ class Connection:
         return self._within
 
     def _usable(self) -> psycopg.Connection[Any]:
-        if not self._within and (self._connection.closed or self._connection.broken):
+        if self._shut:
+            raise InputError(f"{self.path}: the database has been closed; open it again")
+        if self._connection.closed and not self._within:
             self._connection = self._connect()
         return self._connection
 
@@ -113,37 +135,21 @@ class Connection:
             with reported(str(self.path), what):
                 yield
         except InputError:
-            if self._connection_is_lost():
-                self._connection.close()
+            connection: psycopg.Connection[Any] | None = getattr(self, "_connection", None)
+            if connection is not None and connection.broken:
+                connection.close()
             raise
-
-    def _connection_is_lost(self) -> bool:
-        connection: psycopg.Connection[Any] | None = getattr(self, "_connection", None)
-        return connection is not None and connection.broken
-
-
-def checked_address(address: str) -> str:
-    """A connection string, such as postgresql://USER@HOST/DATABASE. Raises InputError if it is none, or has a password.
-
-    A password in settings would be copied to run folders, reports and logs.
-    """
-    try:
-        settings = conninfo.conninfo_to_dict(address)
-    except psycopg.Error as error:
-        raise InputError(f"store: not the address of a PostgreSQL database ({_line(error)}); write postgresql://"
-                         "USER@HOST/DATABASE") from error  # fmt: skip
-    if settings.get("password"):
-        raise InputError(
-            "store: the address has a password, which would be copied to every run folder; put it into ~/.pgpass or "
-            "PGPASSWORD, and leave it out of the address"
-        )
-    return address
 
 
 def connect(address: str) -> psycopg.Connection[Any]:
     """A connection that commits each statement by itself, with vectors as arrays. Raises psycopg.Error, InputError."""
-    connection = psycopg.connect(address, autocommit=True, application_name="mrag-rl", connect_timeout=10)
+    check_store_address(address)
+    connection = psycopg.connect(
+        address, autocommit=True, application_name="mrag-rl", connect_timeout=10, client_encoding="utf8"
+    )
     try:
+        if (encoding := connection.info.parameter_status("server_encoding")) != "UTF8":
+            raise InputError(f"store: the database has the encoding {encoding}; make one with UTF8")
         connection.execute(f"SET lock_timeout = '{_LOCK_SECONDS}s'")
         if connection.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'").fetchone() is None:
             try:
@@ -174,7 +180,7 @@ def new_schema(address: str, schema: str) -> Iterator[psycopg.Connection[Any]]:
 
     All that it reads is of one moment.
     """
-    with connect(checked_address(address)) as connection:
+    with connect(address) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         with connection.transaction():
             connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
@@ -191,8 +197,11 @@ def check_rights(address: str) -> None:
 def copy_schema(address: str, schema: str, copy: str) -> None:
     """Copy all tables of a schema as they are at one moment. Raises psycopg.Error."""
     with new_schema(address, copy) as connection:
-        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
-        for (table,) in tables:
+        found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
+        tables = sorted(table for (table,) in found)
+        if not {"facts", "memories", "versions", "vector_sets"} <= set(tables):
+            raise InputError(f"the server has no database in the schema {schema} to copy; restore it from a copy")
+        for table in tables:
             names = [sql.Identifier(copy, table), sql.Identifier(schema, table)]
             connection.execute(sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(*names))
             connection.execute(sql.SQL("INSERT INTO {} SELECT * FROM {}").format(*names))
@@ -200,7 +209,7 @@ def copy_schema(address: str, schema: str, copy: str) -> None:
 
 def drop_schema(address: str, schema: str) -> None:
     """Delete a schema with all that is in it, if it is there. Raises psycopg.Error."""
-    with connect(checked_address(address)) as connection:
+    with connect(address) as connection:
         connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
 
 
@@ -209,15 +218,19 @@ def reported(name: str, what: str) -> Iterator[None]:
     """Turn an error of PostgreSQL in the block into an InputError that names the store. what: "read", "written"."""
     try:
         yield
-    except psycopg.Error as error:
+    except (psycopg.Error, UnicodeError) as error:
         raise InputError(f"{name}: PostgreSQL cannot be {what}: {_line(error)}; {_mend(error)}") from error
+
+
+def _is_idle(connection: psycopg.Connection[Any]) -> bool:
+    return connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
 
 def _line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def _mend(error: psycopg.Error) -> str:
+def _mend(error: Exception) -> str:
     errors = psycopg.errors
     if isinstance(error, errors.LockNotAvailable):
         return "another process is writing to it; wait until it has finished"
@@ -227,6 +240,8 @@ def _mend(error: psycopg.Error) -> str:
         return "free some space on the server and run it again"
     if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
         return "its tables are not those of a memory database; restore them from a copy"
-    if isinstance(error, psycopg.DataError):
+    if isinstance(error, errors.NumericValueOutOfRange):
+        return "give a smaller number"
+    if isinstance(error, psycopg.DataError | UnicodeError):
         return "change or remove that text"
     return "check that the server runs, the address, and ~/.pgpass or PGPASSWORD; then run it again"

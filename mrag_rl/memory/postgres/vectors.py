@@ -21,6 +21,7 @@ from mrag_rl.memory.parts import Scope, SourceVectors, VectorSet
 from mrag_rl.memory.postgres.connection import Connection
 from mrag_rl.memory.search import NOTHING, PartitionOrder, best_of_pairs, margin_of, rescored
 from mrag_rl.memory.vectors import COMPARED, vectors_of
+from mrag_rl.unit import check_unit
 
 if TYPE_CHECKING:
     from mrag_rl.encoders import Embeddings
@@ -43,11 +44,23 @@ class PostgresVectors:
         stored = dict(connection.rows("SELECT segment, partitions FROM segments"))
         if stored != dict(enumerate(_partitions_of_segments(order))):
             raise InputError(f"{connection.path}: its partitions are not those of its vectors; create it again")
+        count = len(order.memories)
+        for name in self._shapes:
+            for table in _tables(name):
+                ((rows, first, last),) = connection.rows(f"SELECT COUNT(*), MIN(memory), MAX(memory) FROM {table}")
+                if (rows, first, last) != (count, 0, count - 1):
+                    raise InputError(
+                        f"{connection.path}: {rows} vectors in {table} for {count} memories; restore a copy"
+                    )
 
     def states(self, queries: Embeddings, state: StateName, scope: Scope) -> np.ndarray:
         name = COMPARED[state]
         vectors = vectors_of(queries, "standard" if state in STANDARD_STATES else "heads")
         heads = self._checked(queries, name, vectors, f"the state {state}")
+        with self._connection.snapshot():
+            return self._states(name, vectors, scope, heads)
+
+    def _states(self, name: VectorSet, vectors: np.ndarray, scope: Scope, heads: int) -> np.ndarray:
         states = np.full((len(vectors), len(scope.partitions), heads), NOTHING, dtype=np.float32)
         for start in range(0, len(vectors) if len(scope.positions) else 0, _AT_ONCE):
             some = vectors[start : start + _AT_ONCE]
@@ -86,9 +99,12 @@ class PostgresVectors:
         return self._sources
 
     def originals(self, name: VectorSet) -> np.ndarray:
+        if name not in self._shapes:
+            raise InputError(f"{self._connection.path}: it has no vectors {name}; create it with pair_embeddings")
         vectors = np.empty((len(self._order.memories), *self._shapes[name]), dtype=np.float32)
-        for row, (vector,) in enumerate(self._connection.stream(f"SELECT v FROM {name} ORDER BY memory")):
-            vectors[row] = vector.to_numpy().reshape(vectors.shape[1:])
+        for memory, vector in self._connection.stream(f"SELECT memory, v FROM {name}"):
+            vectors[memory] = vector.to_numpy().reshape(vectors.shape[1:])
+        check_unit(vectors, f"{self._connection.path}: its vectors {name}")
         return vectors[:, 0] if name == "standard" else vectors
 
     def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
@@ -136,7 +152,7 @@ class PostgresVectors:
         """
         dimension = queries.shape[2]
         compared = "t.v" if head is None else f"subvector(t.v, {head * dimension + 1}, {dimension})"
-        table = "pair_heads_now" if name == "pair_heads" else name
+        table = _tables(name)[-1]
         allowed = [partition] if partition is not None else np.flatnonzero(scope.partitions).tolist()
         segments = np.unique(np.concatenate([self._order.segments[p] for p in allowed])).tolist()
         parameters: dict[str, Any] = {"allowed": segments, "s": [-1] if head is None else segments}
@@ -172,7 +188,7 @@ class PostgresVectors:
     def _vectors_of(self, name: VectorSet, memories: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Vectors (H, n, d) of the distinct ones of some memories, and the place of each memory among them."""
         distinct, places = np.unique(memories, return_inverse=True)
-        table = "pair_heads_now" if name == "pair_heads" else name
+        table = _tables(name)[-1]
         rows = self._connection.rows(
             f"SELECT v FROM {table} WHERE memory = ANY(%s) ORDER BY memory", (distinct.tolist(),)
         )
@@ -196,7 +212,7 @@ def create_vectors(
         for name, vectors in arrays.items():
             _, heads, dimension = vectors.shape
             cursor.execute("INSERT INTO vector_sets VALUES (%s, %s, %s)", (name, heads, dimension))
-            for table in (name, "pair_heads_now") if name == "pair_heads" else (name,):
+            for table in _tables(name):
                 cursor.execute(
                     f"CREATE TABLE {table} (memory integer PRIMARY KEY REFERENCES memories, "
                     f"segment integer NOT NULL REFERENCES segments, v vector({heads * dimension}) NOT NULL)"
@@ -208,6 +224,11 @@ def create_vectors(
                         copy.write_row((memory, int(segment[memory]), vector))
                 cursor.execute(f"CREATE INDEX ON {table} (segment)")
                 cursor.execute(f"ANALYZE {table}")
+
+
+def _tables(name: str) -> tuple[str, ...]:
+    """The tables of a set: as it was first stored and, if it changes, as it is now."""
+    return (name, "pair_heads_now") if name == "pair_heads" else (name,)
 
 
 def _partitions_of_segments(order: PartitionOrder) -> list[list[int]]:

@@ -1,0 +1,82 @@
+"""Which database servers this user trusts, and which schemas there are this user's.
+
+A folder may be somebody else's, a connection may send a password, and a schema that a folder names may be deleted with
+it. So an address is used only if this user named it for a run or made a database there, or names it in the environment:
+MRAG_RL_STORES, separated by white space. A schema is deleted only if this user made it. Both are remembered as files in
+``mrag_rl/stores`` of XDG_CONFIG_HOME, else ~/.config, a file each, so that processes do not overwrite each other's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from mrag_rl.errors import InputError
+from mrag_rl.io import atomic_write_text, read_text, reported_writes
+from mrag_rl.settings import check_store_address
+
+_NAMED = "MRAG_RL_STORES"
+
+
+def is_schema(name: str) -> bool:
+    """Whether a schema's name is one that this library gives."""
+    return re.fullmatch(r"mrag_rl_[0-9a-f]{16}", name) is not None
+
+
+def trust(address: str) -> None:
+    """Remember an address that this user has named. Raises InputError for a bad one, and if it cannot be remembered."""
+    check_store_address(address)
+    _remember(_name(address), address)
+
+
+def check_trusted(address: str, where: str) -> None:
+    """Raises InputError, which begins with `where`, for an address that this user has neither used nor named."""
+    if address not in os.environ.get(_NAMED, "").split() and _found(_name(address)) != address:
+        raise InputError(
+            f"{where}: its memories are at {address}, which this user has not used; if you trust that server, set "
+            f"{_NAMED}={address}"
+        )
+
+
+def own(address: str, schema: str) -> None:
+    """Remember a schema that this user makes. Raises InputError if nothing can be remembered."""
+    _remember(schema, address)
+
+
+def check_own(address: str, schema: str, where: str) -> None:
+    """Raises InputError, which begins with `where`, for a schema that this user has not made."""
+    if _found(schema) != address:
+        raise InputError(
+            f"{where}: this user has not made the schema {schema} at {address}, so that it is not deleted; let whoever "
+            "made it do that, or an administrator (DROP SCHEMA)"
+        )
+
+
+def forget(schema: str) -> None:
+    """Forget a schema that is deleted."""
+    (_folder() / schema).unlink(missing_ok=True)
+
+
+def _name(address: str) -> str:
+    return hashlib.sha256(address.encode()).hexdigest()
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "mrag_rl" / "stores"
+
+
+def _found(name: str) -> str | None:
+    try:
+        return read_text(_folder() / name)
+    except InputError:
+        return None
+
+
+def _remember(name: str, address: str) -> None:
+    if _found(name) == address:
+        return
+    with reported_writes(_folder() / name):
+        _folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+        atomic_write_text(_folder() / name, address)
