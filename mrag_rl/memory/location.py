@@ -184,10 +184,8 @@ def _write_store(folder: Path, address: str, schema: str) -> None:
 
 def _at_server(folder: Path) -> tuple[str, str]:
     """The address and the schema in a folder's file. Raises InputError for a bad file, and one that is not trusted."""
-    found = read_json(folder / STORE)
-    address, schema = (found.get(key) for key in ("address", "schema")) if isinstance(found, dict) else (None, None)
-    known = isinstance(found, dict) and found.get("format") == _FORMAT and isinstance(address, str)
-    if not known or not isinstance(address, str) or not isinstance(schema, str) or not is_schema(schema):
-        raise InputError(f"{folder / STORE}: not that of a memory database that this version reads; restore a copy")
-    check_trusted(address, str(folder / STORE))
-    return address, schema
+    match read_json(folder / STORE):
+        case {"format": form, "address": str(address), "schema": str(schema)} if form == _FORMAT and is_schema(schema):
+            check_trusted(address, str(folder / STORE))
+            return address, schema
+    raise InputError(f"{folder / STORE}: not that of a memory database that this version reads; restore a copy")

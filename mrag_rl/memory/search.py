@@ -60,6 +60,14 @@ class PartitionOrder:
         readable: np.ndarray = memories[self.memories] & within
         return readable
 
+    def best_of_partitions(self, best: np.ndarray) -> np.ndarray:
+        """(B, M) float32: the best of each partition, from that of each segment, (B, S); -1 for an empty partition."""
+        found = np.full((len(best), len(self.segments)), NOTHING, dtype=np.float32)
+        for partition, own in enumerate(self.segments):
+            if len(own):
+                found[:, partition] = best[:, own].max(axis=1)
+        return found
+
     def membership(self) -> np.ndarray:
         """(N, M) boolean: which memory belongs to which partition."""
         members = np.zeros((len(self.memories), len(self.segments)), dtype=bool)
@@ -98,9 +106,7 @@ def best_in_partitions(
             query = np.ascontiguousarray(queries[batch, head])
             best = np.full((len(query), len(order.starts)), NOTHING, dtype=np.float32)
             best[:, present] = _best_in_segments(query, keys[head], blocks, len(present))
-            for partition, own in enumerate(order.segments):
-                if len(own):
-                    states[batch, partition, head] = best[:, own].max(axis=1)
+            states[batch, :, head] = order.best_of_partitions(best)
     return states
 
 

@@ -24,6 +24,9 @@ class SQLRecords(ABC):
 
     _REQUESTED: str
     """The condition that a column `memory` is among the indices in one parameter, which `_request` makes."""
+    _CHANGES: str
+    """The query for a number that is another one after others have written."""
+    _seen = -1
 
     @abstractmethod
     def _rows(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
@@ -36,6 +39,12 @@ class SQLRecords(ABC):
     @abstractmethod
     def _request(self, indices: Sequence[int]) -> Any:
         """Indices as the parameter of `_REQUESTED`."""
+
+    def changed_by_others(self) -> bool:
+        """Whether another connection, such as another process's, has written since the last call."""
+        ((number,),) = self._rows(self._CHANGES)
+        changed, self._seen = self._seen not in (-1, number), number
+        return changed
 
     def facts(self) -> dict[str, str]:
         return dict(self._rows("SELECT name, value FROM facts"))

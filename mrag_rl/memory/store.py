@@ -93,13 +93,13 @@ class RecordStore(SQLRecords):
     """The open SQLite file of one memory database, for any number of threads, which take turns."""
 
     _REQUESTED = "memory IN (SELECT value FROM json_each(?))"
+    _CHANGES = "PRAGMA data_version"  # of others alone
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
         self._turn = threading.RLock()
         self._laid_out = False
-        self._seen = -1
 
     @classmethod
     def create(
@@ -161,12 +161,6 @@ class RecordStore(SQLRecords):
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-    def changed_by_others(self) -> bool:
-        """Whether another connection, such as another process's, has written since the last call."""
-        ((version,),) = self._rows("PRAGMA data_version")
-        changed, self._seen = self._seen not in (-1, version), version
-        return changed
 
     def matching(self, filter_: Filter) -> list[int]:
         """The memories whose metadata pass a filter, ascending. Raises InputError if SQLite has no room to write."""

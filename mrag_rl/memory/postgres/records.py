@@ -53,21 +53,15 @@ class PostgresRecords(SQLRecords):
     """The records in one schema of a PostgreSQL database, for any number of threads, which take turns."""
 
     _REQUESTED = "memory = ANY(?)"
+    _CHANGES = "SELECT n FROM changes"
 
     def __init__(self, connection: Connection) -> None:
         """connection: to the schema that `create_records` made."""
         self.path = connection.path
         self.connection = connection
-        self._seen = -1
 
     def close(self) -> None:
         self.connection.close()
-
-    def changed_by_others(self) -> bool:
-        """Whether another connection, such as another process's, has written since the last call."""
-        ((n,),) = self._rows("SELECT n FROM changes")
-        changed, self._seen = self._seen not in (-1, n), n
-        return changed
 
     def matching(self, filter_: Filter) -> list[int]:
         """The memories whose metadata pass a filter, ascending: compared here, exactly as in every other store."""

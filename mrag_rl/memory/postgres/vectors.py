@@ -70,9 +70,7 @@ class PostgresVectors:
                 keys, position = self._vectors_of(name, memory)
                 best = np.full((len(some), len(self._order.starts)), NOTHING)
                 np.maximum.at(best, (query, segment), rescored(some[:, one], keys[one], query, position))
-                for partition, own in enumerate(self._order.segments):
-                    if len(own):
-                        states[start : start + _AT_ONCE, partition, head] = best[:, own].max(axis=1)
+                states[start : start + _AT_ONCE, :, head] = self._order.best_of_partitions(best)
         return states
 
     def nearest(
