@@ -1,21 +1,24 @@
-"""Seconds of a memory database in files and in PostgreSQL, one after the other, and whether both find the same.
+"""Seconds of a memory database in files, in PostgreSQL and in Milvus, in turn, and whether all find the same.
 
-    python -m benchmarks.stores [--store postgresql://USER@HOST/DATABASE] [--memories 400 10000 100000]
+    python -m benchmarks.stores [--store ADDRESS ...] [--memories 400 10000 100000]
 
 For each number of memories, in four partitions, with 12 heads of 32 numbers: to create it, to open it, states and the
 nearest memory in a partition for 64 queries (the best of three), and to refine 64 memories. Vectors are drawn at random
-from 50 groups, so that near ones exist. Without --store, the server is one of its own, which ends with it. Prints a
+from 50 groups, so that near ones exist. Without --store, the servers are two of its own, which end with it. Prints a
 table, and ends with status 1 if a state or a hit differs.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
+import socket
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +78,13 @@ def measured(folder: Path, store: str | None, count: int) -> tuple[dict[str, flo
 def main() -> int:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
-    parser.add_argument("--store")
+    parser.add_argument("--store", nargs="+")
     parser.add_argument("--memories", type=int, nargs="+", default=[400, 10_000, 100_000])
     arguments = parser.parse_args()
-    with own_server() if arguments.store is None else nullcontext(arguments.store) as store:
-        return 0 if compared(store, arguments.memories) else 1
+    if arguments.store is not None:
+        return 0 if compared(arguments.store, arguments.memories) else 1
+    with own_server() as postgres, own_milvus() as milvus:
+        return 0 if compared([postgres, milvus], arguments.memories) else 1
 
 
 @contextmanager
@@ -95,18 +100,47 @@ def own_server() -> Iterator[str]:
             server.cleanup()
 
 
-def compared(address: str, counts: Sequence[int]) -> bool:
-    """Print the table; returns whether both found the same."""
+@contextmanager
+def own_milvus() -> Iterator[str]:
+    """The address of Milvus Lite's server in a temporary folder. It listens on this machine only."""
+    with tempfile.TemporaryDirectory() as place, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        command = [sys.executable, "-m", "milvus_lite", "server", "--data-dir", place, "--host", "127.0.0.1"]
+        log = Path(place) / "log"
+        with log.open("wb") as output:
+            server = subprocess.Popen([*command, "--port", str(port)], stdout=output, stderr=output)
+        try:
+            until = time.monotonic() + 60
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                    break
+                except OSError:
+                    if server.poll() is not None or time.monotonic() > until:
+                        raise RuntimeError(f"milvus_lite does not start: {log.read_text()[-2000:]}") from None
+                    time.sleep(0.1)
+            yield f"milvus+http://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+def compared(addresses: Sequence[str], counts: Sequence[int]) -> bool:
+    """Print the table; returns whether all found the same."""
     same = True
     print("| memories | | " + " | ".join(("create", "open", "states", "nearest", "refine")) + " |")
     print("|---:|---|" + "---:|" * 5)
     for count in counts:
         with tempfile.TemporaryDirectory() as place:
-            found = {}
-            for name, store in (("files", None), ("PostgreSQL", address)):
-                seconds, found[name] = measured(Path(place) / "database", store, count)
+            found = []
+            for store in (None, *addresses):
+                name = "files" if store is None else re.split(r"\W", store)[0]
+                seconds, one = measured(Path(place) / "database", store, count)
+                found.append(one)
                 print(f"| {count:,} | {name} | " + " | ".join(f"{taken:.3f}" for taken in seconds.values()) + " |")
-            same &= all(map(np.array_equal, *found.values()))
+            same &= all(np.array_equal(*both) for one in found[1:] for both in zip(found[0], one, strict=True))
     print("the same states and hits" if same else "states or hits differ")
     return same
 

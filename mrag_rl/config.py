@@ -125,8 +125,9 @@ class Config:
     """Memories in a prompt: the nearest of what is searched. The nearest stands last, beside the text; where they do
     not fit the context, the farthest are left out."""
     store: str | None = None
-    """Where the memories are kept: null, in the run's folder; or the address of a PostgreSQL database with pgvector,
-    such as postgresql://USER@HOST/DATABASE, without a password (docs/stores.md). Results are the same."""
+    """Where the memories are kept: null, in the run's folder; or the address, without a password, of a PostgreSQL
+    database with pgvector, such as postgresql://USER@HOST/DATABASE, or of a Milvus server for their vectors, such as
+    milvus+http://HOST:19530 (docs/stores.md). Results are the same."""
     data: DataConfig = field(default_factory=DataConfig)
     """The pairs."""
     encoder: EncoderConfig = field(default_factory=EncoderConfig)

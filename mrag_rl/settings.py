@@ -90,17 +90,20 @@ def schema(cls: type, prefix: str = "") -> tuple[dict[str, Any], set[str]]:
 
 
 def check_store_address(address: str) -> None:
-    """Raises InputError unless it is the address of a PostgreSQL database, as a URI without a password.
+    """Raises InputError unless it is the address of a PostgreSQL database or of a Milvus server, without a password.
 
     A password in settings would be copied to run folders, reports and logs; so no part of a bad address is repeated.
     """
     if re.search(r"://[^/?#]*:[^/?#@]+@|password\s*=", address, re.IGNORECASE):
         raise InputError(
             "store: the address has a password, which would be copied to every run folder; put it into ~/.pgpass or "
-            "PGPASSWORD, and leave it out of the address"
+            "PGPASSWORD, or a token for Milvus into MILVUS_TOKEN, and leave it out of the address"
         )
-    if not re.fullmatch(r"postgres(ql)?://[^\s:@/?#]*:?@?[^\s@]*", address):
-        raise InputError("store: not the address of a PostgreSQL database; write postgresql://USER@HOST/DATABASE")
+    known = r"postgres(ql)?://[^\s:@/?#]*:?@?[^\s@]*|milvus\+https?://[^\s:@/?#]+(:[0-9]+)?(/[A-Za-z0-9_]*)?"
+    if not re.fullmatch(known, address):
+        raise InputError(
+            "store: not the address of a store; write postgresql://USER@HOST/DATABASE, or milvus+http://HOST:PORT"
+        )
 
 
 def item_type(hint: Any) -> Any:

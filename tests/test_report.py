@@ -89,7 +89,7 @@ def test_a_run_has_a_report_of_all_it_needs_and_loads_nothing(finished: Path) ->
     assert f"{score['value']:.2f} [{score['low']:.2f}, {score['high']:.2f}]" in page.text("p")
     assert set(results["systems"]) <= {cell.strip() for cell in page.texts["th"]}
     headings = [heading.strip() for heading in page.texts["h2"] if heading.strip()]
-    assert headings == ["Settings", "Results", "Figures", "Queries"]
+    assert headings == ["Results", "Figures", "Queries", "Settings"]
     pictures = {attributes["id"] for attributes in page.named("figure")}
     assert pictures == {
         f"figure-{name}"

@@ -277,8 +277,8 @@ def test_what_cannot_be_a_store_is_refused_by_name(tmp_path: Path, address: str)
         ("postgresql://me@127.0.0.1/x?sslpassword=secret", password),
         ("host=127.0.0.1 password=secret", password),
         ("postgres//me:secret@host/db", "^store: the address has a password|^store: not the address"),
-        ("host=127.0.0.1 dbname=x", r"^store: not the address of a PostgreSQL database; write postgresql://"),
-        ("somewhere", r"^store: not the address of a PostgreSQL database"),
+        ("host=127.0.0.1 dbname=x", r"^store: not the address of a store; write postgresql://"),
+        ("somewhere", r"^store: not the address of a store"),
         ("postgresql://me@127.0.0.1:1/x", r"^store: PostgreSQL cannot be used: .*; check that the server runs"),
     ):
         with pytest.raises(InputError, match=message) as caught:
@@ -381,8 +381,14 @@ def test_empty_rights_ask_the_server_nothing(
 def test_a_run_is_the_same_wherever_its_memories_are(
     workplace: Path, address: str, capsys: pytest.CaptureFixture[str], state: str
 ) -> None:
+    check_runs(workplace, address, capsys, state)
+
+
+def check_runs(workplace: Path, address: str, capsys: pytest.CaptureFixture[str], state: str) -> None:
+    """A run, its check and an answer are the same with files and at a server."""
     found = []
-    for name, store in ((f"files_{state}", []), (f"server_{state}", ["--store", address])):
+    kind = address.partition(":")[0].replace("+", "_")
+    for name, store in ((f"files_{kind}_{state}", []), (f"{kind}_{state}", ["--store", address])):
         command = ["--config", str(workplace / "small.yaml"), "--runs", str(workplace / "runs"), "--name", name]
         assert train.main([*command, "--state", state, "--partitioning.arms", "whole", *store]) == 0
         run = workplace / "runs" / name

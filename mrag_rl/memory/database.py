@@ -38,7 +38,7 @@ class MemoryDatabase:
 
     The folder contains ``memories.sqlite`` (records, memberships, versions), ``standard.npy`` (N, d), ``heads.npy``
     (N, H, d_h), ``pair_heads.npy`` if the database serves a state that compares pairs, and ``partitioning/``. With
-    ``store``, all but the last are in PostgreSQL, and ``store.json`` says where (``memory.location``).
+    ``store``, all but the last or the vectors are at a server, and ``store.json`` says where (``memory.location``).
     Refining gives a memory a new version of its target; the original stays version 0, and the vectors of the sources
     never change. Current targets are kept in memory; vectors are loaded at the first search. Every write is one
     transaction and survives ``kill -9``. What a search may read is restricted by the masks of ``mrag_rl.access``.
@@ -80,7 +80,7 @@ class MemoryDatabase:
 
         ``embeddings`` are those of the sources, ``pair_embeddings`` those of source + newline + target (for the states
         peeking, equation_1); row i belongs to pair i, as does row i of the partitioning's membership. ``arms``: see
-        ``memory.arms``. ``store``: the address of a PostgreSQL database, for records and vectors. Raises InputError as
+        ``memory.arms``. ``store``: the address of a server (docs/stores.md). Raises InputError as
         ``check_contents`` does, for repeated ids, and if it cannot be written.
         """
         folder = Path(folder)
@@ -107,6 +107,7 @@ class MemoryDatabase:
 
     def close(self) -> None:
         """Close the files. Nothing is lost without it, because every write is already on disk."""
+        self._vectors.close()
         self._store.close()
 
     def __enter__(self) -> MemoryDatabase:

@@ -1,6 +1,6 @@
-"""Where a memory database is: its records and vectors in files of its folder, or in PostgreSQL.
+"""Where a memory database is: its records and vectors in files of its folder, or at a server.
 
-The folder of one in PostgreSQL has ``store.json``, ``{"format": 1, "address", "schema"}``, in place of these files. A
+The folder of one at a server has ``store.json``, ``{"format": 1, "address", "schema"}``, in place of what is there. A
 folder may be somebody else's: see ``memory.trust``.
 """
 
@@ -11,9 +11,10 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+import scipy.sparse
 
 from mrag_rl.choices import ArmName
 from mrag_rl.data.records import TextPair
@@ -22,7 +23,7 @@ from mrag_rl.io import atomic_directory, read_json, write_json
 from mrag_rl.memory.arms import with_arms
 from mrag_rl.memory.parts import Records, Vectors, VectorSet
 from mrag_rl.memory.search import PartitionOrder
-from mrag_rl.memory.store import RecordStore, reported_changes
+from mrag_rl.memory.store import RECORDS, RecordStore, reported_changes
 from mrag_rl.memory.trust import check_own, check_trusted, forget, is_schema, own, trust
 from mrag_rl.memory.vectors import MemoryVectors
 
@@ -30,10 +31,58 @@ if TYPE_CHECKING:  # all are heavy to import
     from mrag_rl.encoders import Embeddings
     from mrag_rl.partitioning import Partitioning
 
-RECORDS, STORE = "memories.sqlite", "store.json"
+STORE = "store.json"
 _FORMAT = 1
 PARTITIONING = "partitioning"
 LEDGER = "ledger.npz"  # of past scores, if there are any; see ``mrag_rl.states.Ledger``
+
+
+class Place(Protocol):
+    """A kind of server. `name` is what all that belongs to one database begins with there.
+
+    Methods raise InputError if the server cannot be reached, or refuses it. `file` is the one that errors name.
+    """
+
+    def check(self, address: str) -> None:
+        """Raises InputError if a database could not be made there."""
+
+    def create(
+        self,
+        address: str,
+        name: str,
+        folder: Path,
+        pairs: Sequence[TextPair],
+        membership: scipy.sparse.csr_array,
+        names: Sequence[str],
+        facts: dict[str, str],
+        vectors: Mapping[VectorSet, np.ndarray],
+        order: PartitionOrder,
+    ) -> None:
+        """Write a database with vectors (N, H, d), and to the folder what the server does not have of it."""
+
+    def open_records(self, file: Path, address: str, name: str) -> Records:
+        """The records of a database whose folder is that of the file."""
+
+    def open_vectors(
+        self, file: Path, address: str, name: str, records: Records, order: PartitionOrder, encoder: str
+    ) -> Vectors:
+        """The vectors of a database."""
+
+    def copy(self, file: Path, address: str, name: str, records: Records, folder: Path, new: str) -> None:
+        """Copy a database to a folder and a new name."""
+
+    def drop(self, address: str, name: str) -> None:
+        """Delete a database, if it is there."""
+
+
+def _place(address: str) -> Place:
+    if address.startswith("milvus+"):
+        from mrag_rl.memory.milvus import place as milvus
+
+        return milvus
+    from mrag_rl.memory.postgres import place as postgres
+
+    return postgres
 
 
 def is_database(folder: Path) -> bool:
@@ -42,13 +91,10 @@ def is_database(folder: Path) -> bool:
 
 
 def check_store(address: str | None) -> None:
-    """Raises InputError if a database could not be made at an address: without a server, pgvector, rights or trust."""
+    """Raises InputError if a database could not be made at an address: without a server, rights or trust."""
     if address is not None:
-        from mrag_rl.memory.postgres import connection
-
         check_trusted(address, "store")
-        with connection.reported("store", "used"):
-            connection.check_rights(address)
+        _place(address).check(address)
 
 
 def create_database(
@@ -61,36 +107,32 @@ def create_database(
     arms: Sequence[ArmName],
     facts: dict[str, str],
 ) -> None:
-    """Write a new database: its folder and, with an address, its records and vectors to that server, in a transaction.
+    """Write a new database: its folder and, with an address, what belongs to that server.
 
-    address: of a PostgreSQL database; None for files. Raises InputError for an id that two pairs have, a server that
-    refuses it, and if it cannot be written; then there is neither a folder nor a schema.
+    address: as in the setting `store`; None for files. Raises InputError for an id that two pairs have, a server that
+    refuses it, and if it cannot be written; then there is neither a folder nor anything at the server.
     """
     arrays: dict[VectorSet, np.ndarray] = {"standard": embeddings.standard, "heads": embeddings.heads}
     if pair_embeddings is not None:
         arrays["pair_heads"] = pair_embeddings.heads
-    with _made_at(address) as schema, reported_changes(folder), atomic_directory(folder) as temporary:
+    with _made_at(address) as name, reported_changes(folder), atomic_directory(folder) as temporary:
         partitioning.save(temporary / PARTITIONING)
-        if address is None or schema is None:
+        if address is None or name is None:
             MemoryVectors.save(temporary, arrays)
             RecordStore.create(temporary / RECORDS, pairs, partitioning.membership, partitioning.names, facts)
             return
-        from mrag_rl.memory.postgres import connection
-        from mrag_rl.memory.postgres.records import create_records
-        from mrag_rl.memory.postgres.vectors import create_vectors
-
         arrays["standard"] = embeddings.standard[:, None]
-        with connection.reported("store", "written"), connection.new_schema(address, schema) as made:
-            create_records(made, pairs, partitioning.membership, partitioning.names, facts)
-            create_vectors(made, arrays, with_arms(partitioning.membership, arms))
-        _write_store(temporary, address, schema)
+        records = (pairs, partitioning.membership, partitioning.names, facts)
+        order = PartitionOrder.of(with_arms(partitioning.membership, arms))
+        _place(address).create(address, name, temporary, *records, arrays, order)
+        _write_store(temporary, address, name)
 
 
 @contextmanager
 def _made_at(address: str | None) -> Iterator[str | None]:
-    """The name of a new schema, if there is an address; one that was made is deleted if the block fails.
+    """A new name at a server, if there is an address; what was made there is deleted if the block fails.
 
-    A kill after the server has it and before the folder has its name leaves a schema that no folder names.
+    A kill after the server has it and before the folder has its name leaves what no folder names.
     """
     if address is None:
         yield None
@@ -108,11 +150,9 @@ def _made_at(address: str | None) -> Iterator[str | None]:
 
 def open_records(folder: Path) -> Records:
     """The records of a database. Raises InputError: there is none, it is damaged, or its server cannot be reached."""
-    if (folder / STORE).is_file():
-        from mrag_rl.memory.postgres.connection import Connection
-        from mrag_rl.memory.postgres.records import PostgresRecords
-
-        return PostgresRecords(Connection(folder / STORE, *_at_server(folder)))
+    place = server_of(folder)
+    if place is not None:
+        return _place(place[0]).open_records(folder / STORE, *place)
     if not (folder / RECORDS).is_file():
         raise InputError(f"{folder}: no memory database there ({RECORDS} is missing); check the path")
     return RecordStore.open(folder / RECORDS)
@@ -120,14 +160,10 @@ def open_records(folder: Path) -> Records:
 
 def open_vectors(folder: Path, records: Records, order: PartitionOrder, facts: Mapping[str, str]) -> Vectors:
     """The vectors of a database, which says such facts of itself. Raises InputError as `open_records` does."""
-    encoder = facts["encoder_fingerprint"]
-    if isinstance(records, RecordStore):
-        return MemoryVectors(folder, order, records, encoder, has_pairs=facts["peeking"] == "true")
-    from mrag_rl.memory.postgres.records import PostgresRecords
-    from mrag_rl.memory.postgres.vectors import PostgresVectors
-
-    assert isinstance(records, PostgresRecords)
-    return PostgresVectors(records.connection, order, encoder)
+    encoder, place = facts["encoder_fingerprint"], server_of(folder)
+    if place is not None:
+        return _place(place[0]).open_vectors(folder / STORE, *place, records, order, encoder)
+    return MemoryVectors(folder, order, records, encoder, has_pairs=facts["peeking"] == "true")
 
 
 def copy_database(folder: Path, records: Records, copy: Path) -> None:
@@ -136,20 +172,18 @@ def copy_database(folder: Path, records: Records, copy: Path) -> None:
     Raises InputError.
     """
     replaced, place = server_of(copy), server_of(folder)
-    with _made_at(place and place[0]) as schema, reported_changes(copy), atomic_directory(copy) as temporary:
+    with _made_at(place and place[0]) as name, reported_changes(copy), atomic_directory(copy) as temporary:
         (temporary / PARTITIONING).mkdir()  # copytree's error would hide which fault it was
         for file in (*folder.glob(LEDGER), *folder.glob(f"{PARTITIONING}/*")):
             shutil.copy(file, temporary / file.relative_to(folder))
-        if isinstance(records, RecordStore):
+        if place is not None and name is not None:
+            _place(place[0]).copy(folder / STORE, *place, records, temporary, name)
+            _write_store(temporary, place[0], name)
+        else:
+            assert isinstance(records, RecordStore)
             for file in folder.glob("*.npy"):
                 shutil.copy(file, temporary)
             records.backup(temporary / RECORDS)
-        elif place is not None and schema is not None:
-            from mrag_rl.memory.postgres import connection
-
-            with connection.reported(str(folder / STORE), "copied"):
-                connection.copy_schema(*place, schema)
-            _write_store(temporary, place[0], schema)
     drop_server(replaced)
 
 
@@ -170,11 +204,8 @@ def drop_server(place: tuple[str, str] | None) -> None:
     Raises InputError if it cannot be reached, and for what this user has not made.
     """
     if place is not None:
-        from mrag_rl.memory.postgres import connection
-
         check_own(*place, "store")
-        with connection.reported("store", "deleted"):
-            connection.drop_schema(*place)
+        _place(place[0]).drop(*place)
         forget(place[1])
 
 

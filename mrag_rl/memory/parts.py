@@ -141,6 +141,9 @@ class Vectors(Protocol):
     Methods raise InputError for vectors of another encoder or shape, and if the store cannot be read.
     """
 
+    def close(self) -> None:
+        """Give back what is open, but not the records."""
+
     def states(self, queries: Embeddings, state: StateName, scope: Scope) -> np.ndarray:
         """(B, M, H) float32 states of all partitions, H = 1 for two of them; see ``MemoryDatabase.states``."""
 

@@ -37,9 +37,9 @@ from mrag_rl.io import (
 )
 from mrag_rl.memory.arms import stored_arms
 from mrag_rl.memory.database import MemoryDatabase
-from mrag_rl.memory.location import LEDGER, PARTITIONING, RECORDS, open_records
+from mrag_rl.memory.location import LEDGER, PARTITIONING, open_records
 from mrag_rl.memory.parts import NewVersion, Records, VectorSet
-from mrag_rl.memory.store import RecordStore
+from mrag_rl.memory.store import RECORDS, RecordStore
 
 if TYPE_CHECKING:
     from mrag_rl.partitioning import Partitioning

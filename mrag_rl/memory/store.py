@@ -89,6 +89,10 @@ def _insert(connection: sqlite3.Connection, start: int, pairs: Sequence[TextPair
     )
 
 
+RECORDS = "memories.sqlite"
+"""The file's name in the folder of a database."""
+
+
 class RecordStore(SQLRecords):
     """The open SQLite file of one memory database, for any number of threads, which take turns."""
 

@@ -63,6 +63,9 @@ class MemoryVectors:
         for name, vectors in arrays.items():
             np.save(folder / f"{name}.npy", np.asarray(vectors, dtype=np.float32), allow_pickle=False)
 
+    def close(self) -> None:
+        """Nothing: files are open only while they are read."""
+
     def states(self, queries: Embeddings, state: StateName, scope: Scope) -> np.ndarray:
         """(B, M, H) float32 states of all partitions, H = 1 for two of them; see ``MemoryDatabase.states``."""
         self._check(queries)

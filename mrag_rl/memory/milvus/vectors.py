@@ -1,0 +1,262 @@
+"""The vectors of one memory database in Milvus; see ``shortlists``.
+
+A collection for each set has a row for each memory: its number, its segment, and one vector, the heads one after the
+other. The index is FLAT, which compares all. A collection never changes: it has the vectors as they were first stored.
+Those of later versions are in the records, whose transactions Milvus does not have, and are compared here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from pymilvus import DataType, MilvusClient
+
+from mrag_rl.errors import InputError
+from mrag_rl.memory.milvus.connection import connect, reported
+from mrag_rl.memory.parts import Records, Scope, VectorSet
+from mrag_rl.memory.search import PartitionOrder
+from mrag_rl.memory.shortlists import Pairs, ShortlistedVectors, segments_of
+
+_ROWS = 1000  # In a request
+_FIELDS = ("memory", "segment", "v")
+
+
+class MilvusVectors(ShortlistedVectors):
+    """The unit vectors of N memories, for any number of threads."""
+
+    def __init__(
+        self, path: Path, address: str, prefix: str, order: PartitionOrder, records: Records, encoder: str
+    ) -> None:
+        """path: the file that errors name; prefix: of the collections' names; encoder: fingerprint of the vectors'.
+
+        Raises InputError if the server cannot be reached, or has no such collections.
+        """
+        self._prefix, self._records = prefix, records
+        self._turn = threading.Lock()  # never held while the records are asked, which have turns of their own
+        self._changes = 0  # of pair vectors: what was read before the last one is not kept
+        self._pairs: dict[int, np.ndarray] | None = None  # of memories whose current version is not the original
+        self._moment = threading.local()
+        with reported(str(path), "reached"):
+            self._client = connect(address)
+        try:
+            self._open(path, order, encoder)
+        except BaseException:
+            self._client.close()
+            raise
+
+    def _open(self, path: Path, order: PartitionOrder, encoder: str) -> None:
+        with reported(str(path), "read"):
+            sets = stored_sets(self._client, self._prefix)
+            if "standard" not in sets:
+                raise InputError(f"{path}: the server has no vectors {self._prefix}; restore them, or create it again")
+            super().__init__(path, order, encoder, sets)
+            for name in sets:
+                rows = self._count(name)
+                if rows != len(order.memories):
+                    raise InputError(f"{path}: {rows} vectors {name} for {len(order.memories)} memories; restore them")
+
+    def close(self) -> None:
+        self._client.close()
+
+    def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
+        vector = np.frombuffer(stored, np.float32) if stored is not None else self._original("pair_heads", [index])[0]
+        return vector.reshape(self._shapes["pair_heads"])
+
+    def replace_pairs(self, indices: Sequence[int], pair_heads: Sequence[np.ndarray]) -> None:
+        with self._turn:
+            self._changes += 1
+            if self._pairs is not None:  # a new one, as a search may be reading the old
+                changed = {index: vectors.reshape(-1) for index, vectors in zip(indices, pair_heads, strict=True)}
+                self._pairs = self._pairs | changed
+
+    def reload_pairs(self) -> None:
+        with self._turn:
+            self._changes += 1
+            self._pairs = None
+
+    @contextmanager
+    def _one_moment(self) -> Iterator[None]:
+        self._moment.pairs = self._changed() if "pair_heads" in self._shapes else {}
+        yield
+
+    def _shortlist(
+        self, name: VectorSet, queries: np.ndarray, scope: Scope, partition: int | None, k: int, head: int | None = None
+    ) -> Pairs:
+        """Changed memories are not searched at the server; all of them are scored here."""
+        if name != "pair_heads" or not (changed := self._moment.pairs):
+            return super()._shortlist(name, queries, scope, partition, k, head)
+        unchanged = scope.memories.copy()
+        unchanged[list(changed)] = False
+        same = super()._shortlist(name, queries, Scope(scope.order, scope.partitions, unchanged), partition, k, head)
+        readable = scope.order.memories[scope.positions]
+        here = np.intersect1d(readable, np.fromiter(changed, np.int64))
+        segment = segments_of(scope.order)[here]
+        added = (
+            np.repeat(np.arange(len(queries)), len(here)),
+            np.tile(segment, len(queries)),
+            np.tile(here, len(queries)),
+        )
+        return tuple(np.concatenate(both) for both in zip(same, added, strict=True))  # type: ignore[return-value]
+
+    def _most_similar(
+        self,
+        name: VectorSet,
+        queries: np.ndarray,
+        head: int | None,
+        segments: list[int],
+        memories: np.ndarray | None,
+        limit: int,
+        *,
+        each: bool,
+    ) -> tuple[Pairs, np.ndarray]:
+        if head is not None:  # with zeros for the other heads, the inner product is that of the one
+            heads, dimension = self._shapes[name]
+            queries, one = np.zeros((len(queries), heads * dimension), np.float32), queries
+            queries[:, head * dimension : (head + 1) * dimension] = one
+        rows: list[tuple[int, int, int, float]] = []
+        for group in [[segment] for segment in segments] if each else [segments]:
+            with reported(str(self.path), "read"):
+                found = self._client.search(
+                    self._collection(name),
+                    list(queries),
+                    filter=_expression(group, memories),
+                    limit=limit,
+                    output_fields=["memory"],
+                    anns_field="v",
+                    consistency_level="Strong",
+                )
+            segment = group[0] if each else -1
+            rows += [(q, segment, hit["memory"], hit["distance"]) for q, hits in enumerate(found) for hit in hits]
+        table = np.array(rows, dtype=np.float64).reshape(-1, 4)
+        query, of, memory = table[:, :3].astype(np.int64).T
+        return (query, of, memory), table[:, 3]
+
+    def _stored(self, name: VectorSet, memories: np.ndarray) -> np.ndarray:
+        changed: dict[int, np.ndarray] = self._moment.pairs if name == "pair_heads" else {}
+        vectors = np.empty((len(memories), int(np.prod(self._shapes[name]))), dtype=np.float32)
+        is_changed = np.isin(memories, np.fromiter(changed, np.int64, len(changed)))
+        vectors[~is_changed] = self._original(name, memories[~is_changed].tolist())
+        for place in np.flatnonzero(is_changed).tolist():
+            vectors[place] = changed[int(memories[place])]
+        return vectors
+
+    def _all(self, name: VectorSet) -> Iterator[tuple[int, np.ndarray]]:
+        for start in range(0, len(self._order.memories), _ROWS):
+            some = list(range(start, min(start + _ROWS, len(self._order.memories))))
+            yield from zip(some, self._original(name, some), strict=True)
+
+    def _original(self, name: str, memories: Sequence[int]) -> np.ndarray:
+        """(n, D) vectors of memories as they were first stored."""
+        vectors = np.empty((len(memories), int(np.prod(self._shapes[name]))), dtype=np.float32)
+        for start in range(0, len(memories), _ROWS):
+            some = list(memories[start : start + _ROWS])
+            with reported(str(self.path), "read"):
+                rows = self._client.get(self._collection(name), some, output_fields=["memory", "v"])
+            found = {row["memory"]: row["v"] for row in rows}
+            if set(found) != set(some):
+                raise InputError(f"{self.path}: the server has lost vectors {name}; restore them from a copy")
+            vectors[start : start + _ROWS] = [found[memory] for memory in some]
+        return vectors
+
+    def _changed(self) -> dict[int, np.ndarray]:
+        """(D,) current pair vectors of the memories whose current version is not the original."""
+        pairs = self._pairs
+        if pairs is None:
+            changes = self._changes
+            stored = self._records.current_pair_heads()
+            pairs = {memory: np.frombuffer(vectors, np.float32) for memory, vectors in stored}
+            with self._turn:
+                if changes == self._changes:  # not out of date already
+                    self._pairs = pairs
+        return pairs
+
+    def _count(self, name: str) -> int:
+        (row,) = self._client.query(self._collection(name), output_fields=["count(*)"], consistency_level="Strong")
+        return int(row["count(*)"])
+
+    def _collection(self, name: str) -> str:
+        return collection_of(self._prefix, name, self._shapes[name])
+
+
+def stored_sets(client: MilvusClient, prefix: str) -> dict[str, tuple[int, int]]:
+    """The heads and the dimension of each set of vectors there is. Raises MilvusException."""
+    parts = [name.split(f"{prefix}_")[1].rsplit("_", 2) for name in _collections(client, prefix)]
+    return {name: (int(heads), int(dimension)) for name, heads, dimension in parts}
+
+
+def create_vectors(
+    client: MilvusClient, prefix: str, arrays: Mapping[VectorSet, np.ndarray], order: PartitionOrder
+) -> None:
+    """Write a collection for each set (N, H, d). Raises MilvusException."""
+    segments = segments_of(order)
+    for name, vectors in arrays.items():
+        count, heads, dimension = vectors.shape
+        collection = collection_of(prefix, name, (heads, dimension))
+        new_collection(client, collection, heads * dimension)
+        for start in range(0, count, _ROWS):
+            rows = range(start, min(start + _ROWS, count))
+            flat = np.asarray(vectors[start : start + _ROWS], dtype=np.float32).reshape(len(rows), -1)
+            made = zip(rows, segments[start : start + _ROWS].tolist(), flat, strict=True)
+            client.insert(collection, [{"memory": memory, "segment": own, "v": vector} for memory, own, vector in made])
+        client.flush(collection)
+
+
+def new_collection(client: MilvusClient, name: str, dimension: int) -> None:
+    """Make an empty collection, loaded. Raises MilvusException."""
+    schema = client.create_schema(enable_dynamic_field=False)
+    schema.add_field("memory", DataType.INT64, is_primary=True)
+    schema.add_field("segment", DataType.INT64)
+    schema.add_field("v", DataType.FLOAT_VECTOR, dim=dimension)
+    index = client.prepare_index_params()
+    index.add_index("v", index_type="FLAT", metric_type="IP")
+    client.create_collection(name, schema=schema, index_params=index, consistency_level="Strong")
+
+
+def copy_collections(client: MilvusClient, prefix: str, copy: str) -> None:
+    """Copy the collections of a database, which never change. Raises MilvusException; InputError if there are none."""
+    sets = stored_sets(client, prefix)
+    if "standard" not in sets:
+        raise InputError(f"the server has no vectors {prefix} to copy; restore them from a copy")
+    for name, shape in sets.items():
+        collection = collection_of(copy, name, shape)
+        new_collection(client, collection, shape[0] * shape[1])
+        rows = client.query_iterator(
+            collection_of(prefix, name, shape),
+            batch_size=_ROWS,
+            output_fields=list(_FIELDS),
+            consistency_level="Strong",
+        )
+        while batch := rows.next():
+            client.insert(collection, [{field: row[field] for field in _FIELDS} for row in batch])
+        rows.close()
+        client.flush(collection)
+
+
+def drop_collections(client: MilvusClient, prefix: str) -> None:
+    """Delete the collections of a database, if they are there. Raises MilvusException."""
+    for name in _collections(client, prefix):
+        client.drop_collection(name)
+
+
+def collection_of(prefix: str, name: str, shape: tuple[int, int]) -> str:
+    """The name of a set's collection, which says its heads and their dimension, too."""
+    return f"{prefix}_{name}_{shape[0]}_{shape[1]}"
+
+
+def _collections(client: MilvusClient, prefix: str) -> list[str]:
+    return [name for name in client.list_collections() if name.startswith(f"{prefix}_")]
+
+
+def _expression(segments: list[int], memories: np.ndarray | None) -> str:
+    """What a search may read. It always names the segments, because an empty expression would read everything."""
+    assert segments, "nothing to read is not asked for"
+    within = f"segment in {segments}"
+    if memories is None:
+        return within
+    chosen, others = np.flatnonzero(memories).tolist(), np.flatnonzero(~memories).tolist()
+    assert chosen, "nothing to read is not asked for"
+    return f"{within} and memory in {chosen}" if len(chosen) <= len(others) else f"{within} and memory not in {others}"

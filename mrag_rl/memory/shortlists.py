@@ -1,0 +1,225 @@
+"""Vectors at a server, which shortlists them: what is the same for every server; see ``parts.Vectors``.
+
+A server has a table for each set of vectors, with one vector a memory, its heads one after the other, and its segment:
+the memories of exactly the same partitions (``search.PartitionOrder``), by which every search is restricted. Its
+comparison in float32 only shortlists; what may be among the best is scored again here in float64, as in the embedded
+database, so that states and hits are the same to the byte. What it returns is held against the rights once more.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
+
+from mrag_rl.choices import STANDARD_STATES, StateName
+from mrag_rl.errors import InputError
+from mrag_rl.memory.parts import Scope, SourceVectors, VectorSet
+from mrag_rl.memory.search import NOTHING, PartitionOrder, best_of_pairs, margin_of, rescored
+from mrag_rl.memory.vectors import COMPARED, vectors_of
+from mrag_rl.unit import check_unit
+
+if TYPE_CHECKING:
+    from mrag_rl.encoders import Embeddings
+
+_AT_ONCE = 64  # Queries in a request
+_SPARE = 8  # Of a shortlist: what may tie with the last of the k best
+_LONGEST = (
+    16_384  # A shortlist, which many equal vectors make long; beyond it everything is scored here (Milvus' limit)
+)
+
+Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Of a query, a segment or -1, and a memory; (n,) int64 each."""
+
+
+class ShortlistedVectors(ABC):
+    """The unit vectors of N memories at a server. Those of sources never change, and are kept once all are read."""
+
+    def __init__(self, path: Path, order: PartitionOrder, encoder: str, shapes: Mapping[str, tuple[int, int]]) -> None:
+        """path: the file that errors name; encoder: fingerprint of the encoder of all vectors; shapes: heads and
+        dimension of each set."""
+        self.path, self._order, self._encoder, self._shapes = path, order, encoder, dict(shapes)
+        self._sources: Embeddings | None = None
+
+    @abstractmethod
+    def _one_moment(self) -> AbstractContextManager[None]:
+        """All that is read within is of one moment."""
+
+    @abstractmethod
+    def _most_similar(
+        self,
+        name: VectorSet,
+        queries: np.ndarray,
+        head: int | None,
+        segments: list[int],
+        memories: np.ndarray | None,
+        limit: int,
+        *,
+        each: bool,
+    ) -> tuple[Pairs, np.ndarray]:
+        """The memories of some segments that are most similar to queries (B, D), and their float32 inner products.
+
+        head: compare that head alone; None compares all. memories: (N,) bool, those to compare, None is all. each:
+        search each segment by itself for `limit` memories; otherwise all together, and the segment is -1.
+        """
+
+    @abstractmethod
+    def _stored(self, name: VectorSet, memories: np.ndarray) -> np.ndarray:
+        """(n, D) current vectors of distinct memories, in their order."""
+
+    @abstractmethod
+    def _all(self, name: VectorSet) -> Iterator[tuple[int, np.ndarray]]:
+        """Every memory with its vector (D,) as it was first stored."""
+
+    def states(self, queries: Embeddings, state: StateName, scope: Scope) -> np.ndarray:
+        name = COMPARED[state]
+        vectors = vectors_of(queries, "standard" if state in STANDARD_STATES else "heads")
+        heads = self._checked(queries, name, vectors, f"the state {state}")
+        states = np.full((len(vectors), len(scope.partitions), heads), NOTHING, dtype=np.float32)
+        if not len(scope.positions):
+            return states
+        with self._one_moment():
+            for start in range(0, len(vectors), _AT_ONCE):
+                some = vectors[start : start + _AT_ONCE]
+                for head in range(heads):
+                    one = slice(head, head + 1)
+                    query, segment, memory = self._shortlist(name, some[:, one], scope, None, 1, head)
+                    keys, place = self._vectors_of(name, memory)
+                    best = np.full((len(some), len(self._order.starts)), NOTHING)
+                    np.maximum.at(best, (query, segment), rescored(some[:, one], keys[one], query, place))
+                    states[start : start + _AT_ONCE, :, head] = self._order.best_of_partitions(best)
+        return states
+
+    def nearest(
+        self, queries: Embeddings, scope: Scope, partition: int | None, k: int, by: SourceVectors
+    ) -> tuple[np.ndarray, np.ndarray]:
+        vectors = vectors_of(queries, by)
+        self._checked(queries, by, vectors, "the search")
+        found = scope.positions if partition is None else scope.of_partition(partition)
+        indices = np.full((len(vectors), k), -1, dtype=np.int64)
+        scores = np.full((len(vectors), k), NOTHING, dtype=np.float32)
+        for start in range(0, len(vectors) if len(found) else 0, _AT_ONCE):
+            some = vectors[start : start + _AT_ONCE]
+            query, _, memory = self._shortlist(by, some, scope, partition, k)
+            keys, place = self._vectors_of(by, memory)
+            score, rows = rescored(some, keys, query, place), slice(start, start + _AT_ONCE)
+            indices[rows], scores[rows] = best_of_pairs(query, memory, score, len(some), k, NOTHING)
+        return indices, scores
+
+    def sources(self) -> Embeddings:
+        from mrag_rl.encoders.embeddings import Embeddings  # the module needs no encoder, but its room does
+
+        if self._sources is None:
+            self._sources = Embeddings(*map(self.originals, get_args(SourceVectors)), encoder=self._encoder)
+        return self._sources
+
+    def originals(self, name: VectorSet) -> np.ndarray:
+        if name not in self._shapes:
+            raise InputError(f"{self.path}: it has no vectors {name}; create it with pair_embeddings")
+        vectors = np.full((len(self._order.memories), *self._shapes[name]), np.nan, dtype=np.float32)
+        for memory, vector in self._all(name):
+            vectors[memory] = vector.reshape(vectors.shape[1:])
+        check_unit(vectors, f"{self.path}: its vectors {name}")
+        return vectors[:, 0] if name == "standard" else vectors
+
+    def _checked(self, queries: Embeddings, name: VectorSet, vectors: np.ndarray, use: str) -> int:
+        """How many heads a set has. Raises InputError if the queries' vectors cannot be compared with it."""
+        queries.check_comparable(queries.shape, self._encoder, "the queries' vectors", f"those of {self.path.parent}")
+        if name not in self._shapes:
+            raise InputError(f"{self.path}: this state needs pair_embeddings; create the database with them")
+        heads, dimension = self._shapes[name]
+        if vectors.shape[1:] != (heads, dimension):
+            raise InputError(
+                f"{self.path}: its vectors have {heads} x {dimension} numbers per memory, and {use} compares "
+                f"{vectors.shape[1]} x {vectors.shape[2]}; create the database for that, or encode the queries with "
+                "its encoder"
+            )
+        return heads
+
+    def _shortlist(
+        self,
+        name: VectorSet,
+        queries: np.ndarray,
+        scope: Scope,
+        partition: int | None,
+        k: int,
+        head: int | None = None,
+    ) -> Pairs:
+        """What may be among the k best that queries (B, H, d) may read, of which there is something.
+
+        partition: to search; None searches all. head: compare that head alone, and search each segment by itself.
+        """
+        order, each = self._order, head is not None
+        allowed = [partition] if partition is not None else np.flatnonzero(scope.partitions).tolist()
+        segments = np.unique(np.concatenate([order.segments[p] for p in allowed])).tolist()
+        positions = scope.positions if partition is None else scope.of_partition(partition)
+        readable = np.zeros(len(order.memories), dtype=bool)
+        readable[order.memories[positions]] = True
+        if not len(positions):
+            return tuple(np.empty((3, 0), dtype=np.int64))  # type: ignore[return-value]
+        flat = queries.reshape(len(queries), -1)
+        margin = margin_of(flat.shape[1]) * queries.shape[1]  # the sum over the heads, of which each is a unit vector
+        left, limit = np.arange(len(queries)), k + _SPARE
+        parts: list[Pairs] = []
+        while len(left) and limit <= _LONGEST:
+            memories = None if scope.memories.all() else scope.memories
+            pairs, similarity = self._most_similar(name, flat[left], head, segments, memories, limit, each=each)
+            query, segment, memory = left[pairs[0]], pairs[1], pairs[2]
+            self._check_found(memory, segment, readable)
+            near, uncertain = _near_best(query * (len(order.starts) + 1) + segment + 1, similarity, k, limit, margin)
+            again = np.unique(query[uncertain])
+            sure = near & ~np.isin(query, again)
+            parts.append((query[sure], segment[sure], memory[sure]))
+            left, limit = again, 4 * limit
+        if len(left):
+            segment = (
+                np.searchsorted(order.starts, positions, side="right") - 1 if each else np.full(len(positions), -1)
+            )
+            everything = np.tile(segment, len(left)), np.tile(order.memories[positions], len(left))
+            parts.append((np.repeat(left, len(positions)), *everything))
+        return tuple(np.concatenate(some) for some in zip(*parts, strict=True))  # type: ignore[return-value]
+
+    def _check_found(self, memory: np.ndarray, segment: np.ndarray, readable: np.ndarray) -> None:
+        """Raises InputError if a server has found what was not to be searched."""
+        known = (memory >= 0) & (memory < len(readable))
+        right = known.all() and readable[memory].all()
+        if right and len(segment) and segment[0] >= 0:
+            places = self._order.positions[memory]
+            right = bool((np.searchsorted(self._order.starts, places, side="right") - 1 == segment).all())
+        if not right:
+            raise InputError(
+                f"{self.path}: the server found memories that it was not to search; its vectors are not those of this "
+                "database: restore both from a copy"
+            )
+
+    def _vectors_of(self, name: VectorSet, memories: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Vectors (H, n, d) of the distinct ones of some memories, and the place of each memory among them."""
+        distinct, places = np.unique(memories, return_inverse=True)
+        vectors = self._stored(name, distinct).reshape(len(distinct), *self._shapes[name])
+        return np.ascontiguousarray(vectors.transpose(1, 0, 2)), places
+
+
+def segments_of(order: PartitionOrder) -> np.ndarray:
+    """(N,) the segment of each memory."""
+    segments: np.ndarray = np.searchsorted(order.starts, order.positions, side="right") - 1
+    return segments
+
+
+def _near_best(
+    group: np.ndarray, similarity: np.ndarray, k: int, limit: int, margin: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of rows in groups: which are as near as the k-th best of their group, or may be; and which are in a group that
+    the limit may have cut before the last of these."""
+    order = np.lexsort((-similarity, group))
+    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    counts = np.diff(starts, append=len(order))
+    kth = similarity[order][starts + np.minimum(k, counts) - 1]
+    last = similarity[order][starts + counts - 1]
+    bars, cut = np.repeat(kth - margin, counts), np.repeat((counts == limit) & (last >= kth - margin), counts)
+    near, uncertain = np.empty(len(order), bool), np.empty(len(order), bool)
+    near[order], uncertain[order] = similarity[order] >= bars, cut
+    return near, uncertain

@@ -1,0 +1,189 @@
+"""Memory databases with their vectors in Milvus (Milvus Lite's server, which the tests start): equal to the byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.stores import own_milvus
+from mrag_rl.errors import InputError
+from mrag_rl.io import read_json, write_json
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory.location import STORE, check_store, delete_database
+from mrag_rl.memory.milvus.connection import connected
+from mrag_rl.memory.milvus.vectors import MilvusVectors
+from mrag_rl.memory.sharing import export_database, import_database
+from mrag_rl.memory.trust import trust
+from tests.test_memory import embeddings
+from tests.test_stores import check_equal, check_runs, make
+
+
+@pytest.fixture(autouse=True)
+def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this user is remembered to trust: nothing yet."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.fixture(scope="session")
+def address() -> Iterator[str]:
+    with own_milvus() as address:
+        yield address
+
+
+@pytest.fixture
+def both(tmp_path: Path, address: str) -> Iterator[tuple[MemoryDatabase, MemoryDatabase]]:
+    with make(tmp_path / "files", None) as files, make(tmp_path / "server", address) as server:
+        yield files, server
+    delete_database(tmp_path / "server")
+
+
+def collections(address: str) -> set[str]:
+    with connected(address) as client:
+        return set(client.list_collections())
+
+
+def test_any_history_of_changes_leaves_both_equal(both: tuple[MemoryDatabase, MemoryDatabase]) -> None:
+    files, server = both
+    rng = np.random.default_rng(7)
+    check_equal(files, server, rng)
+    for step in range(3):
+        indices = rng.integers(len(files), size=5)
+        texts = [f"text {rng.integers(1000)} ” ü" for _ in indices]
+        pairs = embeddings(int(rng.integers(1000)), len(indices))
+        for database in both:
+            database.refine(indices, texts, step=step, pair_embeddings=pairs)
+        if step == 1:
+            check_equal(files, server, rng)
+            for database in both:
+                database.revert(np.unique(indices)[:2], step=step)
+    check_equal(files, server, rng)
+    for database in both:
+        database.rollback(0)
+    check_equal(files, server, rng)
+    with MemoryDatabase.open(server.folder) as again:
+        check_equal(files, again, rng)
+
+
+def test_what_another_process_refines_is_compared(both: tuple[MemoryDatabase, MemoryDatabase]) -> None:
+    files, server = both
+    server.states(embeddings(3, 2), "peeking")
+    with MemoryDatabase.open(server.folder) as other:
+        other.refine([5, 9], ["new", "new"], step=1, pair_embeddings=embeddings(8, 2))
+    files.refine([5, 9], ["new", "new"], step=1, pair_embeddings=embeddings(8, 2))
+    check_equal(files, server, np.random.default_rng(1))
+
+
+def test_a_copy_an_export_and_a_deleted_database(
+    both: tuple[MemoryDatabase, MemoryDatabase], address: str, tmp_path: Path
+) -> None:
+    files, server = both
+    server.refine([3], ["changed"], step=0, pair_embeddings=embeddings(4, 1))
+    files.refine([3], ["changed"], step=0, pair_embeddings=embeddings(4, 1))
+    before = collections(address)
+    server.copy_to(tmp_path / "copy")
+    assert len(collections(address) - before) == 3
+    with MemoryDatabase.open(tmp_path / "copy") as copy:
+        check_equal(files, copy, np.random.default_rng(2))
+    delete_database(tmp_path / "copy")
+    assert collections(address) == before
+    assert not (tmp_path / "copy").exists()
+    export_database(server, tmp_path / "export")
+    import_database(tmp_path / "export", tmp_path / "imported")
+    with MemoryDatabase.open(tmp_path / "imported") as imported:
+        assert imported.digest() == files.digest()
+
+
+def test_a_creation_that_fails_leaves_nothing(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = collections(address)
+
+    def fail(*_: object) -> None:
+        raise InputError("no")
+
+    monkeypatch.setattr("mrag_rl.memory.location._write_store", fail)
+    with pytest.raises(InputError, match=r"^no$"):
+        make(tmp_path / "server", address)
+    assert collections(address) == before
+    assert not (tmp_path / "server").exists()
+
+
+def test_many_equal_vectors_are_all_scored(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrag_rl.memory.shortlists._LONGEST", 10)
+    with make(tmp_path / "files", None) as files, make(tmp_path / "server", address) as server:
+        check_equal(files, server, np.random.default_rng(3))
+    delete_database(tmp_path / "server")
+
+
+def test_empty_rights_ask_the_server_nothing(
+    both: tuple[MemoryDatabase, MemoryDatabase], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, server = both
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("asked")
+
+    vectors = server._vectors
+    assert isinstance(vectors, MilvusVectors)
+    for call in ("search", "query", "get"):
+        monkeypatch.setattr(vectors._client, call, fail)
+    nobody, nothing, queries = np.zeros(server.partitions, bool), np.zeros(len(server), bool), embeddings(1, 2)
+    for partitions, memories in ((nobody, None), (None, nothing)):
+        rights = {"allowed_partitions": partitions, "allowed_memories": memories}
+        assert (server.states(queries, "per_head", **rights) == -1).all()
+        assert (server.states(queries, "peeking", **rights) == -1).all()
+        assert (server.retrieve(queries, None, k=3, by="heads", **rights).indices == -1).all()
+
+
+def test_what_a_server_should_not_have_found_is_refused(both: tuple[MemoryDatabase, MemoryDatabase]) -> None:
+    """A collection whose segments were changed gives nothing away."""
+    _, server = both
+    vectors = server._vectors
+    assert isinstance(vectors, MilvusVectors)
+    name = vectors._collection("standard")
+    (row,) = vectors._client.get(name, [0], output_fields=["memory", "segment", "v"])
+    others = sorted(set(range(len(server._order.starts))) - {row["segment"]})
+    vectors._client.upsert(name, [{key: row[key] for key in ("memory", "v")} | {"segment": others[0]}])
+    with pytest.raises(InputError, match=r"found memories that it was not to search"):
+        server.states(server.source_embeddings(), "single")
+
+
+def test_threads_find_the_same(both: tuple[MemoryDatabase, MemoryDatabase]) -> None:
+    files, server = both
+    queries = embeddings(5, 4)
+    expected = files.states(queries, "per_head")
+    with ThreadPoolExecutor(4) as pool:
+        for states in pool.map(lambda _: server.states(queries, "per_head"), range(8)):
+            np.testing.assert_array_equal(states, expected)
+
+
+def test_what_is_wrong_with_a_server_is_said(tmp_path: Path, address: str) -> None:
+    closed = "milvus+http://127.0.0.1:9"
+    trust(closed)
+    with pytest.raises(InputError, match=r"^store: Milvus cannot be used: .*; check that the server runs"):
+        check_store(closed)
+    for bad in ("milvus+http://me:secret@host:1", "milvus+ftp://host", "milvus+http://"):
+        with pytest.raises(InputError, match=r"^store: ") as caught:
+            trust(bad)
+        assert "secret" not in str(caught.value)
+    with make(tmp_path / "server", address):
+        pass
+    place = read_json(tmp_path / "server" / STORE)
+    with connected(address) as client:
+        for name in client.list_collections():
+            if name.startswith(place["schema"]):
+                client.drop_collection(name)
+    with pytest.raises(InputError, match="the server has no vectors mrag_rl_"):
+        MemoryDatabase.open(tmp_path / "server")
+    write_json(tmp_path / "server" / STORE, place | {"address": "milvus+http://somewhere.example:1"})
+    with pytest.raises(InputError, match="which this user has not used"):
+        MemoryDatabase.open(tmp_path / "server")
+
+
+@pytest.mark.parametrize("state", ["evidence", "peeking"])
+def test_a_run_is_the_same_wherever_its_vectors_are(
+    workplace: Path, address: str, capsys: pytest.CaptureFixture[str], state: str
+) -> None:
+    check_runs(workplace, address, capsys, state)
