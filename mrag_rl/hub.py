@@ -199,4 +199,4 @@ def _one_line(repo_id: str, revision: str | None) -> Iterator[None]:
             "HF_HUB_OFFLINE, or give a folder"
         ) from error
     except Exception as error:  # what is left is of a dozen unrelated kinds: no network, a certificate, a full disk
-        raise InputError(f"{repo_id}: {type(error).__name__}: {error}; try again, or give a folder") from error
+        raise InputError(f"{repo_id}: {type(error).__name__}: {error}; try again, online") from error

@@ -121,8 +121,9 @@ def answers(
 
     Returns:
         For each text {"text", "hypothesis", "partition" (name or None), "partitions": those that `scope` lists
-        [{"name", "memories" (how many pass the filter), "allowed" (whether one does), "q_value", "expected_gain"
-        (points; None if the selector has no line of gains), "similarities": [H floats, or None if none passes]}],
+        [{"name", "memories" (how many pass the filter), "allowed" (whether one does), "q_value" (None if none passes),
+        "expected_gain" (points; None, too, if the selector has no line of gains), "similarities": [H floats, or None if
+        none passes]}],
         "filter": JSON or None, "notes": [lines], "memory": the first of "memories" or None, "memories": [{"id",
         "similarity", "version", "source", "target"}], nearest first}. Nothing in it depends on memories that are in
         none of these partitions.
@@ -162,8 +163,8 @@ def _shown(trained: TrainedSystem, scope: Scope, text: str, found: MemoryAnswer,
                 "name": names[index],
                 "memories": int(scope.readable[index]),
                 "allowed": bool(mask[index]),
-                "q_value": round(float(values[index]), 6),
-                "expected_gain": None if gains is None else round(float(gains[index]), 2),
+                "q_value": round(float(values[index]), 6) if mask[index] else None,
+                "expected_gain": round(float(gains[index]), 2) if mask[index] and gains is not None else None,
                 "similarities": [
                     round(float(similarity), 4) if mask[index] and scope.readable[index] else None
                     for similarity in state[index]
@@ -211,7 +212,8 @@ def explanation(found: dict[str, Any]) -> str:
     for row in partitions:
         mark = "*" if row["name"] == found["partition"] else " " if row["allowed"] else "x"
         cells = "".join(f"{'-':>9}" if value is None else f"{value:9.3f}" for value in row["similarities"])
-        value = f"{row['expected_gain']:+9.2f}" if calibrated else f"{row['q_value']:9.4f}"
+        number = row["expected_gain" if calibrated else "q_value"]
+        value = f"{'-':>9}" if number is None else f"{number:{'+9.2f' if calibrated else '9.4f'}}"
         lines.append(f"{mark} {row['name']:<{width - 2}}{value}{cells}")
     first = "gain is the expected gain over the naive system in points" if calibrated else "q is the expected reward"
     lines += ["", f"* chosen, x has no memory that passes; {first}, the rest the best cosine similarity per head"]

@@ -2,4 +2,4 @@
 
 from mrag_rl.extras import require
 
-require("milvus", "pymilvus", by=__name__)
+require("milvus", "pymilvus", "grpc", by=__name__)
