@@ -115,8 +115,11 @@ def write_npz(path: StrPath, arrays: Mapping[str, np.ndarray], *, compressed: bo
     import numpy as np  # Commands that only print their help do without
 
     save = np.savez_compressed if compressed else np.savez
+    for name, array in arrays.items():
+        if np.asarray(array).dtype.hasobject:  # NumPy before 2.1 has no `allow_pickle` here
+            raise ValueError(f"{name} needs a pickle")
     with atomic_file(path) as file:
-        save(file, allow_pickle=False, **arrays)
+        save(file, **arrays)
 
 
 def read_npz(path: StrPath) -> dict[str, np.ndarray]:

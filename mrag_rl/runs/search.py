@@ -129,7 +129,8 @@ def importances(space: Space, tried: Sequence[tuple[Mapping[str, Any], float | N
         return {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = optuna.importance.get_param_importances(study, params=[*space])
+        evaluator = optuna.importance.PedAnovaImportanceEvaluator()  # draws nothing at random
+        found = optuna.importance.get_param_importances(study, evaluator=evaluator, params=[*space])
     return {name: round(float(share), 4) for name, share in found.items()}
 
 
