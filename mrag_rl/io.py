@@ -119,7 +119,7 @@ def write_npz(path: StrPath, arrays: Mapping[str, np.ndarray], *, compressed: bo
         if np.asarray(array).dtype.hasobject:  # NumPy before 2.1 has no `allow_pickle` here
             raise ValueError(f"{name} needs a pickle")
     with atomic_file(path) as file:
-        save(file, **arrays)
+        save(file, **arrays)  # type: ignore[arg-type]  # of a name that a keyword has
 
 
 def read_npz(path: StrPath) -> dict[str, np.ndarray]:

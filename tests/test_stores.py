@@ -364,6 +364,28 @@ def test_a_schema_that_is_gone_or_changed_is_named(tmp_path: Path, address: str)
                 work(tmp_path / "database")
 
 
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("UPDATE memories SET labels = '[1]' WHERE memory = 3", "labels that are no list"),
+        ("UPDATE memories SET labels = '[' WHERE memory = 3", "labels that are no list"),
+        ("UPDATE memories SET metadata = '[]' WHERE memory = 3", "metadata that is no object"),
+        ("DELETE FROM memberships WHERE memory = 3", "a memory in no partition"),
+        ("UPDATE versions SET version = 2 WHERE memory = 3", "a memory whose versions are not numbered in order"),
+    ],
+)
+def test_damaged_rows_are_named(tmp_path: Path, address: str, change: str, problem: str) -> None:
+    with make(tmp_path / "database", address) as database:
+        schema = read_json(database.folder / STORE)["schema"]
+    with psycopg.connect(address) as connection:
+        connection.execute(f"SET search_path TO {schema}")
+        connection.execute(change)
+    with pytest.raises(InputError, match=rf"store\.json: the database is damaged \({problem}\); restore it"):
+        with MemoryDatabase.open(tmp_path / "database") as database:
+            database.vocabulary()
+    delete_database(tmp_path / "database")
+
+
 def test_empty_rights_ask_the_server_nothing(
     both: tuple[MemoryDatabase, MemoryDatabase], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,8 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import scipy.sparse
 
 from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
+from mrag_rl.memory.checks import damaged
 from mrag_rl.memory.parts import NewVersion, Part
 from mrag_rl.memory.records import Memory, Version, memory_metadata
 
@@ -22,6 +25,7 @@ _CURRENT = "(memory, version) IN (SELECT memory, MAX(version) FROM versions GROU
 class SQLRecords(ABC):
     """Reads records from SQL tables; parameters stand as "?" in its statements."""
 
+    path: Path
     _REQUESTED: str
     """The condition that a column `memory` is among the indices in one parameter, which `_request` makes."""
     _CHANGES: str
@@ -82,7 +86,7 @@ class SQLRecords(ABC):
             AND version = (SELECT MAX(version) FROM versions v WHERE v.memory = memories.memory)
         """
         memories = {
-            row[0]: Memory(row[0], row[1], row[2], row[3], tuple(json.loads(row[4])), row[5], json.loads(row[6]))
+            row[0]: Memory(row[0], row[1], row[2], row[3], tuple(self._labels(row[4])), row[5], self._metadata(row[6]))
             for row in self._rows(sql, (self._request(indices),))
         }
         return [memories[i] for i in indices]
@@ -90,7 +94,21 @@ class SQLRecords(ABC):
     def metadata(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Every memory, ascending, with the metadata that filters apply to (``memory_metadata``)."""
         for memory, labels, metadata in self._rows("SELECT memory, labels, metadata FROM memories ORDER BY memory"):
-            yield memory, memory_metadata(json.loads(labels), json.loads(metadata))
+            yield memory, memory_metadata(self._labels(labels), self._metadata(metadata))
+
+    def _labels(self, text: str) -> list[str]:
+        with suppress(ValueError):
+            labels = json.loads(text)
+            if isinstance(labels, list) and all(isinstance(label, str) for label in labels):
+                return labels
+        raise damaged(self.path, "labels that are no list")
+
+    def _metadata(self, text: str) -> dict[str, Any]:
+        with suppress(ValueError, RecursionError):
+            metadata = json.loads(text)
+            if isinstance(metadata, dict):
+                return metadata
+        raise damaged(self.path, "metadata that is no object")
 
     def history(self, index: int) -> list[Version]:
         sql = "SELECT version, target, step, note FROM versions WHERE memory = ? ORDER BY version"

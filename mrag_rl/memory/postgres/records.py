@@ -19,6 +19,7 @@ import scipy.sparse
 from mrag_rl.data.records import TextPair
 from mrag_rl.filters.columns import Columns
 from mrag_rl.filters.language import Filter
+from mrag_rl.memory.checks import check_numbers
 from mrag_rl.memory.parts import NewVersion
 from mrag_rl.memory.postgres.connection import Connection
 from mrag_rl.memory.sql_records import SQLRecords, memory_rows, repeated_id
@@ -59,6 +60,7 @@ class PostgresRecords(SQLRecords):
         """connection: to the schema that `create_records` made."""
         self.path = connection.path
         self.connection = connection
+        check_numbers(self._rows, self.path)
 
     def close(self) -> None:
         self.connection.close()
