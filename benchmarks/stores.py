@@ -102,29 +102,40 @@ def own_server() -> Iterator[str]:
 
 @contextmanager
 def own_milvus() -> Iterator[str]:
-    """The address of Milvus Lite's server in a temporary folder. It listens on this machine only."""
-    with tempfile.TemporaryDirectory() as place, socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        free.close()
-        command = [sys.executable, "-m", "milvus_lite", "server", "--data-dir", place, "--host", "127.0.0.1"]
-        log = Path(place) / "log"
-        with log.open("wb") as output:
-            server = subprocess.Popen([*command, "--port", str(port)], stdout=output, stderr=output)
-        try:
-            until = time.monotonic() + 60
-            while True:
-                try:
-                    socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                    break
-                except OSError:
-                    if server.poll() is not None or time.monotonic() > until:
-                        raise RuntimeError(f"milvus_lite does not start: {log.read_text()[-2000:]}") from None
-                    time.sleep(0.1)
-            yield f"milvus+http://127.0.0.1:{port}"
-        finally:
-            server.terminate()
-            server.wait(30)
+    """The address of Milvus Lite's server in a temporary folder."""
+    with tempfile.TemporaryDirectory() as place, milvus_server(Path(place), free_port()) as address:
+        yield address
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@contextmanager
+def milvus_server(folder: Path, port: int) -> Iterator[str]:
+    """The address of Milvus Lite's server on a folder. It listens on this machine only."""
+    command = [sys.executable, "-m", "milvus_lite", "server", "--data-dir", str(folder / "data")]
+    log = folder / "log"
+    with log.open("ab") as output:
+        server = subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port)], stdout=output, stderr=output)
+    try:
+        until = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            except OSError:
+                if server.poll() is not None or time.monotonic() > until:
+                    raise RuntimeError(f"milvus_lite does not start: {log.read_text()[-2000:]}") from None
+                time.sleep(0.1)
+        yield f"milvus+http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(30)
 
 
 def compared(addresses: Sequence[str], counts: Sequence[int]) -> bool:

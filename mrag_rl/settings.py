@@ -13,6 +13,7 @@ import types
 import typing
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
+from urllib.parse import unquote
 
 from mrag_rl.errors import InputError
 
@@ -94,13 +95,15 @@ def check_store_address(address: str) -> None:
 
     A password in settings would be copied to run folders, reports and logs; so no part of a bad address is repeated.
     """
-    if re.search(r"://[^/?#]*:[^/?#@]+@|password\s*=", address, re.IGNORECASE):
+    secret = r"://[^/?#]*:[^/?#@]+@|(password|secret|scram_\w+_key)\s*="
+    if re.search(secret, unquote(address), re.IGNORECASE):
         raise InputError(
             "store: the address has a password, which would be copied to every run folder; put it into ~/.pgpass or "
             "PGPASSWORD, or a token for Milvus into MILVUS_TOKEN, and leave it out of the address"
         )
-    known = r"postgres(ql)?://[^\s:@/?#]*:?@?[^\s@]*|milvus\+https?://[^\s:@/?#]+(:[0-9]+)?(/[A-Za-z0-9_]*)?"
-    if not re.fullmatch(known, address):
+    postgres = r"postgres(ql)?://[^\s:@/?#]*:?@?[^\s@]*"
+    milvus = re.fullmatch(r"milvus\+https?://[A-Za-z0-9._-]+(?::([0-9]{1,5}))?(/[A-Za-z0-9_]*)?", address)
+    if not re.fullmatch(postgres, address) and not (milvus and int(milvus[1] or 1) < 65536):
         raise InputError(
             "store: not the address of a store; write postgresql://USER@HOST/DATABASE, or milvus+http://HOST:PORT"
         )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.stores import own_milvus
+from benchmarks.stores import free_port, milvus_server, own_milvus
+from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.io import read_json, write_json
 from mrag_rl.memory import MemoryDatabase
@@ -17,6 +22,7 @@ from mrag_rl.memory.location import STORE, check_store, delete_database
 from mrag_rl.memory.milvus.connection import connected
 from mrag_rl.memory.milvus.vectors import MilvusVectors
 from mrag_rl.memory.sharing import export_database, import_database
+from mrag_rl.memory.shortlists import _near_best
 from mrag_rl.memory.trust import trust
 from tests.test_memory import embeddings
 from tests.test_stores import check_equal, check_runs, make
@@ -110,11 +116,114 @@ def test_a_creation_that_fails_leaves_nothing(tmp_path: Path, address: str, monk
     assert not (tmp_path / "server").exists()
 
 
-def test_many_equal_vectors_are_all_scored(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrag_rl.memory.shortlists._LONGEST", 10)
-    with make(tmp_path / "files", None) as files, make(tmp_path / "server", address) as server:
-        check_equal(files, server, np.random.default_rng(3))
-    delete_database(tmp_path / "server")
+def test_equal_vectors_beyond_a_shortlist_are_scored(
+    both: tuple[MemoryDatabase, MemoryDatabase], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut: list[bool] = []
+
+    def near(*arguments: Any) -> tuple[np.ndarray, np.ndarray]:
+        found, uncertain = _near_best(*arguments)
+        cut.append(bool(uncertain.any()))
+        return found, uncertain
+
+    monkeypatch.setattr("mrag_rl.memory.shortlists._near_best", near)
+    for longest in (10_000, 10):
+        monkeypatch.setattr("mrag_rl.memory.shortlists._LONGEST", longest)
+        check_equal(*both, np.random.default_rng(3))
+        assert any(cut)
+        cut.clear()
+
+
+def test_after_a_restart_of_the_server_all_is_there(tmp_path: Path) -> None:
+    queries, port = embeddings(3, 4), free_port()
+    with milvus_server(tmp_path, port) as address:
+        open_all_along = make(tmp_path / "server", address)
+        states = open_all_along.states(queries, "peeking")
+    with pytest.raises(InputError, match=r"store\.json: Milvus cannot be read: .*; check that the server runs"):
+        open_all_along.states(queries, "per_head")
+    with milvus_server(tmp_path, port), open_all_along, MemoryDatabase.open(tmp_path / "server") as again:
+        np.testing.assert_array_equal(again.states(queries, "peeking"), states)
+        np.testing.assert_array_equal(open_all_along.states(queries, "peeking"), states)
+    for database in (open_all_along, again):
+        with pytest.raises(InputError, match="has been closed; open it again"):
+            database.retrieve(queries, None)
+
+
+def test_what_is_passed_in_may_be_changed_afterwards(both: tuple[MemoryDatabase, MemoryDatabase]) -> None:
+    pairs = embeddings(8, 2)
+    for database in both:
+        database.states(embeddings(3, 2), "peeking")
+        database.refine([5, 9], ["new", "new"], step=1, pair_embeddings=pairs)
+    pairs.heads[:] = pairs.heads[::-1].copy()
+    check_equal(*both, np.random.default_rng(1))
+    one_head = Embeddings(pairs.standard, pairs.heads[:, :1], pairs.norms[:, :1], encoder=pairs.encoder)
+    for database in both:
+        with pytest.raises(InputError, match=r"its pair vectors are \(\d+, \d+\); pair_embeddings has \(1, "):
+            database.refine([1, 2], ["wrong", "wrong"], step=1, pair_embeddings=one_head)
+    check_equal(*both, np.random.default_rng(1))
+
+
+def test_what_a_server_has_lost_is_named(
+    both: tuple[MemoryDatabase, MemoryDatabase], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, server = both
+    vectors = server._vectors
+    assert isinstance(vectors, MilvusVectors)
+    search = vectors._client.search
+    monkeypatch.setattr(vectors._client, "search", lambda *a, **k: [hits[:-1] for hits in search(*a, **k)])
+    with pytest.raises(InputError, match="did not find all that it was to search"):
+        server.retrieve(embeddings(1, 2), None, k=3)
+    name = vectors._collection("heads")
+    vectors._client.create_collection(f"{vectors._prefix}_backup", dimension=2)
+    vectors._client.drop_collection(name)
+    with pytest.raises(InputError, match=r"the server has no vectors mrag_rl_[0-9a-f]{16}_heads; restore them"):
+        MemoryDatabase.open(server.folder)
+    delete_database(server.folder)
+    assert f"{vectors._prefix}_backup" in vectors._client.list_collections()  # somebody else's
+
+
+def test_a_copy_replaces_nothing_that_it_may_not_delete(
+    both: tuple[MemoryDatabase, MemoryDatabase], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    _, server = both
+    server.copy_to(tmp_path / "copy")
+    before = (tmp_path / "copy" / STORE).read_bytes(), collections(address)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "another account"))
+    trust(address)
+    with pytest.raises(InputError, match="this user has not made mrag_rl_"):
+        server.copy_to(tmp_path / "copy")
+    assert ((tmp_path / "copy" / STORE).read_bytes(), collections(address)) == before
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    delete_database(tmp_path / "copy")
+
+
+def test_a_strangers_environment_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("MRAG_RL_STORES=milvus+http://somewhere.example:1\n")
+    code = "import os, mrag_rl.memory.milvus.place; print(os.environ.get('MRAG_RL_STORES'))"
+    environment = dict(os.environ) | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (0, "None\n"), found.stderr
+
+
+def test_searches_beside_refinements_are_of_one_moment(both: tuple[MemoryDatabase, MemoryDatabase]) -> None:
+    _, server = both
+    queries, versions = embeddings(5, 3), [embeddings(seed, 2) for seed in range(6)]
+    expected = []
+    for step, pairs in enumerate(versions):
+        server.refine([5, 50], ["a", "b"], step=step, pair_embeddings=pairs)
+        expected.append(server.states(queries, "peeking"))
+
+    def refine() -> None:
+        for pairs in versions * 3:
+            server.refine([5, 50], ["a", "b"], step=9, pair_embeddings=pairs)
+
+    with ThreadPoolExecutor(3) as pool:
+        writer = pool.submit(refine)
+        readers = [pool.submit(server.states, queries, "peeking") for _ in range(12)]
+        writer.result()
+        for reader in readers:
+            assert any(np.array_equal(reader.result(), states) for states in expected)
 
 
 def test_empty_rights_ask_the_server_nothing(
@@ -164,7 +273,11 @@ def test_what_is_wrong_with_a_server_is_said(tmp_path: Path, address: str) -> No
     trust(closed)
     with pytest.raises(InputError, match=r"^store: Milvus cannot be used: .*; check that the server runs"):
         check_store(closed)
-    for bad in ("milvus+http://me:secret@host:1", "milvus+ftp://host", "milvus+http://"):
+    for bad in (
+        "milvus+http://me:secret@host:1", "milvus+ftp://host", "milvus+http://", "milvus+http://host:99999",
+        "milvus+http://[x", "milvus+http://host?token=secret", "postgresql://me@h/db?%70assword=secret",
+        "postgresql://me@h/db?oauth_client_secret=secret",
+    ):  # fmt: skip
         with pytest.raises(InputError, match=r"^store: ") as caught:
             trust(bad)
         assert "secret" not in str(caught.value)

@@ -72,8 +72,8 @@ def address() -> Iterator[str]:
 def make(folder: Path, store: str | None, count: int = 60, *, peeking: bool = True) -> MemoryDatabase:
     pairs = [TextPair(f"id{i}", f"source {i}", f"target {i}", desks_of(i), {"n": i, "ä": "ü"}) for i in range(count)]
     vectors = embeddings(1, count)
-    vectors.standard[5:8] = vectors.standard[4]  # ties
-    vectors.heads[5:8] = vectors.heads[4]
+    vectors.standard[5:45] = vectors.standard[4]  # more ties than a first shortlist has room for
+    vectors.heads[5:45] = vectors.heads[4]
     partitioning = fit_partitioning("category", vectors.standard, labels=[p.labels for p in pairs], seed=0)
     return MemoryDatabase.create(
         folder, pairs, vectors, partitioning, encoder_fingerprint="abc", arms=("whole", "none"), store=store,
@@ -317,7 +317,7 @@ def test_the_server_in_somebody_elses_folder_is_not_connected_to(
     check_store(address)
     MemoryDatabase.open(tmp_path / "database").close()
     with pytest.raises(
-        InputError, match=rf"this user has not made the schema {schema} at .*, so that it is not deleted"
+        InputError, match=rf"this user has not made {schema} at .*, so that it is not deleted"
     ):
         delete_database(tmp_path / "database")
     MemoryDatabase.open(tmp_path / "database").close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -166,6 +167,11 @@ class MemoryDatabase:
 
         return Partitioning.load(self.folder / location.PARTITIONING)
 
+    @cached_property
+    def _pair_shape(self) -> tuple[int, ...]:
+        """(H, d_h) of pair vectors."""
+        return self._vectors.pair_heads(0, None).shape
+
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def records(self, indices: Sequence[int] | np.ndarray) -> list[Memory]:
@@ -328,6 +334,8 @@ class MemoryDatabase:
             if pair_embeddings is None:
                 raise InputError(f"{self.folder}: created with pair_embeddings; pass those of the new targets")
             check_unit(pair_embeddings.heads, "pair_embeddings")
+            if (found := pair_embeddings.heads.shape[1:]) != self._pair_shape:
+                raise InputError(f"{self.folder}: its pair vectors are {self._pair_shape}; pair_embeddings has {found}")
             pair_heads = list(np.ascontiguousarray(pair_embeddings.heads, dtype=np.float32))
         self._append(self._checked(indices).tolist(), targets, pair_heads, step, note)
 

@@ -64,7 +64,15 @@ class Place(Protocol):
         """The records of a database whose folder is that of the file."""
 
     def open_vectors(
-        self, file: Path, address: str, name: str, records: Records, order: PartitionOrder, encoder: str
+        self,
+        file: Path,
+        address: str,
+        name: str,
+        records: Records,
+        order: PartitionOrder,
+        encoder: str,
+        *,
+        has_pairs: bool,
     ) -> Vectors:
         """The vectors of a database."""
 
@@ -132,7 +140,7 @@ def create_database(
 def _made_at(address: str | None) -> Iterator[str | None]:
     """A new name at a server, if there is an address; what was made there is deleted if the block fails.
 
-    A kill after the server has it and before the folder has its name leaves what no folder names.
+    A kill before the folder has its name leaves at a server what it has by then, which no folder names.
     """
     if address is None:
         yield None
@@ -160,10 +168,10 @@ def open_records(folder: Path) -> Records:
 
 def open_vectors(folder: Path, records: Records, order: PartitionOrder, facts: Mapping[str, str]) -> Vectors:
     """The vectors of a database, which says such facts of itself. Raises InputError as `open_records` does."""
-    encoder, place = facts["encoder_fingerprint"], server_of(folder)
+    encoder, place, has_pairs = facts["encoder_fingerprint"], server_of(folder), facts["peeking"] == "true"
     if place is not None:
-        return _place(place[0]).open_vectors(folder / STORE, *place, records, order, encoder)
-    return MemoryVectors(folder, order, records, encoder, has_pairs=facts["peeking"] == "true")
+        return _place(place[0]).open_vectors(folder / STORE, *place, records, order, encoder, has_pairs=has_pairs)
+    return MemoryVectors(folder, order, records, encoder, has_pairs=has_pairs)
 
 
 def copy_database(folder: Path, records: Records, copy: Path) -> None:
@@ -172,6 +180,8 @@ def copy_database(folder: Path, records: Records, copy: Path) -> None:
     Raises InputError.
     """
     replaced, place = server_of(copy), server_of(folder)
+    if replaced is not None:
+        check_own(*replaced, str(copy / STORE))
     with _made_at(place and place[0]) as name, reported_changes(copy), atomic_directory(copy) as temporary:
         (temporary / PARTITIONING).mkdir()  # copytree's error would hide which fault it was
         for file in (*folder.glob(LEDGER), *folder.glob(f"{PARTITIONING}/*")):

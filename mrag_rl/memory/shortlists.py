@@ -170,6 +170,7 @@ class ShortlistedVectors(ABC):
             pairs, similarity = self._most_similar(name, flat[left], head, segments, memories, limit, each=each)
             query, segment, memory = left[pairs[0]], pairs[1], pairs[2]
             self._check_found(memory, segment, readable)
+            self._check_complete(left, query, segment, segments if each else None, readable, limit)
             near, uncertain = _near_best(query * (len(order.starts) + 1) + segment + 1, similarity, k, limit, margin)
             again = np.unique(query[uncertain])
             sure = near & ~np.isin(query, again)
@@ -193,6 +194,27 @@ class ShortlistedVectors(ABC):
         if not right:
             raise InputError(
                 f"{self.path}: the server found memories that it was not to search; its vectors are not those of this "
+                "database: restore both from a copy"
+            )
+
+    def _check_complete(
+        self,
+        asked: np.ndarray,
+        query: np.ndarray,
+        segment: np.ndarray,
+        segments: list[int] | None,
+        readable: np.ndarray,
+        limit: int,
+    ) -> None:
+        """Raises InputError if a server has found less than there is to find for a query."""
+        there = np.add.reduceat(readable[self._order.memories].astype(int), self._order.starts)
+        wanted = np.array([int(readable.sum())]) if segments is None else there[segments]
+        places = np.zeros_like(segment) if segments is None else np.searchsorted(segments, segment)
+        counts = np.zeros((len(asked), len(wanted)), dtype=np.int64)
+        np.add.at(counts, (np.searchsorted(asked, query), places), 1)
+        if (counts != np.minimum(wanted, limit)).any():
+            raise InputError(
+                f"{self.path}: the server did not find all that it was to search; its vectors are not those of this "
                 "database: restore both from a copy"
             )
 

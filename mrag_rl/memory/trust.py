@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from mrag_rl.errors import InputError
@@ -49,14 +50,15 @@ def check_own(address: str, schema: str, where: str) -> None:
     """Raises InputError, which begins with `where`, for a schema that this user has not made."""
     if _found(schema) != address:
         raise InputError(
-            f"{where}: this user has not made the schema {schema} at {address}, so that it is not deleted; let whoever "
-            "made it do that, or an administrator (DROP SCHEMA)"
+            f"{where}: this user has not made {schema} at {address}, so that it is not deleted; let whoever made it do "
+            "that, or an administrator"
         )
 
 
 def forget(schema: str) -> None:
     """Forget a schema that is deleted."""
-    (_folder() / schema).unlink(missing_ok=True)
+    with suppress(OSError):  # what is left does no harm: nothing else has that name
+        (_folder() / schema).unlink(missing_ok=True)
 
 
 def _name(address: str) -> str:

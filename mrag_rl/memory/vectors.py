@@ -14,6 +14,7 @@ import numpy as np
 from mrag_rl.choices import STANDARD_STATES, StateName
 from mrag_rl.errors import InputError
 from mrag_rl.io import map_npy
+from mrag_rl.memory.checks import damaged
 from mrag_rl.memory.parts import Records, Scope, SourceVectors, VectorSet
 from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
 from mrag_rl.unit import check_unit
@@ -110,7 +111,7 @@ class MemoryVectors:
     def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
         """(H, d_h) pair vectors of a version of one memory, from its bytes in the record store; None: the original."""
         original: np.ndarray = self._originals("pair_heads")[index]
-        return original if stored is None else np.frombuffer(stored, dtype=np.float32).reshape(original.shape)
+        return original if stored is None else vectors_in(stored, original.shape, self._store.path)
 
     def replace_pairs(self, indices: Iterable[int], pair_heads: Iterable[np.ndarray]) -> None:
         """Use new pair vectors (H, d_h) of memories from now on; of repeated indices the last one counts."""
@@ -179,6 +180,16 @@ class MemoryVectors:
         if len(vectors) != memories:
             raise InputError(f"{path}: {len(vectors)} vectors for {memories} memories; restore it from a copy")
         return vectors
+
+
+def vectors_in(stored: bytes, shape: tuple[int, ...], path: Path) -> np.ndarray:
+    """The unit vectors in a record's float32 bytes. Raises InputError for bytes that are none of that shape."""
+    try:
+        vectors: np.ndarray = np.frombuffer(stored, dtype=np.float32).reshape(shape)
+    except ValueError as error:
+        raise damaged(path, "vectors of another shape") from error
+    check_unit(vectors, f"{path}: its vectors")
+    return vectors
 
 
 def vectors_of(queries: Embeddings, by: SourceVectors) -> np.ndarray:

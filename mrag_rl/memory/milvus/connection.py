@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from mrag_rl.settings import check_store_address
 
 _SECONDS = 10  # To connect
 
+logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # its errors are raised; it prints their tracebacks besides
+
 
 @contextmanager
 def connected(address: str) -> Iterator[MilvusClient]:
@@ -28,15 +31,18 @@ def connected(address: str) -> Iterator[MilvusClient]:
 
 
 def connect(address: str) -> MilvusClient:
-    """A client of the server at milvus+http(s)://HOST:PORT[/DATABASE]; its token is in MILVUS_TOKEN.
+    """A client of the server at milvus+http(s)://HOST[:PORT][/DATABASE]; its token is in MILVUS_TOKEN.
 
     Raises MilvusException, grpc.RpcError, InputError.
     """
     check_store_address(address)
-    found = re.fullmatch(r"milvus\+(https?://[^/]+)/?([^/]*)", address)
+    found = re.fullmatch(r"milvus\+(https?://[^/:]+)(:[0-9]+)?/?([^/]*)", address)
     assert found is not None, "checked above"
+    server = found[1] + (found[2] or ":19530")
     token = os.environ.get("MILVUS_TOKEN", "")
-    return MilvusClient(found[1], token=token, db_name=found[2], timeout=_SECONDS)
+    # Shared connections would mix http and https, are never closed, and wait long after a server was away
+    own = {"dedicated": True, "grpc_options": {"grpc.use_local_subchannel_pool": 1}}
+    return MilvusClient(server, token=token, db_name=found[3], timeout=_SECONDS, **own)
 
 
 @contextmanager

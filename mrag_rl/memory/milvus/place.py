@@ -26,8 +26,10 @@ from mrag_rl.memory.store import RECORDS, RecordStore
 def check(address: str) -> None:
     name = f"mrag_rl_{secrets.token_hex(8)}_tried"
     with reported("store", "used"), connected(address) as client:
-        new_collection(client, name, 2)
-        client.drop_collection(name)
+        try:
+            new_collection(client, name, 2)
+        finally:
+            client.drop_collection(name)
 
 
 def create(
@@ -50,8 +52,17 @@ def open_records(file: Path, address: str, name: str) -> Records:
     return RecordStore.open(file.parent / RECORDS)
 
 
-def open_vectors(file: Path, address: str, name: str, records: Records, order: PartitionOrder, encoder: str) -> Vectors:
-    return MilvusVectors(file, address, name, order, records, encoder)
+def open_vectors(
+    file: Path,
+    address: str,
+    name: str,
+    records: Records,
+    order: PartitionOrder,
+    encoder: str,
+    *,
+    has_pairs: bool,
+) -> Vectors:
+    return MilvusVectors(file, address, name, order, records, encoder, has_pairs=has_pairs)
 
 
 def copy(file: Path, address: str, name: str, records: Records, folder: Path, new: str) -> None:

@@ -7,21 +7,28 @@ Those of later versions are in the records, whose transactions Milvus does not h
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 from pymilvus import DataType, MilvusClient
+from pymilvus.exceptions import MilvusException
 
 from mrag_rl.errors import InputError
 from mrag_rl.memory.milvus.connection import connect, reported
 from mrag_rl.memory.parts import Records, Scope, VectorSet
 from mrag_rl.memory.search import PartitionOrder
 from mrag_rl.memory.shortlists import Pairs, ShortlistedVectors, segments_of
+from mrag_rl.memory.vectors import vectors_in
+
+T = TypeVar("T")
 
 _ROWS = 1000  # In a request
+_LONGEST = 32_768  # Numbers in a vector
 _FIELDS = ("memory", "segment", "v")
 
 
@@ -29,48 +36,65 @@ class MilvusVectors(ShortlistedVectors):
     """The unit vectors of N memories, for any number of threads."""
 
     def __init__(
-        self, path: Path, address: str, prefix: str, order: PartitionOrder, records: Records, encoder: str
+        self,
+        path: Path,
+        address: str,
+        prefix: str,
+        order: PartitionOrder,
+        records: Records,
+        encoder: str,
+        *,
+        has_pairs: bool,
     ) -> None:
         """path: the file that errors name; prefix: of the collections' names; encoder: fingerprint of the vectors'.
 
         Raises InputError if the server cannot be reached, or has no such collections.
         """
+        sets: list[VectorSet] = ["standard", "heads", *(["pair_heads"] if has_pairs else [])]  # type: ignore[list-item]
         self._prefix, self._records = prefix, records
         self._turn = threading.Lock()  # never held while the records are asked, which have turns of their own
         self._changes = 0  # of pair vectors: what was read before the last one is not kept
         self._pairs: dict[int, np.ndarray] | None = None  # of memories whose current version is not the original
         self._moment = threading.local()
+        self._shut = False
         with reported(str(path), "reached"):
             self._client = connect(address)
         try:
-            self._open(path, order, encoder)
+            self._open(path, order, encoder, sets)
         except BaseException:
             self._client.close()
             raise
 
-    def _open(self, path: Path, order: PartitionOrder, encoder: str) -> None:
+    def _open(self, path: Path, order: PartitionOrder, encoder: str, sets: list[VectorSet]) -> None:
         with reported(str(path), "read"):
-            sets = stored_sets(self._client, self._prefix)
-            if "standard" not in sets:
-                raise InputError(f"{path}: the server has no vectors {self._prefix}; restore them, or create it again")
-            super().__init__(path, order, encoder, sets)
+            shapes = stored_sets(self._client, self._prefix)
+            if lost := [name for name in sets if name not in shapes]:
+                raise InputError(
+                    f"{path}: the server has no vectors {self._prefix}_{lost[0]}; restore them, or create it again"
+                )
+            super().__init__(path, order, encoder, shapes)
             for name in sets:
-                rows = self._count(name)
+                self._load(name)
+                rows = count_rows(self._client, self._collection(name))
                 if rows != len(order.memories):
                     raise InputError(f"{path}: {rows} vectors {name} for {len(order.memories)} memories; restore them")
 
     def close(self) -> None:
+        self._shut = True
         self._client.close()
 
     def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
-        vector = np.frombuffer(stored, np.float32) if stored is not None else self._original("pair_heads", [index])[0]
-        return vector.reshape(self._shapes["pair_heads"])
+        shape = self._shapes["pair_heads"]
+        if stored is not None:
+            return vectors_in(stored, shape, self.path)
+        original: np.ndarray = self._original("pair_heads", [index])[0].reshape(shape)
+        return original
 
     def replace_pairs(self, indices: Sequence[int], pair_heads: Sequence[np.ndarray]) -> None:
         with self._turn:
             self._changes += 1
             if self._pairs is not None:  # a new one, as a search may be reading the old
-                changed = {index: vectors.reshape(-1) for index, vectors in zip(indices, pair_heads, strict=True)}
+                changed = {index: vectors.flatten() for index, vectors in zip(indices, pair_heads, strict=True)}
                 self._pairs = self._pairs | changed
 
     def reload_pairs(self) -> None:
@@ -119,16 +143,19 @@ class MilvusVectors(ShortlistedVectors):
             queries[:, head * dimension : (head + 1) * dimension] = one
         rows: list[tuple[int, int, int, float]] = []
         for group in [[segment] for segment in segments] if each else [segments]:
-            with reported(str(self.path), "read"):
-                found = self._client.search(
-                    self._collection(name),
-                    list(queries),
-                    filter=_expression(group, memories),
-                    limit=limit,
-                    output_fields=["memory"],
-                    anns_field="v",
-                    consistency_level="Strong",
-                )
+            expression = self._expression(group, memories)
+            if expression is None:
+                continue
+            found = self._read(
+                name,
+                self._client.search,
+                list(queries),
+                filter=expression,
+                limit=limit,
+                output_fields=["memory"],
+                anns_field="v",
+                consistency_level="Strong",
+            )
             segment = group[0] if each else -1
             rows += [(q, segment, hit["memory"], hit["distance"]) for q, hits in enumerate(found) for hit in hits]
         table = np.array(rows, dtype=np.float64).reshape(-1, 4)
@@ -154,8 +181,7 @@ class MilvusVectors(ShortlistedVectors):
         vectors = np.empty((len(memories), int(np.prod(self._shapes[name]))), dtype=np.float32)
         for start in range(0, len(memories), _ROWS):
             some = list(memories[start : start + _ROWS])
-            with reported(str(self.path), "read"):
-                rows = self._client.get(self._collection(name), some, output_fields=["memory", "v"])
+            rows = self._read(name, self._client.get, some, output_fields=["memory", "v"])
             found = {row["memory"]: row["v"] for row in rows}
             if set(found) != set(some):
                 raise InputError(f"{self.path}: the server has lost vectors {name}; restore them from a copy")
@@ -168,15 +194,41 @@ class MilvusVectors(ShortlistedVectors):
         if pairs is None:
             changes = self._changes
             stored = self._records.current_pair_heads()
-            pairs = {memory: np.frombuffer(vectors, np.float32) for memory, vectors in stored}
+            shape = self._shapes["pair_heads"]
+            pairs = {
+                m: vectors_in(vectors, shape, self.path).reshape(-1) for m, vectors in stored if vectors is not None
+            }
             with self._turn:
                 if changes == self._changes:  # not out of date already
                     self._pairs = pairs
         return pairs
 
-    def _count(self, name: str) -> int:
-        (row,) = self._client.query(self._collection(name), output_fields=["count(*)"], consistency_level="Strong")
-        return int(row["count(*)"])
+    def _expression(self, segments: list[int], memories: np.ndarray | None) -> str | None:
+        """What a search may read; None for nothing. It always names the segments: without any, all would be read."""
+        within = f"segment in {segments}"
+        if memories is None:
+            return within
+        ends = np.append(self._order.starts[1:], len(self._order.memories))
+        inside = np.concatenate([self._order.memories[self._order.starts[s] : ends[s]] for s in segments])
+        chosen, others = inside[memories[inside]].tolist(), inside[~memories[inside]].tolist()
+        if not chosen or not others:
+            return within if chosen else None
+        shorter = f"memory in {chosen}" if len(chosen) <= len(others) else f"memory not in {others}"
+        return f"{within} and {shorter}"
+
+    def _read(self, name: str, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """What a call returns of a set's collection, which may have to be loaded first, as after a restart."""
+        if self._shut:
+            raise InputError(f"{self.path}: the database has been closed; open it again")
+        with reported(str(self.path), "read"):
+            try:
+                return call(self._collection(name), *arguments, **named)
+            except MilvusException:
+                self._load(name)
+                return call(self._collection(name), *arguments, **named)
+
+    def _load(self, name: str) -> None:
+        self._client.load_collection(self._collection(name))
 
     def _collection(self, name: str) -> str:
         return collection_of(self._prefix, name, self._shapes[name])
@@ -184,8 +236,14 @@ class MilvusVectors(ShortlistedVectors):
 
 def stored_sets(client: MilvusClient, prefix: str) -> dict[str, tuple[int, int]]:
     """The heads and the dimension of each set of vectors there is. Raises MilvusException."""
-    parts = [name.split(f"{prefix}_")[1].rsplit("_", 2) for name in _collections(client, prefix)]
+    parts = [name.removeprefix(f"{prefix}_").rsplit("_", 2) for name in _collections(client, prefix)]
     return {name: (int(heads), int(dimension)) for name, heads, dimension in parts}
+
+
+def count_rows(client: MilvusClient, collection: str) -> int:
+    """How many vectors a collection has. Raises MilvusException."""
+    (row,) = client.query(collection, output_fields=["count(*)"], consistency_level="Strong")
+    return int(row["count(*)"])
 
 
 def create_vectors(
@@ -195,14 +253,16 @@ def create_vectors(
     segments = segments_of(order)
     for name, vectors in arrays.items():
         count, heads, dimension = vectors.shape
+        if heads * dimension > _LONGEST:
+            raise InputError(f"Milvus takes vectors of {_LONGEST} numbers, and {name} has {heads * dimension} a memory")
         collection = collection_of(prefix, name, (heads, dimension))
         new_collection(client, collection, heads * dimension)
         for start in range(0, count, _ROWS):
             rows = range(start, min(start + _ROWS, count))
             flat = np.asarray(vectors[start : start + _ROWS], dtype=np.float32).reshape(len(rows), -1)
             made = zip(rows, segments[start : start + _ROWS].tolist(), flat, strict=True)
-            client.insert(collection, [{"memory": memory, "segment": own, "v": vector} for memory, own, vector in made])
-        client.flush(collection)
+            client.upsert(collection, [{"memory": memory, "segment": own, "v": vector} for memory, own, vector in made])
+        _finish(client, collection, count)
 
 
 def new_collection(client: MilvusClient, name: str, dimension: int) -> None:
@@ -231,9 +291,16 @@ def copy_collections(client: MilvusClient, prefix: str, copy: str) -> None:
             consistency_level="Strong",
         )
         while batch := rows.next():
-            client.insert(collection, [{field: row[field] for field in _FIELDS} for row in batch])
+            client.upsert(collection, [{field: row[field] for field in _FIELDS} for row in batch])
         rows.close()
-        client.flush(collection)
+        _finish(client, collection, count_rows(client, collection_of(prefix, name, shape)))
+
+
+def _finish(client: MilvusClient, collection: str, count: int) -> None:
+    """Raises InputError unless a collection has as many vectors as were sent."""
+    client.flush(collection)
+    if (rows := count_rows(client, collection)) != count:
+        raise InputError(f"the server has kept {rows} of {count} vectors; run it again")
 
 
 def drop_collections(client: MilvusClient, prefix: str) -> None:
@@ -248,15 +315,5 @@ def collection_of(prefix: str, name: str, shape: tuple[int, int]) -> str:
 
 
 def _collections(client: MilvusClient, prefix: str) -> list[str]:
-    return [name for name in client.list_collections() if name.startswith(f"{prefix}_")]
-
-
-def _expression(segments: list[int], memories: np.ndarray | None) -> str:
-    """What a search may read. It always names the segments, because an empty expression would read everything."""
-    assert segments, "nothing to read is not asked for"
-    within = f"segment in {segments}"
-    if memories is None:
-        return within
-    chosen, others = np.flatnonzero(memories).tolist(), np.flatnonzero(~memories).tolist()
-    assert chosen, "nothing to read is not asked for"
-    return f"{within} and memory in {chosen}" if len(chosen) <= len(others) else f"{within} and memory not in {others}"
+    form = rf"{prefix}_({'|'.join(get_args(VectorSet))})_[0-9]+_[0-9]+"
+    return [name for name in client.list_collections() if re.fullmatch(form, name)]

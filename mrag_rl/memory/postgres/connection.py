@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -159,6 +160,12 @@ def connect(address: str) -> psycopg.Connection[Any]:
                     f"store: the database has no pgvector, and cannot get it ({_line(error)}); install pgvector on the "
                     "server, and let an administrator run CREATE EXTENSION vector"
                 ) from error
+        found = connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
+        version = str(found[0]) if found else ""
+        if [int(part) for part in re.findall(r"\d+", version)[:2]] < [0, 7]:
+            raise InputError(
+                f"store: the database has pgvector {version}; install 0.7 or newer and update the extension"
+            )
         register_vector(connection)
     except BaseException:
         connection.close()

@@ -41,7 +41,16 @@ def open_records(file: Path, address: str, name: str) -> Records:
     return PostgresRecords(connection.Connection(file, address, name))
 
 
-def open_vectors(file: Path, address: str, name: str, records: Records, order: PartitionOrder, encoder: str) -> Vectors:
+def open_vectors(
+    file: Path,
+    address: str,
+    name: str,
+    records: Records,
+    order: PartitionOrder,
+    encoder: str,
+    *,
+    has_pairs: bool,
+) -> Vectors:
     assert isinstance(records, PostgresRecords)
     return PostgresVectors(records.connection, order, encoder)
 

@@ -17,6 +17,9 @@ from mrag_rl.memory.parts import VectorSet
 from mrag_rl.memory.postgres.connection import Connection
 from mrag_rl.memory.search import PartitionOrder
 from mrag_rl.memory.shortlists import Pairs, ShortlistedVectors, segments_of
+from mrag_rl.memory.vectors import vectors_in
+
+_LONGEST = 16_000  # Numbers in a vector
 
 
 class PostgresVectors(ShortlistedVectors):
@@ -45,7 +48,7 @@ class PostgresVectors(ShortlistedVectors):
     def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
         shape = self._shapes["pair_heads"]
         if stored is not None:
-            return np.frombuffer(stored, dtype=np.float32).reshape(shape)
+            return vectors_in(stored, shape, self.path)
         ((vector,),) = self._connection.rows("SELECT v FROM pair_heads WHERE memory = %s", (index,))
         original: np.ndarray = vector.to_numpy().reshape(shape)
         return original
@@ -109,6 +112,8 @@ def create_vectors(
         cursor.execute("CREATE TABLE vector_sets (name text PRIMARY KEY, heads integer, dimension integer)")
         for name, vectors in arrays.items():
             _, heads, dimension = vectors.shape
+            if heads * dimension > _LONGEST:
+                raise InputError(f"pgvector takes vectors of {_LONGEST} numbers, and {name} has {heads * dimension}")
             cursor.execute("INSERT INTO vector_sets VALUES (%s, %s, %s)", (name, heads, dimension))
             for table in _tables(name):
                 cursor.execute(
