@@ -316,9 +316,7 @@ def test_the_server_in_somebody_elses_folder_is_not_connected_to(
     monkeypatch.setenv("MRAG_RL_STORES", f"postgresql://other/x {address}")
     check_store(address)
     MemoryDatabase.open(tmp_path / "database").close()
-    with pytest.raises(
-        InputError, match=rf"this user has not made {schema} at .*, so that it is not deleted"
-    ):
+    with pytest.raises(InputError, match=rf"this user has not made {schema} at .*, so that it is not deleted"):
         delete_database(tmp_path / "database")
     MemoryDatabase.open(tmp_path / "database").close()
 
