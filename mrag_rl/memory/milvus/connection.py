@@ -31,7 +31,7 @@ def connected(address: str) -> Iterator[MilvusClient]:
 
 
 def connect(address: str) -> MilvusClient:
-    """A client of the server at milvus+http(s)://HOST[:PORT][/DATABASE]; its token is in MILVUS_TOKEN.
+    """A client of the server at ``milvus+http(s)://HOST[:PORT][/DATABASE]``; its token is in MILVUS_TOKEN.
 
     Raises MilvusException, grpc.RpcError, InputError.
     """
