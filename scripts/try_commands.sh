@@ -92,7 +92,7 @@ for method in lsh kmeans hnsw_spectral; do
   run "$method" "python train.py --config configs/quickstart.yaml --name $method --partitioning.method $method"
 done
 F="--config configs/quickstart.yaml"
-# One table is enough here: all of them are 195 runs.
+# One table is enough here: all of them are 249 runs.
 run paper-plan "python evaluate.py paper --plan"
 run paper-table4 "python evaluate.py paper table4 --jobs 2"
 run paper "python train.py $F --config configs/paper/summarization.yaml --partitioning.method category"
