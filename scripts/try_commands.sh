@@ -58,7 +58,7 @@ for page in ("search", "questions"):
         Path(name).write_text(text)
 P
 run search "python evaluate.py retrieval --documents documents.jsonl --queries queries.jsonl --output retrieval.json --strategies standard mrag hybrid --fetch 3"
-run ask-bundled "python evaluate.py ask --documents bundled --text 'What did Kestrel Wire report on the harbour?'"
+run ask-bundled "python evaluate.py ask --documents bundled --text 'What did The Ostra Courier, in an article published before 2024-04-11, give as the lender behind Sorrridge Timber?'"
 run ask-index "python evaluate.py ask --documents bundled --index news.index --text 'What did The Ostra Courier, in an article published before 2024-04-11, give as the lender behind Sorrridge Timber?'"
 run ask-date "python evaluate.py ask --documents documents.jsonl --llm none --text 'What did Wired report before November 1st, 2023?'"
 run ask-filter "python evaluate.py ask --documents documents.jsonl --llm none --passages 2 --text 'What did Wired write about buildings?' --query 'a damaged bridge' --filter '{\"source\": \"Wired\", \"published_at\": {\"\$gte\": \"2024-01-01\"}}'"
