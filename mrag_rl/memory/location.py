@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import scipy.sparse
 
 from mrag_rl.choices import ArmName
 from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
 from mrag_rl.io import atomic_directory, read_json, write_json
 from mrag_rl.memory.arms import with_arms
-from mrag_rl.memory.parts import Records, Vectors, VectorSet
+from mrag_rl.memory.parts import Contents, Records, Vectors, VectorSet
 from mrag_rl.memory.search import PartitionOrder
 from mrag_rl.memory.store import RECORDS, RecordStore, reported_changes
 from mrag_rl.memory.trust import check_own, check_trusted, forget, is_schema, own, trust
@@ -46,33 +45,14 @@ class Place(Protocol):
     def check(self, address: str) -> None:
         """Raises InputError if a database could not be made there."""
 
-    def create(
-        self,
-        address: str,
-        name: str,
-        folder: Path,
-        pairs: Sequence[TextPair],
-        membership: scipy.sparse.csr_array,
-        names: Sequence[str],
-        facts: dict[str, str],
-        vectors: Mapping[VectorSet, np.ndarray],
-        order: PartitionOrder,
-    ) -> None:
-        """Write a database with vectors (N, H, d), and to the folder what the server does not have of it."""
+    def create(self, address: str, name: str, folder: Path, contents: Contents) -> None:
+        """Write a database, and to the folder what the server does not have of it."""
 
     def open_records(self, file: Path, address: str, name: str) -> Records:
         """The records of a database whose folder is that of the file."""
 
     def open_vectors(
-        self,
-        file: Path,
-        address: str,
-        name: str,
-        records: Records,
-        order: PartitionOrder,
-        encoder: str,
-        *,
-        has_pairs: bool,
+        self, file: Path, address: str, name: str, records: Records, order: PartitionOrder, facts: Mapping[str, str]
     ) -> Vectors:
         """The vectors of a database."""
 
@@ -130,9 +110,9 @@ def create_database(
             RecordStore.create(temporary / RECORDS, pairs, partitioning.membership, partitioning.names, facts)
             return
         arrays["standard"] = embeddings.standard[:, None]
-        records = (pairs, partitioning.membership, partitioning.names, facts)
         order = PartitionOrder.of(with_arms(partitioning.membership, arms))
-        _place(address).create(address, name, temporary, *records, arrays, order)
+        contents = Contents(pairs, partitioning.membership, partitioning.names, facts, arrays, order)
+        _place(address).create(address, name, temporary, contents)
         _write_store(temporary, address, name)
 
 
@@ -168,10 +148,10 @@ def open_records(folder: Path) -> Records:
 
 def open_vectors(folder: Path, records: Records, order: PartitionOrder, facts: Mapping[str, str]) -> Vectors:
     """The vectors of a database, which says such facts of itself. Raises InputError as `open_records` does."""
-    encoder, place, has_pairs = facts["encoder_fingerprint"], server_of(folder), facts["peeking"] == "true"
+    place = server_of(folder)
     if place is not None:
-        return _place(place[0]).open_vectors(folder / STORE, *place, records, order, encoder, has_pairs=has_pairs)
-    return MemoryVectors(folder, order, records, encoder, has_pairs=has_pairs)
+        return _place(place[0]).open_vectors(folder / STORE, *place, records, order, facts)
+    return MemoryVectors(folder, order, records, facts["encoder_fingerprint"], has_pairs=facts["peeking"] == "true")
 
 
 def copy_database(folder: Path, records: Records, copy: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse
 
 from mrag_rl.choices import StateName
+from mrag_rl.data.records import TextPair
 from mrag_rl.filters.language import Filter
 from mrag_rl.memory.records import Memory, Version
 from mrag_rl.memory.search import PartitionOrder
@@ -58,6 +59,24 @@ class Scope:
         positions = self.order.partition_positions(partition)
         readable: np.ndarray = positions[self._readable[positions]]
         return readable
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a new database is made of.
+
+    Attributes:
+        pairs: N. membership: (N, M) boolean, without the arms. names: of the M partitions. facts: what the database
+            says of itself.
+        vectors: (N, H, d) each, H = 1 for the standard embeddings. order: of the memories, with the arms.
+    """
+
+    pairs: Sequence[TextPair]
+    membership: scipy.sparse.csr_array
+    names: Sequence[str]
+    facts: dict[str, str]
+    vectors: Mapping[VectorSet, np.ndarray]
+    order: PartitionOrder
 
 
 class Records(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,9 +48,18 @@ class PartitionOrder:
 
     def partition_positions(self, partition: int) -> np.ndarray:
         """The ascending positions of one partition's memories."""
+        return self.positions_in(self.segments[partition])
+
+    def positions_in(self, segments: Iterable[int]) -> np.ndarray:
+        """The positions of some segments' memories, segment by segment."""
         ends = np.append(self.starts[1:], len(self.memories))
-        runs = [np.arange(self.starts[s], ends[s]) for s in self.segments[partition]]
+        runs = [np.arange(self.starts[s], ends[s]) for s in segments]
         return np.concatenate(runs) if runs else np.empty(0, dtype=np.int64)
+
+    def segments_of(self, memories: np.ndarray) -> np.ndarray:
+        """(n,) the segment of each of some memories (n,)."""
+        segments: np.ndarray = np.searchsorted(self.starts, self.positions[memories], side="right") - 1
+        return segments
 
     def readable(self, memories: np.ndarray, partitions: np.ndarray) -> np.ndarray:
         """(N,) bool: which positions have one of these memories, (N,) bool, in any of these partitions, (M,) bool."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -20,7 +21,7 @@ from mrag_rl.choices import STANDARD_STATES, StateName
 from mrag_rl.errors import InputError
 from mrag_rl.memory.parts import Scope, SourceVectors, VectorSet
 from mrag_rl.memory.search import NOTHING, PartitionOrder, best_of_pairs, margin_of, rescored
-from mrag_rl.memory.vectors import COMPARED, vectors_of
+from mrag_rl.memory.vectors import COMPARED, vectors_in, vectors_of
 from mrag_rl.unit import check_unit
 
 if TYPE_CHECKING:
@@ -28,12 +29,30 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 64  # Queries in a request
 _SPARE = 8  # Of a shortlist: what may tie with the last of the k best
-_LONGEST = (
-    16_384  # A shortlist, which many equal vectors make long; beyond it everything is scored here (Milvus' limit)
-)
+_LONGEST = 16_384  # A longer one, of many equal vectors, is replaced by everything, scored here (Milvus' limit)
 
 Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Of a query, a segment or -1, and a memory; (n,) int64 each."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a server is asked for.
+
+    Attributes:
+        name: of the set of vectors. queries: (B, D), or (B, d_h) for one head.
+        head: compare that head alone, and search each segment by itself; None compares all heads, and searches all
+            segments together, so that what is found has the segment -1.
+        segments: to search. memories: (N,) bool, those to compare; None is all.
+        limit: of memories for a query, or for a query and a segment.
+    """
+
+    name: VectorSet
+    queries: np.ndarray
+    head: int | None
+    segments: list[int]
+    memories: np.ndarray | None
+    limit: int
 
 
 class ShortlistedVectors(ABC):
@@ -46,30 +65,20 @@ class ShortlistedVectors(ABC):
         self._sources: Embeddings | None = None
 
     @abstractmethod
-    def _one_moment(self) -> AbstractContextManager[None]:
-        """All that is read within is of one moment."""
+    def _one_moment(self, name: VectorSet) -> AbstractContextManager[None]:
+        """All that is read of a set within is of one moment."""
 
     @abstractmethod
-    def _most_similar(
-        self,
-        name: VectorSet,
-        queries: np.ndarray,
-        head: int | None,
-        segments: list[int],
-        memories: np.ndarray | None,
-        limit: int,
-        *,
-        each: bool,
-    ) -> tuple[Pairs, np.ndarray]:
-        """The memories of some segments that are most similar to queries (B, D), and their float32 inner products.
-
-        head: compare that head alone; None compares all. memories: (N,) bool, those to compare, None is all. each:
-        search each segment by itself for `limit` memories; otherwise all together, and the segment is -1.
-        """
+    def _most_similar(self, search: Search) -> tuple[Pairs, np.ndarray]:
+        """The memories that are most similar to each query, and their float32 inner products (n,)."""
 
     @abstractmethod
     def _stored(self, name: VectorSet, memories: np.ndarray) -> np.ndarray:
         """(n, D) current vectors of distinct memories, in their order."""
+
+    @abstractmethod
+    def _originals(self, name: VectorSet, memories: list[int]) -> np.ndarray:
+        """(n, D) vectors of memories as they were first stored, in their order."""
 
     @abstractmethod
     def _all(self, name: VectorSet) -> Iterator[tuple[int, np.ndarray]]:
@@ -82,7 +91,7 @@ class ShortlistedVectors(ABC):
         states = np.full((len(vectors), len(scope.partitions), heads), NOTHING, dtype=np.float32)
         if not len(scope.positions):
             return states
-        with self._one_moment():
+        with self._one_moment(name):
             for start in range(0, len(vectors), _AT_ONCE):
                 some = vectors[start : start + _AT_ONCE]
                 for head in range(heads):
@@ -126,6 +135,13 @@ class ShortlistedVectors(ABC):
         check_unit(vectors, f"{self.path}: its vectors {name}")
         return vectors[:, 0] if name == "standard" else vectors
 
+    def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
+        shape = self._shapes["pair_heads"]
+        if stored is not None:
+            return vectors_in(stored, shape, self.path)
+        original: np.ndarray = self._originals("pair_heads", [index]).reshape(shape)
+        return original
+
     def _checked(self, queries: Embeddings, name: VectorSet, vectors: np.ndarray, use: str) -> int:
         """How many heads a set has. Raises InputError if the queries' vectors cannot be compared with it."""
         queries.check_comparable(queries.shape, self._encoder, "the queries' vectors", f"those of {self.path.parent}")
@@ -167,20 +183,20 @@ class ShortlistedVectors(ABC):
         parts: list[Pairs] = []
         while len(left) and limit <= _LONGEST:
             memories = None if scope.memories.all() else scope.memories
-            pairs, similarity = self._most_similar(name, flat[left], head, segments, memories, limit, each=each)
+            search = Search(name, flat[left], head, segments, memories, limit)
+            pairs, similarity = self._most_similar(search)
             query, segment, memory = left[pairs[0]], pairs[1], pairs[2]
             self._check_found(memory, segment, readable)
-            self._check_complete(left, query, segment, segments if each else None, readable, limit)
+            self._check_complete(search, pairs, readable)
             near, uncertain = _near_best(query * (len(order.starts) + 1) + segment + 1, similarity, k, limit, margin)
             again = np.unique(query[uncertain])
             sure = near & ~np.isin(query, again)
             parts.append((query[sure], segment[sure], memory[sure]))
             left, limit = again, 4 * limit
         if len(left):
-            segment = (
-                np.searchsorted(order.starts, positions, side="right") - 1 if each else np.full(len(positions), -1)
-            )
-            everything = np.tile(segment, len(left)), np.tile(order.memories[positions], len(left))
+            there = order.memories[positions]
+            segment = order.segments_of(there) if each else np.full(len(there), -1)
+            everything = np.tile(segment, len(left)), np.tile(there, len(left))
             parts.append((np.repeat(left, len(positions)), *everything))
         return tuple(np.concatenate(some) for some in zip(*parts, strict=True))  # type: ignore[return-value]
 
@@ -189,30 +205,23 @@ class ShortlistedVectors(ABC):
         known = (memory >= 0) & (memory < len(readable))
         right = known.all() and readable[memory].all()
         if right and len(segment) and segment[0] >= 0:
-            places = self._order.positions[memory]
-            right = bool((np.searchsorted(self._order.starts, places, side="right") - 1 == segment).all())
+            right = bool((self._order.segments_of(memory) == segment).all())
         if not right:
             raise InputError(
                 f"{self.path}: the server found memories that it was not to search; its vectors are not those of this "
                 "database: restore both from a copy"
             )
 
-    def _check_complete(
-        self,
-        asked: np.ndarray,
-        query: np.ndarray,
-        segment: np.ndarray,
-        segments: list[int] | None,
-        readable: np.ndarray,
-        limit: int,
-    ) -> None:
+    def _check_complete(self, search: Search, pairs: Pairs, readable: np.ndarray) -> None:
         """Raises InputError if a server has found less than there is to find for a query."""
-        there = np.add.reduceat(readable[self._order.memories].astype(int), self._order.starts)
-        wanted = np.array([int(readable.sum())]) if segments is None else there[segments]
-        places = np.zeros_like(segment) if segments is None else np.searchsorted(segments, segment)
-        counts = np.zeros((len(asked), len(wanted)), dtype=np.int64)
-        np.add.at(counts, (np.searchsorted(asked, query), places), 1)
-        if (counts != np.minimum(wanted, limit)).any():
+        query, segment, _ = pairs
+        there = np.add.reduceat(readable[self._order.memories].astype(int), self._order.starts)[search.segments]
+        each = search.head is not None
+        wanted = there if each else there.sum(keepdims=True)
+        counts = np.zeros((len(search.queries), len(wanted)), dtype=np.int64)
+        place = np.searchsorted(search.segments, segment) if each else np.zeros_like(segment)
+        np.add.at(counts, (query, place), 1)
+        if (counts != np.minimum(wanted, search.limit)).any():
             raise InputError(
                 f"{self.path}: the server did not find all that it was to search; its vectors are not those of this "
                 "database: restore both from a copy"
@@ -223,12 +232,6 @@ class ShortlistedVectors(ABC):
         distinct, places = np.unique(memories, return_inverse=True)
         vectors = self._stored(name, distinct).reshape(len(distinct), *self._shapes[name])
         return np.ascontiguousarray(vectors.transpose(1, 0, 2)), places
-
-
-def segments_of(order: PartitionOrder) -> np.ndarray:
-    """(N,) the segment of each memory."""
-    segments: np.ndarray = np.searchsorted(order.starts, order.positions, side="right") - 1
-    return segments
 
 
 def _near_best(

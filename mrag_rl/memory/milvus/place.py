@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-import scipy.sparse
-
-from mrag_rl.data.records import TextPair
 from mrag_rl.memory.milvus.connection import connected, reported
 from mrag_rl.memory.milvus.vectors import (
     MilvusVectors,
@@ -18,7 +14,7 @@ from mrag_rl.memory.milvus.vectors import (
     drop_collections,
     new_collection,
 )
-from mrag_rl.memory.parts import Records, Vectors, VectorSet
+from mrag_rl.memory.parts import Contents, Records, Vectors
 from mrag_rl.memory.search import PartitionOrder
 from mrag_rl.memory.store import RECORDS, RecordStore
 
@@ -32,20 +28,10 @@ def check(address: str) -> None:
             client.drop_collection(name)
 
 
-def create(
-    address: str,
-    name: str,
-    folder: Path,
-    pairs: Sequence[TextPair],
-    membership: scipy.sparse.csr_array,
-    names: Sequence[str],
-    facts: dict[str, str],
-    vectors: Mapping[VectorSet, np.ndarray],
-    order: PartitionOrder,
-) -> None:
-    RecordStore.create(folder / RECORDS, pairs, membership, names, facts)
+def create(address: str, name: str, folder: Path, contents: Contents) -> None:
+    RecordStore.create(folder / RECORDS, contents.pairs, contents.membership, contents.names, contents.facts)
     with reported("store", "written"), connected(address) as client:
-        create_vectors(client, name, vectors, order)
+        create_vectors(client, name, contents.vectors, contents.order)
 
 
 def open_records(file: Path, address: str, name: str) -> Records:
@@ -53,16 +39,9 @@ def open_records(file: Path, address: str, name: str) -> Records:
 
 
 def open_vectors(
-    file: Path,
-    address: str,
-    name: str,
-    records: Records,
-    order: PartitionOrder,
-    encoder: str,
-    *,
-    has_pairs: bool,
+    file: Path, address: str, name: str, records: Records, order: PartitionOrder, facts: Mapping[str, str]
 ) -> Vectors:
-    return MilvusVectors(file, address, name, order, records, encoder, has_pairs=has_pairs)
+    return MilvusVectors(file, address, name, records, order, facts)
 
 
 def copy(file: Path, address: str, name: str, records: Records, folder: Path, new: str) -> None:

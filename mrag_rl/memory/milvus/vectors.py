@@ -22,7 +22,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.memory.milvus.connection import connect, reported
 from mrag_rl.memory.parts import Records, Scope, VectorSet
 from mrag_rl.memory.search import PartitionOrder
-from mrag_rl.memory.shortlists import Pairs, ShortlistedVectors, segments_of
+from mrag_rl.memory.shortlists import Pairs, Search, ShortlistedVectors
 from mrag_rl.memory.vectors import vectors_in
 
 T = TypeVar("T")
@@ -36,21 +36,12 @@ class MilvusVectors(ShortlistedVectors):
     """The unit vectors of N memories, for any number of threads."""
 
     def __init__(
-        self,
-        path: Path,
-        address: str,
-        prefix: str,
-        order: PartitionOrder,
-        records: Records,
-        encoder: str,
-        *,
-        has_pairs: bool,
+        self, path: Path, address: str, prefix: str, records: Records, order: PartitionOrder, facts: Mapping[str, str]
     ) -> None:
-        """path: the file that errors name; prefix: of the collections' names; encoder: fingerprint of the vectors'.
+        """path: the file that errors name; prefix: of the collections' names; facts: what the database says of itself.
 
         Raises InputError if the server cannot be reached, or has no such collections.
         """
-        sets: list[VectorSet] = ["standard", "heads", *(["pair_heads"] if has_pairs else [])]  # type: ignore[list-item]
         self._prefix, self._records = prefix, records
         self._turn = threading.Lock()  # never held while the records are asked, which have turns of their own
         self._changes = 0  # of pair vectors: what was read before the last one is not kept
@@ -60,19 +51,20 @@ class MilvusVectors(ShortlistedVectors):
         with reported(str(path), "reached"):
             self._client = connect(address)
         try:
-            self._open(path, order, encoder, sets)
+            self._open(path, order, facts)
         except BaseException:
             self._client.close()
             raise
 
-    def _open(self, path: Path, order: PartitionOrder, encoder: str, sets: list[VectorSet]) -> None:
+    def _open(self, path: Path, order: PartitionOrder, facts: Mapping[str, str]) -> None:
+        sets = [name for name in get_args(VectorSet) if name != "pair_heads" or facts["peeking"] == "true"]
         with reported(str(path), "read"):
             shapes = stored_sets(self._client, self._prefix)
             if lost := [name for name in sets if name not in shapes]:
                 raise InputError(
                     f"{path}: the server has no vectors {self._prefix}_{lost[0]}; restore them, or create it again"
                 )
-            super().__init__(path, order, encoder, shapes)
+            super().__init__(path, order, facts["encoder_fingerprint"], shapes)
             for name in sets:
                 self._load(name)
                 rows = count_rows(self._client, self._collection(name))
@@ -82,13 +74,6 @@ class MilvusVectors(ShortlistedVectors):
     def close(self) -> None:
         self._shut = True
         self._client.close()
-
-    def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
-        shape = self._shapes["pair_heads"]
-        if stored is not None:
-            return vectors_in(stored, shape, self.path)
-        original: np.ndarray = self._original("pair_heads", [index])[0].reshape(shape)
-        return original
 
     def replace_pairs(self, indices: Sequence[int], pair_heads: Sequence[np.ndarray]) -> None:
         with self._turn:
@@ -103,8 +88,8 @@ class MilvusVectors(ShortlistedVectors):
             self._pairs = None
 
     @contextmanager
-    def _one_moment(self) -> Iterator[None]:
-        self._moment.pairs = self._changed() if "pair_heads" in self._shapes else {}
+    def _one_moment(self, name: VectorSet) -> Iterator[None]:
+        self._moment.pairs = self._changed() if name == "pair_heads" else {}
         yield
 
     def _shortlist(
@@ -118,7 +103,7 @@ class MilvusVectors(ShortlistedVectors):
         same = super()._shortlist(name, queries, Scope(scope.order, scope.partitions, unchanged), partition, k, head)
         readable = scope.order.memories[scope.positions]
         here = np.intersect1d(readable, np.fromiter(changed, np.int64))
-        segment = segments_of(scope.order)[here]
+        segment = scope.order.segments_of(here)
         added = (
             np.repeat(np.arange(len(queries)), len(here)),
             np.tile(segment, len(queries)),
@@ -126,24 +111,15 @@ class MilvusVectors(ShortlistedVectors):
         )
         return tuple(np.concatenate(both) for both in zip(same, added, strict=True))  # type: ignore[return-value]
 
-    def _most_similar(
-        self,
-        name: VectorSet,
-        queries: np.ndarray,
-        head: int | None,
-        segments: list[int],
-        memories: np.ndarray | None,
-        limit: int,
-        *,
-        each: bool,
-    ) -> tuple[Pairs, np.ndarray]:
+    def _most_similar(self, search: Search) -> tuple[Pairs, np.ndarray]:
+        name, queries, head, segments = search.name, search.queries, search.head, search.segments
         if head is not None:  # with zeros for the other heads, the inner product is that of the one
             heads, dimension = self._shapes[name]
-            queries, one = np.zeros((len(queries), heads * dimension), np.float32), queries
-            queries[:, head * dimension : (head + 1) * dimension] = one
+            queries = np.zeros((len(queries), heads * dimension), np.float32)
+            queries[:, head * dimension : (head + 1) * dimension] = search.queries
         rows: list[tuple[int, int, int, float]] = []
-        for group in [[segment] for segment in segments] if each else [segments]:
-            expression = self._expression(group, memories)
+        for group in [segments] if head is None else [[segment] for segment in segments]:
+            expression = self._expression(group, search.memories)
             if expression is None:
                 continue
             found = self._read(
@@ -151,12 +127,12 @@ class MilvusVectors(ShortlistedVectors):
                 self._client.search,
                 list(queries),
                 filter=expression,
-                limit=limit,
+                limit=search.limit,
                 output_fields=["memory"],
                 anns_field="v",
                 consistency_level="Strong",
             )
-            segment = group[0] if each else -1
+            segment = -1 if head is None else group[0]
             rows += [(q, segment, hit["memory"], hit["distance"]) for q, hits in enumerate(found) for hit in hits]
         table = np.array(rows, dtype=np.float64).reshape(-1, 4)
         query, of, memory = table[:, :3].astype(np.int64).T
@@ -166,7 +142,7 @@ class MilvusVectors(ShortlistedVectors):
         changed: dict[int, np.ndarray] = self._moment.pairs if name == "pair_heads" else {}
         vectors = np.empty((len(memories), int(np.prod(self._shapes[name]))), dtype=np.float32)
         is_changed = np.isin(memories, np.fromiter(changed, np.int64, len(changed)))
-        vectors[~is_changed] = self._original(name, memories[~is_changed].tolist())
+        vectors[~is_changed] = self._originals(name, memories[~is_changed].tolist())
         for place in np.flatnonzero(is_changed).tolist():
             vectors[place] = changed[int(memories[place])]
         return vectors
@@ -174,13 +150,12 @@ class MilvusVectors(ShortlistedVectors):
     def _all(self, name: VectorSet) -> Iterator[tuple[int, np.ndarray]]:
         for start in range(0, len(self._order.memories), _ROWS):
             some = list(range(start, min(start + _ROWS, len(self._order.memories))))
-            yield from zip(some, self._original(name, some), strict=True)
+            yield from zip(some, self._originals(name, some), strict=True)
 
-    def _original(self, name: str, memories: Sequence[int]) -> np.ndarray:
-        """(n, D) vectors of memories as they were first stored."""
+    def _originals(self, name: VectorSet, memories: list[int]) -> np.ndarray:
         vectors = np.empty((len(memories), int(np.prod(self._shapes[name]))), dtype=np.float32)
         for start in range(0, len(memories), _ROWS):
-            some = list(memories[start : start + _ROWS])
+            some = memories[start : start + _ROWS]
             rows = self._read(name, self._client.get, some, output_fields=["memory", "v"])
             found = {row["memory"]: row["v"] for row in rows}
             if set(found) != set(some):
@@ -208,8 +183,7 @@ class MilvusVectors(ShortlistedVectors):
         within = f"segment in {segments}"
         if memories is None:
             return within
-        ends = np.append(self._order.starts[1:], len(self._order.memories))
-        inside = np.concatenate([self._order.memories[self._order.starts[s] : ends[s]] for s in segments])
+        inside = self._order.memories[self._order.positions_in(segments)]
         chosen, others = inside[memories[inside]].tolist(), inside[~memories[inside]].tolist()
         if not chosen or not others:
             return within if chosen else None
@@ -250,7 +224,7 @@ def create_vectors(
     client: MilvusClient, prefix: str, arrays: Mapping[VectorSet, np.ndarray], order: PartitionOrder
 ) -> None:
     """Write a collection for each set (N, H, d). Raises MilvusException."""
-    segments = segments_of(order)
+    segments = order.segments_of(np.arange(len(order.memories)))
     for name, vectors in arrays.items():
         count, heads, dimension = vectors.shape
         if heads * dimension > _LONGEST:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-import scipy.sparse
-
-from mrag_rl.data.records import TextPair
-from mrag_rl.memory.parts import Records, Vectors, VectorSet
+from mrag_rl.memory.parts import Contents, Records, Vectors
 from mrag_rl.memory.postgres import connection
 from mrag_rl.memory.postgres.records import PostgresRecords, create_records
 from mrag_rl.memory.postgres.vectors import PostgresVectors, create_vectors
@@ -21,20 +17,10 @@ def check(address: str) -> None:
         connection.check_rights(address)
 
 
-def create(
-    address: str,
-    name: str,
-    folder: Path,
-    pairs: Sequence[TextPair],
-    membership: scipy.sparse.csr_array,
-    names: Sequence[str],
-    facts: dict[str, str],
-    vectors: Mapping[VectorSet, np.ndarray],
-    order: PartitionOrder,
-) -> None:
+def create(address: str, name: str, folder: Path, contents: Contents) -> None:
     with connection.reported("store", "written"), connection.new_schema(address, name) as made:
-        create_records(made, pairs, membership, names, facts)
-        create_vectors(made, vectors, order)
+        create_records(made, contents.pairs, contents.membership, contents.names, contents.facts)
+        create_vectors(made, contents.vectors, contents.order)
 
 
 def open_records(file: Path, address: str, name: str) -> Records:
@@ -42,17 +28,10 @@ def open_records(file: Path, address: str, name: str) -> Records:
 
 
 def open_vectors(
-    file: Path,
-    address: str,
-    name: str,
-    records: Records,
-    order: PartitionOrder,
-    encoder: str,
-    *,
-    has_pairs: bool,
+    file: Path, address: str, name: str, records: Records, order: PartitionOrder, facts: Mapping[str, str]
 ) -> Vectors:
     assert isinstance(records, PostgresRecords)
-    return PostgresVectors(records.connection, order, encoder)
+    return PostgresVectors(records.connection, order, facts["encoder_fingerprint"])
 
 
 def copy(file: Path, address: str, name: str, records: Records, folder: Path, new: str) -> None:

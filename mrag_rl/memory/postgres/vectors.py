@@ -16,8 +16,7 @@ from mrag_rl.errors import InputError
 from mrag_rl.memory.parts import VectorSet
 from mrag_rl.memory.postgres.connection import Connection
 from mrag_rl.memory.search import PartitionOrder
-from mrag_rl.memory.shortlists import Pairs, ShortlistedVectors, segments_of
-from mrag_rl.memory.vectors import vectors_in
+from mrag_rl.memory.shortlists import Pairs, Search, ShortlistedVectors
 
 _LONGEST = 16_000  # Numbers in a vector
 
@@ -45,56 +44,50 @@ class PostgresVectors(ShortlistedVectors):
     def close(self) -> None:
         """Nothing: the records close the connection of both."""
 
-    def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
-        shape = self._shapes["pair_heads"]
-        if stored is not None:
-            return vectors_in(stored, shape, self.path)
-        ((vector,),) = self._connection.rows("SELECT v FROM pair_heads WHERE memory = %s", (index,))
-        original: np.ndarray = vector.to_numpy().reshape(shape)
-        return original
-
     def replace_pairs(self, indices: Sequence[int], pair_heads: Sequence[np.ndarray]) -> None:
         """Nothing: the records wrote them with the versions."""
 
     def reload_pairs(self) -> None:
         """Nothing: every search compares those that are stored."""
 
-    def _one_moment(self) -> AbstractContextManager[None]:
+    def _one_moment(self, name: VectorSet) -> AbstractContextManager[None]:
         return self._connection.snapshot()
 
-    def _most_similar(
-        self,
-        name: VectorSet,
-        queries: np.ndarray,
-        head: int | None,
-        segments: list[int],
-        memories: np.ndarray | None,
-        limit: int,
-        *,
-        each: bool,
-    ) -> tuple[Pairs, np.ndarray]:
-        dimension = queries.shape[1]
+    def _most_similar(self, search: Search) -> tuple[Pairs, np.ndarray]:
+        head, dimension = search.head, search.queries.shape[1]
         compared = "t.v" if head is None else f"subvector(t.v, {head * dimension + 1}, {dimension})"
-        within = "t.segment = s" if each else "t.segment = ANY(%(allowed)s::integer[])"
-        parameters: dict[str, Any] = {"allowed": segments, "s": segments if each else [-1], "limit": limit}
-        if memories is not None:
+        within = "t.segment = ANY(%(allowed)s::integer[])" if head is None else "t.segment = s"
+        parameters: dict[str, Any] = {
+            "q": list(range(len(search.queries))),
+            "v": list(search.queries),
+            "allowed": search.segments,
+            "s": [-1] if head is None else search.segments,
+            "limit": search.limit,
+        }
+        if search.memories is not None:
             within += " AND t.memory = ANY(%(memories)s::integer[])"
-            parameters["memories"] = np.flatnonzero(memories).tolist()
+            parameters["memories"] = np.flatnonzero(search.memories).tolist()
         statement = f"""
             SELECT q, s, memory, distance FROM unnest(%(q)s::integer[], %(v)s::vector[]) AS queries(q, v)
             CROSS JOIN unnest(%(s)s::integer[]) AS s CROSS JOIN LATERAL (
-                SELECT t.memory, {compared} <#> queries.v AS distance FROM {_tables(name)[-1]} t WHERE {within}
+                SELECT t.memory, {compared} <#> queries.v AS distance FROM {_tables(search.name)[-1]} t WHERE {within}
                 ORDER BY distance LIMIT %(limit)s
             ) AS found
         """
-        rows = self._connection.rows(statement, parameters | {"q": list(range(len(queries))), "v": list(queries)})
-        found = np.array(rows, dtype=np.float64).reshape(-1, 4)
+        found = np.array(self._connection.rows(statement, parameters), dtype=np.float64).reshape(-1, 4)
         query, segment, memory = found[:, :3].astype(np.int64).T
         return (query, segment, memory), -found[:, 3]
 
     def _stored(self, name: VectorSet, memories: np.ndarray) -> np.ndarray:
-        statement = f"SELECT v FROM {_tables(name)[-1]} WHERE memory = ANY(%s) ORDER BY memory"
-        return np.array([v.to_numpy() for (v,) in self._connection.rows(statement, (memories.tolist(),))])
+        return self._read(_tables(name)[-1], memories.tolist())
+
+    def _originals(self, name: VectorSet, memories: list[int]) -> np.ndarray:
+        return self._read(name, memories)
+
+    def _read(self, table: str, memories: list[int]) -> np.ndarray:
+        """(n, D) vectors of distinct memories, ascending."""
+        rows = self._connection.rows(f"SELECT v FROM {table} WHERE memory = ANY(%s) ORDER BY memory", (memories,))
+        return np.array([v.to_numpy() for (v,) in rows])
 
     def _all(self, name: VectorSet) -> Iterator[tuple[int, np.ndarray]]:
         for memory, vector in self._connection.stream(f"SELECT memory, v FROM {name}"):
@@ -105,7 +98,7 @@ def create_vectors(
     connection: psycopg.Connection[Any], arrays: Mapping[VectorSet, np.ndarray], order: PartitionOrder
 ) -> None:
     """Write the tables of vectors, (N, H, d) each, within a transaction. Raises psycopg.Error."""
-    segment = segments_of(order)
+    segment = order.segments_of(np.arange(len(order.memories)))
     with connection.cursor() as cursor:
         cursor.execute("CREATE TABLE segments (segment integer PRIMARY KEY, partitions integer[] NOT NULL)")
         cursor.executemany("INSERT INTO segments VALUES (%s, %s)", enumerate(_partitions_of_segments(order)))
