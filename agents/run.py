@@ -19,17 +19,16 @@ from mrag_rl.agents.training_stage import TrainingStage
 from mrag_rl.choices import ABLATION_OF
 from mrag_rl.config import Config, config_sha256, config_to_yaml
 from mrag_rl.data.splits import Splits
-from mrag_rl.encoders import EmbeddingStore
+from mrag_rl.encoders import EmbeddingStore, RunEncoder
 from mrag_rl.encoders.store import BLOCK
 from mrag_rl.errors import InputError
+from mrag_rl.generation.batched_llm import BatchedLLM
 from mrag_rl.generation.llm import LLM
-from mrag_rl.generation.transformers_llm import TransformersLLM
 from mrag_rl.io import remove_leftovers
 from mrag_rl.memory.trust import trust
-from mrag_rl.models.quantization import weight_bytes
 from mrag_rl.runs.evaluate import evaluate_run, target_metric, write_results
 from mrag_rl.runs.folder import RunFolder, locked
-from mrag_rl.runs.models import load_encoder, load_models, make_writer, with_cache
+from mrag_rl.runs.models import ModelsOf, Report, RunModels, make_writer, models_at, with_cache
 from mrag_rl.runs.plugins import loaded_plugins
 from mrag_rl.runs.report import write_report
 from mrag_rl.runs.report_parts import REPORT
@@ -98,8 +97,17 @@ class RunPlan:
         )
 
 
-def start_run(config: Config, runs: Path, *, progress: bool = True, callbacks: Sequence[Callback] = ()) -> RunFolder:
+def start_run(
+    config: Config,
+    runs: Path,
+    *,
+    progress: bool = True,
+    callbacks: Sequence[Callback] = (),
+    models: ModelsOf | None = None,
+) -> RunFolder:
     """Make the run folder `runs`/NAME and carry the run out.
+
+    models: where they are, this process by default.
 
     Raises:
         TrainingStopped: a callback stopped it; `continue_run` goes on.
@@ -122,7 +130,7 @@ def start_run(config: Config, runs: Path, *, progress: bool = True, callbacks: S
         ) from error
     with locked(folder):
         try:
-            _continue(folder, config, progress=progress, evaluate=True, callbacks=callbacks)
+            _continue(folder, config, progress=progress, evaluate=True, callbacks=callbacks, models=models)
         except InputError:
             # What the configuration names is checked before anything is written; later errors leave a run to resume.
             if {path.name for path in folder.root.iterdir()} <= {folder.config.name, folder.state.name}:
@@ -138,12 +146,14 @@ def continue_run(
     progress: bool = True,
     evaluate: bool = True,
     callbacks: Sequence[Callback] = (),
+    models: ModelsOf | None = None,
 ) -> RunFolder:
     """Carry out the stages of a run that are not complete.
 
     Args:
         evaluate: whether to go on after training, to the final evaluation on the test queries.
         callbacks: are told of the start, and of every batch and round of the trainings.
+        models: where they are, this process by default.
 
     Raises:
         TrainingStopped: a callback stopped it.
@@ -151,12 +161,18 @@ def continue_run(
             working on the run.
     """
     with locked(folder):
-        _continue(folder, config, progress=progress, evaluate=evaluate, callbacks=callbacks)
+        _continue(folder, config, progress=progress, evaluate=evaluate, callbacks=callbacks, models=models)
     return folder
 
 
 def _continue(
-    folder: RunFolder, config: Config, *, progress: bool, evaluate: bool, callbacks: Sequence[Callback]
+    folder: RunFolder,
+    config: Config,
+    *,
+    progress: bool,
+    evaluate: bool,
+    callbacks: Sequence[Callback],
+    models: ModelsOf | None,
 ) -> None:
     """`continue_run` of a run that this process has locked."""
     plan = RunPlan.of(config)
@@ -164,7 +180,15 @@ def _continue(
     stages.check()
     if not stages.done("evaluate" if evaluate else plan.trainings[-1].name):
         remove_leftovers(folder.root)
-        _carry_out(plan, folder, stages, progress=progress, evaluate=evaluate, callbacks=callbacks)
+        _carry_out(
+            plan,
+            folder,
+            stages,
+            progress=progress,
+            evaluate=evaluate,
+            callbacks=callbacks,
+            models=models or models_at(None),
+        )
     if evaluate and not (folder.root / REPORT).exists():
         write_report(folder, config, folder.root)
 
@@ -185,59 +209,78 @@ def _carry_out(
     progress: bool,
     evaluate: bool,
     callbacks: Sequence[Callback],
+    models: ModelsOf,
 ) -> None:
     """The stages that are not complete, in order, with or without the evaluation."""
-    settings = plan.config
 
     def say(line: str) -> None:
         if progress:
-            print(f"{settings.name}: {line}", file=sys.stderr, flush=True)
+            print(f"{plan.config.name}: {line}", file=sys.stderr, flush=True)
 
-    own = loaded_plugins(settings)
+    own = loaded_plugins(plan.config)
     for setting, plugin in own.items():
         say(f"{setting} is {plugin.path}, code of your own in {plugin.file}")
     # Data first: a mistake there should not wait for a large model to load.
     splits = None if stages.done("prepare") else plan.preparation.read()
-    encoder, llm = load_models(settings, say)
-    candidate_encoder = encoder
-    if isinstance(llm, TransformersLLM):
-        say(f"the language model's weights take {weight_bytes(llm.model) / 2**20:,.0f} MiB")
-    if settings.llm.server is not None and plan.reads_log_probabilities:
+    with models(plan.config, say) as loaded:
+        stages.begin(_begin(plan, loaded, say) | {role: plugin.sha256 for role, plugin in own.items()})
+        for callback in callbacks:
+            callback.on_start(folder.root, plan.config)
+        if splits is not None:
+            _prepare(plan, folder, stages, splits, loaded.encoder, say, progress=progress)
+        shutil.rmtree(folder.encoded, ignore_errors=True)
+        with with_cache(loaded.llm, plan.config.llm, folder.cache, progress=progress) as cached:
+            writer = make_writer(plan.config, cached)
+            for training in plan.trainings:
+                if stages.done(training.name):
+                    continue
+                say(f"training {training.system}")
+                with stages.metered(cached.usage) as work:
+                    seconds = training.carry_out(
+                        folder, loaded.encoder, loaded.candidate_encoder, writer, progress=progress, callbacks=callbacks
+                    )
+                stages.finish(training.name, seconds, work)
+            if evaluate:
+                say("evaluating on the test set")
+                _evaluate(plan, folder, stages, cached)
+
+
+def _begin(plan: RunPlan, models: RunModels, say: Report) -> dict[str, str]:
+    """Load the models; returns the fingerprints of those that have to stay the same."""
+    config, encoder, llm = plan.config, models.encoder, models.llm
+    if isinstance(llm, BatchedLLM):
+        say(f"the language model's weights take {llm.weight_bytes / 2**20:,.0f} MiB")
+    if config.llm.server is not None and plan.reads_log_probabilities:
         say("asking whether the server has log-probabilities")
-        make_writer(settings, llm).log_probabilities(["A"], [()], [["B"]])  # An error now, not after hours of training
+        make_writer(config, llm).log_probabilities(["A"], [()], [["B"]])  # An error now, not after hours of training
     # Another server, or the same one restarted, may finish a run; see docs/servers.md.
-    of_llm = {} if settings.llm.server is not None else {"llm": llm.fingerprint}
-    stages.begin({"encoder": encoder.fingerprint, **of_llm, **{role: plugin.sha256 for role, plugin in own.items()}})
-    for callback in callbacks:
-        callback.on_start(folder.root, settings)
-    if splits is not None:
-        for warning in _warnings(settings, splits):
-            say(f"warning: {warning}")
-        say("preparing data, embeddings and databases")
-        # More than a block is so much that a run should not encode it again
-        kept = settings.encoder.cache_folder or (folder.encoded if len(splits.database) > BLOCK else None)
-        store = encoder if kept is None else EmbeddingStore(encoder, Path(kept))
-        if repeated := splits.known_sources():
-            say(f"{repeated} queries have a source that is in the database too")
-        if repeated := splits.trained_sources():
-            say(f"{repeated} test queries have a source that is a training query's too")
-        stages.finish("prepare", plan.preparation.carry_out(folder, splits, store, progress=progress))
-    shutil.rmtree(folder.encoded, ignore_errors=True)
-    trainings = [training for training in plan.trainings if not stages.done(training.name)]
-    if trainings and settings.refinement.dtype != "float32":
-        candidate_encoder = load_encoder(settings.encoder, settings.refinement.dtype)
-    with with_cache(llm, settings.llm, folder.cache, progress=progress) as cached:
-        writer = make_writer(settings, cached)
-        for training in trainings:
-            say(f"training {training.system}")
-            with stages.metered(llm.usage) as work:
-                seconds = training.carry_out(
-                    folder, encoder, candidate_encoder, writer, progress=progress, callbacks=callbacks
-                )
-            stages.finish(training.name, seconds, work)
-        if evaluate:
-            say("evaluating on the test set")
-            _evaluate(plan, folder, stages, cached)
+    of_llm = {} if config.llm.server is not None else {"llm": llm.fingerprint}
+    return {"encoder": encoder.fingerprint, **of_llm}
+
+
+def _prepare(
+    plan: RunPlan,
+    folder: RunFolder,
+    stages: Stages,
+    splits: Splits,
+    encoder: RunEncoder,
+    say: Report,
+    *,
+    progress: bool,
+) -> None:
+    """Data, embeddings and databases of the run."""
+    settings = plan.config
+    for warning in _warnings(settings, splits):
+        say(f"warning: {warning}")
+    say("preparing data, embeddings and databases")
+    # More than a block is so much that a run should not encode it again
+    kept = settings.encoder.cache_folder or (folder.encoded if len(splits.database) > BLOCK else None)
+    store = encoder if kept is None else EmbeddingStore(encoder, Path(kept))
+    if repeated := splits.known_sources():
+        say(f"{repeated} queries have a source that is in the database too")
+    if repeated := splits.trained_sources():
+        say(f"{repeated} test queries have a source that is a training query's too")
+    stages.finish("prepare", plan.preparation.carry_out(folder, splits, store, progress=progress))
 
 
 def _warnings(config: Config, splits: Splits) -> Iterator[str]:

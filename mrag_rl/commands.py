@@ -89,6 +89,7 @@ def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> in
         request = parse_train_arguments(arguments, program=program)
         from mrag_rl.agents.run import continue_run, start_run
         from mrag_rl.runs.folder import RunFolder
+        from mrag_rl.runs.models import models_at
         from mrag_rl.runs.plugins import TO_ANSWER
         from mrag_rl.trackers import trackers_named
         from mrag_rl.training import carry_out
@@ -99,18 +100,21 @@ def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> in
             RunFolder(request.run),
             trackers_named(request.track),
         )
+        models = models_at(request.cluster, request.workers)
         if request.resume is None:
-            run = carry_out(folder, lambda: start_run(config, runs, callbacks=trackers), trackers)
+            run = carry_out(folder, lambda: start_run(config, runs, callbacks=trackers, models=models), trackers)
         else:
-            run = carry_out(folder, lambda: continue_run(folder, config, callbacks=trackers), trackers)
+            run = carry_out(folder, lambda: continue_run(folder, config, callbacks=trackers, models=models), trackers)
         question = f'python evaluate.py ask --run {run.folder} --text "..."{_trust(config, *TO_ANSWER)}'
         return f"{run.table}\nEverything is in {run.folder}; try: {as_command_of(program, question)}"
 
     def stopped() -> str:
         if request is None or not request.run.is_dir():
             return "nothing was written"
-        track = "".join(f" --track {name}" for name in request.track)
-        return f"resume with: python train.py --resume {request.run}{_trust(request.config)}{track}"
+        kept = [f" --track {name}" for name in request.track]
+        kept += [] if request.cluster is None else [f" --cluster {request.cluster}"]
+        kept += [] if request.workers is None else [f" --workers {request.workers}"]
+        return f"resume with: python train.py --resume {request.run}{_trust(request.config)}{''.join(kept)}"
 
     return run_command(work, stopped, lambda: None if request is None else request.run, program=program)
 

@@ -214,6 +214,8 @@ def config_reader(program: str, *, runs: bool = False) -> SettingsReader[Config]
         "resume": (None, "Run folder to resume, with the settings it was started with."),
         "trust": (None, "With --resume: import path of code that the run's settings name; it may then run."),
         "track": (None, "wandb or mlflow: also send the training to this tracker (docs/plugins.md)."),
+        "cluster": (None, "Spread the models over a Ray cluster: auto, or its address (docs/cluster.md)."),
+        "workers": (None, "With --cluster: how many copies of the models; one for each GPU, or core, if not given."),
     }
     return SettingsReader(Config, program, flags=flags if runs else None, example="configs/quickstart.yaml")
 

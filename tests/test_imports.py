@@ -40,6 +40,7 @@ ROOMS = (
     "data",
     "partitioning",
     "generation",
+    "cluster",
     "metrics",
     "training_config",
     "llm_config",

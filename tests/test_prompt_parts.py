@@ -80,13 +80,12 @@ def test_a_text_with_the_name_of_a_control_token_has_none(
     if chat:
         template = "{% for m in messages %}<s> {{ m.content }} </s> {% endfor %}"
         monkeypatch.setattr(llm.tokenizer, "chat_template", template)
-        monkeypatch.setattr(llm, "_chat", True)
     token = int(llm.tokenizer.get_vocab()[name])
 
     def count(text: str) -> int:
         prompt = Prompt("summarization", f"a {text} b", ((f"c {text}", f"{text} a"),))
-        (ids,) = llm._tokenize([prompt], [llm.render(prompt)], 8)
-        (item,) = llm._tokenize_pairs([(prompt, f"b {text} c")], 8)
+        (ids,) = llm.reader.tokenize([prompt], [llm.render(prompt)], 8)
+        (item,) = llm.reader.tokenize_pairs([(prompt, f"b {text} c")], 8)
         return [*ids, *item.prompt, *item.tokens].count(token)
 
     assert count(name) == count("a")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -40,6 +40,11 @@ class Batch:
     shares: torch.Tensor
     prefix: int
 
+    def to(self, device: torch.device) -> Batch:
+        """The batch with what the model reads on a device."""
+        mask = None if self.mask is None else self.mask.to(device)
+        return replace(self, ids=self.ids.to(device), mask=mask, lengths=self.lengths.to(device))
+
     @torch.inference_mode()
     def run(self, model: PreTrainedModel) -> torch.Tensor:
         """The last hidden state (B, L, d)."""
@@ -47,5 +52,5 @@ class Batch:
         return states
 
     def add(self, means: torch.Tensor, vectors: torch.Tensor) -> None:
-        """Add the batch's vectors (B, w), weighted by their shares, to the texts' means (N, w)."""
-        means.index_add_(0, self.owners, vectors.cpu() * self.shares[:, None])
+        """Add the batch's vectors (B, ...), weighted by their shares, to the texts' means (N, ...)."""
+        means.index_add_(0, self.owners, vectors * self.shares.view(-1, *[1] * (vectors.ndim - 1)))

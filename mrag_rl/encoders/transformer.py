@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, Literal, cast, get_args
@@ -13,20 +13,16 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.functional import normalize
-from tqdm import tqdm
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from mrag_rl.choices import INSIDE_LLM, StandardEmbedding
 from mrag_rl.encoders.attention import find_output_projections
-from mrag_rl.encoders.batches import Batch, length_batches
-from mrag_rl.encoders.embeddings import Embeddings
+from mrag_rl.encoders.batched import BatchedEncoder
+from mrag_rl.encoders.batches import Batch
 from mrag_rl.encoders.pooling import HeadPooling, pool
 from mrag_rl.encoders.prefixes import Prefixes, stated_prefixes
 from mrag_rl.encoders.sentence_layers import SentenceLayers, lower_cased, stated_layers
-from mrag_rl.encoders.texts import check_texts, unique_texts
-from mrag_rl.encoders.trigrams import TRIGRAM_DIMENSION, trigram_embeddings
-from mrag_rl.encoders.windows import LONGEST_WINDOW, WindowCutter, Windows, position_count, window_length
+from mrag_rl.encoders.windows import LONGEST_WINDOW, WindowCutter, position_count, window_length
 from mrag_rl.errors import InputError
 from mrag_rl.models.devices import free_memory
 from mrag_rl.models.names import MINILM_NAMES
@@ -42,7 +38,7 @@ from mrag_rl.models.weights import (
 )
 
 
-class TransformerEncoder:
+class TransformerEncoder(BatchedEncoder):
     """Texts to vectors by any Hugging Face transformer with multi-head attention, encoder or decoder.
 
     The standard embedding is what sentence-transformers computes with the model (its pooling, dense layers and norms,
@@ -59,10 +55,7 @@ class TransformerEncoder:
 
     A text of more than ``max_length`` tokens is read in windows of that length, each beginning in the middle of the
     one before. Its vectors are the means of the windows' vectors, weighted by their tokens and taken before
-    normalisation. A prefix is read in every window. Make one with ``TransformerEncoder.load``. Threads take turns.
-
-    Attributes:
-        prefixes: what is put before queries, documents and other texts, as the model's files state it.
+    normalisation. A prefix is read in every window. Make one with ``TransformerEncoder.load``.
     """
 
     def __init__(
@@ -109,37 +102,37 @@ class TransformerEncoder:
         widths = [projection.width for projection in projections]
         if len(set(widths)) > 1:
             raise InputError(f"encoder layers {layers}: their heads have widths {widths}; choose layers of one width")
-        self.name = name
-        self.max_length = max_length
-        self.truncate = truncate
-        self.batch_tokens = batch_tokens
-        self.layers = [layer % config.num_hidden_layers for layer in layers]
+        layers = [layer % config.num_hidden_layers for layer in layers]
         self.standard_layers = standard_layers or SentenceLayers(
             config.hidden_size, ["last" if projections[0].causal else "mean"]
         )
         self.standard_layers.requires_grad_(False).train(False).to(model.device)
         self.pooling: HeadPooling = pooling or ("last" if projections[0].causal else "first")
-        self.heads: int = heads * len(layers)
-        self.standard: StandardEmbedding = standard
-        self.prefixes = prefixes or Prefixes()
-        self.dimension: int = self.standard_layers.width if standard == "model" else TRIGRAM_DIMENSION
-        self.head_dimension = widths[0] // heads
-        self.dtype = model.dtype
-        one_or_more = self.layers if len(layers) > 1 else self.layers[0]
+        prefixes = prefixes or Prefixes()
         if standard == "trigrams":
             weights_hash += " standard trigrams"
         elif (stated := self.standard_layers.description) != "mean":
             weights_hash += f" standard {stated}"
-        if self.prefixes.default:
-            weights_hash += f" prefix {self.prefixes.default}"
-        self.fingerprint = hashlib.sha256(
-            json.dumps([weights_hash, one_or_more, self.pooling, str(self.dtype)]).encode()
-        ).hexdigest()
+        if prefixes.default:
+            weights_hash += f" prefix {prefixes.default}"
+        one_or_more = layers if len(layers) > 1 else layers[0]
+        identity = [weights_hash, one_or_more, self.pooling, str(model.dtype)]
+        super().__init__(
+            name=name,
+            fingerprint=hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
+            prefixes=prefixes,
+            cutter=WindowCutter(tokenizer, max_length, truncate=truncate, name=name),
+            layers=layers,
+            heads=heads * len(layers),
+            head_dimension=widths[0] // heads,
+            model_dimension=self.standard_layers.width,
+            standard=standard,
+            batch_tokens=batch_tokens,
+            dtype=model.dtype,
+        )
         self.model = model
-        self.tokenizer = tokenizer
         self._projections = projections
         self._turn = threading.Lock()  # The hooks below are called by every pass, that of another thread, too
-        self._cutter = WindowCutter(tokenizer, max_length, truncate=truncate, name=name)
 
     @classmethod
     def load(
@@ -254,24 +247,10 @@ class TransformerEncoder:
             batch_tokens=batch_tokens,
         )
 
-    def encode(
-        self, texts: Sequence[str], *, progress: bool = False, prefix: str | None = None, pad: bool = True
-    ) -> Embeddings:
-        """The standard (N, d) and per-head (N, H, d_h) embeddings of N texts, in their order. A repeated text is
-        computed once.
-
-        prefix: put before every text, such as ``prefixes.query``; None is ``prefixes.default``. Trigrams are counted
-            without it.
-        progress: show a bar.
-        pad: batch texts of different lengths. Without, a text's vectors are as if it were alone but for rounding in a
-        library of matrix products that sums differently for more rows; slower for few texts.
-
-        Raises InputError naming the first text that is empty or not Unicode, and for a text instead of a list.
-        """
-        check_texts(texts)
-        unique, rows = unique_texts(texts)
-        standard = torch.zeros(len(unique), self.standard_layers.width)
-        heads = torch.zeros(len(unique), len(self.layers), self.heads * self.head_dimension // len(self.layers))
+    def read(
+        self, batches: Iterable[Batch], *, heads: bool
+    ) -> Iterator[tuple[Batch, torch.Tensor, torch.Tensor | None]]:
+        """Read batches, in order; see `BatchedEncoder.read`. Threads take turns."""
         pooled: dict[int, torch.Tensor] = {}
         calls = [0] * len(self._projections)
         lengths = torch.empty(0)
@@ -283,37 +262,14 @@ class TransformerEncoder:
             calls[i] += 1
 
         with self._turn, ExitStack() as hooks:
-            for i, p in enumerate(self._projections):
+            for i, p in enumerate(self._projections if heads else ()):
                 hooks.callback(p.module.register_forward_pre_hook(partial(read_heads, i)).remove)
-            for batch in self._batches(unique, prefix, progress=progress, pad=pad):
-                lengths, calls[:] = batch.lengths, [0] * len(calls)
-                batch.add(standard, self._standard(batch))
-                for i in range(len(calls)):
-                    batch.add(heads[:, i], pooled.pop(i))
-        by_head = heads.view(len(unique), self.heads, self.head_dimension)
-        norms = by_head.norm(dim=-1)
-        by_head /= norms.clamp_min(1e-12)[..., None]
-        vectors = normalize(standard, dim=-1).numpy() if self.standard == "model" else trigram_embeddings(unique)
-        embeddings = Embeddings(vectors, by_head.numpy(), norms.numpy(), encoder=self.fingerprint)
-        return embeddings if len(unique) == len(texts) else embeddings[rows]
-
-    def encode_standard(self, texts: Sequence[str]) -> np.ndarray:
-        """The standard embeddings alone, (N, d) float32. For texts that a model wrote, where an empty text is an answer
-        rather than a mistake: its embedding is the zero vector, similar to nothing.
-        """
-        unique, rows = unique_texts(texts)
-        nonempty = [i for i, text in enumerate(unique) if text.strip()]
-        if self.standard == "trigrams":
-            trigrams: np.ndarray = trigram_embeddings(unique)[rows]
-            return trigrams
-        means = torch.zeros(len(nonempty), self.dimension)
-        with self._turn:
-            for batch in self._batches([unique[i] for i in nonempty]):
-                batch.add(means, self._standard(batch))
-        standard = np.zeros((len(unique), self.dimension), np.float32)
-        standard[nonempty] = normalize(means, dim=-1).numpy()
-        embeddings: np.ndarray = standard[rows]
-        return embeddings
+            for batch in batches:
+                moved = batch.to(self.model.device)
+                lengths, calls[:] = moved.lengths, [0] * len(calls)
+                standard = self._standard(moved).cpu()
+                of_heads = [pooled.pop(i).cpu() for i in range(len(calls))] if heads else []
+                yield batch, standard, torch.stack(of_heads, dim=1) if heads else None
 
     def attention(self, text: str, *, prefix: str | None = None) -> tuple[list[str], np.ndarray]:
         """The attention weights in the first window of a text: its T tokens, and the weights (H, T, T) of each head,
@@ -346,38 +302,6 @@ class TransformerEncoder:
         states = batch.run(self.model).to(self.model.device)  # The last layer may be on another device
         vectors: torch.Tensor = self.standard_layers(states, batch.lengths, batch.prefix)
         return vectors
-
-    def _cut(self, texts: Sequence[str], prefix: str | None) -> Windows:
-        return self._cutter.cut(texts, self.prefixes.default if prefix is None else prefix)
-
-    def _batches(
-        self, texts: Sequence[str], prefix: str | None = None, *, progress: bool = False, pad: bool = True
-    ) -> Iterator[Batch]:
-        """The texts' windows in batches of similar length."""
-        windows = self._cut(texts, prefix)
-        device = self.model.device
-        with tqdm(total=len(windows.ids), desc="encode", unit="text", disable=not progress) as bar:
-            for batch in length_batches([len(ids) for ids in windows.ids], self.batch_tokens, pad=pad):
-                rows = [windows.ids[i] for i in batch]
-                lengths = torch.tensor([len(ids) for ids in rows])
-                longest = self._width(len(rows[-1]))
-                # Padding is masked out, so which id pads makes no difference.
-                ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=device)
-                padded = len(rows[0]) < longest
-                mask = (torch.arange(longest) < lengths[:, None]).long().to(device) if padded else None
-                owners, shares = windows.owners[batch], windows.shares[batch]
-                yield Batch(ids, mask, lengths.to(device), owners, shares, windows.prefix)
-                bar.update(len(rows))
-
-    def _width(self, longest: int) -> int:
-        """The number of columns of a batch whose longest row has ``longest`` tokens.
-
-        A CPU's fused attention in 16 bits processes keys in groups of 16 and the remaining ones one by one: padding
-        that completes the last group costs less.
-        """
-        missing = -longest % 16
-        complete = self.dtype != torch.float32 and missing <= 5
-        return min(longest + missing, self.max_length) if complete else longest
 
 
 def _placement(devices: Sequence[str], *, quantized: bool) -> dict[str, str] | Literal["auto"] | None:

@@ -270,9 +270,9 @@ class MemoryDatabase:
         a partition without allowed memories (``mrag_rl.access``). ``evidence``: see ``mrag_rl.states.StateReader``.
         Raises InputError for a state that the database was not created for, and a bad mask.
         """
-        if self._has_pairs:
-            self._versions.refresh()
         scope = self._scope(allowed_partitions, allowed_memories)
+        if self._has_pairs and len(scope.positions):
+            self._versions.refresh()
         states = self._vectors.states(queries, state, scope)
         states[:, ~scope.partitions] = NOTHING
         return states

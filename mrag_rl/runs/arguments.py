@@ -12,20 +12,22 @@ from mrag_rl.errors import InputError
 from mrag_rl.runs.plugins import SETTINGS, load_own_plugins, load_trusted_plugins
 from mrag_rl.runs.settings import check_data_files
 
-_WITH_RESUME = ("--resume", "--trust", "--track")
+_WITH_RESUME = ("--resume", "--trust", "--track", "--cluster", "--workers")
 
 
 @dataclass(frozen=True)
 class TrainArguments:
     """What to train: a new run of ``config`` under ``runs``, or, if ``resume`` is set, the rest of that run.
 
-    ``track`` names trackers, which are no part of the run.
+    ``track`` names trackers, ``cluster`` and ``workers`` say where the models are: neither is a part of the run.
     """
 
     config: Config
     runs: Path
     resume: Path | None
     track: tuple[str, ...] = ()
+    cluster: str | None = None
+    workers: int | None = None
 
     @property
     def run(self) -> Path:
@@ -41,17 +43,28 @@ def parse_train_arguments(arguments: Sequence[str], *, program: str = "train.py"
     wrong; ``--help`` prints and exits as argparse does.
     """
     resume, track = _resume_folder(arguments), tuple(option_values(arguments, "--track"))
+    where = _cluster(arguments)
     if resume is not None:
         config = load_config(resume / "config.yaml")
         load_trusted_plugins(config, [*option_values(arguments, "--trust")], SETTINGS, resume)
-        return TrainArguments(config, resume.parent, resume, track)
+        return TrainArguments(config, resume.parent, resume, track, *where)
     config, flags = config_reader(program, runs=True).read(arguments)
     if flags["trust"] is not None:
         raise InputError("--trust goes with --resume: code that your own configuration names is imported anyway")
     validate_config(config)
     check_data_files(config.data)
     load_own_plugins(config, arguments)
-    return TrainArguments(config, Path(flags["runs"]), None, track)
+    return TrainArguments(config, Path(flags["runs"]), None, track, *where)
+
+
+def _cluster(arguments: Sequence[str]) -> tuple[str | None, int | None]:
+    """The values of ``--cluster`` and ``--workers``."""
+    address, workers = ([*option_values(arguments, option)] for option in ("--cluster", "--workers"))
+    if workers and not address:
+        raise InputError("--workers goes with --cluster; write --cluster auto for this machine")
+    if workers and not (workers[-1].isdecimal() and int(workers[-1])):
+        raise InputError(f"--workers is {workers[-1]}; give a number of 1 or more")
+    return (address[-1] if address else None), (int(workers[-1]) if workers else None)
 
 
 def _resume_folder(arguments: Sequence[str]) -> Path | None:

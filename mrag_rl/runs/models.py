@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -24,17 +25,56 @@ from mrag_rl.llm_config import LLMConfig
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.plugins import is_import_path
 
+Report = Callable[[str], object]
+"""Receives the plan of a large model; see `TransformersLLM.load`."""
 
-def load_models(config: Config, report: Callable[[str], object] | None = None) -> tuple[RunEncoder, LLM]:
-    """The run's encoder and language model, which may be one. Raises InputError if either is missing.
 
-    report: see `TransformersLLM.load`.
+class RunModels:
+    """The models of a run, each loaded when it is first asked for. Raises InputError where one is missing."""
+
+    def __init__(self, config: Config, report: Report | None = None) -> None:
+        self.config, self._report = config, report
+
+    @cached_property
+    def llm(self) -> LLM:
+        """The language model."""
+        return load_llm(llm_config(self.config), self._report)
+
+    @cached_property
+    def encoder(self) -> RunEncoder:
+        """The encoder, which may be the language model."""
+        if self.config.encoder.name == INSIDE_LLM:
+            return encoder_inside(self.llm, self.config.encoder)
+        return load_encoder(self.config.encoder)
+
+    @cached_property
+    def candidate_encoder(self) -> RunEncoder:
+        """The encoder of candidates: in their precision, if they have one of their own."""
+        dtype = self.config.refinement.dtype
+        return self.encoder if dtype == "float32" else load_encoder(self.config.encoder, dtype)
+
+
+ModelsOf = Callable[[Config, Report], AbstractContextManager[RunModels]]
+"""Where the models of a run are while it is carried out."""
+
+
+def models_at(cluster: str | None, workers: int | None = None) -> ModelsOf:
+    """Where the models of runs are: in this process, or spread over a Ray cluster.
+
+    cluster, workers: see `mrag_rl.cluster.connected`. Raises InputError if Ray is not installed.
     """
-    if config.encoder.name == INSIDE_LLM:
-        llm = load_llm(llm_config(config), report)
-        return encoder_inside(llm, config.encoder), llm
-    # The smaller first: a mistake there should not wait for a large model to load.
-    return load_encoder(config.encoder), load_llm(llm_config(config), report)
+    if cluster is None:
+        return lambda config, report: nullcontext(RunModels(config, report))
+    from mrag_rl.runs.spread import spread_models  # It comes with an extra of its own
+
+    return partial(spread_models, address=cluster, workers=workers)
+
+
+def load_models(config: Config, report: Report | None = None) -> tuple[RunEncoder, LLM]:
+    """The run's encoder and language model, the encoder first: a mistake there should not wait for a large model to
+    load. Raises InputError if either is missing."""
+    models = RunModels(config, report)
+    return models.encoder, models.llm
 
 
 def llm_config(config: Config) -> LLMConfig:

@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any, get_args
 
 import numpy as np
+from tqdm import tqdm
 
 from mrag_rl.choices import PaperScale
 from mrag_rl.command_line import read_yaml
@@ -28,6 +29,7 @@ from mrag_rl.runs.estimate import estimate
 from mrag_rl.runs.evaluate import reported_metrics, target_metric
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.pool import MAY_DIFFER, differing, flat_settings, world_of
+from mrag_rl.runs.processes import carry_out
 from mrag_rl.runs.settings import PaperSettings
 from mrag_rl.runs.sweep import Sweep, plan_sweep, run_sweep
 from mrag_rl.shipped import CONFIGS, PAPER_TABLES, names_in, shipped_file
@@ -106,6 +108,12 @@ def run(settings: PaperSettings) -> str:
     if settings.plan:
         return plan
     print(plan, file=sys.stderr)
+    all_sweeps = [sweep for _, sweeps in planned for _, sweep in sweeps]
+    left = {run: sweep.runs[run] for sweep in all_sweeps for run in sweep.unfinished()}
+    total = sum(len(sweep.runs) for sweep in all_sweeps)
+    # Together, because a part of three runs would leave some of the jobs idle
+    with tqdm(total=total, initial=total - len(left), unit="run") as bar:
+        carry_out(left, part="run", jobs=settings.jobs, bar=bar)
     return "\n".join(_made(table, sweeps, settings, root / table.name) for table, sweeps in planned)
 
 
@@ -197,11 +205,12 @@ def sweeps_of(table: Table, settings: PaperSettings, root: Path) -> list[tuple[P
 
 
 def _made(table: Table, sweeps: Sequence[tuple[Part, Sweep]], settings: PaperSettings, folder: Path) -> str:
-    """Carry out a table's sweeps, write its page, and return it."""
+    """Compare the runs of a table's sweeps, write its page, and return it."""
     parts, drawn = [], all("demonstrations" in part.grid and _METHOD in part.grid for part, _ in sweeps)
     for part, sweep in sweeps:
         # A part's own figure would have a line of the undivided database for every method
-        run_sweep(sweep, systems=part.systems[:1] if drawn else part.systems, metric=part.metrics[0])
+        shown = part.systems[:1] if drawn else part.systems
+        run_sweep(sweep, systems=shown, metric=part.metrics[0], progress=False)
         conditions = conditions_of([*sweep.runs])
         scores = {metric: paired_scores(conditions, part.systems, metric) for metric in part.metrics}
         parts.append(part_of_report(table, part, conditions, scores, sweep.folder))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from tqdm import tqdm
 
@@ -21,11 +23,10 @@ from mrag_rl.io import read_text
 from mrag_rl.memory.trust import trust
 from mrag_rl.runs.folder import RunFolder, in_use
 
-_COMMAND = {
-    "run": "import sys; from mrag_rl.commands import train; sys.exit(train())",
-    "training": "import sys; from mrag_rl.commands import train_only; sys.exit(train_only())",
-}
+Part = Literal["run", "training"]
+
 _POLL = 0.2  # Seconds between looks at the runs in progress
+_IMPORTED = ["mrag_rl.commands", "mrag_rl.runs.evaluate", "mrag_rl.runs.report", "transformers.models.llama"]
 
 
 def with_shared(config: Config, folder: Path) -> Config:
@@ -49,14 +50,12 @@ def check_same_settings(run: RunFolder, config: Config) -> None:
         raise InputError(f"{run.root}: exists with other settings; remove it, or choose another --name")
 
 
-def carry_out(
-    runs: Mapping[Path, Config], *, part: Literal["run", "training"], jobs: int, logs: Path, bar: tqdm[Any]
-) -> None:
+def carry_out(runs: Mapping[Path, Config], *, part: Part, jobs: int, bar: tqdm[Any]) -> None:
     """Start runs that are not complete, or go on with them, `jobs` at a time; advances the bar by one for each.
 
-    Each is a process of its own, whose output goes to LOGS/RUN.log. With several at a time, processor cores are divided
-    among them, and so are the devices in CUDA_VISIBLE_DEVICES. A run that another process works on is waited for. A run
-    that fails does not stop the others.
+    Each is a process of its own, whose output goes to logs/RUN.log beside its folder. With several at a time, processor
+    cores are divided among them, and so are the devices in CUDA_VISIBLE_DEVICES. A run that another process works on is
+    waited for. A run that fails does not stop the others.
 
     Args:
         runs: the configurations by run folder. part: whole runs, or no more than their training.
@@ -64,65 +63,82 @@ def carry_out(
     Raises:
         InputError: a run failed. The same again goes on where each run was left.
     """
-    logs.mkdir(parents=True, exist_ok=True)
     waiting, jobs = [*runs], min(jobs, max(1, len(runs)))
     failed: list[Path] = []
-    running: dict[int, tuple[Path, subprocess.Popen[bytes], IO[bytes]]] = {}
+    running: dict[int, tuple[Path, ForkServerProcess]] = {}
     with _stopped_together(running):
         while waiting or running:
             for slot in range(jobs):
                 free = (run for run in waiting if not in_use(RunFolder(run)))
                 if slot not in running and (run := next(free, None)) is not None:
                     waiting.remove(run)
-                    log: IO[bytes] = (logs / f"{run.name}.log").open("ab")
-                    running[slot] = run, _start(run, runs[run], _COMMAND[part], slot, jobs, log), log
-                    bar.set_postfix_str(", ".join(run.name for run, _, _ in running.values()))
+                    running[slot] = run, _start(run, runs[run], part, slot, jobs)
+                    bar.set_postfix_str(", ".join(run.name for run, _ in running.values()))
             if not running:
                 bar.set_postfix_str(f"waiting for another process that works on {waiting[0].name}")
-            for slot, (run, process, log) in [*running.items()]:
-                if process.poll() is not None:
-                    log.close()
+            for slot, (run, process) in [*running.items()]:
+                if process.exitcode is not None:
                     del running[slot]
                     bar.update()
-                    if process.returncode:
+                    if process.exitcode:
                         failed.append(run)
-                        tqdm.write(f"{run}: failed; see {logs / run.name}.log", file=sys.stderr)
+                        tqdm.write(f"{run}: failed; see {_log(run)}", file=sys.stderr)
             time.sleep(_POLL)
     if failed:
-        log_file = logs / f"{failed[0].name}.log"
-        last = read_text(log_file).strip().rpartition("\n")[2].removeprefix("error: ")
+        last = read_text(_log(failed[0])).strip().rpartition("\n")[2].removeprefix("error: ")
         raise InputError(
-            f"{len(failed)} of {len(runs)} runs failed; {failed[0].name}: {last} (all of it is in {log_file}); "
+            f"{len(failed)} of {len(runs)} runs failed; {failed[0].name}: {last} (all of it is in {_log(failed[0])}); "
             "mend that and run the same command again, which goes on with what is left"
         )
 
 
-def _start(run: Path, config: Config, command: str, slot: int, jobs: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
+def _log(run: Path) -> Path:
+    return run.parent / "logs" / f"{run.name}.log"
+
+
+def _start(run: Path, config: Config, part: Part, slot: int, jobs: int) -> ForkServerProcess:
     """Start a run, or go on with it."""
     if config.store is not None:
         trust(config.store)
     if not RunFolder(run).config.is_file():
         RunFolder(run).create(config_to_yaml(config))
+    _log(run).parent.mkdir(exist_ok=True)
     # The settings are this command's, whose user named the code in them.
-    trusted = [f"--trust={path}" for path in config.plugins.values()]
-    environment = dict(os.environ)
+    arguments = ["--resume", str(run), *(f"--trust={path}" for path in config.plugins.values())]
+    environment = {}
     if jobs > 1:
-        environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
-        devices = [name for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+        environment["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
+        devices = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
         if len(devices) > 1:
             environment["CUDA_VISIBLE_DEVICES"] = devices[slot % len(devices)]
-    # A session of its own: Ctrl-C reaches this process alone, which stops the runs and waits for them.
-    return subprocess.Popen(
-        [sys.executable, "-c", command, "--resume", str(run), *trusted],
-        stdout=log,
-        stderr=log,
-        env=environment,
-        start_new_session=True,
-    )
+    # Forked from a process that has imported what runs need, which takes some seconds each time.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_IMPORTED)
+    process = context.Process(target=_carry_out, args=(part, arguments, _log(run), environment))
+    process.start()
+    return process
+
+
+def _carry_out(part: Part, arguments: list[str], log: Path, environment: Mapping[str, str]) -> None:
+    """What the process of a run does."""
+    os.setsid()  # Ctrl-C reaches the first process alone, which stops the runs and waits for them.
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.environ.update(environment)
+    commands = importlib.import_module("mrag_rl.commands")  # by its name, because it stands above this room
+    if "OMP_NUM_THREADS" in environment:
+        import threadpoolctl
+        import torch
+
+        threads = int(environment["OMP_NUM_THREADS"])
+        torch.set_num_threads(threads)
+        threadpoolctl.threadpool_limits(threads)
+    sys.exit(commands.train(arguments) if part == "run" else commands.train_only(arguments))
 
 
 @contextmanager
-def _stopped_together(running: Mapping[int, tuple[Path, subprocess.Popen[bytes], IO[bytes]]]) -> Iterator[None]:
+def _stopped_together(running: Mapping[int, tuple[Path, ForkServerProcess]]) -> Iterator[None]:
     """Stop the runs in progress when the block ends early, by Ctrl-C or SIGTERM too; they resume from any stop."""
 
     def leave(number: int, frame: object) -> None:
@@ -133,8 +149,7 @@ def _stopped_together(running: Mapping[int, tuple[Path, subprocess.Popen[bytes],
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-        for _, process, _ in running.values():
+        for _, process in running.values():
             process.terminate()
-        for _, process, log in running.values():
-            process.wait()
-            log.close()
+        for _, process in running.values():
+            process.join()

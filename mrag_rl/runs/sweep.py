@@ -120,7 +120,7 @@ def run_sweep(
     left = sweep.unfinished()
     with tqdm(total=len(sweep.runs), initial=len(sweep.runs) - len(left), unit="run", disable=not progress) as bar:
         configs = {run: sweep.runs[run] for run in left}
-        carry_out(configs, part="run", jobs=sweep.jobs, logs=sweep.folder / "logs", bar=bar)
+        carry_out(configs, part="run", jobs=sweep.jobs, bar=bar)
     runs, output = tuple(map(str, sweep.runs)), str(sweep.folder / "comparison")
     return compare.run(CompareSettings(runs, output, systems, metric))
 

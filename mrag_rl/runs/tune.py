@@ -227,7 +227,7 @@ def _scores(tuning: Tuning, runs: Mapping[Path, Config], bar: tqdm[Any]) -> list
     """The development scores of runs, which are trained first unless they are already."""
     left = {run: config for run, config in runs.items() if trained_score(run) is None}
     bar.update(len(runs) - len(left))
-    carry_out(left, part="training", jobs=tuning.jobs, logs=tuning.folder / "logs", bar=bar)
+    carry_out(left, part="training", jobs=tuning.jobs, bar=bar)
     scores = [trained_score(run) for run in runs]
     return [round(score, 4) for score in scores if score is not None]
 

@@ -1,0 +1,102 @@
+"""Prompts as a transformers model reads them: chat template, control tokens, and the room in its context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import transformers
+
+from mrag_rl.generation.likelihood import Completion
+from mrag_rl.generation.prompts import (
+    Prompt,
+    control_tokens,
+    defused,
+    defused_prompt,
+    make_room,
+    messages,
+    render,
+)
+
+
+class PromptReader:
+    """A model's tokenizer with what is known of its context; it needs no weights, so that any process may have one."""
+
+    def __init__(
+        self, tokenizer: transformers.PreTrainedTokenizerBase, context: int, *, stop: Sequence[str] = ()
+    ) -> None:
+        """context: the model's tokens. stop: strings that end a text and are not part of it."""
+        self.tokenizer, self.context, self.stop = tokenizer, context, tuple(stop)
+        added = (token.content for token in tokenizer.added_tokens_decoder.values() if token.special)
+        self._control = control_tokens([*tokenizer.all_special_tokens, *added])
+
+    @property
+    def chat(self) -> bool:
+        """Whether prompts are read in the tokenizer's chat template."""
+        return bool(self.tokenizer.chat_template)
+
+    def render(self, prompt: Prompt) -> str:
+        """The prompt as the model reads it: in its chat template if it has one, else plain.
+
+        What is called as a control token is, in a text, is no such token.
+        """
+        prompt = defused_prompt(prompt, self._control)
+        if not self.chat:
+            return render(prompt)
+        return str(self.tokenizer.apply_chat_template(messages(prompt), tokenize=False, add_generation_prompt=True))
+
+    def fits(self, prompts: Sequence[Prompt], max_new_tokens: int) -> list[bool]:
+        """Whether each prompt, whole, leaves room for `max_new_tokens` in the context."""
+        limit = self.context - max_new_tokens
+        return [len(ids) <= limit for ids in self._token_ids([self.render(prompt) for prompt in prompts])]
+
+    def tokenize(self, prompts: Sequence[Prompt], texts: list[str], max_new_tokens: int) -> list[list[int]]:
+        """The token ids of each prompt, rendered as in `texts`, shortened if it does not fit the context."""
+        ids = self._token_ids(texts)
+        for i, prompt in enumerate(prompts):
+            if len(ids[i]) > self.context - max_new_tokens:
+                ids[i] = self._token_ids([self._shortened(prompt, max_new_tokens)])[0]
+        return ids
+
+    def tokenize_pairs(self, pairs: Sequence[tuple[Prompt, str]], max_new_tokens: int) -> list[Completion]:
+        """The token ids of each prompt with a completion, the prompt shortened if they do not fit the context."""
+        rendered = {prompt: self.render(prompt) for prompt, _ in pairs}
+        texts = [defused(text, self._control) for _, text in pairs]
+        endings = [text if self.chat or not text else f" {text}" for text in texts]
+        prompt_ids = dict(zip(rendered, self._token_ids([*rendered.values()]), strict=True))
+        whole_ids = self._token_ids([rendered[pair[0]] + ending for pair, ending in zip(pairs, endings, strict=True)])
+        items = []
+        for (prompt, _), ending, whole in zip(pairs, endings, whole_ids, strict=True):
+            item = Completion.after(prompt_ids[prompt], whole)
+            room = max(max_new_tokens, len(item.tokens))
+            if len(item.prompt) + room > self.context:
+                text = self._shortened(prompt, room)
+                item = Completion.after(*self._token_ids([text, text + ending]))
+            items.append(item)
+        return items
+
+    def texts(self, completions: Sequence[Sequence[int]]) -> list[str]:
+        """The texts of completions' token ids, cut where they end."""
+        return [
+            self._clean(text)
+            for text in self.tokenizer.batch_decode([[*ids] for ids in completions], skip_special_tokens=True)
+        ]
+
+    def _shortened(self, prompt: Prompt, room: int) -> str:
+        """The rendered prompt, shortened so that it leaves room for so many new tokens in the context."""
+
+        def length(prompt: Prompt) -> int:
+            return len(self._token_ids([self.render(prompt)])[0])
+
+        return self.render(make_room(prompt, length, self.context, room))
+
+    def _token_ids(self, texts: list[str]) -> list[list[int]]:
+        if not texts:
+            return []
+        # A rendered chat template already contains its special tokens.
+        ids: list[list[int]] = self.tokenizer(texts, add_special_tokens=not self.chat, verbose=False)["input_ids"]
+        return ids
+
+    def _clean(self, text: str) -> str:
+        for stop in self.stop if self.chat else (*self.stop, "\n"):
+            text = text.split(stop, 1)[0]
+        return text.strip()
