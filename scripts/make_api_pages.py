@@ -31,6 +31,7 @@ PAGES = {
     "states": ("states",),
     "filters": ("filters",),
     "generation": ("generation",),
+    "cluster": ("cluster",),
     "systems": ("systems",),
     "integrations": ("integrations",),
     "metrics": ("metrics",),

@@ -2,7 +2,7 @@
 
 from mrag_rl.extras import require
 
-require("cluster", "ray", by=__name__)
+require("cluster", "ray", "torch", by=__name__)
 
 from mrag_rl.cluster.connection import Cluster, connected
 from mrag_rl.cluster.encoder import ClusterEncoder

@@ -115,8 +115,24 @@ def _start(run: Path, config: Config, part: Part, slot: int, jobs: int) -> ForkS
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_IMPORTED)
     process = context.Process(target=_carry_out, args=(part, arguments, _log(run), environment))
-    process.start()
+    with _environment(environment):  # which libraries read when that process imports them
+        process.start()
     return process
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Variables of the environment within a block."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _carry_out(part: Part, arguments: list[str], log: Path, environment: Mapping[str, str]) -> None:
@@ -127,13 +143,6 @@ def _carry_out(part: Part, arguments: list[str], log: Path, environment: Mapping
         os.dup2(file.fileno(), 2)
     os.environ.update(environment)
     commands = importlib.import_module("mrag_rl.commands")  # by its name, because it stands above this room
-    if "OMP_NUM_THREADS" in environment:
-        import threadpoolctl
-        import torch
-
-        threads = int(environment["OMP_NUM_THREADS"])
-        torch.set_num_threads(threads)
-        threadpoolctl.threadpool_limits(threads)
     sys.exit(commands.train(arguments) if part == "run" else commands.train_only(arguments))
 
 
