@@ -45,7 +45,7 @@ def train(arguments: Sequence[str], log: Path, watch: Callable[[psutil.Process],
 
 
 def processes(root: psutil.Process, name: str) -> list[psutil.Process]:
-    """The processes under another whose command line begins so."""
+    """The processes under another whose program has this name."""
     found = []
     for process in root.children(recursive=True):
         try:

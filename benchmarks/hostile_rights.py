@@ -123,7 +123,7 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
         pair_embeddings=drawn,
     )  # fmt: skip
     pair_heads, members, arms = drawn.heads.copy(), made.membership(), made.is_arm
-    triples = leaks = empty = asked = 0
+    triples = leaks = empty = asked = others = 0
     step, start = 0, time.monotonic()
     with made as database:
         for odd in ODD:
@@ -153,6 +153,8 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
             if not may.any():
                 empty += QUERIES
                 asked += requests[0] - before
+            else:
+                others += requests[0] - before
             open_ = np.ones(len(arms), bool) if partitions is None else partitions
             leaks += wrong_hits(found.indices, chosen, k, may, members, open_)
             keys = {"per_head": sources.heads, "single": sources.standard[:, None], "peeking": pair_heads}[state]
@@ -167,6 +169,8 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
                 pair_heads[some] = changed.heads
         seconds = time.monotonic() - start
     delete_database(folder)
+    if store is not None and not others:
+        raise SystemExit(f"{store}: no request was counted, so that none where nothing may be read says nothing")
     return Counts(triples, leaks, empty, asked, seconds)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -35,9 +36,16 @@ def process_id(number: int) -> int:
     return os.getpid()
 
 
-def slowly(number: int, factor: int) -> int:
+def slowly(number: int, factor: int) -> tuple[int, int]:
+    """The product, and by whom."""
     time.sleep(0.05)
-    return number * factor
+    return number * factor, os.getpid()
+
+
+def deadly(number: int, factor: int) -> int:
+    if factor == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return factor
 
 
 def refusing(number: int, factor: int) -> int:

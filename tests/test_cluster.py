@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
@@ -20,12 +20,16 @@ import pytest
 import train
 from mrag_rl import __version__
 from mrag_rl.cluster import Cluster, ClusterEncoder, ClusterLLM, connected
+from mrag_rl.cluster.connection import _divided
 from mrag_rl.config import load_config
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import Prompt
 from mrag_rl.runs.models import RunModels, models_at
-from tests.cluster_models import Models, missing_module, process_id, refusing, slowly
+from tests.cluster_models import Models, deadly, missing_module, process_id, refusing, slowly
 from tests.tiny import encoder, outcome, tiny_world
+
+if TYPE_CHECKING:
+    from mrag_rl.cluster.workers import Workers
 
 PROMPTS = [
     Prompt("summarization", pair.source, ((pair.source[::-1], pair.target),)) for pair in tiny_world().splits.train
@@ -41,8 +45,12 @@ def cluster() -> Iterator[Cluster]:
         yield found
 
 
-def test_texts_scores_and_vectors_are_those_of_one_process(cluster: Cluster, tmp_path: Path) -> None:
-    workers = cluster.start(lambda: Models(tmp_path))
+@pytest.fixture(scope="module")
+def workers(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Workers:
+    return cluster.start(partial(Models, tmp_path_factory.mktemp("models")))
+
+
+def test_texts_scores_and_vectors_are_those_of_one_process(workers: Workers, tmp_path: Path) -> None:
     local, spread = Models(tmp_path).llm, ClusterLLM(workers, "llm")
     assert spread.fingerprint == local.fingerprint and spread.weight_bytes == local.weight_bytes
     asked: dict[str, Any] = {"samples": 3, "temperature": 0.7, "seeds": 5, "max_new_tokens": 12}
@@ -65,25 +73,32 @@ def test_texts_scores_and_vectors_are_those_of_one_process(cluster: Cluster, tmp
         far.encode(["a", " "])
 
 
-def test_jobs_of_a_worker_that_is_killed_are_done_again(cluster: Cluster, tmp_path: Path) -> None:
-    workers = cluster.start(lambda: Models(tmp_path))
+def test_jobs_of_workers_that_are_killed_are_done_again(workers: Workers) -> None:
     first, second = workers.on_all(process_id, "number")
     assert first != second
-    jobs = ((factor,) for factor in range(60))
-    done = []
-    for place, result in workers.results(slowly, "number", jobs, in_order=True):
-        assert result == 7 * place
+    jobs = ((factor,) for factor in range(200))
+    done, by = [], set()
+    for place, (product, process) in workers.results(slowly, "number", jobs, in_order=True):
+        assert product == 7 * place
         done.append(place)
-        if place in (5, 25):
-            os.kill(first if place == 5 else second, signal.SIGKILL)
-    assert done == [*range(60)]
-    assert not {first, second} & {*workers.on_all(process_id, "number")}
+        by.add(process)
+        if place == 10:  # both at once: one that is alone would be spared the wait for another
+            os.kill(first, signal.SIGKILL)
+            os.kill(second, signal.SIGKILL)
+    assert done == [*range(200)]
+    assert {first, second} < by and len(by) >= 3
 
 
-def test_no_more_jobs_are_taken_than_can_be_begun_and_none_after_an_error(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_job_that_kills_its_workers_is_named_in_the_end(workers: Workers) -> None:
+    with pytest.raises(InputError, match=r"^3 workers .* died with the same batch .*lower llm.batch_tokens"):
+        for _ in workers.results(deadly, "number", [(factor,) for factor in range(6)]):
+            pass
+    assert sorted(result for _, result in workers.results(deadly, "number", [(1,), (2,)])) == [1, 2]
+
+
+def test_no_more_jobs_are_taken_than_can_be_begun_and_none_after_an_error(workers: Workers) -> None:
     from mrag_rl.cluster.workers import AHEAD  # Ray is imported by `connected`
 
-    workers = cluster.start(lambda: Models(tmp_path))
     taken: list[int] = []
 
     def jobs() -> Iterator[tuple[int]]:
@@ -106,13 +121,18 @@ def test_no_more_jobs_are_taken_than_can_be_begun_and_none_after_an_error(cluste
 def test_what_cannot_be_spread_says_so(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workplace: Path
 ) -> None:
+    beside = replace(cluster, workers=1, cpus=0)  # The cores are those of `workers`
     with pytest.raises(InputError, match="no such"):
-        ClusterLLM(cluster.start(partial(RunModels, missing_llm(workplace))), "llm")
+        ClusterLLM(beside.start(partial(RunModels, missing_llm(workplace))), "llm")
     with pytest.raises(InputError, match=r"cannot start \(No module named 'nowhere'\); install the same version"):
-        cluster.start(missing_module())
+        beside.start(missing_module())
     monkeypatch.setattr("mrag_rl.__version__", "0.0.0")
     with pytest.raises(InputError, match=rf"has mrag-rl {__version__}, this process 0.0.0; install the same version"):
-        cluster.start(lambda: Models(tmp_path))
+        ClusterLLM(beside.start(partial(Models, tmp_path)), "llm")
+    monkeypatch.undo()
+    monkeypatch.setattr("mrag_rl.cluster.workers.PATIENCE", 2.0)
+    with pytest.raises(InputError, match="of 1 workers, 0 have started in 2 s at auto, where others may have what is"):
+        replace(beside, cpus=2).start(partial(Models, tmp_path))
 
 
 def missing_llm(workplace: Path):
@@ -120,18 +140,60 @@ def missing_llm(workplace: Path):
     return replace(config, llm=replace(config.llm, name=str(workplace / "no such folder")))
 
 
-def test_only_this_machine_is_listened_to(cluster: Cluster) -> None:
-    if "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER" not in os.environ:
-        pytest.skip("another test imported Ray before")
-    mine = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    ours = [process for process in mine if "ray" in " ".join(process.cmdline()).lower()]
-    listening = [
-        connection.laddr.ip
-        for process in ours
-        for connection in process.net_connections("tcp")
-        if connection.status == psutil.CONN_LISTEN
-    ]
-    assert len(listening) > 3 and {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
+ALONE = """
+import os, psutil, signal, sys
+from mrag_rl.cluster import connected
+
+before = signal.getsignal(signal.SIGTERM)
+for _ in range(2):  # one after the other in a process
+    with connected("auto", 1):
+        import ray
+        listening = [
+            connection.laddr.ip
+            for process in [psutil.Process(), *psutil.Process().children(recursive=True)]
+            for connection in process.net_connections("tcp")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+        assert len(listening) > 3 and {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}, listening
+        assert os.stat(os.path.expanduser("~/.ray/auth_token")).st_mode & 0o077 == 0
+    assert not ray.is_initialized() and not [name for name in os.environ if name.startswith("RAY_ENABLE")]
+assert signal.getsignal(signal.SIGTERM) == before
+try:
+    with connected("127.0.0.1:1"):
+        pass
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_a_cluster_of_this_machine_listens_to_no_other(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    found = subprocess.run(
+        [sys.executable, "-c", ALONE],
+        cwd=HERE,
+        env=environment | {"HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 0, found.stderr
+    assert "InputError --cluster 127.0.0.1:1: this process has had a cluster of its own; use a new" in found.stdout
+
+
+def test_what_a_worker_gets_is_on_one_machine() -> None:
+    def parts(nodes: list[tuple[int, int]], workers: int | None, *, gpus: bool) -> tuple[int, int, int]:
+        there = [{"CPU": float(cpus), "GPU": float(devices)} for cpus, devices in nodes]
+        found = _divided("there", workers, there, gpus)
+        return found.workers, found.cpus, found.gpus
+
+    assert parts([(8, 0)], 3, gpus=False) == (3, 2, 0)
+    assert parts([(8, 0), (8, 0)], 3, gpus=False) == (3, 4, 0)
+    assert parts([(2, 0)], 4, gpus=False) == (4, 0, 0)  # which share
+    assert parts([(64, 0), (8, 4), (8, 4)], None, gpus=True) == (8, 0, 1)
+    assert parts([(8, 8)], 2, gpus=True) == (2, 0, 4)
+    assert parts([(8, 2)] * 4, 2, gpus=True) == (2, 0, 2)
+    for nodes, workers in (([(8, 0)], None), ([(8, 2)], 3)):
+        with pytest.raises(InputError, match=r"GPUs; give fewer workers, or set llm.device and encoder.device to cpu"):
+            parts(nodes, workers, gpus=True)
 
 
 def test_a_training_whose_workers_are_killed_ends_as_that_of_one_process(
@@ -148,6 +210,19 @@ def test_a_training_whose_workers_are_killed_ends_as_that_of_one_process(
                 killed |= kill_a_worker(process.pid, killed)
     assert process.returncode == 0 and killed
     assert outcome(tmp_path / "small") == outcome(small)
+
+
+def test_a_training_that_is_interrupted_leaves_no_process(workplace: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "train.py", "--config", str(workplace / "small.yaml"), "--runs", str(tmp_path)]
+    with subprocess.Popen([*command, "--cluster", "auto"], cwd=HERE, stderr=subprocess.PIPE, text=True) as process:
+        while not (tmp_path / "small" / "database").exists():
+            time.sleep(0.1)
+        family = psutil.Process(process.pid).children(recursive=True)
+        assert len(family) > 3
+        process.send_signal(signal.SIGINT)
+        _, shown = process.communicate(timeout=60)
+    assert process.returncode == 130 and shown.splitlines()[-1].endswith("--cluster auto")
+    assert not psutil.wait_procs(family, timeout=20)[1]
 
 
 def kill_a_worker(driver: int, killed: set[int]) -> set[int]:

@@ -175,7 +175,7 @@ def test_a_failed_run_is_named_and_the_others_are_kept(
     arguments = command(workplace, grid, tmp_path / "runs", "--name", "broken")
     assert train.main(["sweep", *arguments]) == 2
     error = capsys.readouterr().err
-    assert "1 of 2 runs failed; name-0: " in error and "no-model" in error and "Traceback" not in error
+    assert "1 of 2 runs failed; " in error and "name-0: " in error and "no-model" in error and "Traceback" not in error
     assert (tmp_path / "runs" / "broken" / "name-1" / "results.json").exists()
     assert not (tmp_path / "runs" / "broken" / "comparison").exists()
 

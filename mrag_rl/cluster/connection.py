@@ -1,17 +1,25 @@
-"""The connection to a Ray cluster."""
+"""The connection to a Ray cluster, and what of it a worker gets."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mrag_rl.errors import InputError
 
 if TYPE_CHECKING:
     from mrag_rl.cluster.workers import Workers
+
+_ALONE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+_kept_to_itself = False  # Whether Ray was imported for a cluster of this machine alone, which nothing undoes
 
 
 @dataclass(frozen=True)
@@ -21,60 +29,116 @@ class Cluster:
     Attributes:
         address: as it was asked for.
         workers: how many workers a set of models gets.
-        cpus, gpus: of each worker.
+        cpus, gpus: of each worker. 0 CPUs: workers share cores, or are one for so many GPUs.
     """
 
     address: str
     workers: int
-    cpus: float
+    cpus: int
     gpus: int
 
     def start(self, load: Callable[[], object]) -> Workers:
-        """Start workers, each of which holds what `load` returns: an object whose attributes are models."""
+        """Start workers, each of which holds what `load` returns: an object whose attributes are models.
+
+        Raises InputError if they cannot start, or not all of them within minutes.
+        """
         from mrag_rl.cluster.workers import Workers  # here, because of `connected`
 
         return Workers(load, self)
 
 
 @contextmanager
-def connected(address: str, workers: int | None = None) -> Iterator[Cluster]:
+def connected(address: str, workers: int | None = None, *, gpus: bool = False) -> Iterator[Cluster]:
     """Connect to a Ray cluster until the block ends; workers that were started in it end with it.
 
     Args:
-        address: of a cluster, such as HOST:6379 or ray://HOST:10001; or "auto", for that in RAY_ADDRESS, or without it
-            for a new one that has this machine alone and ends with the block. That one listens on the loopback
-            interface, unless Ray had been imported before. Whoever is let in by a Ray cluster can run code on it.
-        workers: how many; None is one for each GPU, or without GPUs one for each core. GPUs are divided among them.
+        address: of a cluster: HOST:6379 from one of its machines, ray://HOST:10001 from any; or "auto", for that in
+            RAY_ADDRESS, or without it for a new one that has this machine alone and ends with the block. That one
+            listens on the loopback interface, if Ray has not been imported before. Whoever is let in by a Ray cluster
+            can run code on it.
+        workers: how many; None is one for each GPU, or without GPUs one for each core.
+        gpus: whether workers get GPUs, divided among them; otherwise cores are.
 
     Raises:
-        InputError: no cluster answers there, or it has fewer GPUs than workers.
+        InputError: no cluster answers there, it has no place for so many workers, or this process is connected to one.
     """
-    alone = address == "auto" and not os.environ.get("RAY_ADDRESS")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Nothing is reported to Ray's makers
-    if alone:
-        # How Ray is told, before its import, that there are no other machines: it then listens to none.
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    import ray
-
-    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    if alone:
-        settings |= {"include_dashboard": False}
-    try:
-        ray.init("local" if alone else None if address == "auto" else address, **settings)
-    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        reason = str(error).strip().partition("\n")[0]
+    global _kept_to_itself
+    named = os.environ.get("RAY_ADDRESS") if address == "auto" else address
+    alone = named in (None, "", "local")
+    first = "ray" not in sys.modules
+    if _kept_to_itself and not alone:
         raise InputError(
-            f"--cluster {address}: no Ray cluster answers there ({reason}); start one with 'ray start --head', or name "
-            "another"
-        ) from error
+            f"--cluster {address}: this process has had a cluster of its own; use a new process for others"
+        )
+    with _variables({_ALONE: "0"} if alone and first else {}, {"RAY_USAGE_STATS_ENABLED": "0"}):
+        import ray
+
+        _kept_to_itself = _kept_to_itself or (alone and first)
+        if alone and not _kept_to_itself:
+            warnings.warn(
+                "Ray was imported before, so that its cluster on this machine can be reached from others, which need a "
+                "token",
+                stacklevel=3,
+            )
+        if ray.is_initialized():
+            raise InputError("--cluster: this process is connected to a Ray cluster; call ray.shutdown() first")
+        settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        with _signals_kept():
+            try:
+                if alone:
+                    ray.init("local", include_dashboard=False, **settings)
+                else:
+                    ray.init(named, **settings)
+            except (OSError, ImportError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+                reason = str(error).strip().partition("\n")[0]
+                raise InputError(
+                    f"--cluster {address}: cannot connect ({reason}); start a cluster with 'ray start --head', with "
+                    "the Ray and the Python of this process, or name another"
+                ) from error
+            try:
+                if alone:
+                    with suppress(OSError):  # Ray writes it for every user of the machine to read
+                        (Path.home() / ".ray" / "auth_token").chmod(0o600)
+                nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+                yield _divided(address, workers, nodes, gpus)
+            finally:
+                ray.shutdown()
+
+
+def _divided(address: str, workers: int | None, nodes: Sequence[Mapping[str, float]], gpus: bool) -> Cluster:
+    """What each worker gets. A worker is on one machine."""
+    unit = "GPU" if gpus else "CPU"
+    there = [int(node.get(unit, 0)) for node in nodes]
+    count = workers or max(1, sum(there))
+    share = next((n for n in range(max(there, default=0), 0, -1) if sum(own // n for own in there) >= count), 0)
+    if gpus and not share:
+        raise InputError(
+            f"--workers is {count}, but the cluster at {address} has {sum(there)} GPUs; give fewer workers, or set "
+            "llm.device and encoder.device to cpu"
+        )
+    return Cluster(address, count, 0 if gpus else share, share if gpus else 0)
+
+
+@contextmanager
+def _variables(*groups: Mapping[str, str]) -> Iterator[None]:
+    """Variables of the environment within a block; those that are set stay as they are."""
+    new = {name: value for group in groups for name, value in group.items() if name not in os.environ}
+    os.environ.update(new)
     try:
-        found = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        cpus, gpus = found.get("CPU", 0.0), int(found.get("GPU", 0))
-        count = workers or gpus or max(1, int(cpus))
-        if 0 < gpus < count:
-            raise InputError(f"--workers is {count}, but the cluster at {address} has {gpus} GPUs; give at most {gpus}")
-        share = cpus / count
-        # Ray counts cores in thousandths, and more than one in whole numbers.
-        yield Cluster(address, count, float(int(share)) if share >= 1 else int(share * 1000) / 1000, gpus // count)
+        yield
     finally:
-        ray.shutdown()
+        for name in new:
+            os.environ.pop(name, None)
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """What a block makes of SIGTERM ends with it: Ray has a handler of its own, which ends the process at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -34,10 +34,7 @@ class ClusterLLM(BatchedLLM):
     def __init__(self, workers: Workers, model: str) -> None:
         """model: its name among the workers'. Raises InputError if workers have different ones, or none."""
         found = workers.on_all(_facts, model)
-        if len({facts.fingerprint for facts in found}) > 1:
-            raise InputError(
-                "the workers of the cluster have different files of the language model; give every machine the same"
-            )
+        _check(len({facts.fingerprint for facts in found}) == 1)
         facts = found[0]
         super().__init__(
             facts.reader,
@@ -56,14 +53,34 @@ class ClusterLLM(BatchedLLM):
     def _decode(
         self, batches: Sequence[Sequence[Request]], temperature: float, max_new_tokens: int
     ) -> Iterator[tuple[int, list[list[int]], int]]:
-        jobs = [(batch, temperature, max_new_tokens) for batch in batches]
-        for place, (completions, divided) in self._workers.results(TransformersLLM.decode, self._model, jobs):
+        jobs = [(self.fingerprint, batch, temperature, max_new_tokens) for batch in batches]
+        for place, (completions, divided) in self._workers.results(_decode, self._model, jobs):
             yield place, completions, divided
 
     def _score(self, batches: Sequence[Sequence[Completion]]) -> Iterator[tuple[int, list[float], int]]:
-        jobs = [(batch,) for batch in batches]
-        for place, (scores, divided) in self._workers.results(TransformersLLM.score, self._model, jobs):
+        jobs = [(self.fingerprint, batch) for batch in batches]
+        for place, (scores, divided) in self._workers.results(_score, self._model, jobs):
             yield place, scores, divided
+
+
+def _decode(
+    llm: TransformersLLM, fingerprint: str, batch: Sequence[Request], temperature: float, max_new_tokens: int
+) -> tuple[list[list[int]], int]:
+    _check(llm.fingerprint == fingerprint)
+    return llm.decode(batch, temperature, max_new_tokens)
+
+
+def _score(llm: TransformersLLM, fingerprint: str, batch: Sequence[Completion]) -> tuple[list[float], int]:
+    _check(llm.fingerprint == fingerprint)
+    return llm.score(batch)
+
+
+def _check(same: bool) -> None:
+    """Raises InputError if a worker, which may have been started again elsewhere, has another model."""
+    if not same:
+        raise InputError(
+            "the workers of the cluster have different files of the language model; give every machine the same"
+        )
 
 
 def _facts(llm: TransformersLLM) -> _Facts:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -17,45 +20,62 @@ T = TypeVar("T")
 
 AHEAD = 2
 """Jobs that a worker has at a time, so that the next one is there when one is done."""
+DEATHS = 3
+"""Workers that may die with the same job."""
+PATIENCE = 300.0
+"""Seconds that workers may take to start, or all of them to come back."""
+_PAUSE = 1.0
 
 
 class Workers:
     """Processes of a cluster, each with the same models.
 
-    A worker that dies is started again, anywhere in the cluster, and what it was doing is done again. So jobs must be
-    functions of their arguments alone.
+    A worker that dies is started again, anywhere in the cluster where there is room, and what it was doing is done by
+    another. So jobs must be functions of their arguments alone.
 
     Attributes:
         cluster: where they are.
     """
 
     def __init__(self, load: Callable[[], object], cluster: Cluster) -> None:
+        """See `Cluster.start`."""
         self.cluster = cluster
-        actor = ray.remote(_Worker).options(
-            num_cpus=cluster.cpus, num_gpus=cluster.gpus, max_restarts=-1, max_task_retries=-1
-        )
-        self._actors: list[Any] = [actor.remote(load) for _ in range(cluster.workers)]
+        actor = ray.remote(_Worker).options(num_cpus=cluster.cpus, num_gpus=cluster.gpus, max_restarts=-1)
+        self._actors: list[Any] = [actor.remote(load, mrag_rl.__version__) for _ in range(cluster.workers)]
+        self._away: dict[Any, int] = {}  # What a worker that died answers when it is there again
+        started = [worker.answer.remote() for worker in self._actors]
+        ready, waiting = ray.wait(started, num_returns=len(started), timeout=PATIENCE)
         try:
-            versions = set(ray.get([worker.version.remote() for worker in self._actors]))
+            ray.get(ready)
         except RayActorError as error:
-            reason = str(error).strip().rpartition("\n")[2].rpartition("Error: ")[2]
             raise InputError(
-                f"the workers of the cluster at {cluster.address} cannot start ({reason}); install the same version of "
-                "mrag-rl everywhere"
+                f"the workers of the cluster at {cluster.address} cannot start ({_last_line(error)}); install the same "
+                "version of mrag-rl everywhere"
             ) from error
-        if versions != {mrag_rl.__version__}:
+        if waiting:
             raise InputError(
-                f"the cluster at {cluster.address} has mrag-rl {', '.join(sorted(versions))}, this process "
-                f"{mrag_rl.__version__}; install the same version everywhere"
+                f"of {len(started)} workers, {len(ready)} have started in {PATIENCE:.0f} s at {cluster.address}, where "
+                "others may have what is missing; give fewer with --workers, or wait for them"
             )
 
     def on_all(self, function: Callable[..., T], model: str) -> list[T]:
-        """A function of a model, by every worker."""
-        found: list[T] = _results([worker.apply.remote(function, model) for worker in self._actors])
-        return found
+        """A function of a model, by every worker at once. Raises InputError as it does, or if a worker dies."""
+        asked = [worker.apply.remote(function, model) for worker in self._actors]
+        try:
+            return [_result(reference) for reference in asked]
+        except RayActorError as error:
+            raise InputError(
+                f"a worker of the cluster died while it loaded its models ({_last_line(error)}); if memory ran out, "
+                "give fewer --workers"
+            ) from error
 
     def results(
-        self, function: Callable[..., T], model: str, jobs: Iterable[Sequence[Any]], *, in_order: bool = False
+        self,
+        function: Callable[..., T],
+        model: str,
+        jobs: Iterable[Sequence[Any]],
+        *,
+        in_order: bool = False,
     ) -> Iterator[tuple[int, T]]:
         """`function(model, *job)` of every job, by whichever worker is free; yields the job's place and the result.
 
@@ -66,64 +86,127 @@ class Workers:
             in_order: whether to yield results in the order of the jobs rather than as they come.
 
         Raises:
-            InputError: as the function raised it, or the cluster is lost.
+            InputError: as the function raised it; a job that several workers died with; all are away for minutes.
         """
         left = enumerate(jobs)
-        running: dict[Any, tuple[int, int]] = {}  # The job's place, and its worker
-        busy = [0] * len(self._actors)
+        again: deque[tuple[int, Sequence[Any]]] = deque()
+        running: dict[Any, tuple[int, int, Sequence[Any]]] = {}  # A job's place, its worker, and the job
+        busy = dict.fromkeys(range(len(self._actors)), 0)
+        deaths: dict[int, int] = {}
         waiting: dict[int, T] = {}
-        due = 0
+        due, ended = 0, False
         try:
             while True:
-                while min(busy) < AHEAD and len(waiting) < AHEAD * len(busy):
-                    place, job = next(left, (-1, None))
-                    if job is None:
+                there = [worker for worker in busy if worker not in self._away.values()]
+                while there and min(busy[worker] for worker in there) < AHEAD:
+                    if not again and len(waiting) >= AHEAD * len(busy):
                         break
-                    worker = busy.index(min(busy))
-                    running[self._actors[worker].apply.remote(function, model, *job)] = place, worker
+                    place, job = again.popleft() if again else next(left, (-1, None))
+                    if job is None:
+                        ended = True
+                        break
+                    worker = min(there, key=busy.__getitem__)
+                    running[self._actors[worker].apply.remote(function, model, *job)] = place, worker, job
                     busy[worker] += 1
-                if not running:
+                if ended and not running and not again:
                     return
-                (ready, *_), _ = ray.wait([*running])
-                place, worker = running.pop(ready)
+                ready = self._next([*running])
+                if ready is None:
+                    continue
+                place, worker, job = running[ready]
+                # A worker does its jobs one after the other.
+                begun = next(at for at, by, _ in running.values() if by == worker) == place
+                del running[ready]
                 busy[worker] -= 1
-                (waiting[place],) = _results([ready])
+                try:
+                    waiting[place] = _result(ready)
+                except RayActorError as error:
+                    deaths[place] = deaths.get(place, 0) + begun
+                    if deaths[place] >= DEATHS:
+                        raise InputError(
+                            f"{DEATHS} workers of the cluster died with the same batch ({_last_line(error)}); if "
+                            "memory ran out, give fewer --workers, or lower llm.batch_tokens"
+                        ) from error
+                    again.append((place, job))
+                    self._miss(worker)
                 while waiting and (not in_order or due in waiting):
                     place = due if in_order else next(iter(waiting))
                     yield place, waiting.pop(place)
                     due += 1
         finally:
-            for reference in running:
-                ray.cancel(reference)
+            if ray.is_initialized():  # or `cancel` would start a cluster
+                for reference in running:
+                    with suppress(RayError, ValueError):
+                        ray.cancel(reference)
+
+    def _next(self, running: Sequence[Any]) -> Any | None:
+        """The next job that is done, or None when a worker has come back. Raises InputError if all stay away."""
+        alone = time.monotonic()
+        while True:
+            ready, _ = ray.wait([*running, *self._away], timeout=_PAUSE)
+            for reference in ready:
+                if reference not in self._away:
+                    return reference
+                worker = self._away.pop(reference)
+                try:
+                    ray.get(reference)
+                    return None
+                except RayActorError:
+                    time.sleep(_PAUSE)
+                    self._miss(worker)
+            if len(self._away) < len(self._actors):
+                alone = time.monotonic()
+            elif time.monotonic() - alone > PATIENCE:
+                raise InputError(
+                    f"the cluster is lost: no worker has come back in {PATIENCE:.0f} s; resume when it is there"
+                )
+
+    def _miss(self, worker: int) -> None:
+        """Note that a worker has died, which is started again."""
+        if worker not in self._away.values():
+            self._away[self._actors[worker].answer.remote()] = worker
 
 
 class _Worker:
     """What a process of the cluster holds. It loads its models when it is first asked for one, so that an error of that
     comes as the answer, and again after it was started again."""
 
-    def __init__(self, load: Callable[[], object]) -> None:
-        self._load = load
+    def __init__(self, load: Callable[[], object], version: str) -> None:
+        self._load, self._version = load, version
 
     @cached_property
     def models(self) -> object:
         return self._load()
 
-    def version(self) -> str:
-        return mrag_rl.__version__
+    def answer(self) -> None:
+        """Show that it is there."""
 
     def apply(self, function: Callable[..., T], model: str, *arguments: Any) -> T:
-        return function(getattr(self.models, model), *arguments)
+        if mrag_rl.__version__ != self._version:
+            raise InputError(
+                f"a worker of the cluster has mrag-rl {mrag_rl.__version__}, this process {self._version}; install the "
+                "same version everywhere"
+            )
+        try:
+            return function(getattr(self.models, model), *arguments)
+        except OSError as error:
+            raise InputError(f"on a worker of the cluster: {error}") from error
 
 
-def _results(references: Sequence[Any]) -> list[Any]:
-    """What remote calls return. Raises InputError as they raised it, or if the cluster is lost."""
+def _result(reference: Any) -> Any:
+    """What a job returned. Raises InputError as it did, or if the cluster is lost; RayActorError if its worker died."""
     try:
-        found: list[Any] = ray.get([*references])
+        return ray.get(reference)
     except RayTaskError as error:
         if isinstance(error.cause, InputError):
             raise InputError(str(error.cause)) from error
         raise
-    except (RayActorError, RayError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise InputError(f"the cluster is lost ({reason}); resume when it is there again") from error
-    return found
+    except RayActorError:
+        raise
+    except RayError as error:
+        raise InputError(f"the cluster is lost ({_last_line(error)}); resume when it is there again") from error
+
+
+def _last_line(error: BaseException) -> str:
+    line = str(error).strip().rpartition("\n")[2]
+    return line.rpartition("Error: ")[2].strip() or type(error).__name__

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
+from mrag_rl.encoders.batched import BatchedEncoder
 from mrag_rl.encoders.embeddings import Embeddings, RunEncoder
 from mrag_rl.encoders.prefixes import Prefixes
-from mrag_rl.encoders.transformer import TransformerEncoder
 
 BLOCK = 8192
 """Texts that are encoded and stored together."""
@@ -41,7 +41,7 @@ class EmbeddingStore:
     @property
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The encoder's tokenizer, by which documents are cut into passages."""
-        assert isinstance(self.encoder, TransformerEncoder)  # Only runs may have others, and they cut nothing
+        assert isinstance(self.encoder, BatchedEncoder)  # Only runs may have others, and they cut nothing
         return self.encoder.tokenizer
 
     @property

@@ -158,7 +158,9 @@ class BatchedLLM(ABC):
         nothing: dict[int, list[float]] = {row: [] for row, its_items in enumerate(missing) if not its_items}
         if nothing:
             self.usage.prompts += len(nothing)
+            self.usage.seconds += time.perf_counter() - started
             yield nothing
+            started = time.perf_counter()
         made = batches(rows, self.batch_tokens, self.vocabulary)
         scores: dict[Completion, float] = {}
         for place, found, divided in self._score(made):

@@ -112,9 +112,17 @@ def run(settings: PaperSettings) -> str:
     left = {run: sweep.runs[run] for sweep in all_sweeps for run in sweep.unfinished()}
     total = sum(len(sweep.runs) for sweep in all_sweeps)
     # Together, because a part of three runs would leave some of the jobs idle
+    failure: InputError | None = None
     with tqdm(total=total, initial=total - len(left), unit="run") as bar:
-        carry_out(left, part="run", jobs=settings.jobs, bar=bar)
-    return "\n".join(_made(table, sweeps, settings, root / table.name) for table, sweeps in planned)
+        try:
+            carry_out(left, part="run", jobs=settings.jobs, bar=bar)
+        except InputError as error:
+            failure = error
+    complete = [(table, sweeps) for table, sweeps in planned if not any(sweep.unfinished() for _, sweep in sweeps)]
+    pages = [_made(table, sweeps, settings, root / table.name) for table, sweeps in complete]
+    if failure is not None:
+        raise failure
+    return "\n".join(pages)
 
 
 def _plan(sweeps: Sequence[Sweep], jobs: int) -> str:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from tqdm import tqdm
 
@@ -23,10 +21,11 @@ from mrag_rl.io import read_text
 from mrag_rl.memory.trust import trust
 from mrag_rl.runs.folder import RunFolder, in_use
 
-Part = Literal["run", "training"]
-
+_COMMAND = {
+    "run": "import sys; from mrag_rl.commands import train; sys.exit(train())",
+    "training": "import sys; from mrag_rl.commands import train_only; sys.exit(train_only())",
+}
 _POLL = 0.2  # Seconds between looks at the runs in progress
-_IMPORTED = ["mrag_rl.commands", "mrag_rl.runs.evaluate", "mrag_rl.runs.report", "transformers.models.llama"]
 
 
 def with_shared(config: Config, folder: Path) -> Config:
@@ -50,7 +49,7 @@ def check_same_settings(run: RunFolder, config: Config) -> None:
         raise InputError(f"{run.root}: exists with other settings; remove it, or choose another --name")
 
 
-def carry_out(runs: Mapping[Path, Config], *, part: Part, jobs: int, bar: tqdm[Any]) -> None:
+def carry_out(runs: Mapping[Path, Config], *, part: Literal["run", "training"], jobs: int, bar: tqdm[Any]) -> None:
     """Start runs that are not complete, or go on with them, `jobs` at a time; advances the bar by one for each.
 
     Each is a process of its own, whose output goes to logs/RUN.log beside its folder. With several at a time, processor
@@ -65,29 +64,32 @@ def carry_out(runs: Mapping[Path, Config], *, part: Part, jobs: int, bar: tqdm[A
     """
     waiting, jobs = [*runs], min(jobs, max(1, len(runs)))
     failed: list[Path] = []
-    running: dict[int, tuple[Path, ForkServerProcess]] = {}
+    running: dict[int, tuple[Path, subprocess.Popen[bytes], IO[bytes]]] = {}
     with _stopped_together(running):
         while waiting or running:
             for slot in range(jobs):
                 free = (run for run in waiting if not in_use(RunFolder(run)))
                 if slot not in running and (run := next(free, None)) is not None:
                     waiting.remove(run)
-                    running[slot] = run, _start(run, runs[run], part, slot, jobs)
-                    bar.set_postfix_str(", ".join(run.name for run, _ in running.values()))
+                    _log(run).parent.mkdir(parents=True, exist_ok=True)
+                    log: IO[bytes] = _log(run).open("ab")
+                    running[slot] = run, _start(run, runs[run], _COMMAND[part], slot, jobs, log), log
+                    bar.set_postfix_str(", ".join(run.name for run, _, _ in running.values()))
             if not running:
                 bar.set_postfix_str(f"waiting for another process that works on {waiting[0].name}")
-            for slot, (run, process) in [*running.items()]:
-                if process.exitcode is not None:
+            for slot, (run, process, log) in [*running.items()]:
+                if process.poll() is not None:
+                    log.close()
                     del running[slot]
                     bar.update()
-                    if process.exitcode:
+                    if process.returncode:
                         failed.append(run)
                         tqdm.write(f"{run}: failed; see {_log(run)}", file=sys.stderr)
             time.sleep(_POLL)
     if failed:
         last = read_text(_log(failed[0])).strip().rpartition("\n")[2].removeprefix("error: ")
         raise InputError(
-            f"{len(failed)} of {len(runs)} runs failed; {failed[0].name}: {last} (all of it is in {_log(failed[0])}); "
+            f"{len(failed)} of {len(runs)} runs failed; {failed[0]}: {last} (all of it is in {_log(failed[0])}); "
             "mend that and run the same command again, which goes on with what is left"
         )
 
@@ -96,58 +98,32 @@ def _log(run: Path) -> Path:
     return run.parent / "logs" / f"{run.name}.log"
 
 
-def _start(run: Path, config: Config, part: Part, slot: int, jobs: int) -> ForkServerProcess:
+def _start(run: Path, config: Config, command: str, slot: int, jobs: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start a run, or go on with it."""
     if config.store is not None:
         trust(config.store)
     if not RunFolder(run).config.is_file():
         RunFolder(run).create(config_to_yaml(config))
-    _log(run).parent.mkdir(exist_ok=True)
     # The settings are this command's, whose user named the code in them.
-    arguments = ["--resume", str(run), *(f"--trust={path}" for path in config.plugins.values())]
-    environment = {}
+    trusted = [f"--trust={path}" for path in config.plugins.values()]
+    environment = dict(os.environ)
     if jobs > 1:
-        environment["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
-        devices = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
+        devices = [name for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
         if len(devices) > 1:
             environment["CUDA_VISIBLE_DEVICES"] = devices[slot % len(devices)]
-    # Forked from a process that has imported what runs need, which takes some seconds each time.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_IMPORTED)
-    process = context.Process(target=_carry_out, args=(part, arguments, _log(run), environment))
-    with _environment(environment):  # which libraries read when that process imports them
-        process.start()
-    return process
+    # A session of its own: Ctrl-C reaches this process alone, which stops the runs and waits for them.
+    return subprocess.Popen(
+        [sys.executable, "-c", command, "--resume", str(run), *trusted],
+        stdout=log,
+        stderr=log,
+        env=environment,
+        start_new_session=True,
+    )
 
 
 @contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Variables of the environment within a block."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def _carry_out(part: Part, arguments: list[str], log: Path, environment: Mapping[str, str]) -> None:
-    """What the process of a run does."""
-    os.setsid()  # Ctrl-C reaches the first process alone, which stops the runs and waits for them.
-    with log.open("ab") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    os.environ.update(environment)
-    commands = importlib.import_module("mrag_rl.commands")  # by its name, because it stands above this room
-    sys.exit(commands.train(arguments) if part == "run" else commands.train_only(arguments))
-
-
-@contextmanager
-def _stopped_together(running: Mapping[int, tuple[Path, ForkServerProcess]]) -> Iterator[None]:
+def _stopped_together(running: Mapping[int, tuple[Path, subprocess.Popen[bytes], IO[bytes]]]) -> Iterator[None]:
     """Stop the runs in progress when the block ends early, by Ctrl-C or SIGTERM too; they resume from any stop."""
 
     def leave(number: int, frame: object) -> None:
@@ -158,7 +134,8 @@ def _stopped_together(running: Mapping[int, tuple[Path, ForkServerProcess]]) -> 
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-        for _, process in running.values():
+        for _, process, _ in running.values():
             process.terminate()
-        for _, process in running.values():
-            process.join()
+        for _, process, log in running.values():
+            process.wait()
+            log.close()

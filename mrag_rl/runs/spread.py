@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 
+from mrag_rl.choices import INSIDE_LLM
 from mrag_rl.cluster import Cluster, ClusterEncoder, ClusterLLM, connected
 from mrag_rl.config import Config
 from mrag_rl.encoders import RunEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.generation.llm import LLM
-from mrag_rl.runs.models import Report, RunModels
-from mrag_rl.runs.plugins import load_trusted_plugins
+from mrag_rl.runs.models import Report, RunModels, llm_config
 
 
 @contextmanager
@@ -27,9 +28,10 @@ def spread_models(config: Config, report: Report, *, address: str, workers: int 
     """
     if not (_llm_spreads(config) or _encoder_spreads(config)):
         raise InputError("--cluster spreads models that are loaded here, but this run has a server or code of your own")
-    with connected(address, workers) as cluster:
-        each = f"{cluster.gpus} GPUs" if cluster.gpus else f"{cluster.cpus:g} cores"
-        report(f"spreading the models over {cluster.workers} workers with {each} each")
+    gpus = config.llm.device != "cpu" or config.encoder.device != "cpu"
+    with connected(address, workers, gpus=gpus) as cluster:
+        each = f"{cluster.gpus} GPUs each" if gpus else f"{cluster.cpus} cores each" if cluster.cpus else "shared cores"
+        report(f"spreading the models over {cluster.workers} workers with {each}")
         yield _SpreadModels(config, cluster)
 
 
@@ -38,7 +40,9 @@ class _SpreadModels(RunModels):
 
     def __init__(self, config: Config, cluster: Cluster) -> None:
         super().__init__(config)
-        self._workers = cluster.start(partial(_on_worker, config))
+        # Of the task, a model needs no more than where texts end, and its code may be here alone.
+        alike = replace(config, task="summarization", llm=llm_config(config))
+        self._workers = cluster.start(partial(RunModels, alike))
 
     @cached_property
     def llm(self) -> LLM:
@@ -60,10 +64,5 @@ def _llm_spreads(config: Config) -> bool:
 
 
 def _encoder_spreads(config: Config) -> bool:
-    return not config.encoder.own_code
-
-
-def _on_worker(config: Config) -> RunModels:
-    # What the settings name has been trusted by the process that asks, and of it the language model needs the task.
-    load_trusted_plugins(config, config.plugins.values(), ("task",), "worker")
-    return RunModels(config)
+    inside = config.encoder.name == INSIDE_LLM
+    return _llm_spreads(config) if inside else not config.encoder.own_code

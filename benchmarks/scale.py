@@ -1,0 +1,112 @@
+"""What will a corpus need? Extrapolated from small databases, and checked against a larger one.
+
+    python -m benchmarks.scale [--records 10000 20000] [--check 200000] [--method kmeans] [--encode 1000]
+
+Prepares a run, as `benchmarks.streaming` does, from two small numbers of synthetic records in BigPatent's columns,
+draws a line through seconds, memory and disk, and says what the line promises for the larger number; then prepares that
+and prints how far off the promise was. With the line through all three, prints what M-RAG's BigPatent, Wikipedia in
+passages of 100 words, and a billion such passages need on this machine's processor, and in vectors. The encoder's
+texts a second are measured on texts of each corpus's length; the language model's calls are counted, not timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.encoding import random_texts
+from benchmarks.partitioning import METHODS
+from benchmarks.streaming import HEADS, SIZE, prepare, records, start
+from mrag_rl.config import load_config
+from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.runs.estimate import Sizes, texts_of_training
+from mrag_rl.runs.folder import RunFolder
+
+CORPORA = {
+    "BigPatent": (1_300_000, 300),
+    "Wikipedia, 21 million passages": (21_000_000, 100),
+    "a billion passages": (1_000_000_000, 100),
+}
+"""Records, and words of a source."""
+VECTOR_BYTES = 4 * 2 * SIZE
+"""Standard embedding and heads of all-MiniLM-L6-v2, in float32."""
+
+
+def prepared(place: Path, count: int, method: str) -> dict[str, float]:
+    """Seconds, GiB of memory and GB of disk of a preparation."""
+    file, folder = place / "patents.jsonl", RunFolder(place / f"run-{count}")
+    with file.open("w", encoding="utf-8") as lines:
+        lines.writelines(json.dumps(record) + "\n" for record in records(count))
+    folder.root.mkdir()
+    process, receive = start(prepare, file, folder, count, method)
+    seconds, peak, _ = receive.recv()
+    process.join()
+    disk = sum(path.stat().st_size for path in folder.database.rglob("*") if path.is_file())
+    shutil.rmtree(folder.root)
+    ask = seconds.pop("ask again")
+    return {**{f"{name}, s": value for name, value in seconds.items()}, "64 queries, s": ask,
+            "memory, GiB": peak / 1024, "disk, GB": disk / 1e9}  # fmt: skip
+
+
+def line(counts: Sequence[int], values: Sequence[float]) -> np.ndarray:
+    """Slope and intercept."""
+    fitted: np.ndarray = np.polyfit(counts, values, 1)
+    return fitted
+
+
+def texts_per_second(words: int, count: int) -> float:
+    """The bundled encoder's speed on texts of a length, after a warm-up."""
+    encoder = TransformerEncoder.load()
+    texts = random_texts(count, words, seed=0)
+    encoder.encode(texts[:32])
+    begun = time.perf_counter()
+    encoder.encode(texts)
+    return count / (time.perf_counter() - begun)
+
+
+def main() -> None:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
+    parser.add_argument("--records", type=int, nargs=2, default=[10_000, 20_000], metavar="N")
+    parser.add_argument("--check", type=int, default=200_000, metavar="N")
+    parser.add_argument("--method", default="kmeans", choices=METHODS)
+    parser.add_argument("--encode", type=int, default=1000, metavar="TEXTS")
+    arguments = parser.parse_args()
+    small, large = sorted(arguments.records), arguments.check
+    with tempfile.TemporaryDirectory() as place:
+        found = [prepared(Path(place), count, arguments.method) for count in (*small, large)]
+    head = f"| {small[0]:,} | {small[1]:,} | promised for {large:,} | measured | off by |"
+    print(f"| {head}\n|---|---:|---:|---:|---:|---:|")
+    whole = {}
+    for name in found[0]:
+        values = [one[name] for one in found]
+        promised = float(np.polyval(line(small, values[:2]), large))
+        off = f"{100 * (promised / values[2] - 1):+.0f}%"
+        cells = " | ".join(f"{value:.3g}" for value in (*values[:2], promised, values[2]))
+        print(f"| {name} | {cells} | {off} |", flush=True)
+        whole[name] = line([*small, large], values)
+
+    names = ["encode, h", *whole, "vectors, GB"]
+    print(f"\n| corpus | records | {' | '.join(names)} |\n|---|---:|{'---:|' * len(names)}")
+    for corpus, (count, words) in CORPORA.items():
+        hours = count / texts_per_second(words, arguments.encode) / 3600
+        needs = [hours, *(float(np.polyval(fitted, count)) for fitted in whole.values()), count * VECTOR_BYTES / 1e9]
+        print(f"| {corpus} | {count:,} | {' | '.join(f'{value:,.3g}' for value in needs)} |", flush=True)
+
+    print("\nTexts that the language model writes for a training query, ablations included:\n")
+    print("| configuration | texts |\n|---|---:|")
+    for name in ("quickstart", "paper/summarization"):
+        config = load_config(name)
+        print(f"| {name} | {texts_of_training(config, Sizes(1, 0, 0, 1))} |")
+    print(f"\n{HEADS} heads; a database's vectors are {VECTOR_BYTES:,} bytes a record")
+
+
+if __name__ == "__main__":
+    main()
