@@ -1,14 +1,13 @@
 """Does any store ever show a memory to someone who may not read it?
 
-    python -m benchmarks.hostile_rights [--triples 1000000] [--store ADDRESS ...] [--memories 300] [--seed 0]
+    python -m benchmarks.hostile_rights [--triples 1000000] [--store files postgresql milvus ADDRESS ...] [--memories 300] [--seed 0]
 
 A triple is a query, the partitions that may be read, and the memories that may be read or a filter. They are drawn at
 random, empty ones, single ones and ones that contradict each other included, 100 queries to a draw, against memories in
 one to three of five partitions and both arms, which are refined between draws. For each, what is retrieved and what
 the states say is held against a computation of its own over the memories that may be read: another memory, one missing,
-or a state that knows of one is a leak. Where nothing may be read, no request may go to the server either. So for
-databases in files, in PostgreSQL and in Milvus; without --store, the servers are two of its own. Ends with status 1
-after a leak or such a request.
+or a state that knows of one is a leak. Where nothing may be read, no request may go to the server either. A store is an
+address, or a name: databases in files, or in a server of its own. Ends with status 1 after a leak or such a request.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -207,7 +206,7 @@ def main() -> int:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
     parser.add_argument("--triples", type=int, default=1_000_000)
-    parser.add_argument("--store", nargs="+")
+    parser.add_argument("--store", nargs="+", default=["files", "postgresql", "milvus"])
     parser.add_argument("--memories", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
@@ -215,8 +214,9 @@ def main() -> int:
     print("|---|---:|---:|---:|---:|---:|", flush=True)
     wrong = 0
     with ExitStack() as stack:
-        stores = arguments.store or [None, stack.enter_context(own_server()), stack.enter_context(own_milvus())]
-        for store in stores:
+        own = {"files": nullcontext, "postgresql": own_server, "milvus": own_milvus}
+        for named in arguments.store:
+            store = stack.enter_context(own[named]()) if named in own else named
             name = "files" if store is None else re.split(r"\W", store)[0]
             with tempfile.TemporaryDirectory() as place:
                 found = hunt(Path(place) / "database", store, arguments)

@@ -165,6 +165,34 @@ def test_the_page_says_what_the_intervals_count(keys: list[tuple[int, int]], hea
     assert ("so that the interval counts no seeds: naive.\n" in page) == said
 
 
+def test_a_system_that_reads_no_partitions_has_one_row_whatever_these_are() -> None:
+    def row(partitions: int, shown: int, system: str, value: float) -> dict[str, object]:
+        settings = {"partitioning.partitions": partitions, "demonstrations": shown}
+        scores = {"rouge1": {"value": value, "low": 1.0, "high": 90.0}}
+        name = f"demonstrations {shown}, partitions {partitions}, {system}"
+        return {"row": name, "system": system, "settings": settings, "seeds_matter": True, "scores": scores,
+                "seconds": {"pool": 1.0}, "published": {}}  # fmt: skip
+
+    rows = [
+        row(partitions, shown, system, value)
+        for partitions in (2, 4)
+        for shown in (1, 3)
+        for system, value in (("m_rag", 10.0 * partitions), ("naive", 20.0 + shown))
+    ]
+    part = {"name": "desks", "beside": None, "metrics": ["rouge1"], "order_by": None, "other_rules": {}, "order": [],
+            "figure": "f.png", "n": {"worlds": 3, "runs": 3, "pairs": 9}, "rows": rows}  # fmt: skip
+
+    def names(seconds: list[str]) -> list[str]:
+        page = paper_page({"title": "", "note": "", "seconds": seconds, "jobs": 1, "parts": [part]})
+        return [line.split(" |")[0].strip("| ") for line in page.splitlines() if " | " in line][2:]
+
+    assert names([]) == [
+        "partitions 2, m_rag", "demonstrations 1, naive", "demonstrations 3, naive",
+        "partitions 4, m_rag",
+    ]  # fmt: skip
+    assert len(names(["pool"])) == 8  # which differ in seconds
+
+
 def test_the_page_lists_the_rules_that_are_not_the_papers() -> None:
     def page_of(config: Config, **grid: list[int]) -> str:
         statistics = {(1, 0): PairStatistics.count({"m_rag": ["a"]}, ["a"], ["rouge1"], [Origin(0, 0, ("0", "a"))])}

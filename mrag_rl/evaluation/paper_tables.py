@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mrag_rl.evaluation.comparison_tables import setting_text
+from mrag_rl.evaluation.comparison_tables import setting_text, settings_text, short_names
 from mrag_rl.evaluation.tables import aligned_table, counted, difference_cell, label, score_cell
 
 _SECONDS = {"index": "index (s)", "retrieve": "retrieval (s)", "generate": "generation (s)", "pool": "pool (s)"}
@@ -71,7 +72,7 @@ def _cells(report: Mapping[str, Any], part: Mapping[str, Any]) -> list[list[str]
             header += [label(name) if kind == "scores" else _SECONDS.get(name, f"{name} (s)")]
             header += ["paper"] if published else []
     rows = [header]
-    for row in part["rows"]:
+    for row in part["rows"] if report["seconds"] else _once(part["rows"]):
         cells = [row["row"]]
         for kind, name, published in columns:
             cells.append(score_cell(row[kind][name]) if kind == "scores" else f"{row[kind][name]:.2f}")
@@ -79,6 +80,27 @@ def _cells(report: Mapping[str, Any], part: Mapping[str, Any]) -> list[list[str]
                 cells.append(f"{row['published'][name]:g}" if name in row["published"] else "")
         rows.append(cells)
     return rows
+
+
+def _once(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Rows of a system with the same scores as one, named by the settings that they share: a system that reads no
+    partitions has the same ones whatever partitions there are."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(json.dumps([row["system"], row["scores"], row["published"]]), []).append(row)
+    found = []
+    for same in groups.values():
+        first = same[0]
+        if len(same) > 1:
+            shared = {
+                name: value
+                for name, value in first["settings"].items()
+                if all(row["settings"].get(name) == value for row in same)
+            }
+            words = settings_text(shared, short_names([*shared]))
+            first = {**first, "row": ", ".join(filter(None, [words, first["system"]]))}
+        found.append(first)
+    return found
 
 
 def _order_lines(part: Mapping[str, Any]) -> list[str]:
