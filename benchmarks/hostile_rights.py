@@ -1,6 +1,6 @@
 """Does any store ever show a memory to someone who may not read it?
 
-    python -m benchmarks.hostile_rights [--triples 1000000] [--store files postgresql milvus ADDRESS ...] [--memories 300] [--seed 0]
+    python -m benchmarks.hostile_rights [--triples 1000000] [--store files postgresql milvus ADDRESS ...]
 
 A triple is a query, the partitions that may be read, and the memories that may be read or a filter. They are drawn at
 random, empty ones, single ones and ones that contradict each other included, 100 queries to a draw, against memories in
@@ -214,7 +214,7 @@ def main() -> int:
     print("|---|---:|---:|---:|---:|---:|", flush=True)
     wrong = 0
     with ExitStack() as stack:
-        own = {"files": nullcontext, "postgresql": own_server, "milvus": own_milvus}
+        own: dict[str, Any] = {"files": nullcontext, "postgresql": own_server, "milvus": own_milvus}
         for named in arguments.store:
             store = stack.enter_context(own[named]()) if named in own else named
             name = "files" if store is None else re.split(r"\W", store)[0]
