@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 AHEAD = 2
 """Jobs that a worker has at a time, so that the next one is there when one is done."""
-DEATHS = 3
+DEATHS = 5
 """Workers that may die with the same job."""
 PATIENCE = 300.0
 """Seconds that workers may take to start, or all of them to come back."""
