@@ -214,7 +214,11 @@ def test_a_training_whose_workers_are_killed_ends_as_that_of_one_process(
 
 def test_a_training_that_is_interrupted_leaves_no_process(workplace: Path, tmp_path: Path) -> None:
     command = [sys.executable, "train.py", "--config", str(workplace / "small.yaml"), "--runs", str(tmp_path)]
-    with subprocess.Popen([*command, "--cluster", "auto"], cwd=HERE, stderr=subprocess.PIPE, text=True) as process:
+    started = subprocess.Popen(
+        [*command, "--cluster", "auto"], cwd=HERE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which a shell's background ignores
+    )  # fmt: skip
+    with started as process:
         while not (tmp_path / "small" / "database").exists():
             time.sleep(0.1)
         family = psutil.Process(process.pid).children(recursive=True)
