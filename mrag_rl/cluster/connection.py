@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,6 +117,13 @@ def _divided(address: str, workers: int | None, nodes: Sequence[Mapping[str, flo
             "llm.device and encoder.device to cpu"
         )
     return Cluster(address, count, 0 if gpus else share, share if gpus else 0)
+
+
+def check_same(fingerprints: Set[str], model: str) -> None:
+    """Raises InputError if workers have different models under a name."""
+    if len(fingerprints) > 1:
+        what = "language model" if model == "llm" else "encoder"
+        raise InputError(f"the workers of the cluster have different files of the {what}; give every machine the same")
 
 
 @contextmanager

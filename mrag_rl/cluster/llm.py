@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from mrag_rl.errors import InputError
+from mrag_rl.cluster.connection import check_same
 from mrag_rl.generation.batched_llm import BatchedLLM
 from mrag_rl.generation.decoding import Request
 from mrag_rl.generation.likelihood import Completion
@@ -15,6 +15,9 @@ from mrag_rl.generation.transformers_llm import TransformersLLM
 
 if TYPE_CHECKING:
     from mrag_rl.cluster.workers import Workers
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class ClusterLLM(BatchedLLM):
     def __init__(self, workers: Workers, model: str) -> None:
         """model: its name among the workers'. Raises InputError if workers have different ones, or none."""
         found = workers.on_all(_facts, model)
-        _check(len({facts.fingerprint for facts in found}) == 1)
+        check_same({facts.fingerprint for facts in found}, model)
         facts = found[0]
         super().__init__(
             facts.reader,
@@ -53,34 +56,17 @@ class ClusterLLM(BatchedLLM):
     def _decode(
         self, batches: Sequence[Sequence[Request]], temperature: float, max_new_tokens: int
     ) -> Iterator[tuple[int, list[list[int]], int]]:
-        jobs = [(self.fingerprint, batch, temperature, max_new_tokens) for batch in batches]
-        for place, (completions, divided) in self._workers.results(_decode, self._model, jobs):
+        jobs = [(batch, temperature, max_new_tokens) for batch in batches]
+        for place, (completions, divided) in self._results(TransformersLLM.decode, jobs):
             yield place, completions, divided
 
     def _score(self, batches: Sequence[Sequence[Completion]]) -> Iterator[tuple[int, list[float], int]]:
-        jobs = [(self.fingerprint, batch) for batch in batches]
-        for place, (scores, divided) in self._workers.results(_score, self._model, jobs):
+        jobs = [(batch,) for batch in batches]
+        for place, (scores, divided) in self._results(TransformersLLM.score, jobs):
             yield place, scores, divided
 
-
-def _decode(
-    llm: TransformersLLM, fingerprint: str, batch: Sequence[Request], temperature: float, max_new_tokens: int
-) -> tuple[list[list[int]], int]:
-    _check(llm.fingerprint == fingerprint)
-    return llm.decode(batch, temperature, max_new_tokens)
-
-
-def _score(llm: TransformersLLM, fingerprint: str, batch: Sequence[Completion]) -> tuple[list[float], int]:
-    _check(llm.fingerprint == fingerprint)
-    return llm.score(batch)
-
-
-def _check(same: bool) -> None:
-    """Raises InputError if a worker, which may have been started again elsewhere, has another model."""
-    if not same:
-        raise InputError(
-            "the workers of the cluster have different files of the language model; give every machine the same"
-        )
+    def _results(self, function: Callable[..., T], jobs: Sequence[Sequence[Any]]) -> Iterator[tuple[int, T]]:
+        return self._workers.results(function, self._model, jobs, fingerprint=self.fingerprint)
 
 
 def _facts(llm: TransformersLLM) -> _Facts:

@@ -13,7 +13,7 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 import mrag_rl
-from mrag_rl.cluster.connection import Cluster
+from mrag_rl.cluster.connection import Cluster, check_same
 from mrag_rl.errors import InputError
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class Workers:
 
     def on_all(self, function: Callable[..., T], model: str) -> list[T]:
         """A function of a model, by every worker at once. Raises InputError as it does, or if a worker dies."""
-        asked = [worker.apply.remote(function, model) for worker in self._actors]
+        asked = [worker.apply.remote(function, model, None) for worker in self._actors]
         try:
             return [_result(reference) for reference in asked]
         except RayActorError as error:
@@ -75,6 +75,7 @@ class Workers:
         model: str,
         jobs: Iterable[Sequence[Any]],
         *,
+        fingerprint: str | None = None,
         in_order: bool = False,
     ) -> Iterator[tuple[int, T]]:
         """`function(model, *job)` of every job, by whichever worker is free; yields the job's place and the result.
@@ -83,6 +84,7 @@ class Workers:
 
         Args:
             function: of a module, so that workers find it.
+            fingerprint: that the model has to have, also in a worker that was started again elsewhere.
             in_order: whether to yield results in the order of the jobs rather than as they come.
 
         Raises:
@@ -99,14 +101,14 @@ class Workers:
             while True:
                 there = [worker for worker in busy if worker not in self._away.values()]
                 while there and min(busy[worker] for worker in there) < AHEAD:
-                    if not again and len(waiting) >= AHEAD * len(busy):
+                    if not again and len(waiting) + len(running) >= AHEAD * len(busy):
                         break
                     place, job = again.popleft() if again else next(left, (-1, None))
                     if job is None:
                         ended = True
                         break
                     worker = min(there, key=busy.__getitem__)
-                    running[self._actors[worker].apply.remote(function, model, *job)] = place, worker, job
+                    running[self._actors[worker].apply.remote(function, model, fingerprint, *job)] = place, worker, job
                     busy[worker] += 1
                 if ended and not running and not again:
                     return
@@ -181,14 +183,17 @@ class _Worker:
     def answer(self) -> None:
         """Show that it is there."""
 
-    def apply(self, function: Callable[..., T], model: str, *arguments: Any) -> T:
+    def apply(self, function: Callable[..., T], model: str, fingerprint: str | None, *arguments: Any) -> T:
         if mrag_rl.__version__ != self._version:
             raise InputError(
                 f"a worker of the cluster has mrag-rl {mrag_rl.__version__}, this process {self._version}; install the "
                 "same version everywhere"
             )
         try:
-            return function(getattr(self.models, model), *arguments)
+            held: Any = getattr(self.models, model)
+            if fingerprint is not None:
+                check_same({held.fingerprint, fingerprint}, model)
+            return function(held, *arguments)
         except OSError as error:
             raise InputError(f"on a worker of the cluster: {error}") from error
 
