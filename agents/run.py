@@ -16,7 +16,7 @@ from pathlib import Path
 from mrag_rl.agents.callback import Callback
 from mrag_rl.agents.preparation import Preparation
 from mrag_rl.agents.training_stage import TrainingStage
-from mrag_rl.choices import ABLATION_OF
+from mrag_rl.choices import ABLATION_OF, READ_LIKELIHOODS
 from mrag_rl.config import Config, config_sha256, config_to_yaml
 from mrag_rl.data.splits import Splits
 from mrag_rl.encoders import EmbeddingStore, RunEncoder
@@ -56,9 +56,10 @@ class RunPlan:
 
     @property
     def reads_log_probabilities(self) -> bool:
-        """Whether a training asks the language model for log-probabilities."""
-        ablations = [training.ablation for training in self.trainings]
-        return self.config.refinement.state == "candidates_and_likelihood" or "likely_r" in ablations
+        """Whether a training or a compared system asks the language model for log-probabilities."""
+        trained = "likely_r" in [training.ablation for training in self.trainings]
+        of_refinement = self.config.refinement.state == "candidates_and_likelihood"
+        return of_refinement or trained or not set(READ_LIKELIHOODS).isdisjoint(self.systems)
 
     @classmethod
     def of(cls, config: Config) -> RunPlan:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mrag_rl.selector import Selector
     from mrag_rl.training import resume, train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 __all__ = ["Callback", "Config", "Run", "Selector", "__version__", "resume", "train"]
 
 _HOMES = {

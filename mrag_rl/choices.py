@@ -191,9 +191,10 @@ SystemName = Literal[
   training and development queries: on how an answer agrees with the others, how probable the language model finds it
   and how long it is; on the refined database. ``supervised_answers_ranks``, ``supervised_answers_random``,
   ``supervised_answers_samples``: the same, with the answers of the placebos of ``consensus``.
-- ``selfmem``: Selfmem around the frozen language model (``mrag_rl.systems.selfmem``). Of the answers of
-  ``consensus_samples``, a regression as in ``supervised_answers`` takes one, which becomes the nearest memory, twice;
-  the answer is written with it. ``selfmem_without_selector``: the greedy one is taken; ``selfmem_one_iteration``: once.
+- ``selfmem``: Selfmem around the frozen language model (``mrag_rl.systems.selfmem``). Of answers like those of
+  ``consensus_samples``, at that temperature or at 1, a regression as in ``supervised_answers`` takes one, which becomes
+  the nearest memory, twice; the answer is written with it. ``selfmem_without_selector``: the greedy one is taken;
+  ``selfmem_one_iteration``: once.
 - ``self_rag``: Self-RAG around the frozen language model (``mrag_rl.systems.self_rag``). Of the answers of
   ``consensus_ranks``, the one with the highest sum of its own probability and of judgements by the language model; or
   an answer without a memory, where it judges that none would help. ``self_rag_always``: never the latter;

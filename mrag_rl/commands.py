@@ -88,6 +88,7 @@ def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> in
 
         request = parse_train_arguments(arguments, program=program)
         from mrag_rl.agents.run import continue_run, start_run
+        from mrag_rl.runs.estimate import work as work_of
         from mrag_rl.runs.folder import RunFolder
         from mrag_rl.runs.models import models_at
         from mrag_rl.runs.plugins import TO_ANSWER
@@ -102,6 +103,8 @@ def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> in
         )
         models = models_at(request.cluster, request.workers)
         if request.resume is None:
+            if (counted := work_of([config])) is not None:
+                print(f"to do: {counted}", file=sys.stderr)
             run = carry_out(folder, lambda: start_run(config, runs, callbacks=trackers, models=models), trackers)
         else:
             run = carry_out(folder, lambda: continue_run(folder, config, callbacks=trackers, models=models), trackers)

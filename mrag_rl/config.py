@@ -75,10 +75,11 @@ class EvaluationConfig:
     bootstrap: int = bounded(2000, minimum=1, maximum=1_000_000)
     """Bootstrap resamples behind each 95% interval and p-value."""
     systems: tuple[SystemName, ...] = DEFAULT_SYSTEMS
-    """Systems to compare; not by default: supervised_answers..., m_rag_answers, self_rag..., selfmem and
-    selfmem_one_iteration. Extra generations, one per partition: of these but self_rag..., and of supervised, for each
-    training and development query (of selfmem nearly two); of supervised_trials for each development query; of those
-    that choose among answers for each test query. A state other than evidence leaves supervised_trials out."""
+    """Systems to compare; not by default: supervised_answers..., m_rag_answers, self_rag..., selfmem,
+    selfmem_one_iteration, stopping... and two_answers. Extra generations, one per partition: of these but self_rag...,
+    and of supervised, for each training and development query (of selfmem nearly two); of supervised_trials for each
+    development query; of those that choose among answers for each test query; of stopping... one more for each training
+    and test query. A state other than evidence leaves supervised_trials out."""
     ablations: bool = True
     """Also train m_rag_without_s and m_rag_without_r (the paper's Table 4) and the other systems with a rule in place
     of Agent-R, as far as they are compared; false leaves all of them out."""

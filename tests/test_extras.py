@@ -223,7 +223,7 @@ def test_the_wheel_has_the_training_code_once_and_nothing_of_the_checkout(tmp_pa
     (wheel,) = tmp_path.glob("*.whl")
     with ZipFile(wheel) as archive:
         packed = set(archive.namelist())
-    assert {name for name in packed if not re.match(r"mrag_rl(-[\d.]+\.dist-info)?/", name)} == set()
+    assert {name for name in packed if not re.match(r"mrag_rl(-[\w.]+\.dist-info)?/", name)} == set()
     assert {str(path.relative_to(ROOT)) for path in MODULES} == {name for name in packed if name.endswith(".py")}
     assert "mrag_rl/data/llm/model.safetensors" in packed
     configs = {f"mrag_rl/{path.relative_to(ROOT)}" for path in (ROOT / "configs").rglob("*.yaml")}

@@ -12,6 +12,7 @@ from transformers import Gemma3ForCausalLM, Gemma3TextConfig, Lfm2Config, Lfm2Fo
 
 from mrag_rl.errors import InputError
 from mrag_rl.generation import Prompt
+from mrag_rl.generation.likelihood import Completion, batches
 from mrag_rl.generation.prompts import shorten
 from mrag_rl.generation.transformers_llm import TransformersLLM
 from tests.test_generation import ARCHITECTURES, WORDS, load_in_float64, small_model, small_tokenizer, some_prompts
@@ -214,3 +215,29 @@ def test_scores_come_in_parts_each_prompt_when_its_last_completion_is_scored(
     assert list(seen) != sorted(seen) and next(iter(seen)) == 10
     for row, expected in enumerate(whole):
         np.testing.assert_allclose(seen[row], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("batch_tokens", [20, 60, 200])
+def test_prompts_that_are_left_make_the_same_batches_in_a_call_of_their_own(batch_tokens: int) -> None:
+    """So a call that was cut off, whose complete prompts a cache has, goes on with the very same batches."""
+    rng = np.random.default_rng(3)
+    prompts = [tuple(rng.integers(0, 9, rng.integers(1, 12)).tolist()) for _ in range(40)]
+    items = [
+        Completion(prompt, tuple(rng.integers(0, 9, rng.integers(0, 6)).tolist()))
+        for prompt in prompts
+        for _ in range(rng.integers(1, 6))
+    ]
+    made = batches(items, batch_tokens, vocabulary=100)
+    assert {item for batch in made for item in batch} == {*items} and len(made) > 2
+    assert all(len({item.prompt for item in batch}) == 1 or size(batch) <= batch_tokens for batch in made)
+    for done in range(1, len(made)):
+        complete = {item.prompt for batch in made[:done] for item in batch} - {
+            item.prompt for batch in made[done:] for item in batch
+        }
+        left = [item for item in items if item.prompt not in complete]
+        again = batches(left, batch_tokens, vocabulary=100)
+        assert again == made[len(made) - len(again) :]
+
+
+def size(batch: list[Completion]) -> int:
+    return len(batch) * (len(batch[0].prompt) + max(len(item.tokens) for item in batch))

@@ -212,6 +212,20 @@ def test_jrc_acquis_in_selfmem_s_json_lines(tmp_path: Path) -> None:
     assert asked.data.translated == ("Spanish", "English") and "Spanish" in asked.prompt_task
 
 
+@pytest.mark.parametrize("there", ["deen", "jrc_enes", "jrc_deen"])
+def test_other_languages_are_not_taken_for_those_of_the_name(tmp_path: Path, there: str) -> None:
+    write_lines(tmp_path / "jrc" / there)
+    for folder in (tmp_path / "jrc", tmp_path / "jrc" / there):
+        options = ["--data.folder", str(folder), "--data.name", "jrc-acquis-es-en"]
+        message = (
+            rf"no jrc_esen and no esen in it, but {there}, which is of other languages.*download Spanish to English"
+        )
+        with pytest.raises(InputError, match=message):
+            read(tmp_path, "translation", *options)
+    write_lines(tmp_path / "jrc" / "esen")
+    assert read(tmp_path, "translation", "--data.folder", str(tmp_path / "jrc"), *options[2:]).database
+
+
 def test_the_default_languages_are_not_those_of_a_named_translation(tmp_path: Path) -> None:
     prompts = {
         name: config(tmp_path, "translation", "--data.folder", "x", "--data.name", name).prompt_task

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+from tqdm import tqdm
 
 import train
+from mrag_rl.config import Config
 from mrag_rl.errors import InputError
-from mrag_rl.io import atomic_directory
+from mrag_rl.io import atomic_directory, write_json
+from mrag_rl.runs import processes
 from mrag_rl.runs.folder import RunFolder, in_use, locked
 
 
@@ -95,3 +99,35 @@ def test_what_was_made_for_a_failed_start_is_removed_unless_others_use_it(
     monkeypatch.setattr(RunFolder, "create", beside_another)
     assert train.main([*arguments, str(tmp_path / "a" / "b")]) == 2
     assert os.listdir(tmp_path / "a" / "b") == ["other"]
+
+
+@pytest.mark.parametrize("ends", ["true", "false"])
+def test_a_run_that_another_command_began_a_moment_earlier_is_waited_for(
+    ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process of the slower command finds the run locked and fails; that is no failure of the run.
+
+    ends: what the process started afterwards exits with: it may fail, too, for a run that is complete.
+    """
+    fcntl = pytest.importorskip("fcntl")
+    folder, held, started = RunFolder(tmp_path / "run"), [], []
+
+    def start(run: Path, *others: object) -> subprocess.Popen[bytes]:
+        started.append(run)
+        if len(started) > 1:
+            return subprocess.Popen([ends])
+        folder.create("name: run\n")
+        held.append(folder.config.open("rb"))
+        fcntl.flock(held[0], fcntl.LOCK_EX)
+        return subprocess.Popen(["false"])
+
+    class Bar(tqdm):
+        def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
+            if s.startswith("waiting for another process") and held:
+                write_json(folder.state, {"stages": {"evaluate": {}}})
+                held.pop().close()
+
+    monkeypatch.setattr(processes, "_start", start)
+    with Bar(total=1, disable=True) as bar:
+        processes.carry_out({folder.root: Config("run")}, part="run", jobs=1, bar=bar)
+    assert started == [folder.root] * 2 and not held

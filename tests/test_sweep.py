@@ -17,6 +17,7 @@ import train
 from mrag_rl.choices import NewsroomName, Task
 from mrag_rl.config import Config, EvaluationConfig
 from mrag_rl.data_config import DataConfig, WorldSizes
+from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import score_systems
 from mrag_rl.evaluation.statistics import PairStatistics, join_statistics
 from mrag_rl.runs.estimate import Sizes, estimate, texts_of_system, texts_of_training
@@ -85,6 +86,17 @@ def test_rows_are_settings_whose_seeds_are_pooled(
     html = Page((tmp_path / "out" / "report.html").read_text())
     check(html)
     assert f"{found['difference']:+.2f}" in html.text("td") and len(html.named("svg")) == 1
+
+
+def test_runs_of_a_row_may_have_been_evaluated_with_different_systems(
+    small: Path, same_pairs: Path, tmp_path: Path
+) -> None:
+    more = variant(small, tmp_path / "more")
+    statistics = PairStatistics.load(small / "statistics.npz")
+    values = statistics.values | {"another": statistics.values["naive"]}
+    PairStatistics(values, statistics.pairs, statistics.groups).save(more / "statistics.npz")
+    expected = compare(tmp_path / "expected", small, same_pairs)
+    assert compare(tmp_path / "out", more, same_pairs)["conditions"] == expected["conditions"]
 
 
 def test_what_cannot_be_paired_is_marked(small: Path, same_pairs: Path, deeper: list[Path], tmp_path: Path) -> None:
@@ -226,16 +238,24 @@ def test_runs_are_named_by_their_settings(workplace: Path, tmp_path: Path) -> No
         tmp_path,
         agent_s__learning_rate=[0.001, 0.01],
         agent_r__learning_rate=[0.001],
-        evaluation__systems=[["none", "m_rag"], ["naive", "m_rag"]],
+        partitioning__arms=[["whole"], ["whole", "none"]],
         data__pairs=[None],
     )
     sweep, _ = plan_sweep(command(workplace, grid, tmp_path, "--name", "named"))
     assert [run.name for run in sweep.runs] == [
-        f"agent_s.learning_rate-{rate}_agent_r.learning_rate-0.001_systems-{systems}_pairs-null"
+        f"agent_s.learning_rate-{rate}_agent_r.learning_rate-0.001_arms-{arms}_pairs-null"
         for rate in ("0.001", "0.01")
-        for systems in ("none-m_rag", "naive-m_rag")
+        for arms in ("whole", "whole-none")
     ]
-    assert [config.evaluation.systems for config in sweep.runs.values()][1] == ("naive", "m_rag")
+    assert [config.partitioning.arms for config in sweep.runs.values()][1] == ("whole", "none")
+    for same in ("evaluation__systems", "llm__batch_tokens", "llm__cache"):
+        values = {
+            "evaluation__systems": [["m_rag"], ["naive"]],
+            "llm__batch_tokens": [99, 98],
+            "llm__cache": [True, False],
+        }
+        with pytest.raises(InputError, match=rf"{same.replace('__', '.')} makes no row of its own in a comparison"):
+            plan_sweep(command(workplace, write_grid(tmp_path, **{same: values[same]}), tmp_path, "--name", "same"))
     named_alike, _ = plan_sweep(command(workplace, write_grid(tmp_path, seed=[3]), tmp_path, "--name", "seed"))
     assert [*named_alike.runs] == [tmp_path / "seed" / "seed-3"]
 
@@ -280,10 +300,11 @@ def test_the_plan_counts_the_texts_that_systems_write() -> None:
     assert {name: texts_of_system(name, sizes) for name in expected} == expected
     config = Config("run", training=TrainingConfig(rounds=2), refinement=RefinementConfig(steps=3, candidates=2))
     systems = EvaluationConfig(systems=("naive", "m_rag"))
-    # Three pools of two and four answers, then five judging; the naive answers once
-    assert texts_of_training(replace(config, evaluation=systems), sizes) == 30 * (1 + 2 * (10 + 5)) + 20 * 4
+    # Three pools of two and four answers, then five judging; the naive answers once. Development queries: naive, two
+    # each round, three in the end
+    assert texts_of_training(replace(config, evaluation=systems), sizes) == 30 * (1 + 2 * (10 + 5)) + 20 * 8
     without = replace(config, evaluation=systems, refinement=replace(config.refinement, steps=0))
-    assert texts_of_training(without, sizes) == 30 * (1 + 2) + 20 * 4
+    assert texts_of_training(without, sizes) == 30 * (1 + 2) + 20 * 8
 
 
 @pytest.mark.parametrize(("room", "task", "labels"), [("desks", "dialogue", 8), ("sources", "translation", 4)])
@@ -292,7 +313,7 @@ def test_the_plan_knows_the_partitions_of_the_bundled_worlds(room: NewsroomName,
     assert len({name for pair in read_splits(data, task).database for name in pair.labels}) == labels
     systems = EvaluationConfig(systems=("consensus",), ablations=False)
     config = Config("run", task=task, data=data, evaluation=systems, refinement=RefinementConfig(steps=0))
-    assert f"some {1 + 3 + 5 + labels} texts" in estimate([config], [], 1)
+    assert f"some {1 + 3 + 10 + labels} texts" in estimate([config], [], 1)
 
 
 def test_no_runs_at_a_time_is_a_mistake(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

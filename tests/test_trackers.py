@@ -254,7 +254,8 @@ def test_a_file_that_no_tracker_wrote_is_refused(content: str, tmp_path: Path) -
 
 def test_settings_say_nothing_of_the_machine(tmp_path: Path) -> None:
     config = Config("a", llm=LLMConfig(name=str(tmp_path / "model"), server="http://desk:1", cache_file="c.sqlite"))
-    config = replace(config, data=replace(config.data, pairs=str(tmp_path / "pairs.jsonl")))
+    pairs = replace(config.data, pairs=str(tmp_path / "pairs.jsonl"))
+    config = replace(config, data=pairs, store="postgresql://me@desk:5432/memories")
     told = repr(without_folders(config))
     assert str(tmp_path) not in told and "desk:" not in told and "'pairs.jsonl'" in told and "'model'" in told
 

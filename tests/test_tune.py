@@ -15,6 +15,7 @@ import yaml
 
 import train
 from mrag_rl.config import Config, load_config
+from mrag_rl.errors import InputError
 from mrag_rl.io import write_json, write_jsonl
 from mrag_rl.runs.folder import RunFolder
 from tests.places import begin, stop_when
@@ -231,6 +232,28 @@ def test_settings_that_do_not_go_together_are_a_trial_without_a_score(
     assert "is no configuration: refinement.demonstrated is true" in (tmp_path / "pairs" / "results.md").read_text()
 
 
+def test_a_trial_that_fails_in_training_is_one_without_a_score(
+    workplace: Path, tmp_path: Path, scripted: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def score(config: Config) -> float:
+        if config.demonstrations == fails:
+            raise InputError("1 of 1 runs failed; too many demonstrations")
+        return 40.0 + config.demonstrations
+
+    space = write_space(tmp_path, {"demonstrations": [1, 2, 3]})
+    arguments = command(workplace, space, tmp_path, "--name", "failed", "--seeds", "0", "--trials", "10")
+    scripted.score, fails = score, 3
+    assert train.main(arguments) == 0
+    report = searched(tmp_path / "failed")
+    failed = [one for one in report["trials"] if "error" in one]
+    assert failed and all(one["settings"] == {"demonstrations": 3} and "scores" not in one for one in failed)
+    assert report["trials"][report["best"]]["settings"] == {"demonstrations": 2}
+    fails = 1  # The unchanged settings, with which all others are compared
+    capsys.readouterr()
+    assert train.main([*arguments, "--name", "nothing"]) == 2
+    assert "too many demonstrations" in capsys.readouterr().err
+
+
 def test_a_proposal_is_a_function_of_what_was_tried() -> None:
     space: Space = {"rate": Range(0.1, 0.2, log=False, whole=False), "list": Choices((["whole"], [], None))}
     outside: tuple[dict[str, Any], float | None] = ({"rate": 7.0, "list": []}, 1.0)
@@ -259,6 +282,7 @@ def test_a_proposal_is_a_function_of_what_was_tried() -> None:
         ("evaluation.bootstrap: {low: 1, high: 9}", "evaluation.bootstrap cannot be tuned: it concerns the test"),
         ("seed: [0, 1]", "seed cannot be tuned: each trial has several seeds"),
         ("llm.timeout: [1, 2]", "llm.timeout cannot be tuned: it changes no result"),
+        ("training.rounds: [1, 3]", "training.rounds cannot be tuned: the score is the best round's"),
         ("llm.device: [cpu, cuda]", "llm.device cannot be tuned: it changes results by rounding alone"),
         ("agent_r.hidden: 8", "agent_r.hidden has no range and no two choices"),
         ("agent_r.hidden: [8]", "agent_r.hidden has no range and no two choices"),

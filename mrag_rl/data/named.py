@@ -141,7 +141,7 @@ def load_published(
         lines = _from_lines(folder, entry) if entry.languages else None
         if lines is not None:
             known = Columns()
-        tables = lines or _from_folder(_below(folder, entry.folder or entry.subfolders[0]))
+        tables = lines or _from_folder(_below(folder, entry, entry.folder or entry.subfolders[0]))
     if name == "dailydialog":
         return {part: StoredPairs.of(dialogue_pairs(table, part)) for part, table in tables.items()}
     return {
@@ -245,7 +245,7 @@ def _from_folder(folder: Path) -> dict[str, Table]:
 
 def _from_lines(folder: StrPath, entry: NamedDataset) -> dict[str, Table] | None:
     """The splits of a folder with paired lines, such as `train/jrc.train.src` and `.tgt`; None if there are none."""
-    below = _below(folder, entry.subfolders[1])
+    below = _below(folder, entry, entry.subfolders[1])
     sides = [_by_split(below, [ending]) for ending in _LINES]
     if not sides[0]:
         return None
@@ -274,10 +274,23 @@ def _paired_lines(source: Path, target: Path) -> Table:
     return Table(str(source), ("source", "target"), rows())
 
 
-def _below(folder: StrPath, name: str) -> Path:
-    """A folder inside another one, or that one itself if it has none of the name."""
+def _below(folder: StrPath, entry: NamedDataset, name: str) -> Path:
+    """A dataset's folder of a name inside another one, or that one itself if it has none of the name.
+
+    Raises InputError if that one has folders of other languages alone, or is one of them: read as this dataset, they
+    would train on the wrong language, or the wrong direction.
+    """
     inner = Path(folder, name)
-    return inner if inner.is_dir() else Path(folder)
+    if inner.is_dir():
+        return inner
+    others = {name for other in NAMED.values() for name in other.subfolders} - {"", *entry.subfolders}
+    wrong = [other for other in sorted(others) if Path(folder, other).is_dir() or Path(folder).name == other]
+    if wrong and not any(Path(folder, own).is_dir() for own in entry.subfolders):
+        raise InputError(
+            f"{os.fspath(folder)}: no {' and no '.join(dict.fromkeys(entry.subfolders))} in it, but {wrong[0]}, which "
+            f"is of other languages or another direction; download {' to '.join(entry.languages or ())}"
+        )
+    return Path(folder)
 
 
 def _by_split(folder: Path, endings: list[str]) -> dict[str, list[Path]]:

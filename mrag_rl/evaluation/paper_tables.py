@@ -11,6 +11,13 @@ from mrag_rl.evaluation.tables import aligned_table, counted, difference_cell, l
 
 _SECONDS = {"index": "index (s)", "retrieve": "retrieval (s)", "generate": "generation (s)", "pool": "pool (s)"}
 
+HOW_TO_READ = (
+    "Ours are 0 to 100 with 95% bootstrap intervals over the worlds or seeds of a row and its test pairs; a world "
+    "is the data of a run, a bundled world or a split of a corpus. The paper has other data and "
+    "language models, and other rules where a part lists them, so the figures themselves do not compare; what can "
+    "be compared is the order of the rows."
+)
+
 
 def paper_page(report: Mapping[str, Any]) -> str:
     """The contents of table.md, from those of table.json."""
@@ -18,19 +25,16 @@ def paper_page(report: Mapping[str, Any]) -> str:
     for part in report["parts"]:
         beside = f"; the paper's figures are of {part['beside']}" if part["beside"] else ""
         lines += [f"## {part['name']}: {_what_a_row_is(part['n'])}{beside}", ""]
-        lines += [aligned_table(_cells(report, part)), "", *_same_lines(part), *_order_lines(part)]
+        lines += [aligned_table(_cells(report, part)), "", *_same_lines(part), *_text_lines(part), *_order_lines(part)]
         lines += _rule_lines(part) if "figure" in report else [*_rule_lines(part), f"Figure: {part['figure']}", ""]
     lines += [f"Figure of all parts: {report['figure']}", ""] if "figure" in report else []
-    lines.append(
-        "Ours are 0 to 100 with 95% bootstrap intervals over the worlds or seeds of a row and its test pairs; a world "
-        "is the data of a run, a bundled world or a split of a corpus. The paper has other data and "
-        "language models, and other rules where a part lists them, so the figures themselves do not compare; what can "
-        "be compared is the order of the rows."
-    )
+    lines.append(HOW_TO_READ)
     lines += [report["note"]] if report["note"] else []
     if report["seconds"]:
-        beside = f", with {report['jobs']} runs at a time, which slow each other down" if report["jobs"] > 1 else ""
-        lines.append(f"Seconds are of training and evaluation together, on average over the runs of a row{beside}.")
+        lines.append(
+            "Seconds are of training and evaluation together, on average over the runs of a row; runs that were "
+            "trained side by side (--jobs) slowed each other down."
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -49,13 +53,24 @@ def _same_lines(part: Mapping[str, Any]) -> list[str]:
     return [f"The same answers with every seed, so that the interval counts no seeds: {'; '.join(same)}.", ""]
 
 
+def _text_lines(part: Mapping[str, Any]) -> list[str]:
+    """How many texts each system has written for a test query, unless all have one."""
+    counts: dict[str, set[int]] = {}
+    for row in part["rows"]:
+        counts.setdefault(row["system"], set()).add(row["texts"])
+    if set.union(*counts.values()) == {1}:
+        return []
+    listed = (f"{system} {' to '.join(map(str, sorted({min(n), max(n)})))}" for system, n in counts.items())
+    return [f"Texts written for a test query: {', '.join(listed)}.", ""]
+
+
 def _rule_lines(part: Mapping[str, Any]) -> list[str]:
     """In what a part is not M-RAG as its paper has it."""
     if not part["other_rules"]:
         return []
     file, settings = part["other_rules"]["paper"], part["other_rules"]["settings"]
     if not settings:
-        return [f"The rules are the paper's, as {file} has them.", ""]
+        return [f"The rules are the paper's, as {file} has them, which says what the paper leaves open.", ""]
     listed = "; ".join(
         f"{name} {setting_text(values['ours'])} ({setting_text(values['paper'])})" for name, values in settings.items()
     )
@@ -104,17 +119,18 @@ def _once(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _order_lines(part: Mapping[str, Any]) -> list[str]:
-    """In which pairs of rows ours are in the paper's order, shown by an interval without zero, and in which not."""
+    """In which pairs of rows ours are in the paper's order, shown by a corrected p-value, and in which not."""
     pairs = part["order"]
     if not pairs:
         return []
-    same = [pair for pair in pairs if pair["low"] > 0]
-    turned = [pair for pair in pairs if pair["high"] < 0]
+    shown = [pair for pair in pairs if pair["p_holm"] < 0.05]
+    same = [pair for pair in shown if pair["difference"] > 0]
+    turned = [pair for pair in shown if pair["difference"] < 0]
     undecided = len(pairs) - len(same) - len(turned)
     lines = [
         f"Order by {label(part['order_by'])}, of {len(pairs)} pairs of rows: {len(same)} as in the paper, "
-        f"{len(turned)} the other way round, {undecided} not shown either way (the interval of the difference holds "
-        "zero)."
+        f"{len(turned)} the other way round, {undecided} not shown either way (p of 0.05 or more after Holm's "
+        "correction)."
     ]
     lines += [
         f"- The other way round: {pair['better']} less {pair['worse']}, {difference_cell(pair)}" for pair in turned

@@ -82,11 +82,16 @@ class PairStatistics:
 
 
 def join_statistics(parts: Sequence[PairStatistics]) -> dict[str, dict[str, np.ndarray]]:
-    """The statistics of several runs' answers, one run after the other, of the same systems and metrics."""
-    first = parts[0].values
+    """The statistics of several runs' answers, one run after the other, of the systems and metrics that all have."""
+    first, *others = (part.values for part in parts)
     return {
-        system: {metric: _stack([part.values[system][metric] for part in parts]) for metric in row}
+        system: {
+            metric: _stack([part.values[system][metric] for part in parts])
+            for metric in row
+            if all(metric in other[system] for other in others)
+        }
         for system, row in first.items()
+        if all(system in other for other in others)
     }
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 
 from mrag_rl.generation.decoding import Request
 from mrag_rl.generation.likelihood import Completion, batches
-from mrag_rl.generation.llm import Usage, check_counts, in_order, one_seed_per_prompt
+from mrag_rl.generation.llm import PiecewiseLLM, Usage, check_counts, one_seed_per_prompt
 from mrag_rl.generation.prompts import Prompt
 from mrag_rl.generation.reading import PromptReader
 from mrag_rl.generation.sampling import row_key
 
 
-class BatchedLLM(ABC):
+class BatchedLLM(PiecewiseLLM):
     """An `LLM` whose prompts are sorted by length and batched to a token budget.
 
     A prompt is read once for all its samples, and equal prompts once for all who ask. The batches of a call are a
@@ -60,26 +60,6 @@ class BatchedLLM(ABC):
         """Whether each prompt, whole, leaves room for `max_new_tokens` in the model's context."""
         return self.reader.fits(prompts, max_new_tokens)
 
-    def generate(
-        self,
-        prompts: Sequence[Prompt],
-        *,
-        samples: int = 1,
-        first: int = 0,
-        temperature: float = 0.0,
-        seeds: int | Sequence[int] = 0,
-        max_new_tokens: int = 64,
-    ) -> list[list[str]]:
-        """`samples` texts for each prompt; see `LLM.generate`.
-
-        Raises:
-            InputError: A prompt does not fit the model's context, or by itself the device's memory.
-        """
-        parts = self.generate_in_parts(
-            prompts, samples=samples, first=first, temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens
-        )
-        return in_order(parts)
-
     def generate_in_parts(
         self,
         prompts: Sequence[Prompt],
@@ -93,6 +73,9 @@ class BatchedLLM(ABC):
         """The texts of `generate`, batch by batch; see `PiecewiseLLM`.
 
         The prompts that are left after a part make the same batches in a call of their own.
+
+        Raises:
+            InputError: A prompt does not fit the model's context, or by itself the device's memory.
         """
         started = time.perf_counter()
         check_counts(samples, max_new_tokens)
@@ -130,22 +113,16 @@ class BatchedLLM(ABC):
             yield part
             started = time.perf_counter()
 
-    def log_probabilities(
+    def log_probabilities_in_parts(
         self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
-    ) -> list[list[float]]:
-        """The mean log-probability per token of each prompt's completions; see `LLM.log_probabilities`.
+    ) -> Iterator[dict[int, list[float]]]:
+        """The scores of `log_probabilities`, a part whenever a batch completes those of a prompt; see `PiecewiseLLM`.
 
         A completion is tokenized together with its prompt, as a text; stop strings are not among the stop tokens.
 
         Raises:
             InputError: A prompt with a completion does not fit the model's context, or by itself the device's memory.
         """
-        return in_order(self.log_probabilities_in_parts(prompts, completions, max_new_tokens=max_new_tokens))
-
-    def log_probabilities_in_parts(
-        self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
-    ) -> Iterator[dict[int, list[float]]]:
-        """The scores of `log_probabilities`, a part whenever a batch completes those of a prompt."""
         started = time.perf_counter()
         pairs = [[(prompt, text.strip()) for text in texts] for prompt, texts in zip(prompts, completions, strict=True)]
         distinct = list(dict.fromkeys(pair for row in pairs for pair in row))

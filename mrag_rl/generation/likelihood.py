@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 
@@ -35,18 +36,29 @@ class Completion:
 def batches(completions: Iterable[Completion], batch_tokens: int, vocabulary: int) -> list[list[Completion]]:
     """The distinct completions in batches, longest prompts first, at least one completion in each.
 
+    A batch ends with all completions of its prompts, unless those of one prompt are more than a batch. So the prompts
+    that are left after some batches make the same batches in a call of their own.
+
     batch_tokens: upper bound of rows x (longest prompt + longest completion).
     """
-    # The completions of a prompt stay together.
     order = sorted(set(completions), key=lambda item: (-len(item.prompt), item.prompt, -len(item.tokens), item.tokens))
+
+    def fits(batch: Sequence[Completion], more: Sequence[Completion]) -> bool:
+        rows, width = len(batch) + len(more), len((batch or more)[0].prompt)
+        longest = max(len(item.tokens) for item in (*batch, *more))
+        return rows * (width + longest) <= batch_tokens and rows * (longest + 1) * vocabulary <= _LOGITS
+
     made: list[list[Completion]] = []
-    rows = width = longest = 0
-    for item in order:
-        rows, longest = rows + 1, max(longest, len(item.tokens))
-        if not made or rows * (width + longest) > batch_tokens or rows * (longest + 1) * vocabulary > _LOGITS:
-            made.append([])
-            rows, width, longest = 1, len(item.prompt), len(item.tokens)
-        made[-1].append(item)
+    for _, group in groupby(order, key=lambda item: item.prompt):
+        together = [*group]
+        if made and fits(made[-1], together):
+            made[-1] += together
+            continue
+        made.append([])
+        for item in together:
+            if made[-1] and not fits(made[-1], [item]):
+                made.append([])
+            made[-1].append(item)
     return made
 
 

@@ -1,9 +1,10 @@
 """The interface of every language model: texts for prompts, a fingerprint, and counters."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar
 
 from mrag_rl.generation.prompts import Prompt
 
@@ -105,15 +106,15 @@ class LLM(Protocol):
         ...
 
 
-@runtime_checkable
-class PiecewiseLLM(LLM, Protocol):
-    """A language model whose answers come in parts, so that a cache can keep each as soon as it is there.
+class PiecewiseLLM(ABC):
+    """What language models have in common whose answers come in parts, so that a cache can keep each at once.
 
-    Both methods take the arguments of those that they are named after. They yield {place of a prompt in the call: its
-    texts, or its scores} for the prompts that are done since the last part, until all are. If one fails, those that are
-    done are yielded before the error is raised.
+    A subclass has the two methods of parts and the rest of `LLM`. Both take the arguments of those that they are named
+    after. They yield {place of a prompt in the call: its texts, or its scores} for the prompts that are done since the
+    last part, until all are. If one fails, those that are done are yielded before the error is raised.
     """
 
+    @abstractmethod
     def generate_in_parts(
         self,
         prompts: Sequence[Prompt],
@@ -125,12 +126,38 @@ class PiecewiseLLM(LLM, Protocol):
         max_new_tokens: int = 64,
     ) -> Iterator[dict[int, list[str]]]: ...
 
+    @abstractmethod
     def log_probabilities_in_parts(
         self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
     ) -> Iterator[dict[int, list[float]]]: ...
 
+    def generate(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        samples: int = 1,
+        first: int = 0,
+        temperature: float = 0.0,
+        seeds: int | Sequence[int] = 0,
+        max_new_tokens: int = 64,
+    ) -> list[list[str]]:
+        """`samples` texts for each prompt; see `LLM.generate`. Raises what `generate_in_parts` does."""
+        parts = self.generate_in_parts(
+            prompts, samples=samples, first=first, temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens
+        )
+        return _in_order(parts)
 
-def in_order(parts: Iterable[Mapping[int, list[T]]]) -> list[list[T]]:
+    def log_probabilities(
+        self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
+    ) -> list[list[float]]:
+        """The mean log-probability per token of each prompt's completions; see `LLM.log_probabilities`.
+
+        Raises what `log_probabilities_in_parts` does.
+        """
+        return _in_order(self.log_probabilities_in_parts(prompts, completions, max_new_tokens=max_new_tokens))
+
+
+def _in_order(parts: Iterable[Mapping[int, list[T]]]) -> list[list[T]]:
     """What the parts of a `PiecewiseLLM` say of each prompt, in the order of the prompts."""
     rows: dict[int, list[T]] = {}
     for part in parts:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from mrag_rl.errors import InputError
-from mrag_rl.generation.llm import SCORES_NEEDED, Usage, check_counts, in_order, one_seed_per_prompt
+from mrag_rl.generation.llm import SCORES_NEEDED, PiecewiseLLM, Usage, check_counts, one_seed_per_prompt
 from mrag_rl.generation.prompts import Prompt, render
 from mrag_rl.generation.sampling import SEEDS, row_key
 from mrag_rl.plugins import Plugin, check_parameters, loaded_plugin, trial, wrong_plugin
@@ -21,7 +21,7 @@ AT_ONCE = 64
 """The most texts that are asked of the function in one call, unless a single prompt needs more samples."""
 
 
-class OwnLLM:
+class OwnLLM(PiecewiseLLM):
     """A loaded plug-in as an `LLM`: a function from prompts to texts.
 
     It gets prompts as plain text, as models without a chat template do, and whole: how long its context is, only the
@@ -51,26 +51,6 @@ class OwnLLM:
         """True for each prompt: the function gets it whole."""
         return [True] * len(prompts)
 
-    def generate(
-        self,
-        prompts: Sequence[Prompt],
-        *,
-        samples: int = 1,
-        first: int = 0,
-        temperature: float = 0.0,
-        seeds: int | Sequence[int] = 0,
-        max_new_tokens: int = 64,
-    ) -> list[list[str]]:
-        """`samples` texts for each prompt; see `LLM.generate`.
-
-        Raises:
-            InputError: The function does not return a text for each prompt.
-        """
-        parts = self.generate_in_parts(
-            prompts, samples=samples, first=first, temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens
-        )
-        return in_order(parts)
-
     def generate_in_parts(
         self,
         prompts: Sequence[Prompt],
@@ -81,7 +61,11 @@ class OwnLLM:
         seeds: int | Sequence[int] = 0,
         max_new_tokens: int = 64,
     ) -> Iterator[dict[int, list[str]]]:
-        """The texts of `generate`, call by call; see `PiecewiseLLM`."""
+        """The texts of `generate`, call by call; see `PiecewiseLLM`.
+
+        Raises:
+            InputError: The function does not return a text for each prompt.
+        """
         check_counts(samples, max_new_tokens)
         greedy = temperature == 0
         draws, repeat = (1, samples) if greedy else (samples, 1)
@@ -100,17 +84,11 @@ class OwnLLM:
             self.usage.prompts += len(part)
             yield {start + i: [texts[request] for request in row] * repeat for i, row in enumerate(part)}
 
-    def log_probabilities(
-        self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
-    ) -> list[list[float]]:
-        """Raises InputError: the function writes texts and scores none."""
-        raise InputError(f"llm.name {self._plugin.path} is a function that gives no log-probabilities. {SCORES_NEEDED}")
-
     def log_probabilities_in_parts(
         self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
     ) -> Iterator[dict[int, list[float]]]:
-        """Raises InputError, as `log_probabilities` does."""
-        yield dict(enumerate(self.log_probabilities(prompts, completions, max_new_tokens=max_new_tokens)))
+        """Raises InputError: the function writes texts and scores none."""
+        raise InputError(f"llm.name {self._plugin.path} is a function that gives no log-probabilities. {SCORES_NEEDED}")
 
     def _ask(self, requests: Sequence[tuple[str, int]], temperature: float, max_new_tokens: int) -> list[str]:
         """The function's texts for prompts with their seeds, cut where they end."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from mrag_rl.errors import InputError
 from mrag_rl.generation.likelihood import Completion
-from mrag_rl.generation.llm import SCORES_NEEDED, Usage, check_counts, in_order, one_seed_per_prompt
+from mrag_rl.generation.llm import SCORES_NEEDED, PiecewiseLLM, Usage, check_counts, one_seed_per_prompt
 from mrag_rl.generation.parallel import by_row, in_parallel
 from mrag_rl.generation.prompts import Prompt, make_room, messages, render
 from mrag_rl.generation.sampling import SEEDS, row_key
@@ -27,7 +27,7 @@ _TOP = 20  # As many of the likeliest tokens as vLLM tells unless it is set othe
 _SPECIAL = re.compile(r"<[^<>\s]+>")  # </s>, <eos>, <|im_end|>
 
 
-class ServerLLM:
+class ServerLLM(PiecewiseLLM):
     """The texts of a server's model, requested many at a time, each text by a request of its own.
 
     A completion ends where the model ends it and, unless the server is sent chat messages, at the first newline. Every
@@ -111,26 +111,6 @@ class ServerLLM:
         lengths = {row: length for part in in_parallel(jobs, self.concurrency) for row, length in part.items()}
         return [sure or lengths[row] <= limit for row, sure in enumerate(surely)]
 
-    def generate(
-        self,
-        prompts: Sequence[Prompt],
-        *,
-        samples: int = 1,
-        first: int = 0,
-        temperature: float = 0.0,
-        seeds: int | Sequence[int] = 0,
-        max_new_tokens: int = 64,
-    ) -> list[list[str]]:
-        """`samples` texts for each prompt; see `LLM.generate`.
-
-        Raises:
-            InputError: The server fails for good, or a prompt does not fit the model's context.
-        """
-        parts = self.generate_in_parts(
-            prompts, samples=samples, first=first, temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens
-        )
-        return in_order(parts)
-
     def generate_in_parts(
         self,
         prompts: Sequence[Prompt],
@@ -141,7 +121,11 @@ class ServerLLM:
         seeds: int | Sequence[int] = 0,
         max_new_tokens: int = 64,
     ) -> Iterator[dict[int, list[str]]]:
-        """The texts of `generate` as they come; see `PiecewiseLLM`."""
+        """The texts of `generate` as they come; see `PiecewiseLLM`.
+
+        Raises:
+            InputError: The server fails for good, or a prompt does not fit the model's context.
+        """
         check_counts(samples, max_new_tokens)
         greedy = temperature == 0
         texts = [self.render(prompt) for prompt in prompts]
@@ -160,10 +144,10 @@ class ServerLLM:
         for part in self._counted(by_row(rows, jobs, self.concurrency)):
             yield {row: answers * repeat for row, answers in part.items()}
 
-    def log_probabilities(
+    def log_probabilities_in_parts(
         self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
-    ) -> list[list[float]]:
-        """The mean log-probability per token of each prompt's completions; see `LLM.log_probabilities`.
+    ) -> Iterator[dict[int, list[float]]]:
+        """The scores of `log_probabilities` as they come; see `PiecewiseLLM`.
 
         The end is as probable as those of the 20 likeliest tokens there that hold a newline or look like a special
         token, such as </s>. If there is none among them, it counts as probable as the last of them: an estimate, which
@@ -173,12 +157,6 @@ class ServerLLM:
             InputError: The server has no log-probabilities of given texts, or fails for good, or a prompt with a
                 completion does not fit the model's context.
         """
-        return in_order(self.log_probabilities_in_parts(prompts, completions, max_new_tokens=max_new_tokens))
-
-    def log_probabilities_in_parts(
-        self, prompts: Sequence[Prompt], completions: Sequence[Sequence[str]], *, max_new_tokens: int = 64
-    ) -> Iterator[dict[int, list[float]]]:
-        """The scores of `log_probabilities` as they come; see `PiecewiseLLM`."""
         if self.server.chat or not self.server.tokenizes:
             raise self._no_scores(
                 "it is sent chat messages" if self.server.chat else "it does not tell a text's tokens"

@@ -32,7 +32,7 @@ from mrag_rl.runs.report_parts import REPORT
 from mrag_rl.runs.settings import CompareSettings
 
 NAME = "comparison"
-_NO_CONDITION = (*MAY_DIFFER, *NO_RESULT, *PLACEMENT, "llm.cache")
+NO_CONDITION = (*MAY_DIFFER, *NO_RESULT, *PLACEMENT, "llm.cache")
 """Settings that make no row of their own; nor do those of `evaluation`."""
 
 
@@ -122,7 +122,7 @@ def conditions_of(folders: Sequence[Path]) -> list[Condition]:
         folder: {
             name: value
             for name, value in flat_settings(config).items()
-            if name not in _NO_CONDITION and not name.startswith("evaluation.")
+            if name not in NO_CONDITION and not name.startswith("evaluation.")
         }
         for folder, config in configs.items()
     }

@@ -36,18 +36,8 @@ def estimate(left: Sequence[Config], seconds: Sequence[float], jobs: int, *, eva
     """
     if not left:
         return "nothing is left to do"
-    sizes = [found for config in left if (found := _sizes(config)) is not None]
-    said = []
-    if len(sizes) == len(left):
-        works = [*zip(left, sizes, strict=True)]
-        trained = sum(_trainings(config) * config.training.rounds * size.train for config, size in works)
-        answers = sum(len(config.compared) * size.test for config, size in works)
-        texts = sum(texts_of_training(config, size) for config, size in works)
-        if evaluated:
-            texts += sum(texts_of_system(name, size) for config, size in works for name in config.compared)
-        tested = f" and {answers:,} test answers" if evaluated else ""
-        said.append(f"at most {trained:,} training queries in all rounds{tested}")
-        said.append(f"some {texts:,} texts, less those that runs share")
+    counted = work(left, evaluated=evaluated)
+    said = [] if counted is None else [f"{counted}, less those that runs share"]
     if seconds:
         minutes = len(left) * sum(seconds) / len(seconds) / jobs / 60
         said.append(f"the complete runs took {sum(seconds):.0f} s, so these may take {minutes:.0f} min, and loading")
@@ -56,16 +46,33 @@ def estimate(left: Sequence[Config], seconds: Sequence[float], jobs: int, *, eva
     return "left to do: " + "; ".join(said)
 
 
+def work(left: Sequence[Config], *, evaluated: bool = True) -> str | None:
+    """How many training queries, test answers and texts there are in runs, in words; None if the data have to be read
+    to know."""
+    sizes = [found for config in left if (found := _sizes(config)) is not None]
+    if len(sizes) < len(left):
+        return None
+    works = [*zip(left, sizes, strict=True)]
+    trained = sum(_trainings(config) * config.training.rounds * size.train for config, size in works)
+    answers = sum(len(config.compared) * size.test for config, size in works)
+    texts = sum(texts_of_training(config, size) for config, size in works)
+    if evaluated:
+        texts += sum(texts_of_system(name, size) for config, size in works for name in config.compared)
+    tested = f" and {answers:,} test answers" if evaluated else ""
+    return f"at most {trained:,} training queries in all rounds{tested}; some {texts:,} texts"
+
+
 def texts_of_training(config: Config, sizes: Sizes) -> int:
     """How many texts the language model writes in a run's trainings, at most, if all rounds are made.
 
     A trial is a first answer and, for each step, a pool and an answer with the candidate that was picked. Development
-    queries are answered by the naive system, by Agent-S before the first round, and after each.
+    queries are answered by the naive system; after each round by Agent-S and by what it was before the first; and, in
+    the end, thrice to say what its values are worth.
     """
     refinement, rounds = config.refinement, config.training.rounds
     trial = config.training.selection_steps * (1 + refinement.steps * (refinement.candidates + 1))
     judged = refinement.evidence if refinement.consolidate and refinement.steps else 0
-    return _trainings(config) * (sizes.train * (1 + rounds * (trial + judged)) + sizes.dev * (rounds + 2))
+    return _trainings(config) * (sizes.train * (1 + rounds * (trial + judged)) + sizes.dev * (2 * rounds + 4))
 
 
 def texts_of_system(name: str, sizes: Sizes) -> int:
@@ -85,7 +92,7 @@ def texts_of_system(name: str, sizes: Sizes) -> int:
         "m_rag_consensus": (0, 0, m),
         "consensus": (0, 0, m),
         "oracle": (0, 0, m),
-        "selfmem_without_selector": (0, 0, 2 * m + 1),
+        "selfmem_without_selector": (0, 0, 3),
         "selfmem_one_iteration": (2 * m - 1, 2 * m - 1, m + 1),
         "selfmem": (2 * m - 1, 2 * m - 1, 2 * m + 1),  # one greedy, the others at two temperatures
         "self_rag": (0, 0, m + 1),

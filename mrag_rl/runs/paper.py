@@ -17,7 +17,7 @@ from mrag_rl.choices import PaperScale
 from mrag_rl.command_line import read_yaml
 from mrag_rl.config import Config, argument_of, load_config
 from mrag_rl.errors import InputError
-from mrag_rl.evaluation.bootstrap import Score, as_json, origin_counts
+from mrag_rl.evaluation.bootstrap import Score, as_json, holm, origin_counts
 from mrag_rl.evaluation.comparison_tables import settings_text, short_names
 from mrag_rl.evaluation.paper_plots import partitions_chart
 from mrag_rl.evaluation.paper_tables import paper_page
@@ -25,7 +25,7 @@ from mrag_rl.evaluation.results import SECONDS
 from mrag_rl.io import atomic_write_text, read_json, write_json
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.compare import Condition, conditions_of, paired_scores
-from mrag_rl.runs.estimate import estimate
+from mrag_rl.runs.estimate import Sizes, estimate, texts_of_system
 from mrag_rl.runs.evaluate import reported_metrics, target_metric
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.pool import MAY_DIFFER, differing, flat_settings, world_of
@@ -39,7 +39,8 @@ _PART_KEYS = {"name", "beside", "metrics", "config", "grid", "settings", "system
 
 _METHOD = "partitioning.method"
 _RULES = {
-    "state", "reward", "metric", "demonstrations", "partitioning", "agent_s", "agent_r", "refinement", "training"
+    "state", "reward", "metric", "demonstrations", "partitioning", "agent_s", "agent_r", "refinement", "training",
+    "encoder.standard",
 }  # fmt: skip
 """Settings, or groups of them, that say what the algorithm is."""
 
@@ -223,7 +224,7 @@ def _made(table: Table, sweeps: Sequence[tuple[Part, Sweep]], settings: PaperSet
         scores = {metric: paired_scores(conditions, part.systems, metric) for metric in part.metrics}
         parts.append(part_of_report(table, part, conditions, scores, sweep.folder))
     report: dict[str, Any] = {"table": table.name, "title": table.title, "note": table.note, "scale": settings.scale}
-    report |= {"seconds": list(table.seconds), "jobs": settings.jobs, "parts": parts}
+    report |= {"seconds": list(table.seconds), "parts": parts}
     if drawn:
         partitions_chart(report).save(folder, "partitions_plot")
         report["figure"] = str(folder / "partitions_plot.png")
@@ -253,6 +254,7 @@ def part_of_report(
                     "system": system,
                     "settings": _row_settings(part, condition, folder),
                     "seeds_matter": _seeds_matter(condition, system),
+                    "texts": texts_of_system(system, Sizes(0, 0, 1, _partitions(condition, folder))),
                     "scores": {metric: as_json(found[at][system].interval()) for metric, found in scores.items()},
                     "seconds": {column: round(fmean(run[column] for run in spent), 3) for column in table.seconds},
                     "published": published.get(name, {}),
@@ -289,7 +291,7 @@ def other_rules(config: Config, grid: Mapping[str, Sequence[Any]]) -> dict[str, 
     found = {
         key: {"ours": ours[key], "paper": theirs[key]}
         for key in differing([ours, theirs])
-        if key.split(".")[0] in _RULES and key not in varied
+        if not _RULES.isdisjoint((key, key.split(".")[0])) and key not in {*varied, "partitioning.seed"}
     }
     return {"paper": f"configs/{name}.yaml", "settings": found}
 
@@ -332,18 +334,29 @@ def _row_settings(part: Part, condition: Condition, folder: Path) -> dict[str, A
     settings = {name: value for name, value in flat_settings(config).items() if name in part.grid}
     settings = {name: value for name, value in settings.items() if name not in MAY_DIFFER}
     if settings.get(_METHOD) == "category":
-        with MemoryDatabase.open(RunFolder(folder / config.name).database) as database:
-            settings["partitioning.partitions"] = int((~database.is_arm).sum())
+        settings["partitioning.partitions"] = _partitions(condition, folder)
     return settings
 
 
+def _partitions(condition: Condition, folder: Path) -> int:
+    """The partitions of a condition's first run, without arms."""
+    name = next(iter(condition.runs.values())).name
+    with MemoryDatabase.open(RunFolder(folder / name).database) as database:
+        return int((~database.is_arm).sum())
+
+
 def _order(rows: Sequence[Mapping[str, Any]], scores: Sequence[Score], metric: str) -> list[dict[str, Any]]:
-    """Each pair of rows that the paper has figures of: the better one there, and what it gains here."""
+    """Each pair of rows that the paper has figures of: the better one there, and what it gains here, with p-values."""
     figures = [row["published"].get(metric) for row in rows]
-    found = []
+    found, p_values = [], []
     for one, other in itertools.combinations([at for at, figure in enumerate(figures) if figure is not None], 2):
         if figures[one] != figures[other]:
             better, worse = (one, other) if figures[one] > figures[other] else (other, one)
             gain = as_json(scores[better].minus(scores[worse]), value_name="difference")
             found.append({"better": rows[better]["row"], "worse": rows[worse]["row"], **gain})
-    return found
+            p_values.append(scores[better].p_value(scores[worse]))
+    corrected = holm(p_values) if p_values else []
+    return [
+        pair | {"p": round(p, 6), "p_holm": round(p_holm, 6)}
+        for pair, p, p_holm in zip(found, p_values, corrected, strict=True)
+    ]

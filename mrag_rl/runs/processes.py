@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from mrag_rl.config import Config, config_sha256, config_to_yaml
 from mrag_rl.errors import InputError
-from mrag_rl.io import read_text
+from mrag_rl.io import read_json, read_text
 from mrag_rl.memory.trust import trust
 from mrag_rl.runs.folder import RunFolder, in_use
 
@@ -81,8 +81,11 @@ def carry_out(runs: Mapping[Path, Config], *, part: Literal["run", "training"], 
                 if process.poll() is not None:
                     log.close()
                     del running[slot]
+                    if process.returncode and in_use(RunFolder(run)):  # Another command was faster to begin it
+                        waiting.append(run)
+                        continue
                     bar.update()
-                    if process.returncode:
+                    if process.returncode and not _is_done(run, part):
                         failed.append(run)
                         tqdm.write(f"{run}: failed; see {_log(run)}", file=sys.stderr)
             time.sleep(_POLL)
@@ -94,6 +97,12 @@ def carry_out(runs: Mapping[Path, Config], *, part: Literal["run", "training"], 
         )
 
 
+def _is_done(run: Path, part: Literal["run", "training"]) -> bool:
+    """Whether another process has carried a run out, as far as it was to be."""
+    state = RunFolder(run).state
+    return state.is_file() and ("evaluate" if part == "run" else "train") in read_json(state)["stages"]
+
+
 def _log(run: Path) -> Path:
     return run.parent / "logs" / f"{run.name}.log"
 
@@ -103,7 +112,8 @@ def _start(run: Path, config: Config, command: str, slot: int, jobs: int, log: I
     if config.store is not None:
         trust(config.store)
     if not RunFolder(run).config.is_file():
-        RunFolder(run).create(config_to_yaml(config))
+        with suppress(FileExistsError):  # Another command has made it just now
+            RunFolder(run).create(config_to_yaml(config))
     # The settings are this command's, whose user named the code in them.
     trusted = [f"--trust={path}" for path in config.plugins.values()]
     environment = dict(os.environ)

@@ -33,6 +33,9 @@ _NOT_TUNED = {
     "task": _OTHER_SCORES,
     "metric": _OTHER_SCORES,
     "data.": _OTHER_SCORES,
+    **dict.fromkeys(
+        ("training.rounds", "training.patience"), "the score is the best round's, so more rounds score higher by luck"
+    ),
     "evaluation.": "it concerns the test queries, which no trial answers",
 }
 """Settings, and groups of them, that are no part of a space, and why."""

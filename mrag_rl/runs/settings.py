@@ -179,8 +179,8 @@ class SweepSettings(SeveralRuns):
       demonstrations: [1, 3]
       seed: [0, 1, 2]
 
-    and all other settings are those of a run. One that changes nothing in some combination, such as a number of
-    partitions where the method makes its own, is an error. The runs are in RUNS/NAME, what they print in
+    and all other settings are those of a run. One that is known to change nothing in some combination, such as a number
+    of partitions where the method makes its own, is an error. The runs are in RUNS/NAME, what they print in
     RUNS/NAME/logs. They share their embeddings and one cache of generated texts, so that what several need is made
     once. The same command again goes on where it was stopped, and a grid with further values trains these alone. In the
     end, RUNS/NAME/comparison has their table and figure, as `evaluate.py compare` makes them: runs that differ in seed

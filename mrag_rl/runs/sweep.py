@@ -19,10 +19,11 @@ from mrag_rl.errors import InputError
 from mrag_rl.evaluation.comparison_tables import setting_text, short_names
 from mrag_rl.io import read_json
 from mrag_rl.runs import compare
+from mrag_rl.runs.compare import NO_CONDITION
 from mrag_rl.runs.estimate import estimate
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.plugins import load_own_plugins
-from mrag_rl.runs.pool import flat_settings
+from mrag_rl.runs.pool import MAY_DIFFER, flat_settings
 from mrag_rl.runs.processes import carry_out, check_same_settings, how_texts_are_shared, with_shared
 from mrag_rl.runs.settings import CompareSettings, SweepSettings, check_data_files
 from mrag_rl.settings import check_bounds
@@ -138,6 +139,9 @@ def _checked_grid(found: Any, path: Path, arguments: Sequence[str]) -> dict[str,
             )
         if not isinstance(values, list) or not values:
             raise InputError(f"{path}: {name} has no list of values; write {name}: [value, value]")
+        same = name.startswith("evaluation.") or (name in NO_CONDITION and name not in MAY_DIFFER)
+        if same and len(values) > 1:
+            raise InputError(f"{path}: {name} makes no row of its own in a comparison; leave one value")
         if _on_command_line(name, arguments):
             raise InputError(f"--{name} is in {path}, too; leave out one of the two")
         if len({json.dumps(value, sort_keys=True, default=str) for value in values}) < len(values):

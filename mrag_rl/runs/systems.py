@@ -191,7 +191,7 @@ class RunSystems:
             self.writer,
             self.database,
             choose,
-            len(self._filled),
+            1 if choose is by_first else len(self._filled),
             self.seed,
             iterations,
             temperature,
@@ -238,13 +238,17 @@ class RunSystems:
             return by_references(self.metric, self._references)
         if kind == "m_rag_answers" or kind.startswith("supervised"):
             agent_s: tuple[Chooser, ...] = ()
+            write_train: Candidates | None = None
             selector = self.trained["m_rag"].selector
             if kind == "m_rag_answers" and selector is not None and self._agent_s is not None:
                 if selector.info.state == "evidence":
                     self._trials(kind)
                 agent_s = self._agent_s, trained_values(self.database, selector)
+                # No training query's answers are chosen by its own gains
+                sets = whole_and_best(self.database, agent_s[1], self._filled)
+                write_train = with_sets(self.writer, self.database, sets, originals)
             read = AnswerReader(self.writer, self.database, self.metric, originals, *agent_s)
-            return by_learned_features(read, write, self._queries("train"), self._queries("dev"))
+            return by_learned_features(read, write, self._queries("train"), self._queries("dev"), write_train)
         return by_agreement(self.metric)
 
     def _search(self, kind: str) -> Search | None:

@@ -152,7 +152,8 @@ def run_tuning(tuning: Tuning, *, progress: bool = True) -> str:
     A trial is its settings, written down before it begins, and the scores of its runs, which resume from any stop; the
     next settings are a function of these. So a search that was stopped, however, ends as one that was not.
 
-    Raises InputError if a run failed. The same search again goes on where each run was left.
+    A later trial whose runs fail has no score, and the search goes on. Raises InputError if one of trial 0 or of the
+    last comparison fails. The same search again goes on where each run was left.
     """
     proposed = tuning.proposed()
     tried: list[dict[str, Any]] = []
@@ -208,7 +209,12 @@ def _tried(tuning: Tuning, trial: int, proposed: Sequence[Mapping[str, Any]], ba
     except InputError as error:
         bar.update(len(tuning.seeds))
         return found | {"error": str(error)}
-    scores = _scores(tuning, runs, bar)
+    try:
+        scores = _scores(tuning, runs, bar)
+    except InputError as error:
+        if trial == 0:
+            raise  # Nothing to compare with
+        return found | {"error": str(error)}
     spread = {"spread": round(float(np.std(scores, ddof=1)), 4)} if len(scores) > 1 else {}
     return found | {"scores": scores, "mean": round(float(np.mean(scores)), 4)} | spread
 

@@ -183,6 +183,7 @@ def by_learned_features(
     write: Candidates,
     train: tuple[Sequence[TextPair], Embeddings],
     dev: tuple[Sequence[TextPair], Embeddings],
+    write_train: Candidates | None = None,
 ) -> Choose:
     """The answer with the highest expected score, by a regression on the training queries' answers.
 
@@ -190,8 +191,10 @@ def by_learned_features(
     is logged (level INFO).
 
     write: writes the answers to choose from, here and later. train, dev: the pairs and their sources' embeddings.
+    write_train: writes those to the training queries, all in one call, if `write` would know more of them than of
+    others.
     """
-    return learned_choice(read, write, train, dev)[0]
+    return learned_choice(read, write, train, dev, write_train)[0]
 
 
 def learned_choice(
@@ -199,12 +202,13 @@ def learned_choice(
     write: Candidates,
     train: tuple[Sequence[TextPair], Embeddings],
     dev: tuple[Sequence[TextPair], Embeddings],
+    write_train: Candidates | None = None,
 ) -> tuple[Choose, float]:
     """As `by_learned_features`, and the mean score of what it takes for the development queries."""
 
     def told(pairs: Sequence[TextPair], queries: Embeddings, in_training: bool) -> tuple[np.ndarray, np.ndarray]:
         texts = [pair.source for pair in pairs]
-        answers = write(texts, queries)
+        answers = (write_train if in_training and write_train is not None else write)(texts, queries)
         scores = scores_of(texts_of(answers), read.metric, [pair.target for pair in pairs])
         return read(texts, queries, answers, in_training=in_training), scores
 

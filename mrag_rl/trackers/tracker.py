@@ -234,6 +234,7 @@ def without_folders(config: Config) -> Config:
     files = SplitFiles(**{split: _last(path) for split, path in asdict(data.files).items()})
     return replace(
         config,
+        store=None if config.store is None else "address left out",
         data=replace(data, pairs=_last(data.pairs), folder=_last(data.folder), files=files),
         encoder=replace(encoder, name=_model(encoder.name), cache_folder=None),
         llm=replace(
