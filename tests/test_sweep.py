@@ -93,7 +93,7 @@ def test_runs_of_a_row_may_have_been_evaluated_with_different_systems(
 ) -> None:
     more = variant(small, tmp_path / "more")
     statistics = PairStatistics.load(small / "statistics.npz")
-    values = statistics.values | {"another": statistics.values["naive"]}
+    values = {**statistics.values, "another": statistics.values["naive"]}
     PairStatistics(values, statistics.pairs, statistics.groups).save(more / "statistics.npz")
     expected = compare(tmp_path / "expected", small, same_pairs)
     assert compare(tmp_path / "out", more, same_pairs)["conditions"] == expected["conditions"]
