@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 from scripts.make_api_pages import PACKAGE, PAGES, modules, page
+from scripts.make_paper_page import EVIDENCE as PAPER_EVIDENCE
+from scripts.make_paper_page import FIRST as FIRST_TABLE
+from scripts.make_paper_page import PAGE as PAPER_PAGE
+from scripts.make_paper_page import tables
 
 ROOT = Path(__file__).parents[1]
 
@@ -26,6 +30,12 @@ def test_a_page_shows_every_module_of_its_rooms() -> None:
     assert list(modules("errors")) == ["mrag_rl.errors"]
     text = page("envs", ("envs",))
     assert [line for line in text.splitlines() if line.startswith(":::")] == [f"::: {name}" for name in modules("envs")]
+
+
+def test_the_published_tables_of_the_paper_are_those_of_their_evidence() -> None:
+    by_hand, published = PAPER_PAGE.read_text(encoding="utf-8").split(FIRST_TABLE)
+    assert FIRST_TABLE + published == f"\n{tables(PAPER_EVIDENCE)}" and by_hand
+    assert len([*PAPER_EVIDENCE.iterdir()]) == 7
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.stem)

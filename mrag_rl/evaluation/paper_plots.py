@@ -11,6 +11,8 @@ from mrag_rl.evaluation.tables import counted, label
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_DODGE = 0.12  # Of methods, so that intervals do not lie on each other; a step from one number of partitions is 1
+
 UNDIVIDED = "naive"
 """The system that knows no partitions: it is the point at one, whatever the settings of its row."""
 
@@ -73,9 +75,11 @@ def _draw(
             [max(0.0, score["value"] - score["low"]) for _, score in of_method],
             [max(0.0, score["high"] - score["value"]) for _, score in of_method],
         ]
+        beside = 0.0 if method == UNDIVIDED else _DODGE * (methods.index(method) - (len(methods) - 1) / 2)
+        places = [place + beside for place, _ in of_method]
         panel.errorbar(
-            [place for place, _ in of_method], values, yerr=errors, fmt="-o", color=colour, markersize=4, capsize=2,
-            elinewidth=0.8, label=literal(method),
+            places, values, yerr=errors, fmt="-o", color=colour, markersize=4, capsize=2, elinewidth=0.8,
+            label=literal(method),
         )  # fmt: skip
         numbers += [(method, place, score["value"], score["low"], score["high"]) for place, score in of_method]
     panel.set_xticks(sorted({place for _, place, *_ in numbers}))

@@ -128,7 +128,7 @@ def _order_lines(part: Mapping[str, Any]) -> list[str]:
     turned = [pair for pair in shown if pair["difference"] < 0]
     undecided = len(pairs) - len(same) - len(turned)
     lines = [
-        f"Order by {label(part['order_by'])}, of {len(pairs)} pairs of rows: {len(same)} as in the paper, "
+        f"Order by {label(part['order_by'])}, of {counted(len(pairs), 'pair')} of rows: {len(same)} as in the paper, "
         f"{len(turned)} the other way round, {undecided} not shown either way (p of 0.05 or more after Holm's "
         "correction)."
     ]
