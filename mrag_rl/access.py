@@ -62,8 +62,10 @@ def document_mask(allowed: ArrayLike, queries: int, documents: int) -> np.ndarra
     return checked_mask(allowed, "allowed", entries, (queries, documents))
 
 
-def check_partitions(ids: np.ndarray, partitions: int) -> None:
-    """Raises InputError for an id that is none of 0 to M - 1, nor -1, which stands for no partition."""
+def check_partitions(ids: np.ndarray, partitions: int, queries: int) -> None:
+    """Raises InputError unless there is an id for each query, of 0 to M - 1, or -1, which stands for no partition."""
+    if ids.shape != (queries,):
+        raise InputError(f"partitions has shape {ids.shape}; give one for each of {queries} queries")
     unknown = ids[(ids < -1) | (ids >= partitions)]
     if len(unknown) or not np.issubdtype(ids.dtype, np.integer):
         what = unknown[0] if len(unknown) else f"of type {ids.dtype}"
@@ -71,8 +73,16 @@ def check_partitions(ids: np.ndarray, partitions: int) -> None:
 
 
 def memory_indices(indices: ArrayLike, memories: int, where: str = "") -> np.ndarray:
-    """Indices of memories as int64. Raises InputError, which begins with `where`, for one that is not in 0 to N - 1."""
-    array = np.asarray(indices, dtype=np.int64)
+    """Indices of memories as int64.
+
+    Raises InputError, which begins with `where`, for one that is not in 0 to N - 1, for numbers that are not whole, and
+    for what may be a mask: booleans, and a masked array.
+    """
+    given = np.asarray(indices)
+    if isinstance(indices, np.ma.MaskedArray) or (given.size and not np.issubdtype(given.dtype, np.integer)):
+        kind = "masked array" if isinstance(indices, np.ma.MaskedArray) else given.dtype
+        raise InputError(f"{where}indices of memories have type {kind}; give whole numbers (np.flatnonzero of a mask)")
+    array = given.astype(np.int64)
     unknown = array[(array < 0) | (array >= memories)]
     if len(unknown):
         raise InputError(f"{where}there is no memory {unknown[0]}; give indices from 0 to {memories - 1}")

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
 from benchmarks.hidden_partitions import differing
+from mrag_rl.access import memory_indices
 from mrag_rl.choices import StateName
 from mrag_rl.errors import InputError
 from mrag_rl.memory import MemoryDatabase
@@ -116,3 +118,12 @@ def test_masks_are_documented_where_they_are_checked() -> None:
     package = Path(__file__).parents[1] / "mrag_rl"
     homes = [path for path in package.rglob("*.py") if "np.bool_" in path.read_text(encoding="utf-8")]
     assert homes == [package / "access.py"]
+
+
+@pytest.mark.parametrize(
+    "indices", [[True, False], np.array([True, False]), [1.9], np.ma.array([1, 0], mask=[True, False])]
+)
+def test_what_may_be_a_mask_is_no_list_of_memories(indices: ArrayLike) -> None:
+    with pytest.raises(InputError, match=r"indices of memories have type .*; give whole numbers"):
+        memory_indices(indices, 3)
+    assert memory_indices([], 3).tolist() == [] and memory_indices(np.array([2], np.uint8), 3).dtype == np.int64

@@ -32,8 +32,8 @@ from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.ask import answer_text
 from mrag_rl.runs.settings import AskSettings
 from mrag_rl.runs.ui_settings import UISettings
-from mrag_rl.ui import Desk, Form, make_app
-from mrag_rl.ui.desks import open_desk
+from mrag_rl.ui import Desk, Form, desks, make_app
+from mrag_rl.ui.desks import RunDesk, open_desk
 from tests.pages import Page
 from tests.tiny import write_tiny_llm
 
@@ -293,3 +293,28 @@ def test_a_port_that_is_taken_and_names_that_do_not_exist_are_said(
     for arguments in ([str(finished)], ["--documents", str(folder / "d.jsonl"), "--llm", "none"]):
         assert evaluate.main(["ui", *arguments, "--allowed", "nowhere", "--port", "0"]) == 2
         assert "'nowhere'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("ticked", "read"),
+    [
+        (("court", "farm", "whole database", "no memory"), None),
+        (("court", "whole database", "no memory"), ("court", "no memory")),
+        (("whole database",), ()),
+        (("court", "farm", "no memory"), ("court", "farm", "no memory")),
+    ],
+)
+def test_without_a_partition_the_whole_database_is_not_read_either(
+    ticked: tuple[str, ...], read: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is an arm that Agent-S may choose: every memory belongs to it."""
+
+    class Database:
+        names, is_arm = ("court", "farm", "whole database", "no memory"), [False, False, True, True]
+
+    scopes = []
+    monkeypatch.setattr(desks.Scope, "of", lambda database, allowed, condition: scopes.append(allowed))
+    answered: dict[str, Any] = {"partitions": [], "partition": None}
+    desk = RunDesk("a run", None, Database.names, Database(), lambda texts, scope: [answered])  # type: ignore[arg-type]
+    form, _ = desk.answer(Form(text="A text.", allowed=ticked))
+    assert scopes == [read] and form.allowed == (ticked if read is None else read)

@@ -23,7 +23,8 @@ _NUMBERS = {  # each selects the rows that no database has, in SQLite and in Pos
         FROM memories) AS found WHERE n = 0 OR low <> 0 OR high <> n - 1""",
     "partitions that are not numbered in order": """(SELECT COUNT(*) AS n, MIN(partition) AS low,
         MAX(partition) AS high FROM partitions) AS found WHERE n = 0 OR low <> 0 OR high <> n - 1""",
-    "a memory in no partition": "memories WHERE memory NOT IN (SELECT memory FROM memberships)",
+    "a memory in no partition": """memories WHERE NOT EXISTS
+        (SELECT 1 FROM memberships WHERE memberships.memory = memories.memory)""",
     "a memory whose versions are not numbered in order": """(SELECT memories.memory, COUNT(version) AS n,
         MIN(version) AS low, MAX(version) AS high FROM memories LEFT JOIN versions USING (memory)
         GROUP BY memories.memory) AS found WHERE n = 0 OR low <> 0 OR high <> n - 1""",

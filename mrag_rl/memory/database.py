@@ -224,8 +224,7 @@ class MemoryDatabase:
 
     def count_in_partitions(self, allowed_memories: np.ndarray) -> np.ndarray:
         """(M,) int: the number of allowed memories, a mask (N,) boolean, in each partition."""
-        counts: np.ndarray = memory_mask(allowed_memories, len(self)) @ self.membership().astype(int)
-        return counts
+        return np.count_nonzero(self.membership()[memory_mask(allowed_memories, len(self))], axis=0)
 
     def membership(self) -> np.ndarray:
         """(N, M) boolean: which memory belongs to which partition."""
@@ -303,7 +302,7 @@ class MemoryDatabase:
             searches.append((np.arange(len(queries)), None))
         else:
             partitions = np.asarray(partitions)
-            check_partitions(partitions, self.partitions)
+            check_partitions(partitions, self.partitions, len(queries))
             for partition in np.unique(partitions[partitions != -1]).tolist():
                 searches.append((np.flatnonzero(partitions == partition), partition))
         indices, scores = np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), NOTHING, np.float32)

@@ -22,7 +22,7 @@ from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import Filter
 from mrag_rl.filters.sql import lay_out, where
-from mrag_rl.io import SQLITE_ERRORS, reported_writes
+from mrag_rl.io import SQLITE_ERRORS, reported_writes, sync_file
 from mrag_rl.memory.checks import check_file
 from mrag_rl.memory.parts import NewVersion
 from mrag_rl.memory.sql_records import SQLRecords, memory_rows, repeated_id
@@ -135,9 +135,11 @@ class RecordStore(SQLRecords):
     @classmethod
     def open(cls, path: Path) -> RecordStore:
         """Open a file and check it. Raises InputError if it is not a record store of this format, or damaged."""
-        log = path.with_name(path.name + "-wal")
-        # Even to read a file in this mode, SQLite writes next to it, unless the file is declared immutable.
-        immutable = not os.access(path.parent, os.W_OK) and not (log.exists() and log.stat().st_size)
+        log, shared = path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")
+        # Even to read a file in this mode, SQLite writes next to it, unless the file is declared immutable: which it is
+        # not while another process may write, whose log is empty after each sync.
+        in_use = log.exists() and (log.stat().st_size or shared.exists())
+        immutable = not os.access(path.parent, os.W_OK) and not in_use
         try:
             connection = sqlite3.connect(
                 f"file:{quote(str(path))}?{'immutable=1' if immutable else 'mode=rw'}",
@@ -189,7 +191,9 @@ class RecordStore(SQLRecords):
     def sync(self) -> None:
         """Move the log into the database file and flush it, so that all writes survive a power cut too."""
         with reported_changes(self.path), self._turn:
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            busy, _, _ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:  # Another process reads or writes: then the log itself has to be on the disk
+                sync_file(self.path.with_name(self.path.name + "-wal"))
 
     def backup(self, path: Path) -> None:
         """A consistent copy in a new file. Raises sqlite3.Error."""

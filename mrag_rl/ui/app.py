@@ -50,12 +50,15 @@ def make_app(desk: Desk, executor: Executor, hosts: Sequence[str]) -> Starlette:
             body += part
             if len(body) > MOST_BYTES:
                 return PlainTextResponse(f"a form has {MOST_BYTES:,} bytes at most", status_code=413)
-        form = Form()
         try:
             fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=10_000)
+        except ValueError as error:
+            return _page(write_page(desk, Form(), error=str(error)), status=400)
+        form = Form()
+        try:
             form = Form.read(fields)
             form, found = await asyncio.get_running_loop().run_in_executor(executor, desk.answer, form)
-        except (InputError, ValueError) as error:
+        except InputError as error:
             return _page(write_page(desk, form, error=str(error)), status=400)
         return _page(write_page(desk, form, found))
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mrag_rl.choices import ARM_NAMES
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.questions import Session
 from mrag_rl.experiments.settings import QuestionSettings
@@ -106,12 +107,22 @@ class RunDesk(Desk):
     answer_in: Callable[[Sequence[str], Scope], list[dict[str, Any]]]
 
     def _answered(self, form: Form, allowed: tuple[str, ...] | None) -> tuple[Form, dict[str, Any]]:
+        if form.allowed is not None and self._offered - {*form.allowed}:
+            # Every memory belongs to it, those of the partitions that were left out, too
+            allowed = tuple(name for name in allowed or () if name != ARM_NAMES["whole"])
+            form = replace(form, allowed=allowed)
         scope = Scope.of(self.database, allowed, form.filter.strip() or None)
         (found,) = self.answer_in([form.text], scope)
         return form, {
             "answer": found,
             "partitions": [_partition(row, found["partition"]) for row in found["partitions"]],
         }
+
+    @property
+    def _offered(self) -> set[str]:
+        """The names that are partitions, not arms."""
+        database = self.database
+        return {name for name, arm in zip(database.names, database.is_arm, strict=True) if not arm} & {*self.names}
 
 
 def _partition(row: Mapping[str, Any], chosen: str | None) -> Partition:

@@ -31,7 +31,7 @@ from mrag_rl.retrieval.disk.segment import Layout
 
 VERSION = 3
 _NAME, _LOCK, _BUILDING = "manifest.json", "lock", "building"
-_FILES = re.compile(r"segment-\d{6}|removed-\d{6}-\d+\.safetensors|\.manifest\.json\..*\.tmp")
+_FILES = re.compile(r"segment-\d{6,}|removed-\d{6,}-\d+\.safetensors|\.manifest\.json\..*\.tmp")
 
 
 @dataclass(frozen=True)
