@@ -29,10 +29,10 @@ from mrag_rl.experiments.questions import Session
 from mrag_rl.experiments.settings import QuestionSettings
 from mrag_rl.io import write_jsonl
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.runs.ask import answer_text
+from mrag_rl.runs.ask import Scope, answer_text
 from mrag_rl.runs.settings import AskSettings
 from mrag_rl.runs.ui_settings import UISettings
-from mrag_rl.ui import Desk, Form, desks, make_app
+from mrag_rl.ui import Desk, Form, make_app
 from mrag_rl.ui.desks import RunDesk, open_desk
 from tests.pages import Page
 from tests.tiny import write_tiny_llm
@@ -313,7 +313,7 @@ def test_without_a_partition_the_whole_database_is_not_read_either(
         names, is_arm = ("court", "farm", "whole database", "no memory"), [False, False, True, True]
 
     scopes = []
-    monkeypatch.setattr(desks.Scope, "of", lambda database, allowed, condition: scopes.append(allowed))
+    monkeypatch.setattr(Scope, "of", lambda database, allowed, condition: scopes.append(allowed))
     answered: dict[str, Any] = {"partitions": [], "partition": None}
     desk = RunDesk("a run", None, Database.names, Database(), lambda texts, scope: [answered])  # type: ignore[arg-type]
     form, _ = desk.answer(Form(text="A text.", allowed=ticked))
