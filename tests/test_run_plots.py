@@ -126,8 +126,8 @@ def test_the_margin_that_is_kept_is_marked() -> None:
 
 def test_a_comparison_is_drawn_over_a_setting_only_where_the_others_stay() -> None:
     def chart(*settings: dict[str, Any]) -> Any:
-        scores = {"m_rag": {"value": 30.0, "low": 20.0, "high": 35.0}}
-        rows = [{"settings": row, "systems": scores} for row in settings]
+        scores = [{"m_rag": {"value": 30.0 + place / 9, "low": 20.0, "high": 35.0}} for place in range(len(settings))]
+        rows = [{"settings": row, "systems": found} for row, found in zip(settings, scores, strict=True)]
         return comparison_chart({"metric": "bleu", "systems": ["m_rag"], "conditions": rows}).figure.axes[0]
 
     lines = chart(
@@ -138,6 +138,24 @@ def test_a_comparison_is_drawn_over_a_setting_only_where_the_others_stay() -> No
     assert rows.get_xlabel() == "BLEU" and "\n" in rows.get_yticklabels()[0].get_text()
     (row,) = rows.containers
     assert row.has_xerr and [path.vertices[:, 0].tolist() for path in row[2][0].get_paths()] == [[20.0, 35.0]] * 3
+
+
+def test_a_system_that_the_other_settings_do_not_change_has_one_line() -> None:
+    def point(value: float) -> dict[str, float]:
+        return {"value": value, "low": value - 1.0, "high": value + 1.0}
+
+    rows = [
+        {"settings": {"m": m, "k": k}, "systems": {"m_rag": point(10.0 * k + m), "naive": point(float(m))}}
+        for m in (2, 3, 5, 8)
+        for k in (1, 2, 3)
+    ]
+    chart = comparison_chart({"metric": "bleu", "systems": ["m_rag", "naive"], "conditions": rows})
+    lines = {line.get_label(): line.lines[0].get_xydata() for line in chart.figure.axes[0].containers}
+    assert [*lines] == ["m_rag, k 1", "naive", "m_rag, k 2", "m_rag, k 3"] and len(chart.rows) == len(rows) * 2
+    assert lines["naive"].tolist() == [[m, m] for m in (2, 3, 5, 8)]
+    shifts = [lines[f"m_rag, k {k}"][:, 0] - [2, 3, 5, 8] for k in (1, 2, 3)]
+    assert all(np.ptp(shift) < 1e-9 for shift in shifts)
+    assert -0.5 < shifts[0][0] < 0 < shifts[2][0] < 0.5 and shifts[1][0] == pytest.approx(0.0)
 
 
 def test_labels_of_any_kind_and_number_can_be_plotted(tmp_path: Path) -> None:

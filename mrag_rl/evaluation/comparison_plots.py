@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from mrag_rl.evaluation.comparison_tables import settings_text, short_names
@@ -71,20 +72,35 @@ def _draw_rows(axis: Axes, report: Mapping[str, Any]) -> list[tuple[Any, ...]]:
 def _draw_lines(
     axis: Axes, report: Mapping[str, Any], x_name: str, lines: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> list[tuple[Any, ...]]:
-    """A line over a setting for each system and each of the `lines`; returns the numbers."""
+    """A line over a setting for each system and each of the `lines`; returns the numbers.
+
+    A system that the other settings do not change has one line.
+    """
     systems, short = report["systems"], _short(report)
+    ordered = {text: sorted(rows, key=lambda row: float(row["settings"][x_name])) for text, rows in lines.items()}
+    places = sorted({float(row["settings"][x_name]) for members in ordered.values() for row in members})
+    # Beside each other, so that intervals do not lie on each other
+    step = 0.4 * min(after - before for before, after in pairwise(places)) / len(lines)
+    points = {
+        system: [[(row["settings"][x_name], row["systems"][system]) for row in members] for members in ordered.values()]
+        for system in systems
+    }
+    same = {system for system in systems if len(lines) > 1 and all(one == points[system][0] for one in points[system])}
     rows: list[tuple[Any, ...]] = []
-    for place, (text, members) in enumerate(lines.items()):
-        members = sorted(members, key=lambda row: float(row["settings"][x_name]))
+    for place, (text, members) in enumerate(ordered.items()):
         x = [row["settings"][x_name] for row in members]
         for style, system in zip(_STYLES * len(systems), systems, strict=False):
             found = [row["systems"][system] for row in members]
             named, colour = f"{system}, {text}" if text else system, COLOURS[place % len(COLOURS)]
+            beside = step * (place - (len(lines) - 1) / 2)
+            if system in same:
+                named, colour, beside = system, GREY, 0.0
             values, errors = _values_and_errors(found)
-            axis.errorbar(
-                x, values, yerr=errors, fmt=f"{style}o", color=colour, markersize=4, capsize=2, elinewidth=0.8,
-                label=_wrapped(named, 80),
-            )  # fmt: skip
+            if system not in same or place == 0:
+                axis.errorbar(
+                    [float(at) + beside for at in x], values, yerr=errors, fmt=f"{style}o", color=colour, markersize=4,
+                    capsize=2, elinewidth=0.8, label=_wrapped(named, 80),
+                )  # fmt: skip
             rows += [
                 (f"{short[x_name]} {at}{', ' + text if text else ''}", system, p["value"], p["low"], p["high"])
                 for at, p in zip(x, found, strict=True)
