@@ -246,3 +246,33 @@ def test_a_library_that_has_changed_meanwhile_says_so(folder: Path) -> None:
     ):
         with pytest.raises(InputError, match="changed since this library was opened; open it again"):
             call()
+
+
+@pytest.mark.parametrize("read", ["documents", "vectors", "passing", "rank"])
+def test_rows_that_became_others_while_they_were_read_are_not_given_out(
+    read: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread compacts the index that both use: rights by the old rows would be rights to other documents."""
+    retriever = build(folder, documents(), heading=HEADING)
+    library = retriever.library
+    assert isinstance(library, IndexedLibrary)
+    category = documents()[0].category
+    calls = {
+        "passing": lambda: MultiMetaRAG(retriever).answer(
+            ["Who?"], filters=[parse_filter({"source": "Nobody"}, FieldVocabulary.from_documents(documents()))]
+        ),
+        "rank": lambda: MultiMetaRAG(retriever).answer(["Who?"]),
+    }
+    call = calls.get(read, lambda: library.restricted(library.readable(categories=[category])))  # type: ignore[arg-type]
+    original = getattr(Index, read)
+
+    def changed_meanwhile(index: Index, *arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(Index, read, original)
+        index.remove([library.chunks[0].id])
+        index.compact()
+        return original(index, *arguments, **options)
+
+    library.categories  # noqa: B018  # Reads the documents, which are not to be read later
+    monkeypatch.setattr(Index, read, changed_meanwhile)
+    with pytest.raises(InputError, match="changed since this library was opened; open it again"):
+        call()

@@ -99,10 +99,12 @@ class IndexedLibrary(Library):
     def passing(self, filters: Sequence[Filter]) -> np.ndarray:
         """See `Library.passing`; removed chunks match no filter."""
         self._check_unchanged()
-        passing: np.ndarray = self.index.passing(filters) & self._live
-        return passing
+        passing: np.ndarray = self.index.passing(filters)
+        self._check_unchanged()
+        return passing & self._live
 
     def _check_unchanged(self) -> None:
+        # Also after rows were read: another thread may have changed the index meanwhile, whose rows are then others
         if self.index.changes != self._changes:
             raise InputError(f"{self.index.folder}: changed since this library was opened; open it again")
 
@@ -117,10 +119,13 @@ class IndexedLibrary(Library):
         chunks = [self.chunks[row] for row in rows.tolist()]
         vectors, sentences = self.index.vectors(rows)
         texts = [chunk.searched(self.index.layout.heading) for chunk in chunks]
+        self._check_unchanged()
         return FilteredRetriever(MultiAspectRetriever(vectors, sentences, texts=texts), chunks)
 
     def _ranked(self, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None) -> Ranking:
-        return self.index.rank(queries, strategy, fetch, allowed)
+        ranking = self.index.rank(queries, strategy, fetch, allowed)
+        self._check_unchanged()
+        return ranking
 
 
 class _Chunks(Sequence[Chunk]):
