@@ -150,7 +150,8 @@ def test_a_system_that_the_other_settings_do_not_change_has_one_line() -> None:
         for k in (1, 2, 3)
     ]
     chart = comparison_chart({"metric": "bleu", "systems": ["m_rag", "naive"], "conditions": rows})
-    lines = {line.get_label(): line.lines[0].get_xydata() for line in chart.figure.axes[0].containers}
+    containers: Any = chart.figure.axes[0].containers
+    lines = {line.get_label(): line.lines[0].get_xydata() for line in containers}
     assert [*lines] == ["m_rag, k 1", "naive", "m_rag, k 2", "m_rag, k 3"] and len(chart.rows) == len(rows) * 2
     assert lines["naive"].tolist() == [[m, m] for m in (2, 3, 5, 8)]
     shifts = [lines[f"m_rag, k {k}"][:, 0] - [2, 3, 5, 8] for k in (1, 2, 3)]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from mrag_rl.choices import ABLATION_OF
 from mrag_rl.config import Config
+from mrag_rl.errors import InputError
+from mrag_rl.io import read_jsonl
 
 _DIALOGUE_OF_DESKS = 8
 _LABELS = 4
@@ -122,7 +123,7 @@ def _sizes(config: Config) -> Sizes | None:
     try:
         labels = set(_labels(paths[0])) if config.partitioning.method == "category" else set()
         sizes = [_lines(path) for path in paths]
-    except (OSError, ValueError):
+    except (OSError, InputError):
         return None
     if data.pairs is None:
         _, train, dev, test = sizes
@@ -143,10 +144,10 @@ def _labels_of_world(config: Config) -> int:
 
 
 def _labels(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            if not line.isspace():
-                yield from map(str, json.loads(line).get("labels") or ())
+    """Raises InputError, or OSError, for a file that no run can read either, which will say more of it."""
+    for _, row in read_jsonl(path):
+        labels = row.get("labels") if isinstance(row, dict) else None
+        yield from map(str, labels if isinstance(labels, list) else ())
 
 
 def _lines(path: Path) -> int:

@@ -99,9 +99,10 @@ class IndexedLibrary(Library):
     def passing(self, filters: Sequence[Filter]) -> np.ndarray:
         """See `Library.passing`; removed chunks match no filter."""
         self._check_unchanged()
-        passing: np.ndarray = self.index.passing(filters)
+        found = self.index.passing(filters)
         self._check_unchanged()
-        return passing & self._live
+        passing: np.ndarray = found & self._live
+        return passing
 
     def _check_unchanged(self) -> None:
         # Also after rows were read: another thread may have changed the index meanwhile, whose rows are then others
