@@ -246,15 +246,17 @@ def part_of_report(
     rows: list[dict[str, Any]] = []
     for at, condition in enumerate(conditions):
         spent = [_seconds(folder / run.name) for run in condition.runs.values()] if table.seconds else []
+        partitions = _partitions(condition, folder)
+        settings = _row_settings(part, condition, partitions)
         for system in part.systems:
             name = _row_name(condition, system, part)
             rows.append(
                 {
                     "row": name,
                     "system": system,
-                    "settings": _row_settings(part, condition, folder),
+                    "settings": settings,
                     "seeds_matter": _seeds_matter(condition, system),
-                    "texts": texts_of_system(system, Sizes(0, 0, 1, _partitions(condition, folder))),
+                    "texts": texts_of_system(system, Sizes(0, 0, 1, partitions)),
                     "scores": {metric: as_json(found[at][system].interval()) for metric, found in scores.items()},
                     "seconds": {column: round(fmean(run[column] for run in spent), 3) for column in table.seconds},
                     "published": published.get(name, {}),
@@ -328,13 +330,13 @@ def _row_name(condition: Condition, system: str, part: Part) -> str:
     return ", ".join(filter(None, [words, system if len(part.systems) > 1 or not words else ""]))
 
 
-def _row_settings(part: Part, condition: Condition, folder: Path) -> dict[str, Any]:
+def _row_settings(part: Part, condition: Condition, partitions: int) -> dict[str, Any]:
     """The values of the grid's settings, without seeds; of the method category, also how many partitions it made."""
     config = next(iter(condition.runs.values()))
     settings = {name: value for name, value in flat_settings(config).items() if name in part.grid}
     settings = {name: value for name, value in settings.items() if name not in MAY_DIFFER}
     if settings.get(_METHOD) == "category":
-        settings["partitioning.partitions"] = _partitions(condition, folder)
+        settings["partitioning.partitions"] = partitions
     return settings
 
 

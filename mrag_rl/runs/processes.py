@@ -85,7 +85,7 @@ def carry_out(runs: Mapping[Path, Config], *, part: Literal["run", "training"], 
                         waiting.append(run)
                         continue
                     bar.update()
-                    if process.returncode and not _is_done(run, part):
+                    if process.returncode and not is_done(run, part):
                         failed.append(run)
                         tqdm.write(f"{run}: failed; see {_log(run)}", file=sys.stderr)
             time.sleep(_POLL)
@@ -97,8 +97,8 @@ def carry_out(runs: Mapping[Path, Config], *, part: Literal["run", "training"], 
         )
 
 
-def _is_done(run: Path, part: Literal["run", "training"]) -> bool:
-    """Whether another process has carried a run out, as far as it was to be."""
+def is_done(run: Path, part: Literal["run", "training"]) -> bool:
+    """Whether a run has been carried out, as far as it was to be."""
     state = RunFolder(run).state
     return state.is_file() and ("evaluate" if part == "run" else "train") in read_json(state)["stages"]
 

@@ -25,7 +25,7 @@ from mrag_rl.runs.evaluate import target_metric
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.plugins import load_own_plugins
 from mrag_rl.runs.pool import flat_settings
-from mrag_rl.runs.processes import carry_out, how_texts_are_shared, with_shared
+from mrag_rl.runs.processes import carry_out, how_texts_are_shared, is_done, with_shared
 from mrag_rl.runs.search import Space, importances, propose, read_space
 from mrag_rl.runs.settings import TuneSettings, check_data_files
 from mrag_rl.settings import check_bounds
@@ -192,10 +192,9 @@ def run_tuning(tuning: Tuning, *, progress: bool = True) -> str:
 
 def trained_score(run: Path) -> float | None:
     """The development score (0-100) of a run's best round, by which training keeps it; None while it is trained."""
-    folder = RunFolder(run)
-    if not folder.state.is_file() or "train" not in read_json(folder.state)["stages"]:
+    if not is_done(run, "training"):
         return None
-    rounds = [record for _, record in read_jsonl(folder.log) if record["kind"] == "round"]
+    rounds = [record for _, record in read_jsonl(RunFolder(run).log) if record["kind"] == "round"]
     return max(float(record[name]) for record in rounds for name in ("dev", "dev_start") if name in record)
 
 
