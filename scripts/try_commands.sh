@@ -83,7 +83,7 @@ run compare "python evaluate.py compare --runs runs/first runs/single runs/fixed
 run tune-plan "python train.py tune --space space.yaml --config configs/quickstart.yaml --name tuned --trials 30 --plan"
 run second "python train.py --config runs/first/config.yaml --name second --seed 1 --data.world_seed 1"
 run pool "python evaluate.py pool --runs runs/first runs/second --output runs/two"
-run mine "python train.py --config configs/pairs.yaml --data.pairs $data/jrc_acquis/de-en.jsonl --task translation --name mine --training.rounds 1 --data.fractions '{train: 0.15, dev: 0.1, test: 0.1}' --evaluation.ablations false --evaluation.systems '[none, naive, m_rag]'"
+run mine "python train.py --config configs/pairs.yaml --data.pairs $data/jrc_acquis/de-en.jsonl --task translation --name mine --training.rounds 1 --data.fractions '{train: 0.15, dev: 0.1, test: 0.1}'"
 run desks1 "python train.py --config configs/rivals.yaml --name desks1 --seed 1 --data.world_seed 1"
 run desks1-systems "python evaluate.py systems --run runs/desks1 --output ablations --systems naive_refined classifier_refined m_rag m_rag_random_r"
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from mrag_rl.config import config_reader, validate_config
+from mrag_rl.shipped import CONFIGS, names_in
 from scripts.make_api_pages import PACKAGE, PAGES, modules, page
 from scripts.make_paper_page import EVIDENCE as PAPER_EVIDENCE
 from scripts.make_paper_page import FIRST as FIRST_TABLE
@@ -46,3 +49,22 @@ def test_an_empty_line_precedes_every_list_and_table(path: Path) -> None:
     for before, line in pairwise(lines):
         if before and not before.startswith(("#", " ", "|", "- ")) and not re.match(r"\d+\. ", before):
             assert not line.startswith(("|", "- "))
+
+
+PAGES_WITH_COMMANDS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+STARTS = ("python train.py --config ", "mrag-rl train --config ")
+
+
+@pytest.mark.parametrize("path", PAGES_WITH_COMMANDS, ids=lambda path: path.stem)
+def test_every_command_that_trains_has_settings_that_go_together(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    for block in re.findall(r"^```sh\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+        for command in filter(lambda line: line.startswith(STARTS), block.splitlines()):
+            arguments = shlex.split(command, comments=True)
+            arguments = arguments[arguments.index("--config") :]
+            named = [value for option, value in pairwise(arguments) if option == "--config"]
+            if not all(Path(value).exists() or value in names_in(CONFIGS) for value in named):
+                continue  # a reader's own, or a run's
+            config, _ = config_reader("train.py", runs=True).read(arguments)
+            validate_config(config)

@@ -88,7 +88,7 @@ def test_a_table_is_made_resumed_and_shown_beside_the_papers(
     assert (pair["better"], pair["worse"]) == ("demonstrations 1, none", "demonstrations 1, m_rag")
     scores = [row["scores"]["rouge1"]["value"] for row in part["rows"]]
     assert pair["difference"] == pytest.approx(scores[1] - scores[0], abs=1e-3)
-    assert "of 1 pairs of rows" in page and page.strip() == (folder / "table.md").read_text().strip()
+    assert "of 1 pair of rows" in page and page.strip() == (folder / "table.md").read_text().strip()
     assert (ROOT / part["figure"]).is_file()
     # Nothing is trained again
     results = {path: path.stat().st_mtime_ns for path in folder.rglob("results.json")}
