@@ -28,7 +28,7 @@ from mrag_rl.io import remove_leftovers
 from mrag_rl.memory.trust import trust
 from mrag_rl.runs.evaluate import evaluate_run, target_metric, write_results
 from mrag_rl.runs.folder import RunFolder, locked
-from mrag_rl.runs.models import ModelsOf, Report, RunModels, make_writer, models_at, with_cache
+from mrag_rl.runs.models import ModelsOf, Report, RunModels, make_writer, models_at, with_cache, with_kept_vectors
 from mrag_rl.runs.plugins import loaded_plugins
 from mrag_rl.runs.report import write_report
 from mrag_rl.runs.report_parts import REPORT
@@ -230,16 +230,18 @@ def _carry_out(
         if splits is not None:
             _prepare(plan, folder, stages, splits, loaded.encoder, say, progress=progress)
         shutil.rmtree(folder.encoded, ignore_errors=True)
-        with with_cache(loaded.llm, plan.config.llm, folder.cache, progress=progress) as cached:
+        with (
+            with_cache(loaded.llm, plan.config.llm, folder.cache, progress=progress) as cached,
+            with_kept_vectors(plan.config.encoder) as kept,
+        ):
             writer = make_writer(plan.config, cached)
             for training in plan.trainings:
                 if stages.done(training.name):
                     continue
                 say(f"training {training.system}")
                 with stages.metered(cached.usage) as work:
-                    seconds = training.carry_out(
-                        folder, loaded.encoder, loaded.candidate_encoder, writer, progress=progress, callbacks=callbacks
-                    )
+                    encoders = kept(loaded.encoder), kept(loaded.candidate_encoder)
+                    seconds = training.carry_out(folder, *encoders, writer, progress=progress, callbacks=callbacks)
                 stages.finish(training.name, seconds, work)
             if evaluate:
                 say("evaluating on the test set")

@@ -34,7 +34,7 @@ class EncoderConfig:
     device: str = "cpu"
     """Torch device, such as cpu or cuda."""
     cache_folder: str | None = None
-    """Folder in which several runs share embeddings, so that the same texts are encoded once; null is the run alone."""
+    """Folder in which several runs share embeddings, so that each text is encoded once; null is the run alone."""
 
     @property
     def own_code(self) -> bool:

@@ -56,6 +56,7 @@ PAGES = {
         "command_line",
         "contrasts",
         "access",
+        "cache_file",
         "checked_json",
         "unit",
         "errors",

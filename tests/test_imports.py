@@ -23,6 +23,7 @@ ROOMS = (
     "contrasts",
     "checked_json",
     "io",
+    "cache_file",
     "verified",
     "plugins",
     "selector_layers",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,10 @@ import pytest
 from mrag_rl.agents.context import JointResult
 from mrag_rl.agents.heuristics import BestCandidate, RandomAction
 from mrag_rl.agents.joint import train_jointly
+from mrag_rl.cache_file import CacheFile
 from mrag_rl.choices import ArmName, CandidateStateName, StateName
+from mrag_rl.encoders import CachedEncoder
+from mrag_rl.encoders.kept import TABLES
 from mrag_rl.envs.candidates import candidate_features
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.training_config import RefinementConfig, TrainingConfig
@@ -130,13 +134,19 @@ def test_stopped_at_any_call_and_resumed_it_ends_the_same(kind, changes, tmp_pat
         assert_same(train(folder, ScriptedLLM(), kind=kind, **changes), straight)
 
 
-def test_stopped_again_and_again_around_a_real_language_model(tmp_path) -> None:
-    llm = tiny_llm(tmp_path)
-    straight = train(tmp_path / "straight", llm, embedder=encoder())
-    folder, stops = tmp_path / "stopped", 0
+@pytest.mark.parametrize("kept", [False, True], ids=["vectors computed", "vectors kept"])
+def test_stopped_again_and_again_around_a_real_language_model(kept: bool, tmp_path) -> None:
+    def sitting(name: str, llm: Any) -> tuple[JointResult, dict, str, bytes]:
+        if not kept:
+            return train(tmp_path / name, llm, embedder=encoder())
+        with CacheFile(tmp_path / f"{name}.sqlite", TABLES, name="cache of vectors") as file:
+            return train(tmp_path / name, llm, embedder=CachedEncoder(encoder(), file))
+
+    llm, stops = tiny_llm(tmp_path), 0
+    straight = sitting("straight", llm)
     for calls in (6, 14, 13, 17, 1000):
         try:
-            resumed = train(folder, StoppingLLM(llm, calls), embedder=encoder())
+            resumed = sitting("stopped", StoppingLLM(llm, calls))
         except Stopped:
             stops += 1
     assert stops >= 3

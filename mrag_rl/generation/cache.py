@@ -1,26 +1,18 @@
 """A content-addressed cache of what a language model wrote and scored on disk, in front of any LLM."""
 
 import hashlib
-import sqlite3
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from mrag_rl.errors import InputError
+from mrag_rl.cache_file import CacheFile, Values
 from mrag_rl.generation.llm import LLM, PiecewiseLLM, Usage, check_counts, one_seed_per_prompt
 from mrag_rl.generation.prompts import Prompt, template
-from mrag_rl.io import SQLITE_ERRORS
 
-_SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS texts (key BLOB PRIMARY KEY, text TEXT NOT NULL, seal BLOB) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS log_probabilities (key BLOB PRIMARY KEY, value REAL NOT NULL, seal BLOB) WITHOUT ROWID",
-)
-_VALUES: dict[str, tuple[str, Any]] = {"texts": ("text", str), "log_probabilities": ("value", float)}
-_KEYS_PER_SELECT = 500  # SQLite's limit of bound variables was once 999
+_TABLES = {"texts": Values("text", str), "log_probabilities": Values("value", float)}
+_NAME = "generation cache"
 
 
 class CachedLLM:
@@ -56,24 +48,13 @@ class CachedLLM:
             InputError: The file cannot be used as a cache.
         """
         self.llm = llm
-        self._progress, self._read_only = progress, read_only
-        self.path = Path(path)
-        self._turn = threading.RLock()
-        with self._named_errors():
-            if read_only:
-                self._connection = _connect_to_read(self.path)
-            else:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._connection = sqlite3.connect(
-                    self.path, timeout=300, isolation_level=None, check_same_thread=False
-                )
-                self._connection.execute("PRAGMA journal_mode = WAL")
-                self._connection.execute("PRAGMA synchronous = NORMAL")
-                for table in _SCHEMA:
-                    self._connection.execute(table)
-                self._add_seals()
-            self._connection.execute("SELECT key, text FROM texts LIMIT 1")
-            self._columns = _columns(self._connection)
+        self._progress = progress
+        self._file = CacheFile(path, _TABLES, name=_NAME, read_only=read_only)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
 
     @property
     def fingerprint(self) -> str:
@@ -84,7 +65,7 @@ class CachedLLM:
         return self.llm.usage
 
     def close(self) -> None:
-        self._connection.close()
+        self._file.close()
 
     def __enter__(self) -> "CachedLLM":
         return self
@@ -127,8 +108,7 @@ class CachedLLM:
             ]
             for content, seed in zip(contents, prompt_seeds, strict=True)
         ]
-        with self._named_errors():
-            texts = self._read("texts", (key for prompt_keys in keys for key in prompt_keys))
+        texts = self._file.read("texts", (key for prompt_keys in keys for key in prompt_keys))
         missing: dict[int, dict[tuple[bytes, ...], int]] = {}  # By the first missing sample; equal prompts once
         for i, prompt_keys in enumerate(keys):
             absent = next((sample for sample, key in enumerate(prompt_keys) if key not in texts), None)
@@ -163,8 +143,7 @@ class CachedLLM:
             [_score_key(self.fingerprint, content, text, max_new_tokens) for text in texts]
             for content, texts in zip(self._contents(prompts), completions, strict=True)
         ]
-        with self._named_errors():
-            scores = self._read("log_probabilities", (key for prompt_keys in keys for key in prompt_keys))
+        scores = self._file.read("log_probabilities", (key for prompt_keys in keys for key in prompt_keys))
         hits = sum(all(key in scores for key in prompt_keys) for prompt_keys in keys)
         missing: dict[int, dict[bytes, str]] = {}  # By prompt; equal ones once
         asked = set(scores)
@@ -189,72 +168,18 @@ class CachedLLM:
         """What the model reads of each prompt."""
         return [f"{template(prompt.task).keep}\0{self.render(prompt)}" for prompt in prompts]
 
-    def _add_seals(self) -> None:
-        """Give a file of an earlier version the column that it lacks."""
-        if all(_has_seals(self._connection, table) for table in _VALUES):
-            return
-        self._connection.execute("BEGIN IMMEDIATE")  # so that of several processes one does it
-        for table in _VALUES:
-            if not _has_seals(self._connection, table):
-                self._connection.execute(f"ALTER TABLE {table} ADD COLUMN seal BLOB")
-        self._connection.execute("COMMIT")
-
-    def _read(self, table: str, keys: Iterable[bytes]) -> dict[bytes, Any]:
-        distinct = list(dict.fromkeys(keys)) if table in self._columns else []
-        rows: dict[bytes, Any] = {}
-        for start in range(0, len(distinct), _KEYS_PER_SELECT):
-            batch = distinct[start : start + _KEYS_PER_SELECT]
-            marks = ",".join("?" * len(batch))
-            select = f"SELECT key, {self._columns[table]} FROM {table} WHERE key IN ({marks})"
-            found = self._connection.execute(select, batch)
-            for key, value, seal in found.fetchall():
-                if _is_whole(table, key, value, seal):
-                    rows[key] = value
-                elif not self._read_only:
-                    self._connection.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
-        return rows
-
     def _store(
         self, table: str, keys: Sequence[Sequence[bytes]], parts: Iterable[Mapping[int, Sequence[Any]]]
     ) -> dict[bytes, Any]:
-        """Store every part when it comes; returns what the file then has under the keys of the parts' prompts.
-
-        If the file is only read, nothing is stored, and the parts themselves are returned.
-        """
+        """Store every part when it comes; returns what the file then has under the keys of the parts' prompts."""
         stored: dict[bytes, Any] = {}
         shown = {"desc": "ask the language model", "unit": "prompt", "disable": not self._progress}
         with tqdm(total=len(keys), delay=10, leave=False, **shown) as bar:
             for part in parts:
                 rows = {key: value for i, values in part.items() for key, value in zip(keys[i], values, strict=True)}
-                with self._named_errors():
-                    stored |= rows if self._read_only else self._write(table, rows)
+                stored |= self._file.write(table, rows)
                 bar.update(len(part))
         return stored
-
-    def _write(self, table: str, rows: dict[bytes, Any]) -> dict[bytes, Any]:
-        """Store the rows in one transaction; returns what the file then has under their keys."""
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            values = [(key, value, _seal(key, value)) for key, value in rows.items()]
-            self._connection.executemany(f"INSERT OR IGNORE INTO {table} VALUES (?, ?, ?)", values)
-            stored = self._read(table, rows)
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
-        return stored
-
-    @contextmanager
-    def _named_errors(self) -> Iterator[None]:
-        try:
-            with self._turn:
-                yield
-        except (*SQLITE_ERRORS, FileExistsError, NotADirectoryError) as error:
-            advice = "repair or free the disk, or delete the file for a new cache"
-            if self._read_only:
-                advice = "it cannot be written either; copy its folder to where it can"
-            raise InputError(f"generation cache {self.path}: {error}; {advice}") from error
 
 
 def entries(path: Path) -> Iterator[tuple[bytes, str | float, bool]]:
@@ -262,48 +187,8 @@ def entries(path: Path) -> Iterator[tuple[bytes, str | float, bool]]:
 
     Raises InputError if the file cannot be read.
     """
-    try:
-        with closing(_connect_to_read(path)) as connection:
-            for table, columns in _columns(connection).items():
-                for key, value, seal in connection.execute(f"SELECT key, {columns} FROM {table}"):
-                    yield key, value, _is_whole(table, key, value, seal)
-    except SQLITE_ERRORS as error:
-        raise InputError(f"generation cache {path}: {error}; delete the file for a new cache") from error
-
-
-def _has_seals(connection: sqlite3.Connection, table: str) -> bool:
-    return any(name == "seal" for _, name, *_ in connection.execute(f"PRAGMA table_info({table})"))
-
-
-def _columns(connection: sqlite3.Connection) -> dict[str, str]:
-    """What to select of each table beside its key: value and seal. A file of an earlier version, if it is only read,
-    may lack seals, which are NULL then, and the second table."""
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    return {
-        table: f"{value}, {'seal' if _has_seals(connection, table) else 'NULL'}"
-        for table, (value, _) in _VALUES.items()
-        if table in tables
-    }
-
-
-def _is_whole(table: str, key: bytes, value: Any, seal: bytes | None) -> bool:
-    """Whether a value is of its table's type and, unless it has no seal, as it was stored."""
-    return isinstance(key, bytes) and type(value) is _VALUES[table][1] and (seal is None or seal == _seal(key, value))
-
-
-def _seal(key: bytes, value: str | float) -> bytes:
-    return hashlib.sha256(key + (value if isinstance(value, str) else value.hex()).encode()).digest()[:8]
-
-
-def _connect_to_read(path: Path) -> sqlite3.Connection:
-    """A connection to a file that cannot be written, perhaps in a folder that cannot be written either.
-
-    SQLite reads a file in WAL mode with the help of two files beside it. Where it cannot make them, it has to be told
-    that nothing will change; that holds if no process has the file open to write, that is if there is no -wal file.
-    """
-    changing = path.with_name(f"{path.name}-wal").exists()
-    address = f"{path.absolute().as_uri()}?mode=ro{'' if changing else '&immutable=1'}"
-    return sqlite3.connect(address, uri=True, timeout=300, isolation_level=None, check_same_thread=False)
+    with CacheFile(path, _TABLES, name=_NAME, read_only=True) as file:
+        yield from file.entries()
 
 
 def _generate(llm: LLM, prompts: Sequence[Prompt], **settings: Any) -> Iterable[dict[int, list[str]]]:

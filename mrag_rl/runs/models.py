@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -10,10 +9,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
+from mrag_rl.cache_file import CacheFile, can_only_be_read
 from mrag_rl.choices import INSIDE_LLM
 from mrag_rl.config import Config
 from mrag_rl.encoder_config import EncoderConfig
-from mrag_rl.encoders import OwnEncoder, RunEncoder, TransformerEncoder
+from mrag_rl.encoders import CachedEncoder, OwnEncoder, RunEncoder, TransformerEncoder
+from mrag_rl.encoders.kept import TABLES as VECTOR_TABLES
 from mrag_rl.errors import InputError
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.llm import LLM
@@ -157,9 +158,22 @@ def with_cache(llm: LLM, config: LLMConfig, own: Path, *, progress: bool = False
         yield llm
         return
     cache = own if config.cache_file is None else Path(config.cache_file)
-    read_only = cache.exists() and not all(os.access(path, os.W_OK) for path in (cache, cache.parent))
-    with CachedLLM(llm, cache, progress=progress, read_only=read_only) as cached:
+    with CachedLLM(llm, cache, progress=progress, read_only=can_only_be_read(cache)) as cached:
         yield cached
+
+
+@contextmanager
+def with_kept_vectors(config: EncoderConfig) -> Iterator[Callable[[RunEncoder], RunEncoder]]:
+    """What puts the cache of several runs' vectors in front of an encoder, if the settings name a folder for it.
+
+    Raises InputError if the cache cannot be used.
+    """
+    if config.cache_folder is None:
+        yield lambda encoder: encoder
+        return
+    path = Path(config.cache_folder) / "vectors.sqlite"
+    with CacheFile(path, VECTOR_TABLES, name="cache of vectors", read_only=can_only_be_read(path)) as file:
+        yield partial(CachedEncoder, file=file)
 
 
 def make_writer(config: Config, llm: LLM) -> Writer:
