@@ -132,6 +132,7 @@ class _JointTrainer:
             next_states, rewards, terminated, _, infos = self.selection.step(actions)  # lines 8-21; 10-20 are _refine
             agent_s.remember(Transitions(states, actions, rewards, next_states, terminated))
             self.observer.record_first(rows[new], actions[new], rewards[new])
+            self._forget(self.notes.replaced)  # Another slot may have refined what an answer of this batch was shown
             self.notes.selection(actions, rewards, infos["first_scores"], infos["final_scores"])
             states = next_states
         with self.stopwatch("train"):
@@ -161,8 +162,9 @@ class _JointTrainer:
             if self.context.refinement.consolidate:
                 self.state.proposals += proposals
             else:
-                rows, partitions, _ = self._out_of_date(infos["memories"][infos["accepted"]])
-                self.observer.forget(rows, partitions)
+                replaced = infos["memories"][infos["accepted"]].tolist()
+                self._forget(replaced)
+                self.notes.replaced += replaced
             states = next_states
         scores: np.ndarray = infos["scores"]
         return scores  # line 20: the sum of the rewards is what these exceed the first scores by
@@ -261,6 +263,12 @@ class _JointTrainer:
             with self.stopwatch("train"):
                 context.agent_s.learn(len(rows))
         return len(rows)
+
+    def _forget(self, changed: Sequence[int]) -> None:
+        """Drop the gains that came from answers shown one of the memories that have changed."""
+        if changed:
+            rows, partitions, _ = self._out_of_date(np.array(changed, np.int64))
+            self.observer.forget(rows, partitions)
 
     def _out_of_date(self, changed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The gains to drop or to score again: training queries (n,), partitions (n,), and memories shown (n, k).

@@ -27,10 +27,12 @@ class BatchNotes:
 
     Attributes:
         epsilon_s, epsilon_r: how much the agents explore in this batch.
+        replaced: memories whose targets were replaced at once, without a consolidation.
     """
 
     def __init__(self, epsilon_s: float, epsilon_r: float) -> None:
         self.epsilon_s, self.epsilon_r = epsilon_s, epsilon_r
+        self.replaced: list[int] = []
         self._columns: dict[str, list[np.ndarray]] = defaultdict(list)
 
     def selection(self, partitions: np.ndarray, rewards: np.ndarray, first: np.ndarray, final: np.ndarray) -> None:

@@ -230,16 +230,13 @@ def _carry_out(
         if splits is not None:
             _prepare(plan, folder, stages, splits, loaded.encoder, say, progress=progress)
         shutil.rmtree(folder.encoded, ignore_errors=True)
-        with (
-            with_cache(loaded.llm, plan.config.llm, folder.cache, progress=progress) as cached,
-            with_kept_vectors(plan.config.encoder) as kept,
-        ):
+        with with_cache(loaded.llm, plan.config.llm, folder.cache, progress=progress) as cached:
             writer = make_writer(plan.config, cached)
             for training in plan.trainings:
                 if stages.done(training.name):
                     continue
                 say(f"training {training.system}")
-                with stages.metered(cached.usage) as work:
+                with stages.metered(cached.usage) as work, with_kept_vectors(plan.config.encoder) as kept:
                     encoders = kept(loaded.encoder), kept(loaded.candidate_encoder)
                     seconds = training.carry_out(folder, *encoders, writer, progress=progress, callbacks=callbacks)
                 stages.finish(training.name, seconds, work)

@@ -150,7 +150,7 @@ class TargetVectors:
         targets = self._database.targets(np.concatenate([memories, neighbours.reshape(-1)]))
         for text in sorted(set(targets) - self._originals.keys() - self._refined.keys()):
             # One by one: in a batch, the last bits would depend on what else is new, and so on stops and resumes.
-            self._refined[text] = _encode_written(self._encoder, [text])
+            self._refined[text] = _encode_written(self._encoder, [text], pad=False)
         found = Embeddings.concatenate(
             [self._originals[text] if text in self._originals else self._refined[text] for text in targets]
         )

@@ -65,9 +65,9 @@ class CacheFile:
                 for table, values in tables.items():
                     self._connection.execute(_schema(table, values))
                 self._add_seals()
-            first, values = next(iter(tables.items()))
-            self._connection.execute(f"SELECT key, {values.column} FROM {first} LIMIT 1")
             self._columns = self._selected_columns()
+            for table, columns in self._columns.items():
+                self._connection.execute(f"SELECT key, {columns} FROM {table} LIMIT 1")
 
     def close(self) -> None:
         self._connection.close()
@@ -158,7 +158,7 @@ class CacheFile:
         try:
             with self._turn:
                 yield
-        except (*SQLITE_ERRORS, FileExistsError, NotADirectoryError) as error:
+        except (*SQLITE_ERRORS, FileExistsError, NotADirectoryError, PermissionError) as error:
             advice = "repair or free the disk, or delete the file for a new cache"
             if self.read_only:
                 advice = (
@@ -170,6 +170,12 @@ class CacheFile:
 def can_only_be_read(path: Path) -> bool:
     """Whether a file is there and cannot be written, or its folder cannot."""
     return path.exists() and not all(os.access(place, os.W_OK) for place in (path, path.parent))
+
+
+def can_be_made(path: Path) -> bool:
+    """Whether there could be a file, as far as its nearest folder tells."""
+    nearest = next(folder for folder in path.absolute().parents if folder.exists())
+    return nearest.is_dir() and os.access(nearest, os.W_OK)
 
 
 def _schema(table: str, values: Values) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -247,12 +248,9 @@ def test_a_gain_is_scored_again_unless_a_memory_was_mended_for_its_own_query(
     np.testing.assert_allclose(ledger.gains[queries, partitions], expected)
 
 
-def test_no_gain_ever_comes_from_a_memory_refined_for_its_own_query(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In three rounds, with several memories in a prompt, and an arm that shows them to a query a second time."""
-    proposed, noted = set[Proposal](), list[int]()
-    step, replace = MemoryRefinementVectorEnv.step, EvidenceObserver.replace
+def listen_for_proposals(monkeypatch: pytest.MonkeyPatch) -> set[Proposal]:
+    """All that Agent-R's episodes will propose from now on."""
+    proposed, step = set[Proposal](), MemoryRefinementVectorEnv.step
 
     def listening(env: MemoryRefinementVectorEnv, actions: np.ndarray) -> Any:
         result = step(env, actions)
@@ -261,14 +259,45 @@ def test_no_gain_ever_comes_from_a_memory_refined_for_its_own_query(
         proposed.update((memory, target, query) for memory, target, query, accepted in rows if accepted)
         return result
 
+    monkeypatch.setattr(MemoryRefinementVectorEnv, "step", listening)
+    return proposed
+
+
+def test_no_gain_is_kept_of_an_answer_that_was_shown_what_another_query_of_its_batch_refined(
+    database: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where refinements replace targets at once, and all training queries are one batch."""
+    proposed = listen_for_proposals(monkeypatch)
+    at_once, batch = RefinementConfig(consolidate=False), TrainingConfig(rounds=1, slots=len(TRAIN))
+    train_jointly(replace(context_of(database, ScriptedLLM()), refinement=at_once, training=batch), tmp_path / "run",
+                  progress=False)  # fmt: skip
+    ledger, everything = Ledger.load(ledger_file(database)), np.arange(len(database))
+    targets = database.targets(everything)
+    refined = np.array(targets) != np.array(database.original_targets(everything))
+    same = (ledger.queries.standard[:, None] == WORLD.train.standard).all(axis=2)
+    queries, partitions = np.nonzero(ledger.known)
+    rows, kept = same.argmax(axis=1)[queries], 0
+    for row, partition in zip(rows.tolist(), partitions.tolist(), strict=True):
+        memories = shown(database, row, partition)
+        own = any((memory, targets[memory], TRAIN[row].id) in proposed for memory in memories)
+        kept += own
+        assert own or not refined[memories].any()
+    assert 0 < kept <= len(rows) < len(TRAIN)
+
+
+def test_no_gain_ever_comes_from_a_memory_refined_for_its_own_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In three rounds, with several memories in a prompt, and an arm that shows them to a query a second time."""
+    proposed, noted, replace_gains = listen_for_proposals(monkeypatch), list[int](), EvidenceObserver.replace
+
     def checking(observer: EvidenceObserver, rows: np.ndarray, partitions: np.ndarray, rewards: np.ndarray) -> None:
         targets = observer.context.database.targets(range(len(observer.context.database)))
         for row, memories in zip(rows.tolist(), observer.shown(rows, partitions).tolist(), strict=True):
             assert not proposed & {(memory, targets[memory], TRAIN[row].id) for memory in memories}
         noted.append(len(rows))
-        replace(observer, rows, partitions, rewards)
+        replace_gains(observer, rows, partitions, rewards)
 
-    monkeypatch.setattr(MemoryRefinementVectorEnv, "step", listening)
     monkeypatch.setattr(EvidenceObserver, "replace", checking)
     with WORLD.make_database(tmp_path / "database", state="evidence", arms=("whole",)) as database:
         context = joint_context(

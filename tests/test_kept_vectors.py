@@ -84,16 +84,49 @@ def _arrays(embeddings: Embeddings) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return embeddings.standard, embeddings.heads, embeddings.norms
 
 
-def test_what_was_stored_first_is_what_both_have(tmp_path: Path) -> None:
-    alone = encoder().encode([TEXTS[1]])
-    with opened(tmp_path / "vectors.sqlite") as mine, opened(tmp_path / "vectors.sqlite") as others:
+class DriftingEncoder(CountingEncoder):
+    """One whose vectors are others at every call."""
 
-        class Slower(CountingEncoder):
+    def encode(self, texts: Sequence[str], **arguments: Any) -> Embeddings:
+        made = super().encode(texts, **arguments)
+        turned = np.roll(made.standard, len(self.asked), axis=1)
+        return Embeddings(turned, made.heads, made.norms, encoder=made.encoder)
+
+
+def test_what_was_stored_first_is_what_both_have(tmp_path: Path) -> None:
+    with opened(tmp_path / "vectors.sqlite") as mine, opened(tmp_path / "vectors.sqlite") as others:
+        faster = list[Embeddings]()
+
+        class Slower(DriftingEncoder):
             def encode(self, texts: Sequence[str], **arguments: Any) -> Embeddings:
-                CachedEncoder(encoder(), others).encode([TEXTS[1]])  # another run is faster
+                faster.append(CachedEncoder(DriftingEncoder(), others).encode([TEXTS[1]]))  # another run
+                self.asked.append([])
                 return super().encode(texts, **arguments)
 
-        assert_equal(CachedEncoder(Slower(), mine).encode(TEXTS)[[1]], alone)
+        found = CachedEncoder(Slower(), mine).encode(TEXTS)
+        assert_equal(found[[1]], faster[0])
+        assert_equal(CachedEncoder(DriftingEncoder(), others).encode(TEXTS), found)
+        np.testing.assert_allclose(found.standard[0], np.roll(encoder().encode(TEXTS).standard[0], 2), atol=1e-5)
+
+
+def test_no_vector_that_is_none_is_stored_and_a_corpus_is_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Faulty(CountingEncoder):
+        def encode(self, texts: Sequence[str], **arguments: Any) -> Embeddings:
+            made = super().encode(texts, **arguments)
+            return made if len(self.asked) > 1 else Embeddings(made.standard * np.nan, made.heads, made.norms)
+
+    with opened(tmp_path / "vectors.sqlite") as file:
+        cached = CachedEncoder(inner := Faulty(), file)
+        with pytest.raises(InputError, match="not finite"):
+            cached.encode(TEXTS)
+        assert_equal(cached.encode(TEXTS), encoder().encode(TEXTS))
+        monkeypatch.setattr("mrag_rl.encoders.kept.MOST", 2)
+        rows = len([*file.entries()])
+        cached.encode(["Snow.", "Wind.", "Sun."])
+        cached.encode_standard(["Snow.", "Wind.", "Sun."])
+        assert len([*file.entries()]) == rows == 3 and len(inner.asked) == 4
 
 
 def _cut(value: bytes) -> bytes:

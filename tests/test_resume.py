@@ -134,16 +134,36 @@ def test_stopped_at_any_call_and_resumed_it_ends_the_same(kind, changes, tmp_pat
         assert_same(train(folder, ScriptedLLM(), kind=kind, **changes), straight)
 
 
+class NotingEncoder:
+    """Passes everything on, with a note of what was asked for how."""
+
+    def __init__(self) -> None:
+        self.encoder, self.asked = encoder(), list[tuple[str, str]]()
+        self.name, self.fingerprint, self.prefixes = self.encoder.name, self.encoder.fingerprint, self.encoder.prefixes
+
+    def encode(self, texts, **arguments):
+        self.asked += [(f"encode {arguments}", text) for text in texts]
+        return self.encoder.encode(texts, **arguments)
+
+    def encode_standard(self, texts):
+        self.asked += [("standard", text) for text in texts]
+        return self.encoder.encode_standard(texts)
+
+
 @pytest.mark.parametrize("kept", [False, True], ids=["vectors computed", "vectors kept"])
 def test_stopped_again_and_again_around_a_real_language_model(kept: bool, tmp_path) -> None:
+    noting: Any = NotingEncoder()
+
     def sitting(name: str, llm: Any) -> tuple[JointResult, dict, str, bytes]:
         if not kept:
             return train(tmp_path / name, llm, embedder=encoder())
         with CacheFile(tmp_path / f"{name}.sqlite", TABLES, name="cache of vectors") as file:
-            return train(tmp_path / name, llm, embedder=CachedEncoder(encoder(), file))
+            return train(tmp_path / name, llm, embedder=CachedEncoder(noting, file))
 
     llm, stops = tiny_llm(tmp_path), 0
     straight = sitting("straight", llm)
+    computed = noting.asked.copy()
+    noting.asked.clear()
     for calls in (6, 14, 13, 17, 1000):
         try:
             resumed = sitting("stopped", StoppingLLM(llm, calls))
@@ -151,6 +171,8 @@ def test_stopped_again_and_again_around_a_real_language_model(kept: bool, tmp_pa
             stops += 1
     assert stops >= 3
     assert_same(resumed, straight)
+    assert len(set(computed)) == len(computed)
+    assert noting.asked == computed and bool(computed) == kept  # although much was done twice
 
 
 def test_a_finished_training_has_nothing_left_to_do(tmp_path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -319,3 +321,21 @@ def test_a_database_without_a_ledger_has_states_of_the_same_width(tmp_path: Path
         assert StateReader(database, "evidence")(TEXTS, WORLD.train)[:, :, -len(LEDGER_NAMES) :].any()
         database.copy_to(tmp_path / "copy")
     assert (tmp_path / "copy" / "ledger.npz").is_file()
+
+
+def test_evidence_is_fitted_once_for_each_mask_and_forgotten_with_its_database(tmp_path: Path) -> None:
+    half = np.arange(len(SOURCES)) % 2 == 0
+    with WORLD.make_database(tmp_path / "db") as database, WORLD.make_database(tmp_path / "other") as other:
+        everything = StateReader(database, "evidence").evidence
+        part = StateReader(database, "evidence", readable=half).evidence
+        assert StateReader(database, "evidence").evidence is everything
+        assert StateReader(database, "evidence", readable=half.copy()).evidence is part
+        assert (len(everything.memories), len(part.memories)) == (len(SOURCES), half.sum())
+        assert StateReader(other, "evidence").evidence is not everything
+        others = [StateReader(database, "evidence", readable=np.arange(len(SOURCES)) > row).evidence for row in (3, 5)]
+        assert StateReader(database, "evidence").evidence is everything  # which is always kept
+        assert StateReader(database, "evidence", readable=half).evidence is not part  # the one read least recently
+        gone = weakref.ref(everything)
+    del database, everything, part, others
+    gc.collect()
+    assert gone() is None

@@ -18,6 +18,7 @@ import pytest
 import evaluate
 import train
 from benchmarks.stores import own_server
+from mrag_rl import io
 from mrag_rl.config import Config, config_to_yaml
 from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
@@ -490,6 +491,24 @@ def test_a_folder_that_cannot_be_made_leaves_no_schema(
     with pytest.raises(InputError, match="the disk is full"):
         make(tmp_path / "database", address)
     assert schemas(address) == before and not (tmp_path / "database").exists()
+
+
+def test_a_database_that_has_its_folder_survives_a_late_ctrl_c(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = io.sync_folder
+
+    def interrupted(path: Path) -> None:
+        if path == tmp_path and (tmp_path / "database").exists():  # after the rename
+            raise KeyboardInterrupt
+        synced(path)
+
+    monkeypatch.setattr(io, "sync_folder", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "database", address)
+    with MemoryDatabase.open(tmp_path / "database") as database:
+        assert len(database.sources()) == len(database) > 0
+    delete_database(tmp_path / "database")
 
 
 def test_a_closed_database_stays_closed(both: tuple[MemoryDatabase, MemoryDatabase]) -> None:

@@ -16,6 +16,8 @@ from mrag_rl.unit import check_unit
 
 VECTORS = "vectors"
 TABLES = {VECTORS: Values("vectors", bytes)}
+MOST = 4096
+"""The most texts of a call that is kept: more are a corpus, which would fill the file."""
 _SHAPE = np.dtype("<u4")
 _NUMBER = np.dtype("<f4")
 
@@ -24,11 +26,13 @@ class CachedEncoder:
     """An encoder whose vectors are read from a file text by text, and stored in it where it lacks them.
 
     It is for the texts that a language model writes in training, of which runs with other settings write many again; a
-    corpus, whose texts are always the same together, is better kept by an `EmbeddingStore`.
+    corpus, whose texts are always the same together, is better kept by an `EmbeddingStore`, and a call with more than
+    `MOST` texts is passed on.
 
     What a call computes is stored in one transaction, and where two processes computed the same, both return what was
-    stored first: a run that is stopped and resumed has the same vectors. In their last bits vectors depend on the texts
-    beside them in a batch, and so those of runs that share a file on which of them was first.
+    stored first: a run that is stopped and resumed has the same vectors, as long as it has the file. In their last bits
+    vectors depend on the texts beside them in a batch, and so those of runs that share a file on which of them was
+    first.
 
     Attributes:
         encoder: the wrapped one.
@@ -45,6 +49,10 @@ class CachedEncoder:
         """The encoder's prefixes."""
         return self.encoder.prefixes
 
+    @property
+    def _these(self) -> str:
+        return f"{self.file.path} (delete it for a new cache): the vectors"
+
     def encode(
         self, texts: Sequence[str], *, prefix: str | None = None, progress: bool = False, pad: bool = True
     ) -> Embeddings:
@@ -52,32 +60,34 @@ class CachedEncoder:
         check_texts(texts)
         prefix = self.prefixes.default if prefix is None else prefix
         unique, rows = unique_texts(texts)
+        if not 0 < len(unique) <= MOST:
+            return self.encoder.encode(texts, prefix=prefix, progress=progress, pad=pad)
 
         def compute(missing: list[str]) -> list[bytes]:
             made = self.encoder.encode(missing, prefix=prefix, progress=progress, pad=pad)
+            for vectors in (made.standard, made.heads):
+                check_unit(vectors, "the vectors of written texts")
             return [_written(made.shape, *parts) for parts in zip(made.standard, made.heads, made.norms, strict=True)]
 
         values = self._values(unique, ["all", "batch" if pad else "alone", prefix], compute)
-        if not values:
-            return self.encoder.encode([])
         (d, heads, head_dimension), numbers = self._numbers(values)
         standard, by_head, norms = np.split(numbers, [d, d + heads * head_dimension], axis=1)
         by_head = by_head.reshape(len(values), heads, head_dimension)
-        check_unit(by_head, f"{self.file.path}: the vectors")
+        check_unit(by_head, self._these)
         return Embeddings(standard[rows], by_head[rows], norms[rows], encoder=self.fingerprint)
 
     def encode_standard(self, texts: Sequence[str]) -> np.ndarray:
         """The standard embeddings of N texts, (N, d) float32. Raises InputError if the file cannot be used."""
         unique, rows = unique_texts(texts)
+        if not 0 < len(unique) <= MOST:
+            return self.encoder.encode_standard(texts)
 
         def compute(missing: list[str]) -> list[bytes]:
             made = self.encoder.encode_standard(missing)
+            check_unit(made, "the vectors of written texts")
             return [_written((made.shape[1], 0, 0), vector) for vector in made]
 
-        values = self._values(unique, ["standard"], compute)
-        if not values:
-            return self.encoder.encode_standard([])
-        standard: np.ndarray = self._numbers(values)[1][rows]
+        standard: np.ndarray = self._numbers(self._values(unique, ["standard"], compute))[1][rows]
         return standard
 
     def _values(
@@ -106,7 +116,7 @@ class CachedEncoder:
             raise InputError(f"{self.file.path}: its vectors are of other shapes; delete the file for a new cache")
         numbers = np.frombuffer(b"".join(value[3 * _SHAPE.itemsize :] for value in values), _NUMBER)
         numbers = numbers.astype(np.float32).reshape(len(values), width)
-        check_unit(numbers[:, :d], f"{self.file.path}: the vectors")
+        check_unit(numbers[:, :d], self._these)
         return (d, heads, head_dimension), numbers
 
 

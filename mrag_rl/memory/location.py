@@ -103,7 +103,7 @@ def create_database(
     arrays: dict[VectorSet, np.ndarray] = {"standard": embeddings.standard, "heads": embeddings.heads}
     if pair_embeddings is not None:
         arrays["pair_heads"] = pair_embeddings.heads
-    with _made_at(address) as name, reported_changes(folder), atomic_directory(folder) as temporary:
+    with _made_at(address, folder) as name, reported_changes(folder), atomic_directory(folder) as temporary:
         partitioning.save(temporary / PARTITIONING)
         if address is None or name is None:
             MemoryVectors.save(temporary, arrays)
@@ -117,8 +117,9 @@ def create_database(
 
 
 @contextmanager
-def _made_at(address: str | None) -> Iterator[str | None]:
-    """A new name at a server, if there is an address; what was made there is deleted if the block fails.
+def _made_at(address: str | None, folder: Path) -> Iterator[str | None]:
+    """A new name at a server, if there is an address; what was made there is deleted if the block fails, unless the
+    folder has it by then, as after a Ctrl-C at the very end.
 
     A kill before the folder has its name leaves at a server what it has by then, which no folder names.
     """
@@ -132,7 +133,8 @@ def _made_at(address: str | None) -> Iterator[str | None]:
         yield schema
     except BaseException:
         with suppress(InputError):
-            drop_server((address, schema))
+            if server_of(folder) != (address, schema):
+                drop_server((address, schema))
         raise
 
 
@@ -162,18 +164,24 @@ def copy_database(folder: Path, records: Records, copy: Path) -> None:
     replaced, place = server_of(copy), server_of(folder)
     if replaced is not None:
         check_own(*replaced, str(copy / STORE))
-    with _made_at(place and place[0]) as name, reported_changes(copy), atomic_directory(copy) as temporary:
-        (temporary / PARTITIONING).mkdir()  # copytree's error would hide which fault it was
-        for file in (*folder.glob(LEDGER), *folder.glob(f"{PARTITIONING}/*")):
-            shutil.copy(file, temporary / file.relative_to(folder))
-        if place is not None and name is not None:
-            _place(place[0]).copy(folder / STORE, *place, records, temporary, name)
-            _write_store(temporary, place[0], name)
-        else:
-            assert isinstance(records, RecordStore)
-            for file in folder.glob("*.npy"):
-                shutil.copy(file, temporary)
-            records.backup(temporary / RECORDS)
+    try:
+        with _made_at(place and place[0], copy) as name, reported_changes(copy), atomic_directory(copy) as temporary:
+            (temporary / PARTITIONING).mkdir()  # copytree's error would hide which fault it was
+            for file in (*folder.glob(LEDGER), *folder.glob(f"{PARTITIONING}/*")):
+                shutil.copy(file, temporary / file.relative_to(folder))
+            if place is not None and name is not None:
+                _place(place[0]).copy(folder / STORE, *place, records, temporary, name)
+                _write_store(temporary, place[0], name)
+            else:
+                assert isinstance(records, RecordStore)
+                for file in folder.glob("*.npy"):
+                    shutil.copy(file, temporary)
+                records.backup(temporary / RECORDS)
+    except BaseException:
+        with suppress(InputError):  # A Ctrl-C at the very end: the folder has the copy's name by then
+            if replaced is not None and (server_of(copy) or replaced) != replaced:
+                drop_server(replaced)
+        raise
     drop_server(replaced)
 
 

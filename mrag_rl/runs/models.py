@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
-from mrag_rl.cache_file import CacheFile, can_only_be_read
+from mrag_rl.cache_file import CacheFile, can_be_made, can_only_be_read
 from mrag_rl.choices import INSIDE_LLM
 from mrag_rl.config import Config
 from mrag_rl.encoder_config import EncoderConfig
@@ -164,14 +164,15 @@ def with_cache(llm: LLM, config: LLMConfig, own: Path, *, progress: bool = False
 
 @contextmanager
 def with_kept_vectors(config: EncoderConfig) -> Iterator[Callable[[RunEncoder], RunEncoder]]:
-    """What puts the cache of several runs' vectors in front of an encoder, if the settings name a folder for it.
+    """What puts the cache of several runs' vectors in front of an encoder, if the settings name a folder for it, and it
+    is there or can be made.
 
     Raises InputError if the cache cannot be used.
     """
-    if config.cache_folder is None:
+    path = None if config.cache_folder is None else Path(config.cache_folder) / "vectors.sqlite"
+    if path is None or not (path.exists() or can_be_made(path)):
         yield lambda encoder: encoder
         return
-    path = Path(config.cache_folder) / "vectors.sqlite"
     with CacheFile(path, VECTOR_TABLES, name="cache of vectors", read_only=can_only_be_read(path)) as file:
         yield partial(CachedEncoder, file=file)
 

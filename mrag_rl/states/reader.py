@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -94,12 +97,7 @@ class StateReader:
     @cached_property
     def evidence(self) -> PartitionEvidence:
         """What the database alone says."""
-        database, embeddings = self.database, self.database.source_embeddings()
-        sources, membership = database.sources(), database.membership()
-        if self.readable is not None:
-            rows = np.flatnonzero(self.readable)
-            embeddings, sources, membership = embeddings[rows], [sources[row] for row in rows], membership[rows]
-        return PartitionEvidence(embeddings, WordIndex(sources), membership, database.arms)
+        return _evidence_of(self.database, self.readable)
 
     @cached_property
     def ledger(self) -> Ledger | None:
@@ -108,3 +106,37 @@ class StateReader:
             return self.other_ledger
         path = ledger_file(self.database)
         return Ledger.load(path) if path.is_file() else None
+
+
+_KEPT = 2
+"""Masks of each database whose evidence is kept, beside that of all memories."""
+_kept: WeakKeyDictionary[MemoryDatabase, OrderedDict[bytes | None, PartitionEvidence]] = WeakKeyDictionary()
+_turn = threading.Lock()
+
+
+def _evidence_of(database: MemoryDatabase, readable: np.ndarray | None) -> PartitionEvidence:
+    """The evidence of the readable memories, the same object as before for what was read last.
+
+    Fitting it takes far longer than reading it. Sources and partitions of a database never change.
+    """
+    mask = None if readable is None else np.packbits(readable).tobytes()
+    with _turn:
+        found = _kept.setdefault(database, OrderedDict()).get(mask)
+    if found is None:
+        found = _fit(database, readable)  # Other threads do not wait for this one's database
+    with _turn:
+        kept = _kept.setdefault(database, OrderedDict())
+        found = kept.setdefault(mask, found)
+        kept.move_to_end(mask)
+        restricted = [one for one in kept if one is not None]
+        for oldest in restricted[:-_KEPT]:
+            del kept[oldest]
+    return found
+
+
+def _fit(database: MemoryDatabase, readable: np.ndarray | None) -> PartitionEvidence:
+    embeddings, sources, membership = database.source_embeddings(), database.sources(), database.membership()
+    if readable is not None:
+        rows = np.flatnonzero(readable)
+        embeddings, sources, membership = embeddings[rows], [sources[row] for row in rows], membership[rows]
+    return PartitionEvidence(embeddings, WordIndex(sources), membership, database.arms)
