@@ -18,6 +18,7 @@ import pytest
 from mrag_rl.agents.checkpoint import Checkpoint, latest_checkpoint, save_checkpoint
 from mrag_rl.agents.event_file import EventFile
 from mrag_rl.agents.journal import Journal
+from mrag_rl.cache_file import CacheFile
 from mrag_rl.command_line import run_command
 from mrag_rl.encoders import Embeddings, EmbeddingStore
 from mrag_rl.generation.cache import CachedLLM, entries
@@ -262,7 +263,7 @@ def test_a_snapshot_that_fails_at_its_partitioning_says_what_failed(tmp_path: Pa
 MOMENTS = {
     "queries": ("prepare", write_to(".dev.npz")),
     "database": ("prepare", write_to("memories.sqlite")),
-    "cache": ("train", call_of(CachedLLM, "_write")),
+    "cache": ("train", call_of(CacheFile, "write")),
     "refinement": ("train", call_of(RecordStore, "append")),
     "log": ("train", call_of(Journal, "flush")),
     "tensorboard": ("train", call_of(EventFile, "add")),
