@@ -24,6 +24,7 @@ run() { # NAME COMMAND
 
 run quickstart "make quickstart"
 source .venv/bin/activate
+pip install -q -c constraints.txt -e '.[tune,ui]'
 ostra="In Ostra, the insurance group closed the new theatre on Saturday. Tilda Pohl, who lives nearby, called it good \
 news. Brokers shouted prices on the trading floor. It happened because of rising costs."
 
@@ -95,7 +96,7 @@ F="--config configs/quickstart.yaml"
 # One table is enough here: all of them are 249 runs.
 run paper-plan "python evaluate.py paper --plan"
 run paper-table4 "python evaluate.py paper table4 --jobs 2"
-run paper "python train.py $F --config configs/paper/summarization.yaml --partitioning.method category"
+run paper "python train.py $F --config configs/paper/summarization.yaml --name paper --partitioning.method category"
 run fixed_baseline "python train.py --config configs/rivals.yaml --config configs/few_systems.yaml --name fixed_baseline --reward fixed_baseline"
 for benchmark in start fallback; do
   run "$benchmark" "python -m benchmarks.$benchmark --runs runs/desks1"
