@@ -11,34 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrag_rl.cache_file import CacheFile
 from mrag_rl.encoders import CachedEncoder, Embeddings
-from mrag_rl.encoders.kept import TABLES
+from mrag_rl.encoders.kept import vectors_file
 from mrag_rl.errors import InputError
-from tests.tiny import encoder
+from tests.tiny import NotingEncoder, encoder
 
 TEXTS = ["A storm over the coast.", "Rain.", "A storm over the coast.", "The council has met in the old town hall."]
-
-
-class CountingEncoder:
-    """MiniLM, with a note of what it was asked for."""
-
-    def __init__(self, fingerprint: str | None = None) -> None:
-        self.model, self.asked = encoder(), list[list[str]]()
-        self.name, self.prefixes = self.model.name, self.model.prefixes
-        self.fingerprint = fingerprint or self.model.fingerprint
-
-    def encode(self, texts: Sequence[str], **arguments: Any) -> Embeddings:
-        self.asked.append([*texts])
-        return self.model.encode(texts, **arguments)
-
-    def encode_standard(self, texts: Sequence[str]) -> np.ndarray:
-        self.asked.append([*texts])
-        return self.model.encode_standard(texts)
-
-
-def opened(path: Path, *, read_only: bool = False) -> CacheFile:
-    return CacheFile(path, TABLES, name="cache of vectors", read_only=read_only)
 
 
 def assert_equal(first: Embeddings, second: Embeddings) -> None:
@@ -48,11 +26,11 @@ def assert_equal(first: Embeddings, second: Embeddings) -> None:
 
 
 def test_vectors_are_the_encoders_and_are_computed_once(tmp_path: Path) -> None:
-    inner, path = CountingEncoder(), tmp_path / "new" / "vectors.sqlite"
+    inner, path = NotingEncoder(), tmp_path / "new" / "vectors.sqlite"
     made = inner.encode(TEXTS)
     standard = inner.encode_standard([*TEXTS, ""])
     inner.asked.clear()
-    with opened(path) as file:
+    with vectors_file(path) as file:
         cached = CachedEncoder(inner, file)
         assert_equal(cached.encode(TEXTS), made)
         np.testing.assert_array_equal(cached.encode_standard([*TEXTS, ""]), standard)
@@ -62,7 +40,7 @@ def test_vectors_are_the_encoders_and_are_computed_once(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="text 1 of 2 is empty"):
             cached.encode(["A", " "])
     inner.asked.clear()
-    with opened(path, read_only=True) as file:  # another run's
+    with vectors_file(path, read_only=True) as file:  # another run's
         cached = CachedEncoder(inner, file)
         assert_equal(cached.encode(TEXTS), made)
         assert inner.asked == []
@@ -71,10 +49,10 @@ def test_vectors_are_the_encoders_and_are_computed_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", [{"prefix": "query: "}, {"pad": False}, {"fingerprint": "another"}], ids=str)
 def test_vectors_of_another_kind_are_not_taken(change: dict[str, Any], tmp_path: Path) -> None:
-    inner = CountingEncoder()
-    with opened(tmp_path / "vectors.sqlite") as file:
+    inner = NotingEncoder()
+    with vectors_file(tmp_path / "vectors.sqlite") as file:
         CachedEncoder(inner, file).encode(TEXTS)
-        other = CountingEncoder(change.pop("fingerprint", None))
+        other = NotingEncoder(change.pop("fingerprint", None))
         found = CachedEncoder(other, file).encode(TEXTS, **change)
         assert_equal(found, Embeddings(*_arrays(encoder().encode(TEXTS, **change)), encoder=other.fingerprint))
         assert len(other.asked) == 1
@@ -84,7 +62,7 @@ def _arrays(embeddings: Embeddings) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return embeddings.standard, embeddings.heads, embeddings.norms
 
 
-class DriftingEncoder(CountingEncoder):
+class DriftingEncoder(NotingEncoder):
     """One whose vectors are others at every call."""
 
     def encode(self, texts: Sequence[str], **arguments: Any) -> Embeddings:
@@ -94,7 +72,7 @@ class DriftingEncoder(CountingEncoder):
 
 
 def test_what_was_stored_first_is_what_both_have(tmp_path: Path) -> None:
-    with opened(tmp_path / "vectors.sqlite") as mine, opened(tmp_path / "vectors.sqlite") as others:
+    with vectors_file(tmp_path / "vectors.sqlite") as mine, vectors_file(tmp_path / "vectors.sqlite") as others:
         faster = list[Embeddings]()
 
         class Slower(DriftingEncoder):
@@ -112,12 +90,12 @@ def test_what_was_stored_first_is_what_both_have(tmp_path: Path) -> None:
 def test_no_vector_that_is_none_is_stored_and_a_corpus_is_passed_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Faulty(CountingEncoder):
+    class Faulty(NotingEncoder):
         def encode(self, texts: Sequence[str], **arguments: Any) -> Embeddings:
             made = super().encode(texts, **arguments)
             return made if len(self.asked) > 1 else Embeddings(made.standard * np.nan, made.heads, made.norms)
 
-    with opened(tmp_path / "vectors.sqlite") as file:
+    with vectors_file(tmp_path / "vectors.sqlite") as file:
         cached = CachedEncoder(inner := Faulty(), file)
         with pytest.raises(InputError, match="not finite"):
             cached.encode(TEXTS)
@@ -145,8 +123,8 @@ def _no_unit_vector(value: bytes) -> bytes:
 def test_a_damaged_vector_is_computed_again_and_a_forged_one_refused(
     damage: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
-    inner, path = CountingEncoder(), tmp_path / "vectors.sqlite"
-    with opened(path) as file:
+    inner, path = NotingEncoder(), tmp_path / "vectors.sqlite"
+    with vectors_file(path) as file:
         made = CachedEncoder(inner, file).encode(TEXTS)
     for forged in (False, True):
         with closing(sqlite3.connect(path)) as connection, connection:
@@ -155,7 +133,7 @@ def test_a_damaged_vector_is_computed_again_and_a_forged_one_refused(
             if forged:
                 connection.execute("UPDATE vectors SET seal = NULL")
         inner.asked.clear()
-        with opened(path) as file:
+        with vectors_file(path) as file:
             if forged:
                 with pytest.raises(InputError, match=r"vectors\.sqlite"):
                     CachedEncoder(inner, file).encode(TEXTS)

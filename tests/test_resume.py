@@ -11,14 +11,13 @@ import pytest
 from mrag_rl.agents.context import JointResult
 from mrag_rl.agents.heuristics import BestCandidate, RandomAction
 from mrag_rl.agents.joint import train_jointly
-from mrag_rl.cache_file import CacheFile
 from mrag_rl.choices import ArmName, CandidateStateName, StateName
 from mrag_rl.encoders import CachedEncoder
-from mrag_rl.encoders.kept import TABLES
+from mrag_rl.encoders.kept import vectors_file
 from mrag_rl.envs.candidates import candidate_features
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.training_config import RefinementConfig, TrainingConfig
-from tests.tiny import ScriptedLLM, encoder, tiny_llm, tiny_world
+from tests.tiny import NotingEncoder, ScriptedLLM, encoder, tiny_llm, tiny_world
 from tests.training import joint_context
 
 
@@ -134,22 +133,6 @@ def test_stopped_at_any_call_and_resumed_it_ends_the_same(kind, changes, tmp_pat
         assert_same(train(folder, ScriptedLLM(), kind=kind, **changes), straight)
 
 
-class NotingEncoder:
-    """Passes everything on, with a note of what was asked for how."""
-
-    def __init__(self) -> None:
-        self.encoder, self.asked = encoder(), list[tuple[str, str]]()
-        self.name, self.fingerprint, self.prefixes = self.encoder.name, self.encoder.fingerprint, self.encoder.prefixes
-
-    def encode(self, texts, **arguments):
-        self.asked += [(f"encode {arguments}", text) for text in texts]
-        return self.encoder.encode(texts, **arguments)
-
-    def encode_standard(self, texts):
-        self.asked += [("standard", text) for text in texts]
-        return self.encoder.encode_standard(texts)
-
-
 @pytest.mark.parametrize("kept", [False, True], ids=["vectors computed", "vectors kept"])
 def test_stopped_again_and_again_around_a_real_language_model(kept: bool, tmp_path) -> None:
     noting: Any = NotingEncoder()
@@ -157,13 +140,15 @@ def test_stopped_again_and_again_around_a_real_language_model(kept: bool, tmp_pa
     def sitting(name: str, llm: Any) -> tuple[JointResult, dict, str, bytes]:
         if not kept:
             return train(tmp_path / name, llm, embedder=encoder())
-        with CacheFile(tmp_path / f"{name}.sqlite", TABLES, name="cache of vectors") as file:
+        with vectors_file(tmp_path / f"{name}.sqlite") as file:
             return train(tmp_path / name, llm, embedder=CachedEncoder(noting, file))
+
+    def computed() -> list[tuple[str, str]]:
+        return [(how, text) for how, texts in zip(noting.how, noting.asked, strict=True) for text in texts]
 
     llm, stops = tiny_llm(tmp_path), 0
     straight = sitting("straight", llm)
-    computed = noting.asked.copy()
-    noting.asked.clear()
+    once = computed()
     for calls in (6, 14, 13, 17, 1000):
         try:
             resumed = sitting("stopped", StoppingLLM(llm, calls))
@@ -171,8 +156,8 @@ def test_stopped_again_and_again_around_a_real_language_model(kept: bool, tmp_pa
             stops += 1
     assert stops >= 3
     assert_same(resumed, straight)
-    assert len(set(computed)) == len(computed)
-    assert noting.asked == computed and bool(computed) == kept  # although much was done twice
+    assert len(set(once)) == len(once)
+    assert computed() == [*once, *once] and bool(once) == kept  # although much was done twice
 
 
 def test_a_finished_training_has_nothing_left_to_do(tmp_path) -> None:

@@ -493,22 +493,44 @@ def test_a_folder_that_cannot_be_made_leaves_no_schema(
     assert schemas(address) == before and not (tmp_path / "database").exists()
 
 
-def test_a_database_that_has_its_folder_survives_a_late_ctrl_c(
-    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced = io.sync_folder
+def interrupt_after_the_rename(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Ctrl-C comes when the next new folder of this name is in place."""
+    synced, before = io.sync_folder, folder.stat().st_ino if folder.exists() else None
 
     def interrupted(path: Path) -> None:
-        if path == tmp_path and (tmp_path / "database").exists():  # after the rename
+        if path == folder.parent and folder.exists() and folder.stat().st_ino != before:
+            monkeypatch.setattr(io, "sync_folder", synced)
             raise KeyboardInterrupt
         synced(path)
 
     monkeypatch.setattr(io, "sync_folder", interrupted)
+
+
+def test_a_database_that_has_its_folder_survives_a_late_ctrl_c(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt_after_the_rename(tmp_path / "database", monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path / "database", address)
     with MemoryDatabase.open(tmp_path / "database") as database:
         assert len(database.sources()) == len(database) > 0
     delete_database(tmp_path / "database")
+
+
+def test_a_copy_that_has_its_folder_leaves_no_schema_of_what_it_replaced(
+    both: tuple[MemoryDatabase, MemoryDatabase], address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, server = both
+    copy = server.folder.parent / "copy"
+    server.copy_to(copy)
+    before = schemas(address)
+    interrupt_after_the_rename(copy, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        server.copy_to(copy)
+    assert len(schemas(address)) == len(before) and schemas(address) != before
+    with MemoryDatabase.open(copy) as copied:
+        assert copied.digest() == files.digest()
+    delete_database(copy)
 
 
 def test_a_closed_database_stays_closed(both: tuple[MemoryDatabase, MemoryDatabase]) -> None:

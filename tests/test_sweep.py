@@ -14,11 +14,10 @@ import yaml
 
 import evaluate
 import train
-from mrag_rl.cache_file import CacheFile
 from mrag_rl.choices import NewsroomName, Task
 from mrag_rl.config import Config, EvaluationConfig
 from mrag_rl.data_config import DataConfig, WorldSizes
-from mrag_rl.encoders.kept import TABLES
+from mrag_rl.encoders.kept import vectors_file
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import score_systems
 from mrag_rl.evaluation.statistics import PairStatistics, join_statistics
@@ -169,7 +168,7 @@ def test_a_sweep_trains_every_combination_and_goes_on_after_a_stop(
     assert (folder / "texts.sqlite").exists() and not (folder / "seed-0" / "cache").exists()
     kept = len(list((folder / "embeddings").glob("*.npz")))
     assert kept == 4  # Memories, training, development and test queries, which both runs have
-    with CacheFile(folder / "embeddings" / "vectors.sqlite", TABLES, name="cache of vectors") as file:
+    with vectors_file(folder / "embeddings" / "vectors.sqlite") as file:
         assert all(whole for _, _, whole in file.entries()) and any(True for _ in file.entries())
     before = (folder / "seed-0" / "results.json").stat().st_mtime_ns
     assert train.main(["sweep", *arguments]) == 0  # Nothing is left to do

@@ -231,6 +231,28 @@ class RememberingEncoder:
         return Embeddings.concatenate([self.whole[text] for text in texts])
 
 
+class NotingEncoder:
+    """The real MiniLM, with a note of the texts of each call, and of how they were encoded."""
+
+    def __init__(self, fingerprint: str | None = None) -> None:
+        self.name, self.prefixes = encoder().name, encoder().prefixes
+        self.fingerprint = fingerprint or encoder().fingerprint
+        self.asked: list[list[str]] = []
+        self.how: list[str] = []
+
+    def encode(self, texts: Sequence[str], **arguments: Any) -> Embeddings:
+        self._note(f"all {arguments}", texts)
+        return encoder().encode(texts, **arguments)
+
+    def encode_standard(self, texts: Sequence[str]) -> np.ndarray:
+        self._note("standard", texts)
+        return encoder().encode_standard(texts)
+
+    def _note(self, how: str, texts: Sequence[str]) -> None:
+        self.how.append(how)
+        self.asked.append([*texts])
+
+
 @cache
 def remembering_encoder() -> RememberingEncoder:
     """One for all tests."""

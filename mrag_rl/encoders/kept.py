@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -14,12 +15,16 @@ from mrag_rl.encoders.texts import check_texts, unique_texts
 from mrag_rl.errors import InputError
 from mrag_rl.unit import check_unit
 
-VECTORS = "vectors"
-TABLES = {VECTORS: Values("vectors", bytes)}
+_VECTORS = "vectors"
 MOST = 4096
 """The most texts of a call that is kept: more are a corpus, which would fill the file."""
 _SHAPE = np.dtype("<u4")
 _NUMBER = np.dtype("<f4")
+
+
+def vectors_file(path: str | Path, *, read_only: bool = False) -> CacheFile:
+    """The file of a `CachedEncoder`, or of several. Raises InputError as `CacheFile` does."""
+    return CacheFile(path, {_VECTORS: Values("vectors", bytes)}, name="cache of vectors", read_only=read_only)
 
 
 class CachedEncoder:
@@ -36,7 +41,7 @@ class CachedEncoder:
 
     Attributes:
         encoder: the wrapped one.
-        file: with the tables `TABLES`. A value is the shape of the vectors (d, H, d_h), followed by the standard
+        file: a `vectors_file`. A value is the shape of the vectors (d, H, d_h), followed by the standard
             vector, those of the heads, and their norms; or (d, 0, 0) and the standard vector alone.
     """
 
@@ -98,13 +103,13 @@ class CachedEncoder:
         keys = []
         for text in texts:
             key = start.copy()
-            key.update(text.encode())
+            key.update(text.encode(errors="surrogatepass"))  # The encoder says what is wrong with such a text
             keys.append(key.digest())
-        found = self.file.read(VECTORS, keys)
+        found = self.file.read(_VECTORS, keys)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
         if missing:
             made = compute([*missing.values()])
-            found |= self.file.write(VECTORS, dict(zip(missing, made, strict=True)))
+            found |= self.file.write(_VECTORS, dict(zip(missing, made, strict=True)))
         return [found[key] for key in keys]
 
     def _numbers(self, values: Sequence[bytes]) -> tuple[tuple[int, int, int], np.ndarray]:

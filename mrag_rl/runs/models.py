@@ -9,12 +9,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
-from mrag_rl.cache_file import CacheFile, can_be_made, can_only_be_read
+from mrag_rl.cache_file import can_be_made, can_only_be_read
 from mrag_rl.choices import INSIDE_LLM
 from mrag_rl.config import Config
 from mrag_rl.encoder_config import EncoderConfig
 from mrag_rl.encoders import CachedEncoder, OwnEncoder, RunEncoder, TransformerEncoder
-from mrag_rl.encoders.kept import TABLES as VECTOR_TABLES
+from mrag_rl.encoders.kept import vectors_file
 from mrag_rl.errors import InputError
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.llm import LLM
@@ -173,7 +173,7 @@ def with_kept_vectors(config: EncoderConfig) -> Iterator[Callable[[RunEncoder], 
     if path is None or not (path.exists() or can_be_made(path)):
         yield lambda encoder: encoder
         return
-    with CacheFile(path, VECTOR_TABLES, name="cache of vectors", read_only=can_only_be_read(path)) as file:
+    with vectors_file(path, read_only=can_only_be_read(path)) as file:
         yield partial(CachedEncoder, file=file)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -110,7 +109,7 @@ class StateReader:
 
 _KEPT = 2
 """Masks of each database whose evidence is kept, beside that of all memories."""
-_kept: WeakKeyDictionary[MemoryDatabase, OrderedDict[bytes | None, PartitionEvidence]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[MemoryDatabase, dict[bytes | None, PartitionEvidence]] = WeakKeyDictionary()
 _turn = threading.Lock()
 
 
@@ -121,15 +120,13 @@ def _evidence_of(database: MemoryDatabase, readable: np.ndarray | None) -> Parti
     """
     mask = None if readable is None else np.packbits(readable).tobytes()
     with _turn:
-        found = _kept.setdefault(database, OrderedDict()).get(mask)
+        kept = _kept.setdefault(database, {})
+        found = kept.get(mask)
     if found is None:
         found = _fit(database, readable)  # Other threads do not wait for this one's database
     with _turn:
-        kept = _kept.setdefault(database, OrderedDict())
-        found = kept.setdefault(mask, found)
-        kept.move_to_end(mask)
-        restricted = [one for one in kept if one is not None]
-        for oldest in restricted[:-_KEPT]:
+        kept[mask] = found = kept.pop(mask, found)  # to the end: the first is the one read least recently
+        for oldest in [one for one in kept if one is not None][:-_KEPT]:
             del kept[oldest]
     return found
 
