@@ -53,15 +53,15 @@ class Judge(Copier):
         return rows
 
 
-def test_a_judgement_is_the_share_of_yes_and_shows_the_examples() -> None:
+def test_a_judgement_is_the_share_of_yes_after_the_examples_in_both_orders() -> None:
     llm = Judge()
     critic = Critic(llm, {SUPPORT_TASK: [(("s", "t", "t"), True), (("s", "t", "u"), False)]})
     texts = [("a", "b", "c"), ("d", "e", "f")]
+    shown = (("s\nt\nAnswer: t", "yes"), ("s\nt\nAnswer: u", "no"))
     prompts = [
-        Prompt(SUPPORT_TASK, f"{a}\n{b}\nAnswer: {c}", (("s\nt\nAnswer: t", "yes"), ("s\nt\nAnswer: u", "no")))
-        for a, b, c in texts
+        Prompt(SUPPORT_TASK, f"{a}\n{b}\nAnswer: {c}", order) for order in (shown, shown[::-1]) for a, b, c in texts
     ]
-    expected = [llm.probability(prompt, "") for prompt in prompts]
+    expected = np.reshape([llm.probability(prompt, "") for prompt in prompts], (2, 2)).mean(axis=0)
     np.testing.assert_allclose(critic.yes(SUPPORT_TASK, texts), expected, atol=1e-12)
     assert llm.asked == prompts
     assert critic.yes(SUPPORT_TASK, []).shape == (0,)

@@ -31,7 +31,7 @@ class Critic:
 
     Attributes:
         llm: gives the log-probabilities.
-        examples: shown in every prompt of a task, in this order.
+        examples: shown in every prompt of a task, in this order and once more in the reverse order.
     """
 
     llm: LLM
@@ -40,17 +40,20 @@ class Critic:
     def yes(self, task: str, texts: Sequence[tuple[str, ...]]) -> np.ndarray:
         """(N,): p(yes) / (p(yes) + p(no)) for N judgements of a task. texts: those of its form, for each.
 
+        It is the mean over both orders of the examples, because a model that was shown a no last says no more often.
         So it is if each word is one token. For other models it is an estimate, because `LLM.log_probabilities` tells
         the mean per token: in the bundled ones, yes has two.
 
         Raises InputError if the language model gives no log-probabilities.
         """
         shown = tuple((_judged(task, given), _WORDS[not right]) for given, right in self.examples[task])
-        prompts = [Prompt(task, _judged(task, given), shown) for given in texts]
+        orders = list(dict.fromkeys((shown, shown[::-1])))
+        prompts = [Prompt(task, _judged(task, given), order) for order in orders for given in texts]
         # As much room as for the words themselves: longer prompts are shortened.
         likely = self.llm.log_probabilities(prompts, [_WORDS] * len(prompts), max_new_tokens=4)
-        yes, no = np.array(likely, np.float64).reshape(len(texts), 2).T
-        probabilities: np.ndarray = 1.0 / (1.0 + np.exp(2.0 * (no - yes)))  # means over a word and its end
+        yes, no = np.moveaxis(np.array(likely, np.float64).reshape(len(orders), len(texts), 2), 2, 0)
+        shares = 1.0 / (1.0 + np.exp(2.0 * (no - yes)))  # means over a word and its end
+        probabilities: np.ndarray = shares.mean(axis=0)
         return probabilities
 
 
