@@ -16,19 +16,26 @@ def primary_contrasts(named: Sequence[str] | None, compared: Sequence[str]) -> t
     return tuple(contrast for contrast in contrasts if set(contrast.split(" - ")) <= set(compared))
 
 
-def check_contrasts(contrasts: Sequence[str], compared: Sequence[str]) -> None:
-    """Raises InputError if a contrast does not name two `compared` systems, or is there twice."""
+def check_contrasts(
+    contrasts: Sequence[str],
+    compared: Sequence[str],
+    *,
+    where: str = "evaluation.contrasts",
+    otherwise: str = "change evaluation.systems",
+) -> None:
+    """Raises InputError if a contrast does not name two `compared` systems, or is there twice.
+
+    where: the setting that has them. otherwise: what can be done instead of choosing another system.
+    """
     for index, contrast in enumerate(contrasts):
         systems = contrast.split(" - ")
         if len(systems) != 2 or systems[0] == systems[1]:
-            raise InputError(
-                f"evaluation.contrasts has {contrast!r}; write two different systems, such as 'm_rag - naive'"
-            )
+            raise InputError(f"{where} has {contrast!r}; write two different systems, such as 'm_rag - naive'")
         for name in systems:
             if name not in compared:
                 raise InputError(
-                    f"evaluation.contrasts has {contrast!r}, but {name!r} is not compared; choose from "
-                    f"{', '.join(compared)}, or change evaluation.systems"
+                    f"{where} has {contrast!r}, but {name!r} is not compared; choose from {', '.join(compared)}, or "
+                    f"{otherwise}"
                 )
         if contrast in contrasts[:index]:
-            raise InputError(f"evaluation.contrasts has {contrast!r} twice; remove one")
+            raise InputError(f"{where} has {contrast!r} twice; remove one")

@@ -109,6 +109,7 @@ def test_the_page_says_in_which_pairs_of_rows_the_order_is_the_papers() -> None:
         "rows": [row, {**row, "row": "b", "system": "b", "texts": 5, "published": {}}],
         # The last but one has an interval above zero, but four pairs were looked at
         "order": [pair(0.1, 2.0, 0.03), pair(-3.0, -1.0, 0.01), pair(0.1, 1.0, 0.08), pair(-0.5, 2.0, 0.2)],
+        "tests": [],
     }  # fmt: skip
     page = paper_page({"title": "Table 0", "note": "", "seconds": ["pool"], "parts": [part]})
     assert "of 4 pairs of rows: 1 as in the paper, 1 the other way round, 2 not shown" in page
@@ -139,6 +140,38 @@ def test_the_target_metric_comes_first_and_the_order_is_by_what_the_paper_measur
     assert report["metrics"] == ["chrf", "bleu"] and report["order_by"] == "bleu"
     (pair,) = report["order"]
     assert (pair["better"], pair["worse"]) == ("m_rag", "naive") and pair["difference"] > 0 and pair["p_holm"] < 0.05
+
+
+def test_a_contrast_of_the_table_is_tested_in_each_row_and_corrected_for_their_number(four_partitions: None) -> None:
+    table = replace(read_table("figure2"), contrasts=("best_partition - naive",))
+    part = replace(table.scales["small"][0], metrics=("rouge1",))
+    references = [f"a b c{at}" for at in range(40)]
+    better, worse = references, [f"a x{at} y" for at in range(40)]
+    origins = [Origin(1, 0, (reference, reference)) for reference in references]
+    conditions = []
+    for method, answers in (("lsh", (better, worse)), ("kmeans", (worse, worse))):
+        statistics = PairStatistics.count(
+            dict(zip(part.systems, answers, strict=True)), references, ["rouge1"], origins
+        )
+        config = Config(method, data=DataConfig(world_seed=1))
+        conditions.append(Condition({"partitioning.method": method}, {(1, 0): config}, {(1, 0): statistics}))
+    scores = {"rouge1": paired_scores(conditions, part.systems, "rouge1")}
+    report = part_of_report(table, part, conditions, scores, Path())
+    assert [(test["row"], test["contrast"]) for test in report["tests"]] == [
+        ("method lsh", "best_partition - naive"), ("method kmeans", "best_partition - naive"),
+    ]  # fmt: skip
+    shown, null = report["tests"]
+    assert (
+        shown["difference"] > 60
+        and shown["p_holm"] == pytest.approx(2 * shown["p"], abs=1e-5)
+        and shown["p_holm"] < 0.05
+    )
+    assert null["difference"] == 0 and null["p_holm"] == 1
+    page = paper_page({"title": "", "note": "", "seconds": [], "parts": [report]})
+    assert (
+        "best_partition - naive in ROUGE-1: shown in 1 of 2 rows (p below 0.05 after Holm's correction for 2)." in page
+    )
+    assert "- method lsh: +" in page and "- method kmeans" not in page
 
 
 @pytest.mark.parametrize(
@@ -188,7 +221,7 @@ def test_a_system_that_reads_no_partitions_has_one_row_whatever_these_are() -> N
         for system, value in (("m_rag", 10.0 * partitions), ("naive", 20.0 + shown))
     ]
     part = {"name": "desks", "beside": None, "metrics": ["rouge1"], "order_by": None, "other_rules": {}, "order": [],
-            "figure": "f.png", "n": {"worlds": 3, "runs": 3, "pairs": 9}, "rows": rows}  # fmt: skip
+            "tests": [], "figure": "f.png", "n": {"worlds": 3, "runs": 3, "pairs": 9}, "rows": rows}  # fmt: skip
 
     def names(seconds: list[str]) -> list[str]:
         page = paper_page({"title": "", "note": "", "seconds": seconds, "parts": [part]})

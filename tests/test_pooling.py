@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +35,7 @@ def answers(run: Path) -> list[dict]:
     return [json.loads(line) for line in (run / "answers.jsonl").read_text().splitlines()]
 
 
-def pool(output: Path, *runs: Path) -> int:
+def pool(output: Path, *runs: Path | str) -> int:
     return evaluate.main(["pool", "--runs", *map(str, runs), "--output", str(output)])
 
 
@@ -149,7 +150,9 @@ def test_a_run_is_pooled_without_its_texts_as_with_them(
     assert f"{without[0] / 'statistics.npz'}: not a run's statistics" in refused(capsys, tmp_path / "c", *without)
 
 
-PUBLISHED = sorted((Path(__file__).parents[1] / "docs" / "evidence").glob("*/*/pooled"))
+DOCS = Path(__file__).parents[1] / "docs"
+EVIDENCE = DOCS / "evidence"
+PUBLISHED = sorted(EVIDENCE.glob("*/*/pooled"))
 
 
 @pytest.mark.parametrize("pooled", PUBLISHED, ids=lambda path: "-".join(path.parts[-3:-1]))
@@ -159,6 +162,35 @@ def test_published_runs_pool_to_the_published_table(pooled: Path, tmp_path: Path
     again = read(tmp_path / "pooled")
     for key in ("n", "systems", "comparisons", "contrasts", "runs"):
         assert again[key] == found[key]
+
+
+def test_contrasts_named_afterwards_are_those_that_the_page_has(tmp_path: Path) -> None:
+    """The four of docs/real_text.md on when to stop writing, which are not in the run's configuration."""
+    page = (DOCS / "real_text.md").read_text(encoding="utf-8")
+    number = r"([-+]?[\d.]+)"
+    row = rf"^\| \([m-p]\) `(\w+)` \| \**{number} \[{number}, {number}\]\** \| {number} \| {number} \|"
+    rows = re.findall(row, page, re.MULTILINE)
+    assert len(rows) == 4
+    names = [f"stopping - {row[0]}" for row in rows]
+    run = EVIDENCE / "es-en" / "stopping"
+    assert pool(tmp_path / "named", run, "--bootstrap", "10000", "--contrasts", *names) == 0
+    found = read(tmp_path / "named")["contrasts"]
+    assert [*found] == names
+    for name, (_, *figures) in zip(names, rows, strict=True):
+        tested = found[name]["chrf"]
+        shown = [tested["difference"], tested["low"], tested["high"], tested["p"], tested["p_holm"]]
+        assert shown == pytest.approx([float(figure) for figure in figures], abs=0.0051)
+        assert shown[3:] == pytest.approx([float(figure) for figure in figures[3:]], rel=0.02)
+
+
+def test_a_contrast_of_systems_that_the_runs_do_not_have_is_refused(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(capsys, tmp_path / "a", small, "--contrasts", "m_rag - selfmem")
+    assert "contrasts has 'm_rag - selfmem', but 'selfmem' is not compared; choose from" in said
+    assert said.strip().endswith("or pool runs that have it")
+    assert "bootstrap is 0; it must be 1 or more" in refused(capsys, tmp_path / "a", small, "--bootstrap", "0")
+    assert not (tmp_path / "a").exists()
 
 
 def test_distinct_n_of_joined_runs_counts_what_both_have_once() -> None:
@@ -283,7 +315,7 @@ def test_costs_are_added_up(small: Path, other_pairs: Path, tmp_path: Path) -> N
         assert found["llm"][name] == sum(part["llm"][name] for part in parts)
 
 
-def refused(capsys: pytest.CaptureFixture[str], output: Path, *runs: Path) -> str:
+def refused(capsys: pytest.CaptureFixture[str], output: Path, *runs: Path | str) -> str:
     """The one line of a pool that is refused and writes nothing."""
     assert pool(output, *runs) == 2
     assert not output.exists()

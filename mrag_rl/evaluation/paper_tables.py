@@ -25,7 +25,8 @@ def paper_page(report: Mapping[str, Any]) -> str:
     for part in report["parts"]:
         beside = f"; the paper's figures are of {part['beside']}" if part["beside"] else ""
         lines += [f"## {part['name']}: {_what_a_row_is(part['n'])}{beside}", ""]
-        lines += [aligned_table(_cells(report, part)), "", *_same_lines(part), *_text_lines(part), *_order_lines(part)]
+        lines += [aligned_table(_cells(report, part)), "", *_same_lines(part), *_text_lines(part)]
+        lines += [*_order_lines(part), *_test_lines(part)]
         lines += _rule_lines(part) if "figure" in report else [*_rule_lines(part), f"Figure: {part['figure']}", ""]
     lines += [f"Figure of all parts: {report['figure']}", ""] if "figure" in report else []
     lines.append(HOW_TO_READ)
@@ -136,3 +137,18 @@ def _order_lines(part: Mapping[str, Any]) -> list[str]:
         f"- The other way round: {pair['better']} less {pair['worse']}, {difference_cell(pair)}" for pair in turned
     ]
     return [*lines, ""]
+
+
+def _test_lines(part: Mapping[str, Any]) -> list[str]:
+    """In which rows each contrast of the table is shown, by a corrected p-value."""
+    tests = part["tests"]
+    lines = []
+    for contrast in dict.fromkeys(test["contrast"] for test in tests):
+        rows = [test for test in tests if test["contrast"] == contrast]
+        shown = [test for test in rows if test["p_holm"] < 0.05]
+        lines.append(
+            f"{contrast} in {label(part['metrics'][0])}: shown in {len(shown)} of {counted(len(rows), 'row')} (p below "
+            f"0.05 after Holm's correction for {len(tests)})."
+        )
+        lines += [f"- {test['row']}: {difference_cell(test)}" for test in shown]
+    return [*lines, ""] if lines else []

@@ -16,6 +16,7 @@ from tqdm import tqdm
 from mrag_rl.choices import PaperScale
 from mrag_rl.command_line import read_yaml
 from mrag_rl.config import Config, argument_of, load_config
+from mrag_rl.contrasts import check_contrasts
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Score, as_json, holm, origin_counts
 from mrag_rl.evaluation.comparison_tables import settings_text, short_names
@@ -34,7 +35,7 @@ from mrag_rl.runs.settings import PaperSettings
 from mrag_rl.runs.sweep import Sweep, plan_sweep, run_sweep
 from mrag_rl.shipped import CONFIGS, PAPER_TABLES, names_in, shipped_file
 
-_TABLE_KEYS = {"title", "note", "metrics", "seconds", "systems", "published", "scales"}
+_TABLE_KEYS = {"title", "note", "metrics", "seconds", "systems", "contrasts", "published", "scales"}
 _PART_KEYS = {"name", "beside", "metrics", "config", "grid", "settings", "systems"}
 
 _METHOD = "partitioning.method"
@@ -73,6 +74,7 @@ class Table:
         path: of its file. seconds: columns beside the metrics, by the names in `mrag_rl.evaluation.results.SECONDS`, on
             average over a row's runs.
         note: what a reader has to know of the figures, for its page.
+        contrasts: differences of two systems, tested for each combination of the grid's settings.
         published: {whose: {row: {column: figure}}}, as the paper prints them.
         scales: the parts of each scale.
     """
@@ -81,6 +83,7 @@ class Table:
     title: str
     note: str
     seconds: tuple[str, ...]
+    contrasts: tuple[str, ...]
     published: dict[str, dict[str, dict[str, float]]]
     scales: dict[str, tuple[Part, ...]]
 
@@ -161,6 +164,7 @@ def read_table(name: str) -> Table:
             found["title"],
             found.get("note") or "",
             tuple(found.get("seconds") or ()),
+            tuple(found.get("contrasts") or ()),
             found.get("published") or {},
             scales,
         )
@@ -170,6 +174,9 @@ def read_table(name: str) -> Table:
         if scale not in get_args(PaperScale):
             raise InputError(f"{path}: unknown scale {scale!r}; choose from {', '.join(get_args(PaperScale))}")
         for part in parts:
+            check_contrasts(
+                table.contrasts, part.systems, where=f"{path}: contrasts", otherwise="add it to the systems"
+            )
             if part.beside is not None and part.beside not in table.published:
                 raise InputError(f"{path}: {part.name} stands beside {part.beside!r}, which is not in published")
     if unknown := set(table.seconds) - set(SECONDS):
@@ -275,6 +282,7 @@ def part_of_report(
         "rows": rows,
         "order_by": by,
         "order": _order(rows, compared, by) if by is not None and paired else [],
+        "tests": _tests(table.contrasts, part, conditions, scores[part.metrics[0]]),
         "figure": str(folder / "comparison" / "comparison_plot.png"),
     }
 
@@ -325,9 +333,14 @@ def _seeds_matter(condition: Condition, system: str) -> bool:
 
 def _row_name(condition: Condition, system: str, part: Part) -> str:
     """The settings of the grid, without the seeds, and the system if the part has several."""
-    varied = {name: value for name, value in condition.settings.items() if name in part.grid}
-    words = settings_text(varied, short_names([*varied]))
+    words = _varied(condition, part)
     return ", ".join(filter(None, [words, system if len(part.systems) > 1 or not words else ""]))
+
+
+def _varied(condition: Condition, part: Part) -> str:
+    """The settings of the grid, without the seeds, in words."""
+    varied = {name: value for name, value in condition.settings.items() if name in part.grid}
+    return settings_text(varied, short_names([*varied]))
 
 
 def _row_settings(part: Part, condition: Condition, partitions: int) -> dict[str, Any]:
@@ -350,15 +363,32 @@ def _partitions(condition: Condition, folder: Path) -> int:
 def _order(rows: Sequence[Mapping[str, Any]], scores: Sequence[Score], metric: str) -> list[dict[str, Any]]:
     """Each pair of rows that the paper has figures of: the better one there, and what it gains here, with p-values."""
     figures = [row["published"].get(metric) for row in rows]
-    found, p_values = [], []
+    found, pairs = [], []
     for one, other in itertools.combinations([at for at, figure in enumerate(figures) if figure is not None], 2):
         if figures[one] != figures[other]:
             better, worse = (one, other) if figures[one] > figures[other] else (other, one)
-            gain = as_json(scores[better].minus(scores[worse]), value_name="difference")
-            found.append({"better": rows[better]["row"], "worse": rows[worse]["row"], **gain})
-            p_values.append(scores[better].p_value(scores[worse]))
-    corrected = holm(p_values) if p_values else []
+            found.append({"better": rows[better]["row"], "worse": rows[worse]["row"]})
+            pairs.append((scores[better], scores[worse]))
+    return _tested(found, pairs)
+
+
+def _tests(
+    contrasts: Sequence[str], part: Part, conditions: Sequence[Condition], scores: Sequence[Mapping[str, Score]]
+) -> list[dict[str, Any]]:
+    """A table's contrasts in each combination of settings: {"row", "contrast"}, the difference and its p-values."""
+    found, pairs = [], []
+    for condition, of_systems in zip(conditions, scores, strict=True):
+        for contrast in contrasts:
+            better, worse = contrast.split(" - ")
+            found.append({"row": _varied(condition, part), "contrast": contrast})
+            pairs.append((of_systems[better], of_systems[worse]))
+    return _tested(found, pairs)
+
+
+def _tested(found: Sequence[Mapping[str, Any]], pairs: Sequence[tuple[Score, Score]]) -> list[dict[str, Any]]:
+    """Entries with the difference of each pair of scores, its interval, and p-values corrected for their number."""
+    p_values = [one.p_value(other) for one, other in pairs]
     return [
-        pair | {"p": round(p, 6), "p_holm": round(p_holm, 6)}
-        for pair, p, p_holm in zip(found, p_values, corrected, strict=True)
+        {**entry, **as_json(one.minus(other), value_name="difference"), "p": round(p, 6), "p_holm": round(p_holm, 6)}
+        for entry, (one, other), p, p_holm in zip(found, pairs, p_values, holm(p_values) if pairs else [], strict=True)
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mrag_rl.config import NO_RESULT, PLACEMENT, Config, config_to_dict
-from mrag_rl.contrasts import primary_contrasts
+from mrag_rl.contrasts import check_contrasts, primary_contrasts
 from mrag_rl.data import load_pairs
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Origin, origin_counts, score_systems
@@ -22,6 +22,7 @@ from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.report_parts import REPORT, measured, refused, results_tables, settings_with_defaults, summary
 from mrag_rl.runs.settings import PoolSettings
 from mrag_rl.runs.splits import pair_origins
+from mrag_rl.settings import check_bounds
 
 MAY_DIFFER = ("name", "seed", "data.world_seed")
 
@@ -41,8 +42,9 @@ def run(settings: PoolSettings) -> str:
 
     Raises:
         InputError: a run is not complete, is given twice, or its settings differ in more than name, seed and
-            data.world_seed.
+            data.world_seed; a contrast names a system that the runs do not have.
     """
+    check_bounds(settings)
     output = Path(settings.output)
     loaded = load_runs([Path(folder) for folder in settings.runs])
     runs, configs = [*loaded], [*loaded.values()]
@@ -62,7 +64,11 @@ def run(settings: PoolSettings) -> str:
     joined = join_statistics(parts)
     if any(target_metric(first) not in row for row in joined.values()):
         raise InputError(f"{runs[0]}: its metric {target_metric(first)} was not measured; restore it from a copy")
-    scores = score_systems(joined, origins=origins, resamples=first.evaluation.bootstrap, seed=first.seed)
+    if settings.contrasts is not None:
+        check_contrasts(settings.contrasts, list(joined), where="contrasts", otherwise="pool runs that have it")
+    resamples = settings.bootstrap or first.evaluation.bootstrap
+    scores = score_systems(joined, origins=origins, resamples=resamples, seed=first.seed)
+    named = first.evaluation.contrasts if settings.contrasts is None else settings.contrasts
     pooled = results(
         task=first.task,
         test_size=len(origins),
@@ -70,7 +76,7 @@ def run(settings: PoolSettings) -> str:
         seed=first.seed,
         config_sha256=read_json(runs[0] / "results.json")["config_sha256"],
         target=target_metric(first),
-        contrasts=primary_contrasts(first.evaluation.contrasts, list(scores)),
+        contrasts=primary_contrasts(named, list(scores)),
         scores=scores,
         seconds=cost["seconds"],
         llm={name: int(value) for name, value in cost["llm"].items()},

@@ -247,12 +247,18 @@ class PoolSettings:
         python train.py --config configs/rivals.yaml --name s$s --seed $s --data.world_seed $s
       done
       python evaluate.py pool --runs runs/s0 runs/s1 runs/s2 --output runs/seeds
+      python evaluate.py pool --runs runs/s0 --output runs/named --contrasts "selfmem - naive" "self_rag - naive"
+          tests these differences, by Holm's method for their number, in place of those of the configuration
     """
 
     runs: tuple[str, ...]
     """Finished runs of one task."""
     output: str
     """Folder to write to."""
+    contrasts: tuple[str, ...] | None = None
+    """Differences of two systems to test; null is the evaluation.contrasts of the runs."""
+    bootstrap: int | None = bounded(None, minimum=1, maximum=1_000_000)
+    """Resamples; null is the evaluation.bootstrap of the runs."""
 
 
 @dataclass(frozen=True)
