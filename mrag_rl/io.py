@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from mrag_rl.checked_json import UnacceptableJSON, parse_json
+from mrag_rl.checked_json import LONGEST, UnacceptableJSON, parse_json
 from mrag_rl.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ _MENDS = {
     errno.EPERM: "operation not permitted; make the folder writable or choose another one",
 }
 _BLOCK = 1 << 16  # bytes
+_LONGEST_LINE = 4 * LONGEST
+"""Bytes of a line, or of a file of one JSON value: no character of UTF-8 has more than four."""
 _ICONV = "iconv -f {} -t UTF-8 OLD > NEW"
 
 
@@ -171,6 +173,9 @@ def read_json(path: StrPath, *, infinite: bool = False) -> Any:
     infinite: also accept NaN and infinities, which some models' configurations have. Raises InputError naming the file
     and the broken line.
     """
+    with suppress(OSError):  # which read_text tells of
+        if (size := os.path.getsize(path)) > _LONGEST_LINE:
+            raise InputError(f"{os.fspath(path)}: {size:,} bytes, too many for one JSON value; split it")
     text = read_text(path)
     try:
         return parse_json(text, infinite=infinite)
@@ -229,11 +234,17 @@ def read_text(path: StrPath) -> str:
 def read_lines(path: StrPath) -> Iterator[str]:
     """The lines of the UTF-8 text in ``path`` one at a time, each with its line feed; see ``read_text``.
 
-    Only line feeds end a line: JSON allows U+2028 and other separators inside strings. Raises InputError.
+    Only line feeds end a line: JSON allows U+2028 and other separators inside strings. Raises InputError, for a line of
+    more than 256 MiB as well, before it fills the memory.
     """
     name = os.fspath(path)
     with _reading(path) as file:
-        for number, data in enumerate(file, start=1):
+        for number, data in enumerate(iter(lambda: file.readline(_LONGEST_LINE + 1), b""), start=1):
+            if len(data) > _LONGEST_LINE:
+                raise InputError(
+                    f"{name}:{number}: a line of more than {_LONGEST_LINE:,} bytes; check that the file is text, and "
+                    "split the line"
+                )
             if number == 1:
                 if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                     mend = f"save the file as UTF-8 ({_ICONV.format('UTF-16')})"

@@ -236,3 +236,21 @@ def test_a_damaged_array_is_a_value_error(content: bytes, tmp_path: Path) -> Non
     path.write_bytes(content)
     with pytest.raises(ValueError):
         io.map_npy(path)
+
+
+def test_what_is_too_long_for_a_json_value_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "huge.json"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # A hole: no disk has to hold it
+    with pytest.raises(InputError, match=r"huge\.json: 1,099,511,627,776 bytes, too many for one JSON value; split it"):
+        io.read_json(path)
+    monkeypatch.setattr("mrag_rl.io._LONGEST_LINE", 100)
+    path.write_text('{}\n"' + "a" * 98 + '"\n{}\n', encoding="utf-8")
+    values = io.read_jsonl(path)
+    assert next(values) == (1, {})
+    with pytest.raises(InputError, match=r"huge\.json:2: a line of more than 100 bytes; check that the file is text"):
+        next(values)
+    path.write_text('"' + "a" * 97 + '"\n{}', encoding="utf-8")
+    assert [*io.read_jsonl(path)] == [(1, "a" * 97), (2, {})]
