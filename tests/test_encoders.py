@@ -190,6 +190,30 @@ def test_layers_may_be_on_several_devices(minilm: TransformerEncoder, monkeypatc
     np.testing.assert_allclose(placed.heads, plain.heads, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("1_Pooling/config.json", "[]", "not an object of settings; give a model folder as it was saved"),
+        ("config_sentence_transformers.json", '"x"', "not an object of settings"),
+        ("config_sentence_transformers.json", '{"similarity_fn_name": ["x"]}', r"similarity_fn_name is \['x'\], not a"),
+        ("sentence_bert_config.json", "null", "not an object of settings"),
+        ("sentence_bert_config.json", '{"max_seq_length": "x"}', "max_seq_length is 'x', not a whole number; give"),
+        ("sentence_bert_config.json", '{"max_seq_length": -1}', "max_seq_length is -1, no number of tokens; give"),
+        ("sentence_bert_config.json", '{"do_lower_case": "no"}', "do_lower_case is 'no', not true or false; give"),
+        ("tokenizer_config.json", '{"model_max_length": "x"}', "model_max_length is 'x', no number of tokens; give"),
+        ("modules.json", '{"a": 1}', "modules.json: not a list; give a model that sentence-transformers saved"),
+    ],
+)
+def test_broken_settings_are_named_with_their_file(tmp_path: Path, file: str, content: str, message: str) -> None:
+    folder = minilm_folder(tmp_path / "broken")
+    if file == "1_Pooling/config.json":
+        (folder / "modules.json").unlink()
+    (folder / file).write_text(content)
+    with pytest.raises(InputError, match=message) as caught:
+        TransformerEncoder.load(str(folder))
+    assert str(folder / file) in str(caught.value)
+
+
 def test_the_fingerprint_tells_layers_and_pooling_apart(minilm: TransformerEncoder) -> None:
     same, layer, pooling = (
         TransformerEncoder.load(**kwargs) for kwargs in ({"layer": 5}, {"layer": 2}, {"pooling": "mean"})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from mrag_rl.encoders.sentence_files import read_settings
 from mrag_rl.errors import InputError
-from mrag_rl.io import read_json
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def stated_prefixes(folder: Path) -> Prefixes:
     Raises InputError for prompts that are not texts, and for a default that is not among them.
     """
     file = folder / "config_sentence_transformers.json"
-    stated = read_json(file) if file.is_file() else {}
+    stated = read_settings(file) if file.is_file() else {}
     prompts, name = stated.get("prompts") or {}, stated.get("default_prompt_name")
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
         raise InputError(f'{file}: "prompts" must map names to texts')

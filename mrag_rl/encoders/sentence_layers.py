@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import abc
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -16,8 +14,14 @@ from torch.nn.functional import normalize
 from transformers import PreTrainedTokenizerBase
 
 from mrag_rl.encoders.pooling import Pooling, pool
+from mrag_rl.encoders.sentence_files import (
+    listed_module,
+    listed_modules,
+    read_setting,
+    read_settings,
+    stated_activation,
+)
 from mrag_rl.errors import InputError
-from mrag_rl.io import read_json
 
 _MODES: dict[str, Pooling] = {
     "cls": "first",
@@ -122,7 +126,7 @@ def stated_layers(folder: Path, width: int) -> SentenceLayers | None:
         return SentenceLayers(width, poolings, include_prefix=include_prefix)
     poolings, include_prefix = [], True
     layers: list[nn.Module] = []
-    for index, module in enumerate(read_json(listed)):
+    for index, module in enumerate(listed_modules(folder)):
         kind, path = listed_module(listed, module, _KINDS)
         if (kind == "Transformer") != (index == 0) or (kind == "Pooling") != (index == 1):
             raise InputError(f"{listed}: {kind} in place {index}; only a Transformer, then a Pooling can be read")
@@ -145,50 +149,14 @@ def stated_layers(folder: Path, width: int) -> SentenceLayers | None:
 def lower_cased(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Let a tokenizer read texts in lower case if sentence-transformers' file in the model's folder says so, as those
     of older releases may."""
-    file = folder / "sentence_bert_config.json"
-    if file.is_file() and read_json(file).get("do_lower_case"):
+    if read_setting(folder / "sentence_bert_config.json", "do_lower_case", bool):
         backend = tokenizer.backend_tokenizer
         backend.normalizer = Sequence([Lowercase(), *([backend.normalizer] if backend.normalizer else [])])
 
 
-def listed_module(
-    file: Path, module: Any, kinds: abc.Collection[str], *, others: abc.Collection[str] = ()
-) -> tuple[str, str]:
-    """The class of one entry of a `modules.json`, without its package, and the folder of its settings and weights.
-
-    kinds: the classes of sentence-transformers that can be run. others: full names of those of other packages.
-
-    Raises InputError for all other classes, and for folders outside the model's.
-    """
-    name, path = (module.get(key) if isinstance(module, dict) else None for key in ("type", "path"))
-    if not isinstance(name, str) or not isinstance(path, str):
-        raise InputError(f'{file}: an entry without "type" and "path"; give a model that sentence-transformers saved')
-    kind = name.rsplit(".", 1)[-1]
-    if kind not in kinds or not (name.startswith("sentence_transformers.") or name in others):
-        raise InputError(f"{file}: {name} cannot be run; choose a model of {', '.join(kinds)} alone")
-    if Path(path).is_absolute() or ".." in Path(path).parts or (kind == "Transformer" and path):
-        raise InputError(
-            f"{file}: {kind} in folder {path!r}; only layers after the transformer have one, in the model's"
-        )
-    return kind, path
-
-
-def stated_activation(file: Path) -> nn.Module:
-    """The activation that the settings of a dense layer state. Raises InputError for one that torch.nn lacks."""
-    config = read_json(file)
-    if not isinstance(config, dict):
-        raise InputError(f"{file}: not an object of settings; choose another model")
-    name = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
-    activation = getattr(nn, name.rsplit(".", 1)[-1], None) if name.startswith("torch.nn.modules.") else None
-    if isinstance(activation, type) and issubclass(activation, nn.Module):
-        with suppress(TypeError):  # A module that cannot be made without arguments is no activation
-            return activation()
-    raise InputError(f"{file}: activation {name} is none of torch.nn; choose another model")
-
-
 def _poolings(file: Path) -> tuple[list[Pooling], bool]:
     """The poolings that a file states, and whether a prefix is pooled, too."""
-    config = read_json(file)
+    config = read_settings(file)
     modes = config.get("pooling_mode")
     if modes is None:  # Before sentence-transformers 5.6
         flags = [key.removeprefix("pooling_mode_") for key, value in config.items() if value is True]
@@ -207,7 +175,7 @@ def _poolings(file: Path) -> tuple[list[Pooling], bool]:
 
 
 def _dense(folder: Path) -> Dense:
-    config, weights = read_json(folder / "config.json"), _weights(folder)
+    config, weights = read_settings(folder / "config.json"), _weights(folder)
     activation = stated_activation(folder / "config.json")
     inside = {config.get(key) or "sentence_embedding" for key in ("module_input_name", "module_output_name")}
     if inside != {"sentence_embedding"}:
@@ -246,7 +214,7 @@ def _weights(folder: Path) -> dict[str, torch.Tensor]:
 def _check_comparison(folder: Path, *, normalized: bool) -> None:
     """Embeddings are compared by their cosine; that must be what the model was made for."""
     file = folder / "config_sentence_transformers.json"
-    stated = read_json(file).get("similarity_fn_name") if file.is_file() else None
+    stated = read_setting(file, "similarity_fn_name", str)
     if not normalized and stated not in (None, "cosine"):
         raise InputError(
             f"{file}: vectors of different lengths are compared by {stated}; choose an encoder whose vectors are "

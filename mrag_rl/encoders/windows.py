@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from mrag_rl.encoders.sentence_files import MEND, read_setting
 from mrag_rl.errors import InputError
-from mrag_rl.io import read_json
 
 LONGEST_WINDOW = 4096
 """Tokens in a window if a model's files state no length: attention that is not fused needs memory for the square."""
@@ -96,16 +96,22 @@ def window_length(
     """Tokens in a window: as many as requested, else as sentence-transformers' file in the model's folder states, else
     as the model has positions, at most `LONGEST_WINDOW`.
 
-    Raises InputError when more are requested than there are positions.
+    Raises InputError when more are requested than there are positions, and for files that state no number.
     """
     positions = position_count(model)
     if requested is not None:
         if positions is not None and requested > positions:
             raise InputError(f"encoder max_length is {requested}; {folder} has {positions} positions, give no more")
         return requested
-    file = folder / "sentence_bert_config.json"
-    stated = read_json(file).get("max_seq_length") if file.is_file() else None
-    return min(n for n in (stated or LONGEST_WINDOW, positions, tokenizer.model_max_length) if n)
+    stated = read_setting(folder / "sentence_bert_config.json", "max_seq_length", int)
+    longest = tokenizer.model_max_length
+    for file, name, length in (
+        ("sentence_bert_config.json", "max_seq_length", stated),
+        ("tokenizer_config.json", "model_max_length", longest),
+    ):
+        if length is not None and (type(length) not in (int, float) or not length >= 0):
+            raise InputError(f"{folder / file}: {name} is {length!r:.60}, no number of tokens; {MEND}")
+    return int(min(n for n in (stated or LONGEST_WINDOW, positions, longest) if n))
 
 
 def position_count(model: PreTrainedModel) -> int | None:

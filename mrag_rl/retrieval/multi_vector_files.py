@@ -9,11 +9,9 @@ from __future__ import annotations
 import hashlib
 from glob import escape
 from pathlib import Path
-from typing import Any
 
-from mrag_rl.encoders.sentence_layers import listed_module, stated_activation
+from mrag_rl.encoders.sentence_files import listed_module, listed_modules, read_settings, stated_activation
 from mrag_rl.errors import InputError
-from mrag_rl.io import read_json
 from mrag_rl.models.pretrained import refuse_own_code
 from mrag_rl.models.weights import files_sha256, settings_sha256, weights_sha256
 
@@ -39,7 +37,7 @@ _TRANSFORMER_SETTINGS = {
 
 def is_multi_vector(folder: Path) -> bool:
     """Whether a model's files say that it is one of late interaction. Raises InputError for files that are not JSON."""
-    modules = _modules(folder)
+    modules = listed_modules(folder)
     types = [module.get("type") for module in modules if isinstance(module, dict)]
     return _is_stanford(folder) or (bool(modules) and (_states_late_interaction(folder) or _PYLATE in types))
 
@@ -58,7 +56,9 @@ def check_multi_vector(folder: Path) -> str:
     refuse_own_code(folder, role="late-interaction model")
     weights = weights_sha256(folder, expected=None, role="late-interaction model")
     _check_transformer(folder)
-    layers = [listed_module(folder / "modules.json", module, _KINDS, others=(_PYLATE,)) for module in _modules(folder)]
+    layers = [
+        listed_module(folder / "modules.json", module, _KINDS, others=(_PYLATE,)) for module in listed_modules(folder)
+    ]
     if layers:
         _check_layers(folder, layers)
     else:
@@ -74,7 +74,7 @@ def _check_transformer(folder: Path) -> None:
             f"late-interaction model {folder}: an adapter of another model; merge the two and save the result"
         )
     for file in sorted(folder.glob("sentence_*_config.json")):
-        if unknown := sorted(set(_settings(file)) - _TRANSFORMER_SETTINGS):
+        if unknown := sorted(set(read_settings(file)) - _TRANSFORMER_SETTINGS):
             raise InputError(f"{file}: {', '.join(unknown)} cannot be followed; choose another model")
 
 
@@ -99,26 +99,10 @@ def _check_weights(folder: Path) -> None:
 
 
 def _is_stanford(folder: Path) -> bool:
-    architectures = _settings(folder / "config.json").get("architectures")
+    architectures = read_settings(folder / "config.json").get("architectures")
     return isinstance(architectures, list) and "HF_ColBERT" in architectures
 
 
 def _states_late_interaction(folder: Path) -> bool:
     file = folder / "config_sentence_transformers.json"
-    return file.is_file() and _settings(file).get("model_type") in ("MultiVectorEncoder", "ColBERT")
-
-
-def _modules(folder: Path) -> list[Any]:
-    """The entries of a folder's `modules.json`; none without this file."""
-    file = folder / "modules.json"
-    entries = read_json(file) if file.is_file() else []
-    if not isinstance(entries, list):
-        raise InputError(f"{file}: not a list; give a model that sentence-transformers saved")
-    return entries
-
-
-def _settings(file: Path) -> dict[str, Any]:
-    settings = read_json(file)
-    if not isinstance(settings, dict):
-        raise InputError(f"{file}: not an object of settings; give a model folder as it was saved")
-    return settings
+    return file.is_file() and read_settings(file).get("model_type") in ("MultiVectorEncoder", "ColBERT")
