@@ -54,7 +54,8 @@ def carry_out(runs: Mapping[Path, Config], *, part: Literal["run", "training"], 
 
     Each is a process of its own, whose output goes to logs/RUN.log beside its folder. With several at a time, processor
     cores are divided among them, and so are the devices in CUDA_VISIBLE_DEVICES. A run that another process works on is
-    waited for. A run that fails does not stop the others.
+    waited for. A run that fails does not stop the others. Runs with the lowest seed come first: one with the same
+    settings and another seed, not beside it but after it, finds most of its texts in the cache that they share.
 
     Args:
         runs: the configurations by run folder. part: whole runs, or no more than their training.
@@ -62,7 +63,7 @@ def carry_out(runs: Mapping[Path, Config], *, part: Literal["run", "training"], 
     Raises:
         InputError: a run failed. The same again goes on where each run was left.
     """
-    waiting, jobs = [*runs], min(jobs, max(1, len(runs)))
+    waiting, jobs = sorted(runs, key=lambda run: runs[run].seed), min(jobs, max(1, len(runs)))
     failed: list[Path] = []
     running: dict[int, tuple[Path, subprocess.Popen[bytes], IO[bytes]]] = {}
     with _stopped_together(running):
