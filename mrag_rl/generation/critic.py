@@ -47,13 +47,14 @@ class Critic:
         Raises InputError if the language model gives no log-probabilities.
         """
         shown = tuple((_judged(task, given), _WORDS[not right]) for given, right in self.examples[task])
-        orders = list(dict.fromkeys((shown, shown[::-1])))
-        prompts = [Prompt(task, _judged(task, given), order) for order in orders for given in texts]
-        # As much room as for the words themselves: longer prompts are shortened.
-        likely = self.llm.log_probabilities(prompts, [_WORDS] * len(prompts), max_new_tokens=4)
-        yes, no = np.moveaxis(np.array(likely, np.float64).reshape(len(orders), len(texts), 2), 2, 0)
-        shares = 1.0 / (1.0 + np.exp(2.0 * (no - yes)))  # means over a word and its end
-        probabilities: np.ndarray = shares.mean(axis=0)
+        shares = []
+        for order in dict.fromkeys((shown, shown[::-1])):  # Calls of their own: prompts that begin alike are read fast
+            prompts = [Prompt(task, _judged(task, given), order) for given in texts]
+            # As much room as for the words themselves: longer prompts are shortened.
+            likely = self.llm.log_probabilities(prompts, [_WORDS] * len(prompts), max_new_tokens=4)
+            yes, no = np.array(likely, np.float64).reshape(len(texts), 2).T
+            shares.append(1.0 / (1.0 + np.exp(2.0 * (no - yes))))  # means over a word and its end
+        probabilities: np.ndarray = np.mean(shares, axis=0)
         return probabilities
 
 

@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from mrag_rl.generation.attention import BLOCKED
-from mrag_rl.generation.kv_cache import attends_to_all, growing_cache, prefill_cache
+from mrag_rl.generation.kv_cache import attends_to_all, growing_cache, positions_follow_length, prefill_cache
 from mrag_rl.generation.packing import LARGE
 from mrag_rl.generation.sampling import sample_tokens
 from mrag_rl.models.private_apis import (
@@ -160,29 +160,57 @@ class Decoder:
     ) -> tuple[torch.Tensor, transformers.Cache]:
         """Read every prompt once: the logits (completions, vocabulary) that follow it, and the cache with its rows.
 
+        What all of them begin with, such as an instruction with its examples, is read once for all if it is long.
+
         prompts: token ids, the longest first. repeats: completions of each prompt, at least `per_row`, the number of
         them that share a row. steps: tokens that may follow each, for which the cache has room.
         """
         device = self.model.device
         width = max(len(tokens) for tokens in prompts)
         cache = growing_cache(self.model.config, len(prompts), width + per_row * steps)
-        parts = [[*prompts]]
-        if device.type == "cpu" and prefill_cache(cache, 0, width) is not None:
-            parts = _split(prompts, _PREFILL_TOKENS)
+        in_parts = prefill_cache(cache, 0, width) is not None
+        shared = self._shared_tokens(prompts) if in_parts else 0
+        prefix = self._read(prompts[0][:shared]) if shared else None
+        rests = [tokens[shared:] for tokens in prompts]
+        parts = _split(rests, _PREFILL_TOKENS) if in_parts and device.type == "cpu" else [rests]
         logits, row = [], 0
         for part in parts:
             part_width = max(len(tokens) for tokens in part)
             # Left padding, so that every row's next token goes to the same cache column.
             ids = torch.tensor([[0] * (part_width - len(tokens)) + [*tokens] for tokens in part], device=device)
-            padding = torch.tensor([part_width - len(tokens) for tokens in part], device=device)
-            positions = torch.arange(part_width, device=device) - padding[:, None]
-            part_cache = cache if len(parts) == 1 else prefill_cache(cache, row, width)
-            logits.append(self.forward(ids, (positions >= 0).long(), positions.clamp(min=0), part_cache))
+            lengths = torch.tensor([len(tokens) for tokens in part], device=device)
+            positions = torch.arange(part_width, device=device) - (part_width - lengths)[:, None]
+            part_cache: transformers.Cache | None = cache
+            if len(parts) > 1 or prefix is not None:
+                part_cache = prefill_cache(cache, row, width, prefix, positions < 0)
+            mask = attention_mask(shared + lengths, shared + part_width, 1, 0)
+            logits.append(self.forward(ids, mask, shared + positions.clamp(min=0), part_cache))
             row += len(part)
         prompt = torch.arange(len(prompts), device=device).repeat_interleave(torch.tensor(repeats, device=device))
         if len(prompt) > per_row * len(prompts):
             select_cache_rows(cache, prompt[::per_row])
         return torch.cat(logits)[prompt], cache
+
+    def _shared_tokens(self, prompts: Sequence[Sequence[int]]) -> int:
+        """How many tokens all prompts begin with, if it pays to read them once: at least half of the longest.
+
+        At least one token of each is left. Large models alone, because it rounds otherwise, and where positions do not
+        depend on how long a text is.
+        """
+        if len(prompts) < 2 or not self._large or not self._masked_alone() or positions_follow_length(self._config):
+            return 0
+        ordered = sorted(map(tuple, prompts))  # The first and the last are the least alike
+        pairs = enumerate(zip(ordered[0][:-1], ordered[-1], strict=False))
+        shared = next((at for at, (one, other) in pairs if one != other), len(ordered[0]) - 1)
+        shared = min(shared, min(map(len, ordered)) - 1)
+        return shared if 2 * shared >= len(prompts[0]) else 0
+
+    def _read(self, tokens: Sequence[int]) -> transformers.Cache:
+        """A growing cache of one row: what has been read of a text."""
+        ids = torch.tensor([[*tokens]], device=self.model.device)
+        cache = growing_cache(self.model.config, 1, len(tokens))
+        self.forward(ids, torch.ones_like(ids), torch.arange(len(tokens), device=ids.device)[None], cache)
+        return cache
 
     def forward(
         self,
