@@ -89,8 +89,8 @@ def test_scores_are_the_plain_computations(models: dict[str, TransformersLLM], n
         np.testing.assert_allclose(row, [by_hand(llm, prompt, text) for text in texts], atol=1e-5)
     values = [score for row in scores for score in row]
     assert max(values) < 0 and len({round(value, 3) for value in values}) > 8
-    # Where all layers see everything, a prompt is read once for all its completions; else every row as a whole.
-    assert llm.decoder.plain_attention(64) == (name not in ("mistral", *MIXED))
+    # Where the cache keeps everything, a prompt is read once for all its completions; else every row as a whole.
+    assert llm.decoder.continues_by_several() == (name != "lfm2")
 
 
 def test_without_shared_prompts_the_scores_are_the_same(
@@ -98,7 +98,7 @@ def test_without_shared_prompts_the_scores_are_the_same(
 ) -> None:
     llm, prompts, completions = models["gpt2"], some_prompts(6), some_completions(6)
     shared = llm.log_probabilities(prompts, completions)
-    monkeypatch.setattr(type(llm.decoder), "plain_attention", lambda self, tokens: False)
+    monkeypatch.setattr(type(llm.decoder), "continues_by_several", lambda self: False)
     for row, other in zip(shared, llm.log_probabilities(prompts, completions), strict=True):
         np.testing.assert_allclose(row, other, atol=1e-5)
 

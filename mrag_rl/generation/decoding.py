@@ -134,6 +134,15 @@ class Decoder:
         """
         return self._masked_alone() and attends_to_all(self._config, tokens)
 
+    def continues_by_several(self) -> bool:
+        """Whether a cache can be continued by several tokens at once.
+
+        It is so if masks alone say what is attended to, and the cache keeps everything, so that the mask of a sliding
+        window finds columns where it expects them.
+        """
+        cache = growing_cache(self.model.config, 1, 1)
+        return self._masked_alone() and prefill_cache(cache, 0, 1) is not None
+
     def _masked_alone(self) -> bool:
         """Whether masks and positions alone say what the model's layers attend to, as far as they keep it."""
         return (

@@ -93,7 +93,7 @@ def _logits(decoder: Decoder, batch: list[Completion]) -> torch.Tensor:
     steps = torch.arange(longest, device=device)
     positions = lengths[:, None] + torch.minimum(steps, (counts[:, None] - 1).clamp(min=0))
     mask = attention_mask(lengths, width, 1, longest)
-    if not decoder.plain_attention(width + longest):  # Other layers may not continue a cache by several tokens at once
+    if not decoder.continues_by_several():
         before = torch.arange(width, device=device) - (width - lengths)[:, None]
         padded = torch.tensor([[0] * (width - len(item.prompt)) + [*item.prompt] for item in batch], device=device)
         ids, positions = torch.cat([padded, ids], dim=1), torch.cat([before.clamp(min=0), positions], dim=1)
