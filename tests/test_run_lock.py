@@ -131,3 +131,19 @@ def test_a_run_that_another_command_began_a_moment_earlier_is_waited_for(
     with Bar(total=1, disable=True) as bar:
         processes.carry_out({folder.root: Config("run")}, part="run", jobs=1, bar=bar)
     assert started == [folder.root] * 2 and not held
+
+
+def test_runs_of_one_seed_are_carried_out_before_those_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = {tmp_path / f"{size}-{seed}": Config("run", seed=seed) for size in ("a", "b") for seed in (1, 0)}
+    started: list[str] = []
+
+    def start(run: Path, *others: object) -> subprocess.Popen[bytes]:
+        started.append(run.name)
+        return subprocess.Popen(["true"])
+
+    monkeypatch.setattr(processes, "_start", start)
+    with tqdm(total=len(runs), disable=True) as bar:
+        processes.carry_out(runs, part="run", jobs=1, bar=bar)
+    assert started == ["a-0", "b-0", "a-1", "b-1"]
