@@ -61,6 +61,7 @@ class Decoder:
         self._config = model.config.get_text_config(decoder=True)
         self._window = sliding_window(self._config)
         self._large = model.num_parameters() >= LARGE
+        self._keeps_everything = prefill_cache(growing_cache(model.config, 1, 1), 0, 1) is not None
 
     @torch.inference_mode()
     def decode(self, requests: list[Request], temperature: float, max_new_tokens: int) -> list[list[int]]:
@@ -140,8 +141,7 @@ class Decoder:
         It is so if masks alone say what is attended to, and the cache keeps everything, so that the mask of a sliding
         window finds columns where it expects them.
         """
-        cache = growing_cache(self.model.config, 1, 1)
-        return self._masked_alone() and prefill_cache(cache, 0, 1) is not None
+        return self._masked_alone() and self._keeps_everything
 
     def _masked_alone(self) -> bool:
         """Whether masks and positions alone say what the model's layers attend to, as far as they keep it."""
@@ -177,11 +177,10 @@ class Decoder:
         device = self.model.device
         width = max(len(tokens) for tokens in prompts)
         cache = growing_cache(self.model.config, len(prompts), width + per_row * steps)
-        in_parts = prefill_cache(cache, 0, width) is not None
-        shared = self._shared_tokens(prompts) if in_parts else 0
+        shared = self._shared_tokens(prompts)
         prefix = self._read(prompts[0][:shared]) if shared else None
         rests = [tokens[shared:] for tokens in prompts]
-        parts = _split(rests, _PREFILL_TOKENS) if in_parts and device.type == "cpu" else [rests]
+        parts = _split(rests, _PREFILL_TOKENS) if self._keeps_everything and device.type == "cpu" else [rests]
         logits, row = [], 0
         for part in parts:
             part_width = max(len(tokens) for tokens in part)
@@ -206,7 +205,9 @@ class Decoder:
         At least one token of each is left. Large models alone, because it rounds otherwise, and where positions do not
         depend on how long a text is.
         """
-        if len(prompts) < 2 or not self._large or not self._masked_alone() or positions_follow_length(self._config):
+        if len(prompts) < 2 or not self._large or not self.continues_by_several():
+            return 0
+        if positions_follow_length(self._config):
             return 0
         ordered = sorted(map(tuple, prompts))  # The first and the last are the least alike
         pairs = enumerate(zip(ordered[0][:-1], ordered[-1], strict=False))
