@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -327,10 +328,33 @@ def test_the_full_table_3_leaves_out_dialogues_that_are_in_several_splits() -> N
 def test_the_full_table_2_reads_the_published_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "jrc-acquis").mkdir()
-    for part, sweep in sweeps_of(read_table("table2"), PaperSettings(scale="full"), tmp_path):
+    seen = Counter[tuple[str, str]]()
+    for _, sweep in sweeps_of(read_table("table2"), PaperSettings(scale="full"), tmp_path):
         for config in sweep.runs.values():
-            assert config.data.name == f"jrc-acquis-{part.name}" and config.data.folder == "jrc-acquis"
+            seen[config.llm.name, config.data.name or ""] += 1
+            assert config.data.folder == "jrc-acquis"
             assert config.encoder.standard == "trigrams" and config.llm.max_new_tokens == 96
+    assert {name for _, name in seen} == {f"jrc-acquis-{pair}" for pair in ("es-en", "en-es", "de-en", "en-de")}
+    assert len(seen) == 3 * 4 and set(seen.values()) == {3}  # models, directions, seeds
+
+
+@pytest.mark.parametrize("table", ["table1", "table2", "table3"])
+def test_the_full_scale_has_each_model_of_the_paper(table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "jrc-acquis").mkdir()
+    models = {
+        "Mixtral 8x7B": "mistralai/Mixtral-8x7B-Instruct-v0.1",
+        "Llama 2 13B": "meta-llama/Llama-2-13b-chat-hf",
+        "Phi-2": "microsoft/phi-2",
+    }
+    read = read_table(table)
+    seen = set()
+    for part, sweep in sweeps_of(read, PaperSettings(scale="full"), tmp_path):
+        assert part.beside in read.published
+        model = next((name for name in models if (part.beside or "").endswith(name)), "Mixtral 8x7B")
+        assert {config.llm.name for config in sweep.runs.values()} == {models[model]}
+        seen.add(model)
+    assert seen == set(models)
 
 
 def test_m_rag_for_distinct_is_compared_with_m_rag() -> None:
