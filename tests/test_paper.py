@@ -339,7 +339,9 @@ def test_the_full_table_2_reads_the_published_splits(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("table", ["table1", "table2", "table3"])
-def test_the_full_scale_has_each_model_of_the_paper(table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_full_scale_has_each_model_of_the_paper(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "jrc-acquis").mkdir()
     models = {

@@ -176,6 +176,9 @@ def test_contrasts_named_afterwards_are_those_that_the_page_has(tmp_path: Path) 
     assert pool(tmp_path / "named", run, "--bootstrap", "10000", "--contrasts", *names) == 0
     found = read(tmp_path / "named")["contrasts"]
     assert [*found] == names
+    for file in ("results.md", "report.html"):
+        page = (tmp_path / "named" / file).read_text(encoding="utf-8")
+        assert "Contrasts (named on the command line, not in" in page and "Primary contrasts" not in page, file
     for name, (_, *figures) in zip(names, rows, strict=True):
         tested = found[name]["chrf"]
         shown = [tested["difference"], tested["low"], tested["high"], tested["p"], tested["p_holm"]]

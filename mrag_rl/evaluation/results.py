@@ -42,6 +42,7 @@ def results(
     llm: Mapping[str, int],
     runs: Sequence[Mapping[str, Any]] = (),
     part: EvaluatedPart = "test",
+    contrasts_of_command: bool = False,
 ) -> dict[str, Any]:
     """The contents of `results.json`.
 
@@ -54,6 +55,8 @@ def results(
         target: the metric in which the `contrasts` ("A - B", of systems in `scores`) are tested.
         scores: by system and metric, from `score_systems`.
         seconds: by the names in `SECONDS`. llm: by those in `USAGE`.
+        contrasts_of_command: whether whoever asked for these results named the contrasts, not the configuration of the
+            run, which is older than any result.
         runs: the "name", "seed" and "world_seed" of each pooled run, in the order of the scores' runs.
     """
     m_rag = scores.get("m_rag", {})
@@ -83,6 +86,8 @@ def results(
         "seconds": {name: round(float(seconds.get(name, 0.0)), 3) for name in SECONDS},
         "llm": {name: int(llm.get(name, 0)) for name in USAGE},
     }
+    if contrasts_of_command:
+        report["contrasts_of_command"] = True
     if runs:
         report["runs"] = [{**run, "systems": _of_run(scores, index)} for index, run in enumerate(runs)]
     return report

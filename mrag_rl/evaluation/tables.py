@@ -51,6 +51,13 @@ def results_table(results: Mapping[str, Any], *, target: str) -> str:
     return aligned_table(rows)
 
 
+def contrasts_title(results: Mapping[str, Any]) -> str:
+    """Whether the contrasts were named before there were results, as those of a run's configuration are."""
+    if results.get("contrasts_of_command"):
+        return "Contrasts (named on the command line, not in the runs' configuration; Holm-corrected)"
+    return "Primary contrasts (named in the configuration, Holm-corrected)"
+
+
 def contrasts_table(results: Mapping[str, Any], *, target: str) -> str:
     """The primary contrasts with 95% intervals and p-values; Markdown."""
     rows = [["Contrast", label(target), "p", "p (Holm)"]]
@@ -114,7 +121,7 @@ def results_page(results: Mapping[str, Any], *, target: str) -> str:
     lines = [f"# {task}: {what}", ""]
     if results["contrasts"]:
         lines += [
-            "Primary contrasts (named in the configuration, Holm-corrected):",
+            f"{contrasts_title(results)}:",
             "",
             contrasts_table(results, target=target),
             "",

@@ -80,6 +80,7 @@ def run(settings: PoolSettings) -> str:
         scores=scores,
         seconds=cost["seconds"],
         llm={name: int(value) for name, value in cost["llm"].items()},
+        contrasts_of_command=settings.contrasts is not None,
         runs=[{"name": config.name, "seed": config.seed, "world_seed": config.data.world_seed} for config in configs],
     )
     page = results_page(pooled, target=target_metric(first))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mrag_rl.errors import InputError
-from mrag_rl.evaluation.tables import difference_cell, label, score_cell
+from mrag_rl.evaluation.tables import contrasts_title, difference_cell, label, score_cell
 from mrag_rl.report import Column, Setting, Table
 
 REPORT = "report.html"
@@ -69,5 +69,5 @@ def results_tables(results: Mapping[str, Any], metrics: Sequence[str]) -> list[T
             [name, difference_cell(row[target]), f"{row[target]['p']:.4f}", f"{row[target]['p_holm']:.4f}"]
             for name, row in results["contrasts"].items()
         ]
-        tables.insert(0, Table("Primary contrasts, named in the configuration and Holm-corrected", columns, rows))
+        tables.insert(0, Table(contrasts_title(results), columns, rows))
     return tables
