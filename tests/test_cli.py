@@ -106,6 +106,10 @@ def test_evaluating_some_systems_elsewhere(finished: Path, tmp_path: Path) -> No
     assert evaluate.main(arguments) == 0
     results = json.loads((tmp_path / "two" / "results.json").read_text())
     assert list(results["systems"]) == ["naive", "m_rag"] and list(results["comparisons"]) == ["m_rag - naive"]
+    # Corrected for the three that the run tests, although two of them are left out here
+    assert list(results["contrasts"]) == ["m_rag - naive"]
+    (tested,) = results["contrasts"]["m_rag - naive"].values()
+    assert tested["p_holm"] == pytest.approx(min(1, 3 * tested["p"]), abs=2e-6)
 
 
 def test_evaluating_on_the_development_queries(finished: Path) -> None:

@@ -241,6 +241,7 @@ def test_p_values_agree_with_the_interval_and_are_never_zero() -> None:
 
 def test_holm_multiplies_the_smallest_p_value_most_and_keeps_the_order() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.04, 0.01], family=4) == pytest.approx([0.12, 0.04]), "as if the other two were 1"
     assert holm([0.6, 0.7]) == [1.0, 1.0] and holm([0.2]) == [0.2] and holm([]) == []
 
 

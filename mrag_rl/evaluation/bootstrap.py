@@ -257,12 +257,16 @@ def origin_counts(origins: Sequence[Origin]) -> dict[str, int]:
     return counts
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction of m p-values for their number, in their order (Holm 1979)."""
+def holm(p_values: Sequence[float], family: int = 0) -> list[float]:
+    """Holm's step-down correction of m p-values for their number, in their order (Holm 1979).
+
+    family: the number of tests that were planned; those of them without a p-value count as if theirs were 1.
+    """
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p)
+    first = max(family, len(p))
     corrected = np.empty_like(p)
-    corrected[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(first, first - len(p), -1)))
     return corrected.tolist()  # type: ignore[no-any-return]
 
 

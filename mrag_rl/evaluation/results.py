@@ -37,6 +37,7 @@ def results(
     n: Mapping[str, int],
     target: str,
     contrasts: Sequence[str],
+    family: int = 0,
     scores: Mapping[str, Mapping[str, Score]],
     seconds: Mapping[str, float],
     llm: Mapping[str, int],
@@ -53,6 +54,7 @@ def results(
         test_size: the number of answers of a system. part: whose answers they are.
         n: the numbers of "worlds", "runs", different "pairs" and, where there are some, "groups": `origin_counts`.
         target: the metric in which the `contrasts` ("A - B", of systems in `scores`) are tested.
+        family: how many contrasts were named, if more than `contrasts`: their systems may not all be in `scores`.
         scores: by system and metric, from `score_systems`.
         seconds: by the names in `SECONDS`. llm: by those in `USAGE`.
         contrasts_of_command: whether whoever asked for these results named the contrasts, not the configuration of the
@@ -73,7 +75,7 @@ def results(
             system: {metric: as_json(value.interval()) for metric, value in row.items()}
             for system, row in scores.items()
         },
-        "contrasts": _contrasts(contrasts, target, scores),
+        "contrasts": _contrasts(contrasts, family, target, scores),
         "comparisons": {
             f"m_rag - {name}": {
                 metric: as_json(score.minus(row[metric]), value_name="difference") for metric, score in m_rag.items()
@@ -94,9 +96,9 @@ def results(
 
 
 def _contrasts(
-    names: Sequence[str], target: str, scores: Mapping[str, Mapping[str, Score]]
+    names: Sequence[str], family: int, target: str, scores: Mapping[str, Mapping[str, Score]]
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """The named differences in the target metric with their p-values, corrected for their number."""
+    """The named differences in the target metric with their p-values, corrected for the number that was named."""
     pairs = [[scores[system][target] for system in name.split(" - ")] for name in names]
     p_values = [first.p_value(second) for first, second in pairs]
     return {
@@ -104,7 +106,7 @@ def _contrasts(
             target: as_json(first.minus(second), value_name="difference")
             | {"p": round(p, 6), "p_holm": round(holm_p, 6)}
         }
-        for name, (first, second), p, holm_p in zip(names, pairs, p_values, holm(p_values), strict=True)
+        for name, (first, second), p, holm_p in zip(names, pairs, p_values, holm(p_values, family), strict=True)
     }
 
 

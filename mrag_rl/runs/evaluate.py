@@ -142,6 +142,7 @@ def write_results(
         config_sha256=config_sha256,
         target=target_metric(config),
         contrasts=primary_contrasts(config.evaluation.contrasts, list(evaluation.answers)),
+        family=len(primary_contrasts(config.evaluation.contrasts, config.compared)),
         n=origin_counts(origins),
         scores=scores,
         seconds=seconds,

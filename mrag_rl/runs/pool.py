@@ -77,6 +77,7 @@ def run(settings: PoolSettings) -> str:
         config_sha256=read_json(runs[0] / "results.json")["config_sha256"],
         target=target_metric(first),
         contrasts=primary_contrasts(named, list(scores)),
+        family=len(settings.contrasts or primary_contrasts(named, first.compared)),
         scores=scores,
         seconds=cost["seconds"],
         llm={name: int(value) for name, value in cost["llm"].items()},
