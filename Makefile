@@ -7,8 +7,8 @@ WORKERS ?= 2
 BIN := $(VENV)/bin
 EXTRAS := offline,train,export
 
-# These need finished runs, a file of pairs or a folder that have to be named, or train a great many models.
-LEFT_OUT := batch_sizes fallback judgements large_model multi_aspect refined_targets selection_signal simultaneous_starts start sweep transfer
+# These need finished runs, a file of pairs or a folder that have to be named, or train a great many models; one is a server.
+LEFT_OUT := batch_sizes fallback judgements large_model local_qdrant multi_aspect refined_targets selection_signal simultaneous_starts start sweep transfer
 BENCHMARKS := $(filter-out $(LEFT_OUT),$(basename $(notdir $(wildcard benchmarks/*.py))))
 
 # One thread per worker: more only contend for the same cores.

@@ -1,6 +1,6 @@
 """Does any store ever show a memory to someone who may not read it?
 
-    python -m benchmarks.hostile_rights [--triples 1000000] [--store files postgresql milvus ADDRESS ...]
+    python -m benchmarks.hostile_rights [--triples 1000000] [--store files postgresql milvus qdrant ADDRESS ...]
 
 A triple is a query, the partitions that may be read, and the memories that may be read or a filter. They are drawn at
 random, empty ones, single ones and ones that contradict each other included, 100 queries to a draw, against memories in
@@ -25,13 +25,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.local_qdrant import local_qdrant
 from benchmarks.stores import own_milvus, own_server
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.filters import Condition, Filter
 from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory.fixed_vectors import FixedVectors
 from mrag_rl.memory.location import delete_database
+from mrag_rl.memory.postgres.vectors import PostgresVectors
+from mrag_rl.memory.vectors import MemoryVectors
 from mrag_rl.partitioning import fit_partitioning
 
 QUERIES, DESKS, HEADS, DIMENSION = 100, 5, 3, 8
@@ -102,10 +106,14 @@ def watched(database: MemoryDatabase) -> list[int]:
 
         return counted
 
-    connection = getattr(parts, "_connection", None)  # PostgreSQL's
-    for holder, names in ((connection, ("rows", "stream", "snapshot")), (parts, ("_read",))):
-        for name in names if hasattr(holder, names[0]) else ():
-            setattr(holder, name, counting(getattr(holder, name)))
+    if isinstance(parts, PostgresVectors):
+        for name in ("rows", "stream", "snapshot"):
+            setattr(parts._connection, name, counting(getattr(parts._connection, name)))
+    elif isinstance(parts, FixedVectors):
+        for name in ("search", "read", "count"):
+            setattr(parts._server, name, counting(getattr(parts._server, name)))
+    else:
+        assert isinstance(parts, MemoryVectors), "in files"
     return count
 
 
@@ -206,7 +214,7 @@ def main() -> int:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
     parser.add_argument("--triples", type=int, default=1_000_000)
-    parser.add_argument("--store", nargs="+", default=["files", "postgresql", "milvus"])
+    parser.add_argument("--store", nargs="+", default=["files", "postgresql", "milvus", "qdrant"])
     parser.add_argument("--memories", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
@@ -214,7 +222,9 @@ def main() -> int:
     print("|---|---:|---:|---:|---:|---:|", flush=True)
     wrong = 0
     with ExitStack() as stack:
-        own: dict[str, Any] = {"files": nullcontext, "postgresql": own_server, "milvus": own_milvus}
+        own: dict[str, Any] = {
+            "files": nullcontext, "postgresql": own_server, "milvus": own_milvus, "qdrant": local_qdrant
+        }  # fmt: skip
         for named in arguments.store:
             store = stack.enter_context(own[named]()) if named in own else named
             name = "files" if store is None else re.split(r"\W", store)[0]

@@ -1,11 +1,12 @@
-"""Seconds of a memory database in files, in PostgreSQL and in Milvus, in turn, and whether all find the same.
+"""Seconds of a memory database in files, PostgreSQL, Milvus and Qdrant, in turn, and whether all find the same.
 
     python -m benchmarks.stores [--store ADDRESS ...] [--memories 400 10000 100000]
 
 For each number of memories, in four partitions, with 12 heads of 32 numbers: to create it, to open it, states and the
 nearest memory in a partition for 64 queries (the best of three), and to refine 64 memories. Vectors are drawn at random
-from 50 groups, so that near ones exist. Without --store, the servers are two of its own, which end with it. Prints a
-table, and ends with status 1 if a state or a hit differs.
+from 50 groups, so that near ones exist. Without --store, the servers are its own, which end with it: of Milvus,
+Milvus Lite's; of Qdrant, its local mode, whose seconds are not a Qdrant server's. Prints a table, and ends with status
+1 if a state or a hit differs.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.local_qdrant import local_qdrant
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.memory import MemoryDatabase
@@ -83,8 +85,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.store is not None:
         return 0 if compared(arguments.store, arguments.memories) else 1
-    with own_server() as postgres, own_milvus() as milvus:
-        return 0 if compared([postgres, milvus], arguments.memories) else 1
+    with own_server() as postgres, own_milvus() as milvus, local_qdrant() as qdrant:
+        return 0 if compared([postgres, milvus, qdrant], arguments.memories) else 1
 
 
 @contextmanager

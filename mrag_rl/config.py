@@ -127,8 +127,8 @@ class Config:
     not fit the context, the farthest are left out."""
     store: str | None = None
     """Where the memories are kept: null, in the run's folder; or the address, without a password, of a PostgreSQL
-    database with pgvector, such as postgresql://USER@HOST/DATABASE, or of a Milvus server for their vectors, such as
-    milvus+http://HOST:19530 (docs/stores.md). Results are the same."""
+    database with pgvector, such as postgresql://USER@HOST/DATABASE, or of a server for their vectors, Milvus or Qdrant,
+    such as milvus+http://HOST:19530 or qdrant+http://HOST:6333 (docs/stores.md). Results are the same."""
     data: DataConfig = field(default_factory=DataConfig)
     """The pairs."""
     encoder: EncoderConfig = field(default_factory=EncoderConfig)

@@ -91,7 +91,7 @@ def schema(cls: type, prefix: str = "") -> tuple[dict[str, Any], set[str]]:
 
 
 def check_store_address(address: str) -> None:
-    """Raises InputError unless it is the address of a PostgreSQL database or of a Milvus server, without a password.
+    """Raises InputError unless it is the address of PostgreSQL, of Milvus or of Qdrant, without a password.
 
     A password in settings would be copied to run folders, reports and logs; so no part of a bad address is repeated.
     """
@@ -99,13 +99,16 @@ def check_store_address(address: str) -> None:
     if re.search(secret, unquote(address), re.IGNORECASE):
         raise InputError(
             "store: the address has a password, which would be copied to every run folder; put it into ~/.pgpass or "
-            "PGPASSWORD, or a token for Milvus into MILVUS_TOKEN, and leave it out of the address"
+            "PGPASSWORD, or what Milvus or Qdrant ask for into MILVUS_TOKEN or QDRANT_API_KEY, and leave it out of the "
+            "address"
         )
     postgres = r"postgres(ql)?://[^\s:@/?#]*:?@?[^\s@]*"
-    milvus = re.fullmatch(r"milvus\+https?://[A-Za-z0-9._-]+(?::([0-9]{1,5}))?(/[A-Za-z0-9_]*)?", address)
-    if not re.fullmatch(postgres, address) and not (milvus and int(milvus[1] or 1) < 65536):
+    host = r"https?://[A-Za-z0-9._-]+(?::([0-9]{1,5}))?"
+    server = re.fullmatch(rf"milvus\+{host}(?:/[A-Za-z0-9_]*)?|qdrant\+{host}/?", address)
+    if not re.fullmatch(postgres, address) and not (server and int(server[1] or server[2] or 1) < 65536):
         raise InputError(
-            "store: not the address of a store; write postgresql://USER@HOST/DATABASE, or milvus+http://HOST:PORT"
+            "store: not the address of a store; write postgresql://USER@HOST/DATABASE, milvus+http://HOST:PORT or "
+            "qdrant+http://HOST:PORT"
         )
 
 

@@ -1,29 +1,37 @@
-"""Memory databases with their vectors in Milvus (Milvus Lite's server, which the tests start): equal to the byte."""
+"""Memory databases with their vectors in Milvus and in Qdrant: equal to the byte.
+
+Of Milvus, the tests start Milvus Lite's server. Of Qdrant, which has none in a package, they use its local mode; with
+MRAG_RL_TEST_QDRANT=qdrant+http://HOST:PORT, that server.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from benchmarks.local_qdrant import Engine, local_qdrant
 from benchmarks.stores import free_port, milvus_server, own_milvus
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.io import read_json, write_json
 from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory.fixed_vectors import FixedVectors
 from mrag_rl.memory.location import STORE, check_store, delete_database
-from mrag_rl.memory.milvus.connection import connected
-from mrag_rl.memory.milvus.vectors import MilvusVectors
+from mrag_rl.memory.milvus.server import MilvusServer
+from mrag_rl.memory.qdrant.server import QdrantServer
 from mrag_rl.memory.sharing import export_database, import_database
 from mrag_rl.memory.shortlists import _near_best
 from mrag_rl.memory.trust import trust
+from mrag_rl.memory.vector_server import VectorServer, Within
 from tests.test_memory import embeddings
 from tests.test_stores import check_equal, check_runs, make
 
@@ -34,10 +42,16 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
-@pytest.fixture(scope="session")
-def address() -> Iterator[str]:
-    with own_milvus() as address:
+@pytest.fixture(scope="session", params=["milvus", "qdrant"])
+def address(request: pytest.FixtureRequest) -> Iterator[str]:
+    real = os.environ.get("MRAG_RL_TEST_QDRANT")
+    own = own_milvus() if request.param == "milvus" else nullcontext(real) if real else local_qdrant()
+    with own as address:
         yield address
+
+
+def kind(address: str) -> type[VectorServer]:
+    return MilvusServer if address.startswith("milvus") else QdrantServer
 
 
 @pytest.fixture
@@ -48,8 +62,8 @@ def both(tmp_path: Path, address: str) -> Iterator[tuple[MemoryDatabase, MemoryD
 
 
 def collections(address: str) -> set[str]:
-    with connected(address) as client:
-        return set(client.list_collections())
+    with kind(address).connected(address) as server:
+        return set(server.names())
 
 
 def test_any_history_of_changes_leaves_both_equal(both: tuple[MemoryDatabase, MemoryDatabase]) -> None:
@@ -134,14 +148,19 @@ def test_equal_vectors_beyond_a_shortlist_are_scored(
         cut.clear()
 
 
-def test_after_a_restart_of_the_server_all_is_there(tmp_path: Path) -> None:
-    queries, port = embeddings(3, 4), free_port()
-    with milvus_server(tmp_path, port) as address:
+@pytest.mark.parametrize("name", ["Milvus", "Qdrant"])
+def test_after_a_restart_of_the_server_all_is_there(tmp_path: Path, name: str) -> None:
+    queries, port, engine = embeddings(3, 4), free_port(), Engine()
+    starts: dict[str, Callable[[], AbstractContextManager[str]]] = {
+        "Milvus": lambda: milvus_server(tmp_path, port),
+        "Qdrant": lambda: local_qdrant(engine, port),
+    }
+    with starts[name]() as address:
         open_all_along = make(tmp_path / "server", address)
         states = open_all_along.states(queries, "peeking")
-    with pytest.raises(InputError, match=r"store\.json: Milvus cannot be read: .*; check that the server runs"):
+    with pytest.raises(InputError, match=rf"store\.json: {name} cannot be read: .*; check that the server runs"):
         open_all_along.states(queries, "per_head")
-    with milvus_server(tmp_path, port), open_all_along, MemoryDatabase.open(tmp_path / "server") as again:
+    with starts[name](), open_all_along, MemoryDatabase.open(tmp_path / "server") as again:
         np.testing.assert_array_equal(again.states(queries, "peeking"), states)
         np.testing.assert_array_equal(open_all_along.states(queries, "peeking"), states)
     for database in (open_all_along, again):
@@ -168,18 +187,19 @@ def test_what_a_server_has_lost_is_named(
 ) -> None:
     _, server = both
     vectors = server._vectors
-    assert isinstance(vectors, MilvusVectors)
-    search = vectors._client.search
-    monkeypatch.setattr(vectors._client, "search", lambda *a, **k: [hits[:-1] for hits in search(*a, **k)])
+    assert isinstance(vectors, FixedVectors)
+    search = vectors._server.search
+    monkeypatch.setattr(vectors._server, "search", lambda *a: [*search(*a)][:-1])
     with pytest.raises(InputError, match="did not find all that it was to search"):
         server.retrieve(embeddings(1, 2), None, k=3)
     name = vectors._collection("heads")
-    vectors._client.create_collection(f"{vectors._prefix}_backup", dimension=2)
-    vectors._client.drop_collection(name)
+    vectors._server.create(f"{vectors._prefix}_backup", dimension=2)
+    vectors._server.drop(name)
     with pytest.raises(InputError, match=r"the server has no vectors mrag_rl_[0-9a-f]{16}_heads; restore them"):
         MemoryDatabase.open(server.folder)
     delete_database(server.folder)
-    assert f"{vectors._prefix}_backup" in vectors._client.list_collections()  # somebody else's
+    assert f"{vectors._prefix}_backup" in vectors._server.names()  # somebody else's
+    vectors._server.drop(f"{vectors._prefix}_backup")
 
 
 def test_a_copy_replaces_nothing_that_it_may_not_delete(
@@ -200,7 +220,7 @@ def test_a_copy_replaces_nothing_that_it_may_not_delete(
 
 def test_a_strangers_environment_is_not_read(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("MRAG_RL_STORES=milvus+http://somewhere.example:1\n")
-    code = "import os, mrag_rl.memory.milvus.place; print(os.environ.get('MRAG_RL_STORES'))"
+    code = "import os, mrag_rl.memory.milvus.server; print(os.environ.get('MRAG_RL_STORES'))"
     environment = dict(os.environ) | {"PYTHONPATH": str(Path(__file__).parents[1])}
     found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (found.returncode, found.stdout) == (0, "None\n"), found.stderr
@@ -235,9 +255,9 @@ def test_empty_rights_ask_the_server_nothing(
         raise AssertionError("asked")
 
     vectors = server._vectors
-    assert isinstance(vectors, MilvusVectors)
-    for call in ("search", "query", "get"):
-        monkeypatch.setattr(vectors._client, call, fail)
+    assert isinstance(vectors, FixedVectors)
+    for call in ("search", "count", "read"):
+        monkeypatch.setattr(vectors._server, call, fail)
     nobody, nothing, queries = np.zeros(server.partitions, bool), np.zeros(len(server), bool), embeddings(1, 2)
     for partitions, memories in ((nobody, None), (None, nothing)):
         rights = {"allowed_partitions": partitions, "allowed_memories": memories}
@@ -250,13 +270,20 @@ def test_what_a_server_should_not_have_found_is_refused(both: tuple[MemoryDataba
     """A collection whose segments were changed gives nothing away."""
     _, server = both
     vectors = server._vectors
-    assert isinstance(vectors, MilvusVectors)
+    assert isinstance(vectors, FixedVectors)
     name = vectors._collection("standard")
-    (row,) = vectors._client.get(name, [0], output_fields=["memory", "segment", "v"])
-    others = sorted(set(range(len(server._order.starts))) - {row["segment"]})
-    vectors._client.upsert(name, [{key: row[key] for key in ("memory", "v")} | {"segment": others[0]}])
+    memories, (segment,), stored = vectors._server.read(name, [0])
+    others = sorted(set(range(len(server._order.starts))) - {segment})
+    vectors._server.write(name, (memories, others[:1], stored))
     with pytest.raises(InputError, match=r"found memories that it was not to search"):
         server.states(server.source_embeddings(), "single")
+
+
+def test_no_search_is_without_bounds() -> None:
+    """Servers take an empty list, or an empty filter, for no restriction."""
+    for segments, chosen, left_out in (([], None, None), ([1], [], None), ([1], None, [])):
+        with pytest.raises(ValueError, match="restricts nothing"):
+            Within(segments, chosen, left_out)
 
 
 def test_threads_find_the_same(both: tuple[MemoryDatabase, MemoryDatabase]) -> None:
@@ -269,14 +296,16 @@ def test_threads_find_the_same(both: tuple[MemoryDatabase, MemoryDatabase]) -> N
 
 
 def test_what_is_wrong_with_a_server_is_said(tmp_path: Path, address: str) -> None:
-    closed = "milvus+http://127.0.0.1:9"
+    kinds = {"Milvus": "milvus+http://127.0.0.1:9", "Qdrant": "qdrant+http://127.0.0.1:9"}
+    name, closed = next((name, closed) for name, closed in kinds.items() if closed[:6] == address[:6])
     trust(closed)
-    with pytest.raises(InputError, match=r"^store: Milvus cannot be used: .*; check that the server runs"):
+    with pytest.raises(InputError, match=rf"^store: {name} cannot be used: .*; check that the server runs"):
         check_store(closed)
     for bad in (
         "milvus+http://me:secret@host:1", "milvus+ftp://host", "milvus+http://", "milvus+http://host:99999",
         "milvus+http://[x", "milvus+http://host?token=secret", "postgresql://me@h/db?%70assword=secret",
-        "postgresql://me@h/db?oauth_client_secret=secret",
+        "postgresql://me@h/db?oauth_client_secret=secret", "qdrant+http://me:secret@host:1", "qdrant+grpc://host",
+        "qdrant+http://host:99999", "qdrant+http://host/path", "qdrant+http://host?api_key=secret",
     ):  # fmt: skip
         with pytest.raises(InputError, match=r"^store: ") as caught:
             trust(bad)
@@ -284,13 +313,13 @@ def test_what_is_wrong_with_a_server_is_said(tmp_path: Path, address: str) -> No
     with make(tmp_path / "server", address):
         pass
     place = read_json(tmp_path / "server" / STORE)
-    with connected(address) as client:
-        for name in client.list_collections():
-            if name.startswith(place["schema"]):
-                client.drop_collection(name)
+    with kind(address).connected(address) as server:
+        for collection in server.names():
+            if collection.startswith(place["schema"]):
+                server.drop(collection)
     with pytest.raises(InputError, match="the server has no vectors mrag_rl_"):
         MemoryDatabase.open(tmp_path / "server")
-    write_json(tmp_path / "server" / STORE, place | {"address": "milvus+http://somewhere.example:1"})
+    write_json(tmp_path / "server" / STORE, place | {"address": f"{address.split(':')[0]}://somewhere.example:1"})
     with pytest.raises(InputError, match="which this user has not used"):
         MemoryDatabase.open(tmp_path / "server")
 

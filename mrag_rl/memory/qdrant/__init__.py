@@ -1,0 +1,5 @@
+"""Vectors of memory databases in Qdrant (extra: qdrant)."""
+
+from mrag_rl.extras import require
+
+require("qdrant", "qdrant_client", by=__name__)
