@@ -60,7 +60,7 @@ class FixedVectors(ShortlistedVectors):
                 )
             super().__init__(path, order, facts["encoder_fingerprint"], shapes)
             for name in sets:
-                self._server.complete(self._collection(name))
+                self._server.load(self._collection(name))
                 rows = self._server.count(self._collection(name))
                 if rows != len(order.memories):
                     raise InputError(f"{path}: {rows} vectors {name} for {len(order.memories)} memories; restore them")

@@ -77,7 +77,11 @@ class VectorServer(ABC):
 
     @abstractmethod
     def complete(self, collection: str) -> None:
-        """Called after the last row is written, and when a database is opened."""
+        """Called after the last row is written."""
+
+    @abstractmethod
+    def load(self, collection: str) -> None:
+        """Called when a database is opened."""
 
     @abstractmethod
     def count(self, collection: str) -> int:

@@ -65,6 +65,8 @@ class MilvusServer(VectorServer):
 
     def complete(self, collection: str) -> None:
         self.client.flush(collection)
+
+    def load(self, collection: str) -> None:
         self.client.load_collection(collection)
 
     def count(self, collection: str) -> int:
@@ -99,7 +101,7 @@ class MilvusServer(VectorServer):
         try:
             return call(collection, *arguments, **named)
         except MilvusException:
-            self.client.load_collection(collection)
+            self.load(collection)
             return call(collection, *arguments, **named)
 
 

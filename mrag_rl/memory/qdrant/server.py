@@ -61,6 +61,9 @@ class QdrantServer(VectorServer):
     def complete(self, collection: str) -> None:
         """Nothing is left to do: each write has waited."""
 
+    def load(self, collection: str) -> None:
+        """Nothing is to do: collections are always ready."""
+
     def count(self, collection: str) -> int:
         return self.client.count(collection, exact=True).count
 
