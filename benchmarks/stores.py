@@ -5,8 +5,8 @@
 For each number of memories, in four partitions, with 12 heads of 32 numbers: to create it, to open it, states and the
 nearest memory in a partition for 64 queries (the best of three), and to refine 64 memories. Vectors are drawn at random
 from 50 groups, so that near ones exist. Without --store, the servers are its own, which end with it: of Milvus,
-Milvus Lite's; of Qdrant, its local mode, whose seconds are not a Qdrant server's. Prints a table, and ends with status
-1 if a state or a hit differs.
+Milvus Lite's; of Qdrant, its engine behind a server in Python. Prints a table, and ends with status 1 if a state or a
+hit differs.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def check_store_address(address: str) -> None:
     postgres = r"postgres(ql)?://[^\s:@/?#]*:?@?[^\s@]*"
     host = r"https?://[A-Za-z0-9._-]+(?::([0-9]{1,5}))?"
     server = re.fullmatch(rf"milvus\+{host}(?:/[A-Za-z0-9_]*)?|qdrant\+{host}/?", address)
-    if not re.fullmatch(postgres, address) and not (server and int(server[1] or server[2] or 1) < 65536):
+    if not re.fullmatch(postgres, address) and not (server and 0 < int(server[1] or server[2] or 1) < 65536):
         raise InputError(
             "store: not the address of a store; write postgresql://USER@HOST/DATABASE, milvus+http://HOST:PORT or "
             "qdrant+http://HOST:PORT"

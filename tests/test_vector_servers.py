@@ -1,7 +1,7 @@
 """Memory databases with their vectors in Milvus and in Qdrant: equal to the byte.
 
-Of Milvus, the tests start Milvus Lite's server. Of Qdrant, which has none in a package, they use its local mode; with
-MRAG_RL_TEST_QDRANT=qdrant+http://HOST:PORT, that server.
+Of Milvus, the tests start Milvus Lite's server. Of Qdrant, they serve its engine themselves; with
+MRAG_RL_TEST_QDRANT=qdrant+http://HOST:PORT and pytest's -n 0, they use that server.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ from mrag_rl.memory.qdrant.server import QdrantServer
 from mrag_rl.memory.sharing import export_database, import_database
 from mrag_rl.memory.shortlists import _near_best
 from mrag_rl.memory.trust import trust
-from mrag_rl.memory.vector_server import VectorServer, Within
+from mrag_rl.memory.vector_server import VectorServer, Within, parts_of
 from tests.test_memory import embeddings
 from tests.test_stores import check_equal, check_runs, make
 
@@ -142,7 +144,7 @@ def test_equal_vectors_beyond_a_shortlist_are_scored(
 
     monkeypatch.setattr("mrag_rl.memory.shortlists._near_best", near)
     for longest in (10_000, 10):
-        monkeypatch.setattr("mrag_rl.memory.shortlists._LONGEST", longest)
+        monkeypatch.setattr("mrag_rl.memory.shortlists.LONGEST", longest)
         check_equal(*both, np.random.default_rng(3))
         assert any(cut)
         cut.clear()
@@ -150,7 +152,7 @@ def test_equal_vectors_beyond_a_shortlist_are_scored(
 
 @pytest.mark.parametrize("name", ["Milvus", "Qdrant"])
 def test_after_a_restart_of_the_server_all_is_there(tmp_path: Path, name: str) -> None:
-    queries, port, engine = embeddings(3, 4), free_port(), Engine()
+    queries, port, engine = embeddings(3, 4), free_port(), Engine(tmp_path)
     starts: dict[str, Callable[[], AbstractContextManager[str]]] = {
         "Milvus": lambda: milvus_server(tmp_path, port),
         "Qdrant": lambda: local_qdrant(engine, port),
@@ -284,6 +286,65 @@ def test_no_search_is_without_bounds() -> None:
     for segments, chosen, left_out in (([], None, None), ([1], [], None), ([1], None, [])):
         with pytest.raises(ValueError, match="restricts nothing"):
             Within(segments, chosen, left_out)
+
+
+def test_an_answer_that_is_not_qdrants_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a proxy's page, or JSON without a result."""
+    for page in (b"<html>proxy</html>", b'{"result": null}', b"\xff\xfe", b"[]"):
+        with serving(page) as address:
+            trust(address)
+            with pytest.raises(InputError, match=r"^store: Qdrant cannot be used: .*; check that the server runs"):
+                check_store(address)
+    for address in ("qdrant+http://999.1.1.1:1", "qdrant+http://xn--a:1"):
+        trust(address)
+        with pytest.raises(InputError, match=r"^store: Qdrant cannot be used: "):
+            check_store(address)
+
+
+@contextmanager
+def serving(page: bytes) -> Iterator[str]:
+    """The address of a server that answers everything with one page."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page)
+
+        do_PUT = do_POST = do_DELETE = do_GET
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"qdrant+http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("key", ["s3cr\net", "s3crét"])
+def test_a_bad_key_is_refused_and_not_repeated(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("QDRANT_API_KEY", key)
+    trust("qdrant+http://127.0.0.1:9")
+    with pytest.raises(InputError, match=r"^QDRANT_API_KEY: not a key") as caught:
+        check_store("qdrant+http://127.0.0.1:9")
+    assert "s3cr" not in str(caught.value)
+
+
+def test_a_filter_of_very_many_memories_is_sent_in_requests_that_a_server_takes() -> None:
+    """64 searches with 100,000 numbers each are 50 MB, more than the 32 of a request."""
+    memories, dimension = 200_000, 4
+    vectors = np.random.default_rng(0).standard_normal((memories, dimension)).astype(np.float32)
+    chosen = np.flatnonzero(np.random.default_rng(1).random(memories) < 0.5).tolist()
+    with local_qdrant() as address, QdrantServer.connected(address) as server:
+        server.create("many", dimension)
+        for part in parts_of(memories, dimension):
+            server.write("many", (list(part), [0] * len(part), vectors[part.start : part.stop]))
+        found = [*server.search("many", vectors[:64], [Within([0], chosen=chosen)], limit=1)]
+    best = (vectors[:64] @ vectors[chosen].T).argmax(axis=1)
+    assert sorted(found) == [(q, 0, chosen[best[q]], pytest.approx(found[q][3])) for q in range(64)]
 
 
 def test_threads_find_the_same(both: tuple[MemoryDatabase, MemoryDatabase]) -> None:

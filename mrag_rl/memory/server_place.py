@@ -7,11 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from mrag_rl.errors import InputError
 from mrag_rl.memory.fixed_vectors import FixedVectors
 from mrag_rl.memory.parts import Contents, Records, Vectors
 from mrag_rl.memory.search import PartitionOrder
+from mrag_rl.memory.shortlists import LONGEST
 from mrag_rl.memory.store import RECORDS, RecordStore
-from mrag_rl.memory.vector_server import VectorServer, copy_sets, create_sets, drop_sets
+from mrag_rl.memory.vector_server import VectorServer, Within, copy_sets, create_sets, drop_sets
 
 
 @dataclass(frozen=True)
@@ -23,8 +27,13 @@ class ServerPlace:
     def check(self, address: str) -> None:
         name = f"mrag_rl_{secrets.token_hex(8)}_tried"
         with self.server.reported("store", "used"), self.server.connected(address) as server:
+            server.names()  # before anything has to be deleted
             try:
                 server.create(name, 2)
+                server.write(name, ([0], [0], np.ones((1, 2), np.float32)))
+                server.complete(name)
+                if not [*server.search(name, np.ones((1, 2), np.float32), [Within([0])], LONGEST)]:
+                    raise InputError(f"store: {server.kind} does not find what was just written; check its settings")
             finally:
                 server.drop(name)
 

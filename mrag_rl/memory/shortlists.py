@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 64  # Queries in a request
 _SPARE = 8  # Of a shortlist: what may tie with the last of the k best
-_LONGEST = 16_384  # A longer one, of many equal vectors, is replaced by everything, scored here (Milvus' limit)
+LONGEST = 16_384
+"""Memories in a shortlist (Milvus' limit). A longer one, of many equal vectors, is replaced by all, scored here."""
 
 Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Of a query, a segment or -1, and a memory; (n,) int64 each."""
@@ -181,7 +182,7 @@ class ShortlistedVectors(ABC):
         margin = margin_of(flat.shape[1]) * queries.shape[1]  # the sum over the heads, of which each is a unit vector
         left, limit = np.arange(len(queries)), k + _SPARE
         parts: list[Pairs] = []
-        while len(left) and limit <= _LONGEST:
+        while len(left) and limit <= LONGEST:
             memories = None if scope.memories.all() else scope.memories
             search = Search(name, flat[left], head, segments, memories, limit)
             pairs, similarity = self._most_similar(search)
@@ -214,13 +215,14 @@ class ShortlistedVectors(ABC):
 
     def _check_complete(self, search: Search, pairs: Pairs, readable: np.ndarray) -> None:
         """Raises InputError if a server has found less than there is to find for a query."""
-        query, segment, _ = pairs
+        query, segment, memory = pairs
         there = np.add.reduceat(readable[self._order.memories].astype(int), self._order.starts)[search.segments]
         each = search.head is not None
         wanted = there if each else there.sum(keepdims=True)
         counts = np.zeros((len(search.queries), len(wanted)), dtype=np.int64)
         place = np.searchsorted(search.segments, segment) if each else np.zeros_like(segment)
-        np.add.at(counts, (query, place), 1)
+        _, once = np.unique((query * len(wanted) + place) * len(readable) + memory, return_index=True)
+        np.add.at(counts, (query[once], place[once]), 1)
         if (counts != np.minimum(wanted, search.limit)).any():
             raise InputError(
                 f"{self.path}: the server did not find all that it was to search; its vectors are not those of this "

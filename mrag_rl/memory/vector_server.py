@@ -110,6 +110,8 @@ class VectorServer(ABC):
         """Turn an error of the server in the block into an InputError that names the store. what: "read", "written"."""
         try:
             yield
+        except InputError:
+            raise
         except cls.errors as error:
             text = re.sub(r"\s+", " ", str(getattr(error, "message", None) or error)).strip()[:200]
             raise InputError(

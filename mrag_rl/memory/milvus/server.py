@@ -70,7 +70,7 @@ class MilvusServer(VectorServer):
         self.client.load_collection(collection)
 
     def count(self, collection: str) -> int:
-        (row,) = self.client.query(collection, output_fields=["count(*)"], consistency_level="Strong")
+        (row,) = self._loaded(self.client.query, collection, output_fields=["count(*)"], consistency_level="Strong")
         return int(row["count(*)"])
 
     def read(self, collection: str, memories: list[int]) -> Rows:

@@ -2,4 +2,4 @@
 
 from mrag_rl.extras import require
 
-require("qdrant", "qdrant_client", by=__name__)
+require("qdrant", "httpx", "qdrant_client", by=__name__)

@@ -5,25 +5,37 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import ClassVar
 
+import httpx
 import numpy as np
 from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException
 
+from mrag_rl.errors import InputError
 from mrag_rl.memory.vector_server import Rows, VectorServer, Within
 from mrag_rl.settings import check_store_address
 
 _SECONDS = 60  # For an answer
-_SEARCHES = 64  # In a request
+_BYTES = 16 * 2**20  # Of searches in a request, of which a server takes 32 MiB, if it is not told otherwise
+_PER_NUMBER, _PER_MEMORY = 24, 10  # Bytes in JSON, at most
 
 
 class QdrantServer(VectorServer):
     """A client. A point's number is its memory's; its payload has the segment."""
 
     kind, token, longest = "Qdrant", "QDRANT_API_KEY", 65_535
-    errors: ClassVar = (ApiException, QdrantException)
+    errors: ClassVar = (
+        *(ApiException, QdrantException, httpx.InvalidURL),
+        *(
+            ValueError,
+            KeyError,
+            TypeError,
+            AssertionError,
+        ),  # for an answer that is not Qdrant's, such as a proxy's page
+    )
 
     def __init__(self, client: QdrantClient) -> None:
         self.client = client
@@ -34,7 +46,9 @@ class QdrantServer(VectorServer):
         check_store_address(address)
         found = re.fullmatch(r"qdrant\+(https?://[^/:]+)(:[0-9]+)?/?", address)
         assert found is not None, "checked above"
-        server, key = found[1] + (found[2] or ":6333"), os.environ.get(cls.token) or None
+        server, key = found[1] + (found[2] or ":6333"), os.environ.get(cls.token, "").strip() or None
+        if key is not None and not (key.isascii() and key.isprintable()):
+            raise InputError(f"{cls.token}: not a key, which is in one line of letters, digits and signs; set it again")
         return cls(QdrantClient(url=server, api_key=key, timeout=_SECONDS, check_compatibility=False))
 
     def close(self) -> None:
@@ -48,18 +62,20 @@ class QdrantServer(VectorServer):
             collection,
             vectors_config=models.VectorParams(size=dimension, distance=models.Distance.DOT),
             hnsw_config=models.HnswConfigDiff(m=0),
+            optimizers_config=models.OptimizersConfigDiff(max_optimization_threads=0),
+            timeout=_SECONDS,
         )
-        self.client.create_payload_index(collection, "segment", models.PayloadSchemaType.INTEGER)
+        _check_done(self.client.create_payload_index(collection, "segment", models.PayloadSchemaType.INTEGER))
 
     def write(self, collection: str, rows: Rows) -> None:
         memories, segments, vectors = rows
         points = models.Batch(
             ids=list(memories), payloads=[{"segment": segment} for segment in segments], vectors=vectors.tolist()
         )
-        self.client.upsert(collection, points, wait=True, ordering=models.WriteOrdering.STRONG)
+        _check_done(self.client.upsert(collection, points, wait=True, ordering=models.WriteOrdering.STRONG))
 
     def complete(self, collection: str) -> None:
-        """Nothing is left to do: each write has waited."""
+        """Nothing is left to do: each write has waited, and nothing is optimized."""
 
     def load(self, collection: str) -> None:
         """Nothing is to do: collections are always ready."""
@@ -78,9 +94,11 @@ class QdrantServer(VectorServer):
         self, collection: str, queries: np.ndarray, within: Sequence[Within], limit: int
     ) -> Iterator[tuple[int, int, int, float]]:
         vectors, filters = queries.tolist(), [_filter(part) for part in within]
-        asked = [(query, place) for place in range(len(filters)) for query in range(len(vectors))]
-        for start in range(0, len(asked), _SEARCHES):
-            some = asked[start : start + _SEARCHES]
+        named = max(len(part.chosen or part.left_out or ()) for part in within)
+        at_once = max(1, _BYTES // (_PER_NUMBER * queries.shape[1] + _PER_MEMORY * named))
+        asked = [*product(range(len(vectors)), range(len(filters)))]
+        for start in range(0, len(asked), at_once):
+            some = asked[start : start + at_once]
             requests = [
                 models.QueryRequest(
                     query=vectors[query],
@@ -97,7 +115,12 @@ class QdrantServer(VectorServer):
                 yield from ((query, place, int(point.id), point.score) for point in answer.points)
 
     def drop(self, collection: str) -> None:
-        self.client.delete_collection(collection)
+        self.client.delete_collection(collection, timeout=_SECONDS)
+
+
+def _check_done(result: models.UpdateResult) -> None:
+    if result.status != models.UpdateStatus.COMPLETED:
+        raise InputError(f"Qdrant has not completed a write, which it calls {result.status}; run it again")
 
 
 def _filter(within: Within) -> models.Filter:
