@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from pathlib import Path
 from mrag_rl.agents.callback import Callback
 from mrag_rl.agents.preparation import Preparation
 from mrag_rl.agents.training_stage import TrainingStage
+from mrag_rl.cautions import cautions
 from mrag_rl.choices import ABLATION_OF, READ_LIKELIHOODS
 from mrag_rl.config import Config, config_sha256, config_to_yaml
 from mrag_rl.data.splits import Splits
@@ -33,9 +34,6 @@ from mrag_rl.runs.plugins import loaded_plugins
 from mrag_rl.runs.report import write_report
 from mrag_rl.runs.report_parts import REPORT
 from mrag_rl.runs.stages import Stages
-
-FEW_QUERIES = 30
-"""A run with fewer test pairs warns of it."""
 
 
 @dataclass(frozen=True)
@@ -270,7 +268,7 @@ def _prepare(
 ) -> None:
     """Data, embeddings and databases of the run."""
     settings = plan.config
-    for warning in _warnings(settings, splits):
+    for warning in cautions(settings, len(splits.test)):
         say(f"warning: {warning}")
     say("preparing data, embeddings and databases")
     # More than a block is so much that a run should not encode it again
@@ -281,17 +279,6 @@ def _prepare(
     if repeated := splits.trained_sources():
         say(f"{repeated} test queries have a source that is a training query's too")
     stages.finish("prepare", plan.preparation.carry_out(folder, splits, store, progress=progress))
-
-
-def _warnings(config: Config, splits: Splits) -> Iterator[str]:
-    """What makes a run's figures say less than they seem to."""
-    if config.llm.name == "bundled" and not config.data.world:
-        yield (
-            "the bundled language model knows only the bundled world, so its answers to your pairs are meaningless; "
-            "set llm.name, such as gemma-3-270m, or llm.server"
-        )
-    if len(splits.test) < FEW_QUERIES:
-        yield f"{len(splits.test)} test pairs say little; give {FEW_QUERIES} or more, better some hundreds"
 
 
 def _evaluate(plan: RunPlan, folder: RunFolder, stages: Stages, llm: LLM) -> None:

@@ -384,6 +384,7 @@ def test_no_percentage_where_it_would_mislead() -> None:
         (few, "99 test pairs are fewer than 100"),
         (null, f"{gain['difference']:+.2f} [-0.01, {gain['high']:+.2f}], holds zero"),
         (nothing, "`naive` scores 1.99, which is next to nothing"),
+        (found | {"out_of_its_world": True}, "the bundled language model knows only the bundled world"),
     ):
         page = results_page(results_of, target="rouge1")
         assert "%.\n" not in page and "captured" not in page

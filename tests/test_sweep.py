@@ -286,6 +286,9 @@ def test_the_plan_counts_the_work_before_the_first_run(workplace: Path, tmp_path
     assert "at most 5 training queries in all rounds and 10 test answers" in planned(
         "--data.pairs", str(pairs), "--data.sizes.train", "99", seed=[0]
     )
+    own = planned("--data.pairs", str(pairs), "--llm.name", "bundled", seed=[0, 1])
+    assert own.count("warning: the bundled language model knows only the bundled world") == 1
+    assert own.count("warning: 5 test pairs say little") == 1 and "knows only" not in planned(seed=[0])
     grid = write_grid(tmp_path, seed=[0])
     sweep, _ = plan_sweep(command(workplace, grid, tmp_path, "--name", "work", "--data.pairs", str(pairs)))
     pairs.unlink()

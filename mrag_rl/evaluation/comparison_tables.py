@@ -29,7 +29,7 @@ def how_to_read(report: Mapping[str, Any]) -> list[str]:
         )
     if unpaired := {row["not_paired"] for row in conditions if "not_paired" in row}:
         lines.append(f"A row without a difference has {' or '.join(sorted(unpaired))} and cannot be paired.")
-    return lines
+    return [*lines, *(f"Warning: {line}." for line in report.get("cautions", ()))]
 
 
 def latex_table(report: Mapping[str, Any]) -> str:

@@ -44,6 +44,7 @@ def results(
     runs: Sequence[Mapping[str, Any]] = (),
     part: EvaluatedPart = "test",
     contrasts_of_command: bool = False,
+    out_of_its_world: bool = False,
 ) -> dict[str, Any]:
     """The contents of `results.json`.
 
@@ -59,6 +60,7 @@ def results(
         seconds: by the names in `SECONDS`. llm: by those in `USAGE`.
         contrasts_of_command: whether whoever asked for these results named the contrasts, not the configuration of the
             run, which is older than any result.
+        out_of_its_world: see `cautions.is_out_of_its_world`; no percentages are given then.
         runs: the "name", "seed" and "world_seed" of each pooled run, in the order of the scores' runs.
     """
     m_rag = scores.get("m_rag", {})
@@ -90,6 +92,8 @@ def results(
     }
     if contrasts_of_command:
         report["contrasts_of_command"] = True
+    if out_of_its_world:
+        report["out_of_its_world"] = True
     if runs:
         report["runs"] = [{**run, "systems": _of_run(scores, index)} for index, run in enumerate(runs)]
     return report

@@ -162,7 +162,9 @@ def what_intervals_count(n: Mapping[str, int], pairs: str) -> str:
 def _percentages(results: Mapping[str, Any], target: str, pairs: str) -> list[str]:
     """`m_rag` relative to `naive` and the share of the gap captured, or why neither would mean anything."""
     systems, difference = results["systems"], results["comparisons"]["m_rag - naive"][target]
-    if results["n"]["pairs"] < FEWEST_PAIRS:
+    if results.get("out_of_its_world"):
+        why = "the bundled language model knows only the bundled world, so that its answers to other pairs mean nothing"
+    elif results["n"]["pairs"] < FEWEST_PAIRS:
         why = f"{pairs} are fewer than {FEWEST_PAIRS}"
     elif systems["naive"][target]["value"] < NEAR_NOTHING:
         why = f"`naive` scores {systems['naive'][target]['value']:.2f}, which is next to nothing"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mrag_rl.cautions import cautions
 from mrag_rl.config import NO_RESULT, PLACEMENT, Config
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Interval, Score, as_json, holm, score_systems
@@ -235,4 +236,10 @@ def _report(
         elif reasons[index] is not None:
             row["not_paired"] = reasons[index]
         rows.append(row)
-    return {"metric": metric, "systems": list(systems), "conditions": rows}
+    report: dict[str, Any] = {"metric": metric, "systems": list(systems), "conditions": rows}
+    warned: dict[str, None] = {}
+    for condition, row in zip(conditions, rows, strict=True):
+        warned |= dict.fromkeys(cautions(next(iter(condition.runs.values())), row["pairs"]))
+    if warned:
+        report["cautions"] = [*warned]
+    return report

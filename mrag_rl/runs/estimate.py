@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from mrag_rl.cautions import cautions
 from mrag_rl.choices import ABLATION_OF
 from mrag_rl.config import Config
 from mrag_rl.errors import InputError
@@ -45,6 +46,15 @@ def estimate(left: Sequence[Config], seconds: Sequence[float], jobs: int, *, eva
     else:
         said.append("how long that takes, the first run will tell")
     return "left to do: " + "; ".join(said)
+
+
+def cautions_of(configs: Iterable[Config], *, evaluated: bool = True) -> list[str]:
+    """A line for each warning that the settings of runs give cause for. evaluated: whether test pairs are answered."""
+    found: dict[str, None] = {}
+    for config in configs:
+        sizes = _sizes(config) if evaluated else None
+        found |= dict.fromkeys(cautions(config, sizes and sizes.test))
+    return [f"warning: {line}" for line in found]
 
 
 def work(left: Sequence[Config], *, evaluated: bool = True) -> str | None:

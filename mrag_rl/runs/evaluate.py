@@ -11,6 +11,7 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
+from mrag_rl.cautions import is_out_of_its_world
 from mrag_rl.choices import ABLATION_OF, EvaluatedPart, SystemName, TaskName
 from mrag_rl.config import Config, config_sha256
 from mrag_rl.contrasts import primary_contrasts
@@ -148,6 +149,7 @@ def write_results(
         seconds=seconds,
         llm={name: int(value) for name, value in usage.items()},
         part=evaluation.part,
+        out_of_its_world=is_out_of_its_world(config),
     )
     output.mkdir(parents=True, exist_ok=True)
     statistics.save(output / STATISTICS)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mrag_rl.cautions import is_out_of_its_world
 from mrag_rl.config import NO_RESULT, PLACEMENT, Config, config_to_dict
 from mrag_rl.contrasts import check_contrasts, primary_contrasts
 from mrag_rl.data import load_pairs
@@ -81,6 +82,7 @@ def run(settings: PoolSettings) -> str:
         scores=scores,
         seconds=cost["seconds"],
         llm={name: int(value) for name, value in cost["llm"].items()},
+        out_of_its_world=any(map(is_out_of_its_world, configs)),
         contrasts_of_command=settings.contrasts is not None,
         runs=[{"name": config.name, "seed": config.seed, "world_seed": config.data.world_seed} for config in configs],
     )

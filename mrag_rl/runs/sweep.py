@@ -20,7 +20,7 @@ from mrag_rl.evaluation.comparison_tables import setting_text, short_names
 from mrag_rl.io import read_json
 from mrag_rl.runs import compare
 from mrag_rl.runs.compare import NO_CONDITION
-from mrag_rl.runs.estimate import estimate
+from mrag_rl.runs.estimate import cautions_of, estimate
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.plugins import load_own_plugins
 from mrag_rl.runs.pool import MAY_DIFFER, flat_settings
@@ -62,7 +62,7 @@ class Sweep:
         left, jobs = len(unfinished), min(self.jobs, max(1, len(unfinished)))
         lines = [f"{self.folder}: {len(self.runs)} runs, {len(self.runs) - left} complete; {jobs} at a time; {texts}"]
         work = estimate([self.runs[run] for run in unfinished], self.seconds(), jobs)
-        return "\n".join([*lines, work, *settings])
+        return "\n".join([*lines, work, *settings, *cautions_of(self.runs.values())])
 
 
 def plan_sweep(

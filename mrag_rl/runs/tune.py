@@ -20,7 +20,7 @@ from mrag_rl.evaluation.bootstrap import Interval, as_json
 from mrag_rl.evaluation.comparison_tables import setting_text
 from mrag_rl.evaluation.tuning_report import plot_trials, tuning_page
 from mrag_rl.io import atomic_write_text, read_json, read_jsonl, write_json
-from mrag_rl.runs.estimate import estimate
+from mrag_rl.runs.estimate import cautions_of, estimate
 from mrag_rl.runs.evaluate import target_metric
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.plugins import load_own_plugins
@@ -118,7 +118,7 @@ class Tuning:
         ]
         unchanged = self.unchanged()
         lines += [f"  {name}: {part} (unchanged: {setting_text(unchanged[name])})" for name, part in self.space.items()]
-        return "\n".join(lines)
+        return "\n".join([*lines, *cautions_of([self.base], evaluated=False)])
 
     def _search(self) -> dict[str, Any]:
         space = {name: asdict(part) for name, part in self.space.items()}
