@@ -54,6 +54,7 @@ PAGES = {
         "settings",
         "shipped",
         "command_line",
+        "cautions",
         "contrasts",
         "access",
         "cache_file",

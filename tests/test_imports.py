@@ -48,6 +48,7 @@ ROOMS = (
     "data_config",
     "encoder_config",
     "config",
+    "cautions",
     "filters",
     "memory",
     "retrieval",
