@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from mrag_rl.config import Config
 
 FEW_QUERIES = 30
@@ -24,3 +26,8 @@ def cautions(config: Config, test_pairs: int | None) -> list[str]:
     if test_pairs is not None and test_pairs < FEW_QUERIES:
         found.append(f"{test_pairs} test pairs say little; give {FEW_QUERIES} or more, better some hundreds")
     return found
+
+
+def all_cautions(runs: Iterable[tuple[Config, int | None]]) -> list[str]:
+    """The warnings for several runs, each once. runs: their settings and numbers of test pairs."""
+    return [*dict.fromkeys(line for config, test_pairs in runs for line in cautions(config, test_pairs))]

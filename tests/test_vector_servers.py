@@ -288,7 +288,7 @@ def test_no_search_is_without_bounds() -> None:
             Within(segments, chosen, left_out)
 
 
-def test_an_answer_that_is_not_qdrants_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_not_qdrants_is_an_error_of_one_line() -> None:
     """Such as a proxy's page, or JSON without a result."""
     for page in (b"<html>proxy</html>", b'{"result": null}', b"\xff\xfe", b"[]"):
         with serving(page) as address:

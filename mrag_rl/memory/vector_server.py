@@ -19,6 +19,7 @@ import numpy as np
 from mrag_rl.errors import InputError
 from mrag_rl.memory.parts import VectorSet
 from mrag_rl.memory.search import PartitionOrder
+from mrag_rl.settings import check_store_address
 
 _NUMBERS = 400_000  # of vectors in a request, and
 _ROWS = 1_000  # rows
@@ -128,6 +129,17 @@ class VectorServer(ABC):
             yield server
         finally:
             server.close()
+
+
+def url_of(address: str, port: int) -> tuple[str, str]:
+    """The URL of ``KIND+http(s)://HOST[:PORT][/PATH]`` without its path, and the path. port: if it has none.
+
+    Raises InputError for a bad address.
+    """
+    check_store_address(address)
+    found = re.fullmatch(r"\w+\+(https?://[^/:]+)(:[0-9]+)?/?([^/]*)", address)
+    assert found is not None, "checked above"
+    return found[1] + (found[2] or f":{port}"), found[3]
 
 
 def collection_of(prefix: str, name: str, shape: tuple[int, int]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mrag_rl.cautions import cautions
+from mrag_rl.cautions import all_cautions
 from mrag_rl.config import NO_RESULT, PLACEMENT, Config
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Interval, Score, as_json, holm, score_systems
@@ -237,9 +237,7 @@ def _report(
             row["not_paired"] = reasons[index]
         rows.append(row)
     report: dict[str, Any] = {"metric": metric, "systems": list(systems), "conditions": rows}
-    warned: dict[str, None] = {}
-    for condition, row in zip(conditions, rows, strict=True):
-        warned |= dict.fromkeys(cautions(next(iter(condition.runs.values())), row["pairs"]))
-    if warned:
-        report["cautions"] = [*warned]
+    configs = (next(iter(condition.runs.values())) for condition in conditions)
+    if warned := all_cautions(zip(configs, (row["pairs"] for row in rows), strict=True)):
+        report["cautions"] = warned
     return report

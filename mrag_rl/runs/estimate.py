@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mrag_rl.cautions import cautions
+from mrag_rl.cautions import all_cautions
 from mrag_rl.choices import ABLATION_OF
 from mrag_rl.config import Config
 from mrag_rl.errors import InputError
@@ -50,11 +50,8 @@ def estimate(left: Sequence[Config], seconds: Sequence[float], jobs: int, *, eva
 
 def cautions_of(configs: Iterable[Config], *, evaluated: bool = True) -> list[str]:
     """A line for each warning that the settings of runs give cause for. evaluated: whether test pairs are answered."""
-    found: dict[str, None] = {}
-    for config in configs:
-        sizes = _sizes(config) if evaluated else None
-        found |= dict.fromkeys(cautions(config, sizes and sizes.test))
-    return [f"warning: {line}" for line in found]
+    sizes = ((config, _sizes(config) if evaluated else None) for config in configs)
+    return [f"warning: {line}" for line in all_cautions((config, size and size.test) for config, size in sizes)]
 
 
 def work(left: Sequence[Config], *, evaluated: bool = True) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -13,8 +12,7 @@ import numpy as np
 from pymilvus import DataType, MilvusClient
 from pymilvus.exceptions import MilvusException
 
-from mrag_rl.memory.vector_server import Rows, VectorServer, Within
-from mrag_rl.settings import check_store_address
+from mrag_rl.memory.vector_server import Rows, VectorServer, Within, url_of
 
 T = TypeVar("T")
 
@@ -35,14 +33,11 @@ class MilvusServer(VectorServer):
     @classmethod
     def connect(cls, address: str) -> MilvusServer:
         """``milvus+http(s)://HOST[:PORT][/DATABASE]``; its token is in MILVUS_TOKEN."""
-        check_store_address(address)
-        found = re.fullmatch(r"milvus\+(https?://[^/:]+)(:[0-9]+)?/?([^/]*)", address)
-        assert found is not None, "checked above"
-        server = found[1] + (found[2] or ":19530")
+        server, database = url_of(address, 19530)
         token = os.environ.get(cls.token, "")
         # Shared connections would mix http and https, are never closed, and wait long after a server was away
         own = {"dedicated": True, "grpc_options": {"grpc.use_local_subchannel_pool": 1}}
-        return cls(MilvusClient(server, token=token, db_name=found[3], timeout=_SECONDS, **own))
+        return cls(MilvusClient(server, token=token, db_name=database, timeout=_SECONDS, **own))
 
     def close(self) -> None:
         self.client.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import ClassVar
@@ -15,8 +14,7 @@ from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException
 
 from mrag_rl.errors import InputError
-from mrag_rl.memory.vector_server import Rows, VectorServer, Within
-from mrag_rl.settings import check_store_address
+from mrag_rl.memory.vector_server import Rows, VectorServer, Within, url_of
 
 _SECONDS = 60  # For an answer
 _BYTES = 16 * 2**20  # Of searches in a request, of which a server takes 32 MiB, if it is not told otherwise
@@ -43,10 +41,8 @@ class QdrantServer(VectorServer):
     @classmethod
     def connect(cls, address: str) -> QdrantServer:
         """``qdrant+http(s)://HOST[:PORT]``; its key is in QDRANT_API_KEY."""
-        check_store_address(address)
-        found = re.fullmatch(r"qdrant\+(https?://[^/:]+)(:[0-9]+)?/?", address)
-        assert found is not None, "checked above"
-        server, key = found[1] + (found[2] or ":6333"), os.environ.get(cls.token, "").strip() or None
+        server, _ = url_of(address, 6333)
+        key = os.environ.get(cls.token, "").strip() or None
         if key is not None and not (key.isascii() and key.isprintable()):
             raise InputError(f"{cls.token}: not a key, which is in one line of letters, digits and signs; set it again")
         return cls(QdrantClient(url=server, api_key=key, timeout=_SECONDS, check_compatibility=False))
