@@ -19,9 +19,10 @@ import numpy as np
 import torch
 
 from mrag_rl.data import load_pairs
-from mrag_rl.generation.critic import Critic
+from mrag_rl.generation.critic import PromptedCritic
 from mrag_rl.generation.decoding import Decoder
 from mrag_rl.generation.prompts import SUPPORT_TASK
+from mrag_rl.generation.writer import Writer
 from mrag_rl.llm_config import LLMConfig
 from mrag_rl.runs.models import load_llm
 
@@ -52,7 +53,8 @@ def main() -> None:
         (pair.source, pair.target, answer.target)
         for pair, answer in zip(judged[: args.count], judged[args.count :], strict=False)
     ]
-    critic = Critic(load_llm(LLMConfig(name=args.llm, dtype=args.dtype)), {SUPPORT_TASK: examples})
+    llm = load_llm(LLMConfig(name=args.llm, dtype=args.dtype))
+    critic = PromptedCritic(Writer(llm, "summarization"), {SUPPORT_TASK: examples})
     critic.yes(SUPPORT_TASK, texts[:1])
     whole = patch.object(Decoder, "_shared_tokens", lambda self, prompts: 0)
     anew = patch.object(Decoder, "continues_by_several", lambda self: False)

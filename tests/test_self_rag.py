@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrag_rl.generation.critic import Critic
+from mrag_rl.generation.critic import PromptedCritic
 from mrag_rl.generation.prompts import (
     RELEVANCE_TASK,
     RETRIEVE_TASK,
@@ -17,6 +17,7 @@ from mrag_rl.generation.prompts import (
     Prompt,
     render,
 )
+from mrag_rl.generation.writer import Writer
 from mrag_rl.systems import BestOfSeveral, ByCritique
 from tests.test_rivals import QUERIES, TEXTS, run, systems_of  # noqa: F401
 from tests.tiny import Copier
@@ -55,7 +56,9 @@ class Judge(Copier):
 
 def test_a_judgement_is_the_share_of_yes_after_the_examples_in_both_orders() -> None:
     llm = Judge()
-    critic = Critic(llm, {SUPPORT_TASK: [(("s", "t", "t"), True), (("s", "t", "u"), False)]})
+    critic = PromptedCritic(
+        Writer(llm, "summarization"), {SUPPORT_TASK: [(("s", "t", "t"), True), (("s", "t", "u"), False)]}
+    )
     texts = [("a", "b", "c"), ("d", "e", "f")]
     shown = (("s\nt\nAnswer: t", "yes"), ("s\nt\nAnswer: u", "no"))
     prompts = [
@@ -76,6 +79,7 @@ def test_the_answer_has_the_highest_sum_of_its_probability_and_the_weighted_judg
     system = systems_of(run, llm).make(name)
     assert isinstance(system, BestOfSeveral) and isinstance(system.choose, ByCritique)
     critic = system.choose.critic
+    assert isinstance(critic, PromptedCritic)
     nearest = database.retrieve(QUERIES, None, k=database.partitions).indices
     for row, answer in enumerate(system.answer(TEXTS, QUERIES)):
         shown = database.demonstrations(nearest[row][:, None], originals=True)
@@ -109,6 +113,7 @@ def test_examples_are_of_training_pairs_and_their_right_answers_are_known(run: A
 
     system = systems_of(run, Helped()).make("self_rag")
     assert isinstance(system, BestOfSeveral) and isinstance(system.choose, ByCritique)
+    assert isinstance(system.choose.critic, PromptedCritic)
     examples = system.choose.critic.examples
     assert [right for _, right in examples[RETRIEVE_TASK]] == [True, False, True, False]
     assert all(bool(len(text) % 2) == right for (text,), right in examples[RETRIEVE_TASK])

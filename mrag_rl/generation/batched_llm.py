@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from mrag_rl.generation.decoding import Request
 from mrag_rl.generation.likelihood import Completion, batches
@@ -138,13 +138,11 @@ class BatchedLLM(PiecewiseLLM):
             self.usage.seconds += time.perf_counter() - started
             yield nothing
             started = time.perf_counter()
-        made = batches(rows, self.batch_tokens, self.vocabulary)
         scores: dict[Completion, float] = {}
-        for place, found, divided in self._score(made):
-            self.usage.batches += divided
-            scores |= zip(made[place], found, strict=True)
+        for found in self._scored(rows):
+            scores |= found
             complete = []
-            for item in made[place]:
+            for item in found:
                 for row in rows[item]:
                     missing[row].discard(item)
                     if not missing[row]:
@@ -154,6 +152,36 @@ class BatchedLLM(PiecewiseLLM):
                 self.usage.seconds += time.perf_counter() - started
                 yield {row: [scores[items[pair]] for pair in pairs[row]] for row in sorted(complete)}
                 started = time.perf_counter()
+
+    def continued(
+        self, items: Sequence[tuple[Prompt, str, str]], *, max_new_tokens: int = 64, decided: bool = True
+    ) -> list[float]:
+        """How probable what follows the beginning of an answer is: its tokens' mean log-probability, without an end.
+
+        Args:
+            items: (prompt, beginning of the answer, what follows), the last two as the model reads them, reflection
+                tokens included; what follows is not empty.
+            max_new_tokens: As for `log_probabilities`.
+            decided: See `mrag_rl.generation.reflection.render`.
+
+        Raises:
+            InputError: As `log_probabilities`.
+        """
+        started = time.perf_counter()
+        made = self.reader.tokenize_continuations(items, max_new_tokens, decided=decided)
+        scores: dict[Completion, float] = {}
+        for found in self._scored(made):
+            scores |= found
+        self.usage.prompts += len(items)
+        self.usage.seconds += time.perf_counter() - started
+        return [scores[item] for item in made]
+
+    def _scored(self, completions: Iterable[Completion]) -> Iterator[dict[Completion, float]]:
+        """The scores of distinct completions, batch by batch."""
+        made = batches(completions, self.batch_tokens, self.vocabulary)
+        for place, found, divided in self._score(made):
+            self.usage.batches += divided
+            yield dict(zip(made[place], found, strict=True))
 
     def _batches(self, order: list[str], requests: dict[str, Request], max_new_tokens: int) -> list[list[str]]:
         """Consecutive runs of `order` (longest first) of at most `batch_tokens` tokens, at least one prompt each."""

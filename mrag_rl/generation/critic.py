@@ -1,19 +1,30 @@
-"""Yes-or-no judgements of a language model, read off the probabilities of both words, as Self-RAG reads its tokens."""
+"""What Self-RAG asks of a language model: whether to retrieve, and what each answer is worth.
+
+A model that Self-RAG trained writes this as tokens (`TokenCritic`); others are asked yes-or-no questions, and the
+probabilities of both words are read (`PromptedCritic`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
+from mrag_rl.generation import reflection
+from mrag_rl.generation.batched_llm import BatchedLLM
+from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.prompts import RELEVANCE_TASK, RETRIEVE_TASK, SUPPORT_TASK, USEFULNESS_TASK, Prompt, quoted
-from mrag_rl.generation.writer import Demonstration
+from mrag_rl.generation.writer import Demonstration, Writer
+
+WEIGHTS = (1.0, 1.0, 0.5)
+"""Of relevance, support and usefulness, beside 1 for the probability of the answer (Asai et al., 2023, Section 4)."""
 
 _WORDS = ("yes", "no")
 Example = tuple[tuple[str, ...], bool]
-"""The texts of a judgement, as `Critic.yes` takes them, and the right answer."""
+"""The texts of a judgement, as `PromptedCritic.yes` takes them, and the right answer."""
 
 _FORMS = {
     RETRIEVE_TASK: "{0}",
@@ -25,17 +36,64 @@ _FORMS = {
 and an answer."""
 
 
+class Critic(Protocol):
+    """A language model that judges the answers that it writes with memories."""
+
+    def retrieval(self, texts: Sequence[str]) -> np.ndarray:
+        """(N,): how probable it is that a memory helps to answer each of N texts."""
+        ...
+
+    def scores(
+        self,
+        texts: Sequence[str],
+        shown: Sequence[Sequence[Demonstration]],
+        answers: Sequence[str],
+        *,
+        critique: bool,
+    ) -> np.ndarray:
+        """(N,): the probability per token of the answers to N texts, each with the memories of its row, nearest first.
+
+        critique: add the judgements of relevance, support and usefulness, each times its weight (`WEIGHTS`). Relevance
+        and support are at most 1 and at least 0.
+        """
+        ...
+
+
 @dataclass(frozen=True)
-class Critic:
-    """A language model that judges.
+class PromptedCritic:
+    """Judgements as yes-or-no questions; relevance and support are asked of the nearest memory.
 
     Attributes:
-        llm: gives the log-probabilities.
+        writer: its language model judges.
         examples: shown in every prompt of a task, in this order and once more in the reverse order.
     """
 
-    llm: LLM
+    writer: Writer
     examples: Mapping[str, Sequence[Example]]
+
+    def retrieval(self, texts: Sequence[str]) -> np.ndarray:
+        """See `Critic.retrieval`. Raises what `yes` does."""
+        return self.yes(RETRIEVE_TASK, [(text,) for text in texts])
+
+    def scores(
+        self,
+        texts: Sequence[str],
+        shown: Sequence[Sequence[Demonstration]],
+        answers: Sequence[str],
+        *,
+        critique: bool,
+    ) -> np.ndarray:
+        """See `Critic.scores`; usefulness is from 0 to 1. Raises what `yes` does."""
+        likely = self.writer.log_probabilities(texts, shown, [[answer] for answer in answers])
+        scores: np.ndarray = np.exp(np.array(likely, np.float64).reshape(len(texts)))
+        if critique:
+            nearest = [row[0] if row else ("", "") for row in shown]
+            judged = [*zip(texts, nearest, answers, strict=True)]
+            relevance, support, usefulness = WEIGHTS
+            scores += relevance * self.yes(RELEVANCE_TASK, [(text, memory[0]) for text, memory, _ in judged])
+            scores += support * self.yes(SUPPORT_TASK, [(*memory, answer) for _, memory, answer in judged])
+            scores += usefulness * self.yes(USEFULNESS_TASK, [(text, answer) for text, _, answer in judged])
+        return scores
 
     def yes(self, task: str, texts: Sequence[tuple[str, ...]]) -> np.ndarray:
         """(N,): p(yes) / (p(yes) + p(no)) for N judgements of a task. texts: those of its form, for each.
@@ -51,11 +109,80 @@ class Critic:
         for order in dict.fromkeys((shown, shown[::-1])):  # Calls of their own: prompts that begin alike are read fast
             prompts = [Prompt(task, _judged(task, given), order) for given in texts]
             # As much room as for the words themselves: longer prompts are shortened.
-            likely = self.llm.log_probabilities(prompts, [_WORDS] * len(prompts), max_new_tokens=4)
+            likely = self.writer.llm.log_probabilities(prompts, [_WORDS] * len(prompts), max_new_tokens=4)
             yes, no = np.array(likely, np.float64).reshape(len(texts), 2).T
             shares.append(1.0 / (1.0 + np.exp(2.0 * (no - yes))))  # means over a word and its end
         probabilities: np.ndarray = np.mean(shares, axis=0)
         return probabilities
+
+
+@dataclass(frozen=True)
+class TokenCritic:
+    """Judgements read off the probabilities of a model's reflection tokens.
+
+    As in Asai et al., 2023, Section 3.3 and Appendix A.3. The answer is judged as a whole: which token for relevance is
+    before it, and which follow it for support and then for usefulness. Those before a token are the more probable ones.
+
+    Attributes:
+        writer: its language model is `llm`, or a cache in front of it.
+    """
+
+    writer: Writer
+    llm: BatchedLLM
+
+    def retrieval(self, texts: Sequence[str]) -> np.ndarray:
+        """See `Critic.retrieval`: the share of [Retrieval] beside [No Retrieval]."""
+        prompts = self.writer.prompts(texts, [()] * len(texts))
+        return self._shares(prompts, [""] * len(prompts), reflection.RETRIEVE, decided=False)[:, 0]
+
+    def scores(
+        self,
+        texts: Sequence[str],
+        shown: Sequence[Sequence[Demonstration]],
+        answers: Sequence[str],
+        *,
+        critique: bool,
+    ) -> np.ndarray:
+        """See `Critic.scores`; partial support counts half, and usefulness is from -1 to 1."""
+        prompts = self.writer.prompts(texts, shown)
+        answers = [self.llm.reader.defused(answer) for answer in answers]
+        relevance = self._shares(prompts, [""] * len(prompts), reflection.RELEVANCE)
+        begun = _followed([""] * len(prompts), relevance, reflection.RELEVANCE)
+        scores = np.zeros(len(prompts))
+        written = [place for place, answer in enumerate(answers) if answer]  # An empty one has no probability
+        items = [(prompts[place], begun[place], answers[place]) for place in written]
+        scores[written] = np.exp(self.llm.continued(items, max_new_tokens=self.writer.max_new_tokens))
+        if critique:
+            begun = [start + answer for start, answer in zip(begun, answers, strict=True)]
+            support = self._shares(prompts, begun, reflection.SUPPORT)
+            begun = _followed(begun, support, reflection.SUPPORT)
+            usefulness = self._shares(prompts, begun, reflection.USEFULNESS)
+            judged = (relevance[:, 0], support @ (1.0, 0.5, 0.0), usefulness @ (-1.0, -0.5, 0.0, 0.5, 1.0))
+            scores += np.stack(judged, axis=1) @ WEIGHTS
+        return scores
+
+    def _shares(
+        self, prompts: Sequence[Prompt], begun: Sequence[str], tokens: Sequence[str], *, decided: bool = True
+    ) -> np.ndarray:
+        """(N, T): how probable each of T tokens is to follow, beside the others of them."""
+        items = [(prompt, start, token) for prompt, start in zip(prompts, begun, strict=True) for token in tokens]
+        likely = self.llm.continued(items, max_new_tokens=self.writer.max_new_tokens, decided=decided)
+        logits = np.array(likely, np.float64).reshape(len(prompts), len(tokens))
+        shares: np.ndarray = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
+        return shares
+
+
+def _followed(begun: Sequence[str], shares: np.ndarray, tokens: Sequence[str]) -> list[str]:
+    """Each beginning with the most probable of the tokens behind it."""
+    return [start + tokens[best] for start, best in zip(begun, shares.argmax(axis=1).tolist(), strict=True)]
+
+
+def token_critic(writer: Writer) -> TokenCritic | None:
+    """The critic of a writer whose language model has reflection tokens and runs here; None for others."""
+    llm: LLM = writer.llm
+    while isinstance(llm, CachedLLM):
+        llm = llm.llm
+    return TokenCritic(writer, llm) if isinstance(llm, BatchedLLM) and llm.reader.reflects else None
 
 
 def _judged(task: str, given: Sequence[str]) -> str:

@@ -16,13 +16,17 @@ _LOGITS = 2**27  # Most logits of a batch, half a GiB in float32: with a large v
 
 @dataclass(frozen=True)
 class Completion:
-    """A completion to score: the token ids of its prompt and its own, without a stop token."""
+    """A completion to score: the token ids of its prompt and its own, without a stop token.
+
+    ended: whether its end counts, by any stop token; if not, it needs a token of its own.
+    """
 
     prompt: tuple[int, ...]
     tokens: tuple[int, ...]
+    ended: bool = True
 
     @classmethod
-    def after(cls, prompt: Sequence[int], whole: Sequence[int]) -> Completion:
+    def after(cls, prompt: Sequence[int], whole: Sequence[int], *, ended: bool = True) -> Completion:
         """What the tokens of a prompt with its completion add to those of the prompt alone.
 
         A token that straddles the border belongs to the completion, which then begins at the last border that both
@@ -30,7 +34,7 @@ class Completion:
         """
         pairs = enumerate(zip(prompt, whole, strict=False))
         shared = next((i for i, (a, b) in pairs if a != b), min(len(prompt), len(whole)))
-        return cls(tuple(whole[:shared]), tuple(whole[shared:]))
+        return cls(tuple(whole[:shared]), tuple(whole[shared:]), ended)
 
 
 def batches(completions: Iterable[Completion], batch_tokens: int, vocabulary: int) -> list[list[Completion]]:
@@ -41,7 +45,9 @@ def batches(completions: Iterable[Completion], batch_tokens: int, vocabulary: in
 
     batch_tokens: upper bound of rows x (longest prompt + longest completion).
     """
-    order = sorted(set(completions), key=lambda item: (-len(item.prompt), item.prompt, -len(item.tokens), item.tokens))
+    order = sorted(
+        set(completions), key=lambda item: (-len(item.prompt), item.prompt, -len(item.tokens), item.tokens, item.ended)
+    )
 
     def fits(batch: Sequence[Completion], more: Sequence[Completion]) -> bool:
         rows, width = len(batch) + len(more), len((batch or more)[0].prompt)
@@ -64,10 +70,10 @@ def batches(completions: Iterable[Completion], batch_tokens: int, vocabulary: in
 
 @torch.inference_mode()
 def log_probabilities(decoder: Decoder, batch: list[Completion]) -> list[float]:
-    """The mean log-probability per token of each completion, the end by any stop token included; see `LLM`.
+    """The mean log-probability per token of each completion, the end by any stop token included if it counts.
 
-    Completions of one prompt must be neighbours. Raises a RuntimeError of torch's if the batch does not fit the
-    device's memory.
+    See `LLM`. Completions of one prompt must be neighbours. Raises a RuntimeError of torch's if the batch does not fit
+    the device's memory.
     """
     stops = decoder.stop_tokens.nonzero()[:, 0]
     scores = []
@@ -77,7 +83,7 @@ def log_probabilities(decoder: Decoder, batch: list[Completion]) -> list[float]:
         tokens = torch.tensor(item.tokens, dtype=torch.long, device=steps.device)
         written = steps[torch.arange(count, device=steps.device), tokens].sum()
         ended = steps[count, stops].logsumexp(dim=0)
-        scores.append((written + ended) / (count + 1))
+        scores.append((written + ended) / (count + 1) if item.ended else written / count)
     values: list[float] = torch.stack(scores).tolist()
     return values
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import transformers
 
+from mrag_rl.generation import reflection
 from mrag_rl.generation.likelihood import Completion
 from mrag_rl.generation.prompts import (
     Prompt,
@@ -19,7 +20,12 @@ from mrag_rl.generation.prompts import (
 
 
 class PromptReader:
-    """A model's tokenizer with what is known of its context; it needs no weights, so that any process may have one."""
+    """A model's tokenizer with what is known of its context; it needs no weights, so that any process may have one.
+
+    Attributes:
+        tokenizer, context, stop: as given.
+        reflects: whether the model writes Self-RAG's reflection tokens, and reads prompts in Self-RAG's form.
+    """
 
     def __init__(
         self, tokenizer: transformers.PreTrainedTokenizerBase, context: int, *, stop: Sequence[str] = ()
@@ -27,19 +33,23 @@ class PromptReader:
         """context: the model's tokens. stop: strings that end a text and are not part of it."""
         self.tokenizer, self.context, self.stop = tokenizer, context, tuple(stop)
         added = (token.content for token in tokenizer.added_tokens_decoder.values() if token.special)
-        self._control = control_tokens([*tokenizer.all_special_tokens, *added])
+        special = {*tokenizer.all_special_tokens, *added}
+        self.reflects = not tokenizer.chat_template and reflection.reflects(special)
+        self._control = control_tokens(special)
 
     @property
     def chat(self) -> bool:
         """Whether prompts are read in the tokenizer's chat template."""
         return bool(self.tokenizer.chat_template)
 
-    def render(self, prompt: Prompt) -> str:
-        """The prompt as the model reads it: in its chat template if it has one, else plain.
+    def render(self, prompt: Prompt, *, decided: bool = True) -> str:
+        """The prompt as the model reads it: in its chat template if it has one, else plain or in Self-RAG's form.
 
-        What is called as a control token is, in a text, is no such token.
+        What is called as a control token is, in a text, is no such token. decided: see `reflection.render`.
         """
         prompt = defused_prompt(prompt, self._control)
+        if self.reflects:
+            return reflection.render(prompt, decided=decided)
         if not self.chat:
             return render(prompt)
         return str(self.tokenizer.apply_chat_template(messages(prompt), tokenize=False, add_generation_prompt=True))
@@ -60,8 +70,8 @@ class PromptReader:
     def tokenize_pairs(self, pairs: Sequence[tuple[Prompt, str]], max_new_tokens: int) -> list[Completion]:
         """The token ids of each prompt with a completion, the prompt shortened if they do not fit the context."""
         rendered = {prompt: self.render(prompt) for prompt, _ in pairs}
-        texts = [defused(text, self._control) for _, text in pairs]
-        endings = [text if self.chat or not text else f" {text}" for text in texts]
+        texts = [self.defused(text) for _, text in pairs]
+        endings = [text if self.chat or self.reflects or not text else f" {text}" for text in texts]
         prompt_ids = dict(zip(rendered, self._token_ids([*rendered.values()]), strict=True))
         whole_ids = self._token_ids([rendered[pair[0]] + ending for pair, ending in zip(pairs, endings, strict=True)])
         items = []
@@ -74,6 +84,29 @@ class PromptReader:
             items.append(item)
         return items
 
+    def tokenize_continuations(
+        self, items: Sequence[tuple[Prompt, str, str]], max_new_tokens: int, *, decided: bool = True
+    ) -> list[Completion]:
+        """For (prompt, beginning of its answer, what follows): the token ids of what follows, after those before it.
+
+        The last two may have control tokens; see `defused`. A prompt is shortened as by `tokenize_pairs`. decided: see
+        `reflection.render`.
+        """
+        contexts = [self.render(prompt, decided=decided) + begun for prompt, begun, _ in items]
+        before = self._token_ids(contexts)
+        whole = self._token_ids([context + text for context, (_, _, text) in zip(contexts, items, strict=True)])
+        made = [Completion.after(*ids, ended=False) for ids in zip(before, whole, strict=True)]
+        for place, (prompt, begun, text) in enumerate(items):
+            if len(whole[place]) + max_new_tokens > self.context:
+                added = len(self._token_ids([begun + text])[0])
+                short = self._shortened(prompt, max_new_tokens + added, decided=decided) + begun
+                made[place] = Completion.after(*self._token_ids([short, short + text]), ended=False)
+        return made
+
+    def defused(self, text: str) -> str:
+        """A text in which what is called as a control token is, is none."""
+        return defused(text, self._control)
+
     def texts(self, completions: Sequence[Sequence[int]]) -> list[str]:
         """The texts of completions' token ids, cut where they end."""
         return [
@@ -81,13 +114,13 @@ class PromptReader:
             for text in self.tokenizer.batch_decode([[*ids] for ids in completions], skip_special_tokens=True)
         ]
 
-    def _shortened(self, prompt: Prompt, room: int) -> str:
+    def _shortened(self, prompt: Prompt, room: int, *, decided: bool = True) -> str:
         """The rendered prompt, shortened so that it leaves room for so many new tokens in the context."""
 
         def length(prompt: Prompt) -> int:
-            return len(self._token_ids([self.render(prompt)])[0])
+            return len(self._token_ids([self.render(prompt, decided=decided)])[0])
 
-        return self.render(make_room(prompt, length, self.context, room))
+        return self.render(make_room(prompt, length, self.context, room), decided=decided)
 
     def _token_ids(self, texts: list[str]) -> list[list[int]]:
         if not texts:

@@ -13,6 +13,7 @@ import transformers
 from transformers import AutoModelForCausalLM, StopStringCriteria
 
 from mrag_rl.errors import InputError
+from mrag_rl.generation import reflection
 from mrag_rl.generation.attention import use_blocked_attention
 from mrag_rl.generation.batched_llm import BatchedLLM
 from mrag_rl.generation.decoding import Decoder, Request
@@ -32,11 +33,13 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 class TransformersLLM(BatchedLLM):
     """A decoder-only transformers model that decodes many prompts at once.
 
-    A completion ends at the end-of-sequence token and, for models without a chat template, at the first newline. Its
-    random numbers are a function of (seed, prompt, sample index, step), whatever the batch (`sampling.py`), so the same
-    call gives the same texts, and so does any other batch up to rounding: a matrix product of another shape may sum in
-    another order, which changes logits by some 1e-5 in float32. A completion then differs only where two tokens are
-    that close, once in thousands of tokens; in 16 bits more often.
+    A completion ends at the end-of-sequence token and, for models without a chat template, at the first newline. A
+    model with Self-RAG's reflection tokens is asked in Self-RAG's form (`reflection.py`); they are no part of a text.
+
+    Its random numbers are a function of (seed, prompt, sample index, step), whatever the batch (`sampling.py`), so the
+    same call gives the same texts, and so does any other batch up to rounding: a matrix product of another shape may
+    sum in another order, which changes logits by some 1e-5 in float32. A completion then differs only where two tokens
+    are that close, once in thousands of tokens; in 16 bits more often.
 
     For speed, beside what `BatchedLLM` does, the cache grows in place, only the last position's logits are computed,
     and finished rows leave the batch.
@@ -64,7 +67,7 @@ class TransformersLLM(BatchedLLM):
         reader = PromptReader(tokenizer, int(getattr(config, "max_position_embeddings", None) or 2**31), stop=stop)
         self.decoder = Decoder(
             model,
-            _stop_tokens(model, tokenizer, newline=not reader.chat),
+            _stop_tokens(model, tokenizer, newline=not reader.chat, names=reflection.ENDS if reader.reflects else ()),
             StopStringCriteria(tokenizer, list(reader.stop)) if reader.stop else None,
         )
         vocabulary = len(self.decoder.stop_tokens)
@@ -193,13 +196,19 @@ class TransformersLLM(BatchedLLM):
 
 
 def _stop_tokens(
-    model: transformers.PreTrainedModel, tokenizer: transformers.PreTrainedTokenizerBase, *, newline: bool
+    model: transformers.PreTrainedModel,
+    tokenizer: transformers.PreTrainedTokenizerBase,
+    *,
+    newline: bool,
+    names: Sequence[str],
 ) -> torch.Tensor:
-    """(vocabulary,) bool: the tokens that end a completion, with all that contain a newline if `newline`."""
+    """(vocabulary,) bool: the tokens that end a completion, those of these names and, if `newline`, all that contain
+    a newline."""
     vocabulary = int(model.get_output_embeddings().weight.shape[0])
     stops = torch.zeros(vocabulary, dtype=torch.bool)
     ends = model.generation_config.eos_token_id if model.generation_config is not None else None
-    for end in [*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id]:
+    named = [tokenizer.convert_tokens_to_ids(name) for name in names]
+    for end in [*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id, *named]:
         if end is not None:
             stops[end] = True
     if newline:

@@ -41,7 +41,7 @@ class Writer:
         M-RAG, Algorithm 1, lines 9 and 13: h <- LLM(x + (source, target) of the memory). Raises ValueError for more or
         fewer rows than texts.
         """
-        prompts = self._prompts(texts, demonstrations)
+        prompts = self.prompts(texts, demonstrations)
         return [samples[0] for samples in self.llm.generate(prompts, max_new_tokens=self.max_new_tokens)]
 
     def samples(
@@ -58,7 +58,7 @@ class Writer:
         seeds: one for all texts or one for each. Raises ValueError for more or fewer rows or seeds than texts.
         """
         return self.llm.generate(
-            self._prompts(texts, demonstrations),
+            self.prompts(texts, demonstrations),
             samples=count,
             temperature=temperature,
             seeds=seeds,
@@ -76,10 +76,11 @@ class Writer:
         That is, by the distribution that `samples` draws from at temperature 1: the mean log-probability per token of
         each, see `LLM.log_probabilities`. Raises ValueError for more or fewer lists of candidates than texts.
         """
-        prompts = self._prompts(texts, demonstrations)
+        prompts = self.prompts(texts, demonstrations)
         return self.llm.log_probabilities(prompts, candidates, max_new_tokens=self.max_new_tokens)
 
-    def _prompts(self, texts: Sequence[str], demonstrations: Sequence[Sequence[Demonstration]]) -> list[Prompt]:
+    def prompts(self, texts: Sequence[str], demonstrations: Sequence[Sequence[Demonstration]]) -> list[Prompt]:
+        """What the language model is asked for N texts, with demonstrations as for `answer`."""
         prompts = [
             Prompt(self.task, text, tuple(reversed(shown))) for text, shown in zip(texts, demonstrations, strict=True)
         ]

@@ -1,11 +1,12 @@
-"""Self-RAG (Asai et al., 2023, arXiv:2310.11511) around a frozen language model that has no reflection tokens.
+"""Self-RAG (Asai et al., 2023, arXiv:2310.11511) around a frozen language model.
 
 Kept: it retrieves if the judgement whether to do so is above a threshold, writes one answer with each retrieved memory,
 and takes the one with the highest sum of its own probability and the weighted judgements of relevance, support and
-usefulness (the paper's Section 3.3 and its weights). Adapted: Self-RAG trains its model to write the judgements as
-tokens; here they are yes-or-no questions with examples from training pairs, read off the probabilities of both words
-(`mrag_rl.generation.critic`). Support and usefulness have two grades in place of three and five. A memory stands for as
-many as `Writer.demonstrations` says, and relevance and support are judged by the nearest of these.
+usefulness (the paper's Section 3.3 and its weights). A model that Self-RAG trained judges by its reflection tokens.
+Adapted: an answer is one segment, judged as a whole, so that it retrieves once. Other models are asked yes-or-no
+questions with examples from training pairs, read off the probabilities of both words; support and usefulness then have
+two grades in place of three and five, and relevance and support are judged by the nearest memory, if
+`Writer.demonstrations` shows several (both in `mrag_rl.generation.critic`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ import numpy as np
 
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
-from mrag_rl.generation.critic import Critic, judged_examples
-from mrag_rl.generation.prompts import RELEVANCE_TASK, RETRIEVE_TASK, SUPPORT_TASK, USEFULNESS_TASK
+from mrag_rl.generation.critic import Critic, PromptedCritic, judged_examples, token_critic
 from mrag_rl.generation.writer import Writer
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.systems.base import MemoryAnswer
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 THRESHOLD = 0.2
 """It retrieves if the probability that this helps is above it."""
-RELEVANCE, SUPPORT, USEFULNESS = 1.0, 1.0, 0.5
-"""The weights of the judgements, beside 1 for the probability of the answer."""
 _EXAMPLES = 2  # of each right answer, in a judgement's prompt
 _TRIED = 32  # training pairs, to find examples of retrieval that helped and that did not
 
@@ -43,10 +41,12 @@ def make_critic(
     train: tuple[Sequence[TextPair], Embeddings],
     seed: int,
 ) -> Critic:
-    """A critic whose examples are from the first training pairs and their nearest memories, as first stored.
+    """By reflection tokens, or asked with examples from the first training pairs and their nearest memories, as stored.
 
     seed: draws memories that are not near. Whether a memory helped, `metric` says of answers with and without one.
     """
+    if (by_tokens := token_critic(writer)) is not None:
+        return by_tokens
     pairs, queries = train[0][:_TRIED], train[1][: min(_TRIED, len(train[0]))]
     texts, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     hits = database.retrieve(queries, None, k=writer.demonstrations).indices
@@ -63,7 +63,7 @@ def make_critic(
         for memories in (nearest, (nearest + steps) % len(database))
     )
     count = len(near)
-    return Critic(writer.llm, judged_examples(texts[:count], references[:count], near, others, helped))
+    return PromptedCritic(writer, judged_examples(texts[:count], references[:count], near, others, helped))
 
 
 def with_none_first(writer: Writer, write: Candidates) -> Candidates:
@@ -100,7 +100,7 @@ class ByCritique:
             return []
         places, rows = [0] * len(texts), list(range(len(texts)))
         if not self.always:
-            retrieve = self.critic.yes(RETRIEVE_TASK, [(text,) for text in texts]) > THRESHOLD
+            retrieve = self.critic.retrieval(texts) > THRESHOLD
             rows = [row for row in rows if retrieve[row]]
         if rows:
             scores = self._scores([texts[row] for row in rows], [answers[row][1:] for row in rows])
@@ -110,20 +110,12 @@ class ByCritique:
 
     def _scores(self, texts: Sequence[str], answers: Sequence[Sequence[MemoryAnswer]]) -> np.ndarray:
         """(N, S), of S answers with a memory to each of N texts."""
+        count = len(texts)
         flat = [(text, answer) for text, row in zip(texts, answers, strict=True) for answer in row]
         k = self.writer.demonstrations
         places = [[*answer.memories, *[-1] * (k - len(answer.memories))] for _, answer in flat]
         shown = self.database.demonstrations(np.array(places, np.int64).reshape(-1, k), originals=True)
-        likely = self.writer.log_probabilities(
-            [text for text, _ in flat], shown, [[answer.hypothesis] for _, answer in flat]
-        )
-        scores = np.exp(np.array(likely)[:, 0])
-        if self.critique:
-            nearest = [row[0] if row else ("", "") for row in shown]
-            judged = [(text, memory, answer.hypothesis) for (text, answer), memory in zip(flat, nearest, strict=True)]
-            yes = self.critic.yes
-            scores += RELEVANCE * yes(RELEVANCE_TASK, [(text, memory[0]) for text, memory, _ in judged])
-            scores += SUPPORT * yes(SUPPORT_TASK, [(*memory, answer) for _, memory, answer in judged])
-            scores += USEFULNESS * yes(USEFULNESS_TASK, [(text, answer) for text, _, answer in judged])
-        by_text: np.ndarray = scores.reshape(len(texts), -1)
+        texts, written = [text for text, _ in flat], [answer.hypothesis for _, answer in flat]
+        scores = self.critic.scores(texts, shown, written, critique=self.critique)
+        by_text: np.ndarray = scores.reshape(count, -1)
         return by_text
