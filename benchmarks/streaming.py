@@ -2,12 +2,14 @@
 
     python -m benchmarks.streaming --records 10000 100000 1000000 [--methods lsh kmeans hnsw_spectral category] [--kill]
 
-Writes synthetic records in BigPatent's columns (description, abstract, and its nine classes), then prepares a run from
-them as `train.py --data.pairs FILE` does: reads them, splits them, stores encodings block by block, partitions, and
-writes the database; then opens it and asks it 64 queries. Encoding a million texts takes hours on a processor, so
-vectors are made from each record's topics in place of an encoder. Every preparation is a process of its own; prints a
-table with its seconds and its highest resident memory. With --kill, each of the largest is killed (SIGKILL) once while
-it encodes and once while it writes the database, then compared with one that was not. Takes 12 kB of disk a record.
+Writes synthetic records in BigPatent's columns (description, abstract, and its nine classes) as Parquet files with its
+splits: 90% for training, of which a tenth are queries of the agents and the rest is the database, and 5% each for
+development and test. Then prepares a run from them as `train.py --data.name bigpatent --data.folder FOLDER` does: reads
+them, stores encodings block by block, partitions, and writes the database; then opens it and asks it 64 queries.
+Encoding a million texts takes hours on a processor, so vectors are made from each record's class in place of an
+encoder. Every preparation is a process of its own; prints a table with its seconds and its highest resident memory.
+With --kill, each of the largest is killed (SIGKILL) once while it encodes and once while it writes the database, then
+compared with one that was not. Takes 15 kB of disk a record.
 
     python -m benchmarks.streaming --speed 20000
 
@@ -32,27 +34,30 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
+import pyarrow.parquet
 
 from benchmarks.encoding import random_texts
 from benchmarks.partitioning import METHODS, peak_mebibytes
 from mrag_rl.agents.preparation import Preparation
-from mrag_rl.choices import PartitioningMethod
+from mrag_rl.choices import PartitioningMethod, StateName
 from mrag_rl.config import PartitioningConfig
 from mrag_rl.data.columns import Columns
 from mrag_rl.data.named import load_published
 from mrag_rl.data.tables import read_pairs
-from mrag_rl.data_config import DataConfig, SplitFractions
+from mrag_rl.data_config import DataConfig
 from mrag_rl.encoders import Embeddings, EmbeddingStore, Prefixes, TransformerEncoder
+from mrag_rl.encoders.store import BLOCK
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.folder import RunFolder
 
 CLASSES = "abcdefghy"
 SIZE, HEADS = 384, 12
-QUERIES, WORDS = 64, 300
+QUERIES, WORDS, SHARD = 64, 300, 50_000
 CENTRES = np.random.default_rng(0).standard_normal((len(CLASSES), SIZE), np.float32)
 
 
@@ -87,18 +92,26 @@ def records(count: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def prepare(file: Path, folder: RunFolder, count: int, method: PartitioningMethod, send: Any) -> None:
+def write_records(folder: Path, count: int) -> None:
+    """As many records, in Parquet files as BigPatent's copy on the hub has them."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "data").mkdir(parents=True)
+    rows = records(count)
+    held_out = count // 20
+    for split, size in (("train", count - 2 * held_out), ("validation", held_out), ("test", held_out)):
+        shards = -(-size // SHARD)
+        for shard in range(shards):
+            part = pyarrow.Table.from_pylist([*islice(rows, min(SHARD, size - shard * SHARD))])
+            pyarrow.parquet.write_table(part, folder / "data" / f"{split}-{shard:05d}-of-{shards:05d}.parquet")
+
+
+def prepare(files: Path, folder: RunFolder, method: PartitioningMethod, state: StateName, send: Any) -> None:
     """Prepare a run and ask its database. Sends {what: seconds}, with the peak memory in MiB and the digest."""
-    fraction = max(QUERIES, 3) / count
     preparation = Preparation(
-        data=DataConfig(
-            pairs=str(file),
-            columns=Columns(id="publication_number", source="description", target="abstract", labels="cpc"),
-            fractions=SplitFractions(fraction, fraction, fraction),
-        ),
+        data=DataConfig(name="bigpatent", folder=str(files), columns=Columns(id="publication_number", labels="cpc")),
         task="summarization",
         partitioning=PartitioningConfig(method=method, partitions=4),
-        state="per_head",
+        state=state,
         ablations=(),
         seed=0,
     )
@@ -110,8 +123,8 @@ def prepare(file: Path, folder: RunFolder, count: int, method: PartitioningMetho
     del seconds["total"]
     start = time.perf_counter()
     with MemoryDatabase.open(folder.database) as database:
-        queries = Embeddings.load(folder.embeddings("test"))
-        partitions = database.states(queries).mean(axis=2).argmax(axis=1)
+        queries = Embeddings.load(folder.embeddings("test"))[:QUERIES]
+        partitions = database.states(queries, state).mean(axis=2).argmax(axis=1)
         database.records(database.retrieve(queries, partitions, k=3).indices.ravel())
         seconds["open, ask"] = time.perf_counter() - start
         start = time.perf_counter()
@@ -219,6 +232,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, nargs="+", default=[10_000, 100_000], metavar="N")
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
+    parser.add_argument("--state", choices=get_args(StateName), default="equation_1", help="default: %(default)s")
     parser.add_argument("--kill", action="store_true", help="kill each preparation of the largest twice, and resume it")
     parser.add_argument("--speed", type=int, metavar="N", help="measure the encoder on N texts instead")
     parser.add_argument("--layouts", type=int, metavar="N", help="read N pairs from each layout instead")
@@ -230,16 +244,16 @@ def main() -> None:
         print(encoding_speed(arguments.speed))
         return
     with tempfile.TemporaryDirectory() as place:
-        file = Path(place, "patents.jsonl")
+        os.environ["HF_DATASETS_CACHE"] = str(Path(place, "cache"))
+        files = Path(place, "patents")
         header: list[str] = []
         costs: dict[str, list[tuple[int, float, float]]] = {}
         for count in sorted(arguments.records):
-            with file.open("w", encoding="utf-8") as lines:
-                lines.writelines(json.dumps(record) + "\n" for record in records(count))
+            write_records(files, count)
             for method in arguments.methods:
                 folder = RunFolder(Path(place, f"{method}-{count}"))
                 folder.root.mkdir()
-                process, receive = start(prepare, file, folder, count, method)
+                process, receive = start(prepare, files, folder, method, arguments.state)
                 seconds, peak, digest = receive.recv()
                 process.join()
                 if not header:
@@ -251,9 +265,9 @@ def main() -> None:
                 shutil.rmtree(folder.root)
                 if arguments.kill and count == max(arguments.records):
                     folder.root.mkdir()
-                    blocks = count // 8192
-                    first, second = killed(folder, blocks, file, folder, count, method)
-                    process, receive = start(prepare, file, folder, count, method)
+                    blocks = count // BLOCK
+                    first, second = killed(folder, blocks, files, folder, method, arguments.state)
+                    process, receive = start(prepare, files, folder, method, arguments.state)
                     _, _, again = receive.recv()
                     process.join()
                     same = "the same database" if again == digest else "ANOTHER database"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
 from mrag_rl.choices import StateName
 from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
+from mrag_rl.encoders.store import BLOCK
 from mrag_rl.memory.database import MemoryDatabase
 from mrag_rl.normalizer import StateNormalizer
 from mrag_rl.states import StateReader, feature_names
@@ -26,9 +28,19 @@ def embed_pairs(encoder: TextEncoder, state: StateName, sources: Sequence[str], 
 
 def embed_joined(encoder: TextEncoder, state: StateName, texts: Sequence[str]) -> Embeddings:
     """`embed_pairs` of N texts that are already `joined`."""
-    embeddings = encoder.encode(texts)
-    standard = embeddings.standard
-    return embeddings if state == "peeking" else Embeddings(standard, standard[:, None], encoder=embeddings.encoder)
+    if state == "peeking":
+        return encoder.encode(texts)
+    # In parts: the heads, which are not kept, would take as much memory as what is.
+    parts = (encoder.encode(texts[start : start + BLOCK]) for start in range(0, max(len(texts), 1), BLOCK))
+    first = next(parts)
+    standard = np.empty((len(texts), first.shape[0]), np.float32)
+    norms = np.empty((len(texts), 1), np.float32)
+    start = 0
+    for part in chain([first], parts):
+        rows = slice(start, start + len(part))
+        standard[rows], norms[rows, 0] = part.standard, np.linalg.norm(part.standard, axis=1)
+        start += len(part)
+    return Embeddings(standard, standard[:, None], norms, encoder=first.encoder)
 
 
 def joined(source: str, target: str) -> str:

@@ -139,15 +139,13 @@ class MemoryVectors:
             changes = self._changes
             if name not in self._sets:
                 raise InputError(f"{self._folder}: this state needs pair_embeddings; create the database with them")
-            vectors = self._originals(name)
-            if name == "standard":
-                vectors = vectors[:, None, :]
-            keys = np.empty((vectors.shape[1], len(vectors), vectors.shape[2]), dtype=np.float32)
-            for start in range(0, len(vectors), _ROWS):
+            count, *shape = self._originals(name).shape
+            keys = np.empty((1 if name == "standard" else shape[0], count, shape[-1]), dtype=np.float32)
+            for start in range(0, count, _ROWS):
                 rows = slice(start, start + _ROWS)
-                part = vectors[self._order.memories[rows]]
+                part = self._originals(name)[rows].reshape(-1, len(keys), shape[-1])  # mapped anew, to let go of others
                 check_unit(part, f"{self._folder / name}.npy: its vectors")
-                keys[:, rows] = part.transpose(1, 0, 2)
+                keys[:, self._order.positions[rows]] = part.transpose(1, 0, 2)
             if name == "pair_heads":
                 for index, stored in self._store.current_pair_heads():
                     keys[:, self._order.positions[index]] = self.pair_heads(index, stored)
