@@ -79,20 +79,26 @@ def test_success_is_the_mean_of_the_queries_with_its_interval(tmp_path: Path) ->
         assert float(row["low"]) == pytest.approx(values.mean() - half, rel=1e-4)
 
 
-def test_improvement_is_relative_to_the_baseline_at_three_documents_an_aspect(tmp_path: Path) -> None:
+def test_improvement_is_the_mean_of_the_queries_gains_with_its_interval(tmp_path: Path) -> None:
     improvement_by_aspects(tmp_path, "gain", RESULTS)
     rows = table(tmp_path / "gain.csv")
-    assert [(row["strategy"], row["aspects"], row["fetched"]) for row in rows] == [
-        (strategy, n, k) for strategy in ("mrag", "segment_mrag") for n, k in (("1", "3"), ("4", "12"), ("10", "30"))
+    assert [(row["strategy"], row["aspects"], row["fetched"], row["queries"]) for row in rows] == [
+        (strategy, n, k, "12")
+        for strategy in ("mrag", "segment_mrag")
+        for n, k in (("1", "3"), ("4", "12"), ("10", "30"))
     ]
-    gain = 100 * (weighted("segment_mrag", 10, 30) / weighted("standard", 10, 30) - 1)
-    assert float(rows[-1]["gain_percent"]) == pytest.approx(gain, rel=1e-4) and gain > 20
+    gain = 100 * (weighted("segment_mrag", 10, 30) - weighted("standard", 10, 30))
+    assert float(rows[-1]["gain"]) == pytest.approx(gain, rel=1e-4) and gain > 10
+    both = [np.array([*RESULTS["per_query"][name]["10"]["30"].values()]) for name in ("segment_mrag", "standard")]
+    half = 100 * 1.96 * ((both[0] - both[1]) @ np.array([2 / 3, 1 / 3])).std() / np.sqrt(12)
+    assert float(rows[-1]["low"]) == pytest.approx(gain - half, rel=1e-3)
+    assert float(rows[-1]["high"]) == pytest.approx(gain + half, rel=1e-3)
 
 
-def test_no_gain_is_told_where_the_baseline_finds_nothing(tmp_path: Path) -> None:
-    results = {"strategies": {"standard": {"1": {"3": [0, 0]}}, "mrag": {"1": {"3": [1, 1]}}}}
+def test_no_gain_is_told_where_the_baseline_has_other_numbers_of_documents(tmp_path: Path) -> None:
+    results = {"strategies": {"standard": {"1": {"2": [0, 0]}}, "mrag": {"1": {"3": [1, 1]}}}}
     improvement_by_aspects(tmp_path, "gain", results)
-    assert table(tmp_path / "gain.csv")[0]["gain_percent"] == ""
+    assert table(tmp_path / "gain.csv") == []
 
 
 def test_strategies_are_compared_best_first(tmp_path: Path) -> None:

@@ -112,46 +112,43 @@ def improvement_by_aspects(
     strategies: Sequence[str] | None = None,
     weight: float = 2.0,
 ) -> None:
-    """Each strategy's relative gain over a baseline in weighted success, in percent, by number of aspects.
+    """Each strategy's gain over a baseline in weighted success, in points of 100, by number of aspects.
 
-    For n aspects it is the gain at min(3n, most fetched) documents. Where the baseline's success is 0 or unknown there
-    is no relative gain: no point is drawn, and the cell in the CSV is empty.
+    For n aspects it is the gain at min(3n, most fetched) documents, with a 95% interval over the queries, which both
+    answer, by the normal approximation. (The papers draw it in percent of the baseline.) Where the baseline has no
+    results for that number of documents, no point is drawn.
 
     Raises:
-        InputError: the results do not have the baseline or a strategy.
+        InputError: the results do not have the baseline, a strategy, or the outcome of each query.
     """
     names = [strategy for strategy in _strategies(results, strategies) if strategy != baseline]
     base = _by_aspects(results, baseline, weight)
+    weights = np.array([weight, 1.0]) / (weight + 1)
     figure = new_figure(6.4, 3.6)
     axis = figure.subplots()
     rows = []
     for strategy in names:
         points = []
-        for aspects, (number, value) in _by_aspects(results, strategy, weight).items():
-            reference = base[aspects][1] if aspects in base and base[aspects][0] == number else 0.0
-            gain = 100 * (value / reference - 1) if reference > 0 else None
-            if gain is not None:
-                points.append((aspects, gain))
-            rows.append(
-                (
-                    strategy,
-                    aspects,
-                    number,
-                    csv_number(value),
-                    csv_number(reference),
-                    "" if gain is None else csv_number(gain),
-                )
-            )
-        x, y = np.array(points, dtype=float).reshape(-1, 2).T
-        axis.plot(x, y, marker="o", markersize=3.5, label=strategy, **_look(results, strategy))
+        for aspects, (number, _) in _by_aspects(results, strategy, weight).items():
+            if aspects not in base or base[aspects][0] != number:
+                continue
+            gains = _per_query(results, strategy, aspects, number) - _per_query(results, baseline, aspects, number)
+            gains = 100 * gains @ weights
+            half = 1.96 * gains.std() / np.sqrt(len(gains))
+            points.append((aspects, gains.mean(), gains.mean() - half, gains.mean() + half))
+            rows.append((strategy, aspects, number, len(gains), *map(csv_number, points[-1][1:])))
+        x, mean, low, high = np.array(points, dtype=float).reshape(-1, 4).T
+        look = _look(results, strategy)
+        axis.plot(x, mean, marker="o", markersize=3.5, label=strategy, **look)
+        axis.fill_between(x, low, high, color=look["color"], alpha=0.12, linewidth=0)
     axis.axhline(0, color=GREY, linewidth=1, linestyle="--")
-    axis.set_title(f"Gain in weighted success over {baseline}", fontsize="medium")
+    axis.set_title(f"Gain in weighted success over {baseline}, with 95% intervals", fontsize="medium")
     axis.set_xlabel("aspects n, with min(3n, most fetched) documents")
-    axis.set_ylabel(f"gain over {baseline} (%)")
+    axis.set_ylabel(f"gain over {baseline} (points)")
     axis.grid(alpha=0.3)
     if names:
         axis.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
-    save_figure(figure, folder, name, ("strategy", "aspects", "fetched", "weighted", baseline, "gain_percent"), rows)
+    save_figure(figure, folder, name, ("strategy", "aspects", "fetched", "queries", "gain", "low", "high"), rows)
 
 
 def strategy_comparison(
