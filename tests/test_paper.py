@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import re
 from collections import Counter
@@ -24,8 +25,10 @@ from mrag_rl.evaluation.paper_plots import partitions_chart
 from mrag_rl.evaluation.paper_tables import paper_page
 from mrag_rl.evaluation.statistics import PairStatistics
 from mrag_rl.runs.compare import Condition, paired_scores
-from mrag_rl.runs.paper import part_of_report, read_table, sweeps_of
+from mrag_rl.runs.paper import part_of_report, sweep_of
+from mrag_rl.runs.paper_table import Part, read_table
 from mrag_rl.runs.settings import PaperSettings
+from mrag_rl.runs.sweep import Sweep
 from mrag_rl.shipped import PAPER_TABLES, names_in
 
 TABLES = ["figure2", "table1", "table2", "table3", "table4", "table5", "table6"]
@@ -305,13 +308,48 @@ def test_the_commands_of_the_help_can_be_planned(
         assert "runs, 0 complete; " in capsys.readouterr().out
 
 
+def sweeps_of(table: str, scale: PaperScale, folder: Path) -> list[tuple[Part, Sweep]]:
+    read = read_table(table)
+    return [(part, sweep_of(read, part, PaperSettings(scale=scale), folder)) for part in read.scales[scale]]
+
+
+def test_a_plan_says_of_every_part_whether_it_can_be_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "es-en.jsonl").write_text("{}\n")
+    assert evaluate.main(["paper", "table2", "table3", "--scale", "real", "--plan"]) == 2
+    out, err = capsys.readouterr()
+    assert "paper-real/table2/es-en: " in out and "paper-real/table2/de-en" not in out
+    assert "these parts cannot be run: table2, de-en: de-en.jsonl: no such file; check data.pairs" in err
+    assert "; table3, dailydialog: dailydialog.jsonl: no such file" in err
+    assert evaluate.main(["paper", "table2", "--scale", "real"]) == 2
+    assert "de-en.jsonl: no such file" in capsys.readouterr().err
+    assert evaluate.main(["paper", "table5", "--scale", "real", "--plan"]) == 2
+    assert "table5 has no scale real" in capsys.readouterr().err
+
+
+def test_the_full_figure_2_has_the_papers_three_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "jrc-acquis").mkdir()
+    seen = {
+        (config.task, config.partitioning.method, config.demonstrations)
+        for _, sweep in sweeps_of("figure2", "full", tmp_path)
+        for config in sweep.runs.values()
+    }
+    clustered = itertools.product(("summarization", "translation", "dialogue"), ("lsh", "kmeans", "hnsw_spectral"))
+    expected = {(*one, shown) for one in clustered for shown in (1, 3)}
+    assert expected | {("dialogue", "category", 1), ("dialogue", "category", 3)} <= seen
+
+
 @pytest.mark.parametrize("scale", ["small", "real", "full"])
 def test_figure_2_hardly_trains_the_agents_that_it_does_not_read(
     scale: PaperScale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "es-en.jsonl").write_text("{}\n")
+    (tmp_path / "jrc-acquis").mkdir()
     monkeypatch.chdir(tmp_path)
-    for _, sweep in sweeps_of(read_table("figure2"), PaperSettings(scale=scale), tmp_path):
+    for _, sweep in sweeps_of("figure2", scale, tmp_path):
         for config in sweep.runs.values():
             data = config.data
             assert data.sizes.train <= 32 if data.world else data.fractions.train <= 0.02
@@ -321,7 +359,7 @@ def test_figure_2_hardly_trains_the_agents_that_it_does_not_read(
 
 def test_the_full_table_3_leaves_out_dialogues_that_are_in_several_splits() -> None:
     """DailyDialog has some, and a run refuses them otherwise."""
-    for _, sweep in sweeps_of(read_table("table3"), PaperSettings(scale="full"), Path("runs")):
+    for _, sweep in sweeps_of("table3", "full", Path("runs")):
         assert all(config.data.name == "dailydialog" and config.data.deduplicate for config in sweep.runs.values())
 
 
@@ -329,7 +367,7 @@ def test_the_full_table_2_reads_the_published_splits(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     (tmp_path / "jrc-acquis").mkdir()
     seen = Counter[tuple[str, str]]()
-    for _, sweep in sweeps_of(read_table("table2"), PaperSettings(scale="full"), tmp_path):
+    for _, sweep in sweeps_of("table2", "full", tmp_path):
         for config in sweep.runs.values():
             seen[config.llm.name, config.data.name or ""] += 1
             assert config.data.folder == "jrc-acquis"
@@ -351,7 +389,7 @@ def test_the_full_scale_has_each_model_of_the_paper(
     }
     read = read_table(table)
     seen = set()
-    for part, sweep in sweeps_of(read, PaperSettings(scale="full"), tmp_path):
+    for part, sweep in sweeps_of(table, "full", tmp_path):
         assert part.beside in read.published
         model = next((name for name in models if (part.beside or "").endswith(name)), "Mixtral 8x7B")
         assert {config.llm.name for config in sweep.runs.values()} == {models[model]}

@@ -5,38 +5,31 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from mrag_rl.choices import PaperScale
-from mrag_rl.command_line import read_yaml
 from mrag_rl.config import Config, argument_of, load_config
-from mrag_rl.contrasts import check_contrasts
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import Score, as_json, holm, origin_counts
 from mrag_rl.evaluation.comparison_tables import settings_text, short_names
 from mrag_rl.evaluation.paper_plots import partitions_chart
 from mrag_rl.evaluation.paper_tables import paper_page
-from mrag_rl.evaluation.results import SECONDS
 from mrag_rl.io import atomic_write_text, read_json, write_json
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.compare import Condition, conditions_of, paired_scores
 from mrag_rl.runs.estimate import Sizes, estimate, texts_of_system
 from mrag_rl.runs.evaluate import reported_metrics, target_metric
 from mrag_rl.runs.folder import RunFolder
+from mrag_rl.runs.paper_table import Part, Table, read_table
 from mrag_rl.runs.pool import MAY_DIFFER, differing, flat_settings, world_of
 from mrag_rl.runs.processes import carry_out
 from mrag_rl.runs.settings import PaperSettings
 from mrag_rl.runs.sweep import Sweep, plan_sweep, run_sweep
-from mrag_rl.shipped import CONFIGS, PAPER_TABLES, names_in, shipped_file
-
-_TABLE_KEYS = {"title", "note", "metrics", "seconds", "systems", "contrasts", "published", "scales"}
-_PART_KEYS = {"name", "beside", "metrics", "config", "grid", "settings", "systems"}
+from mrag_rl.shipped import CONFIGS, PAPER_TABLES, names_in
 
 _METHOD = "partitioning.method"
 _RULES = {
@@ -46,53 +39,6 @@ _RULES = {
 """Settings, or groups of them, that say what the algorithm is."""
 
 
-@dataclass(frozen=True)
-class Part:
-    """One sweep of a table at one scale.
-
-    Attributes:
-        name: of its folder. beside: whose figures of the paper stand beside it, None for none.
-        metrics: its columns, the first of which is compared; the table's, unless the part is of another task.
-        config: configuration files. grid, settings: as of a sweep, and further settings of all its runs.
-        systems: the table's rows, for each combination of the grid's settings.
-    """
-
-    name: str
-    beside: str | None
-    metrics: tuple[str, ...]
-    config: tuple[str, ...]
-    grid: dict[str, list[Any]]
-    settings: dict[str, Any]
-    systems: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of the paper.
-
-    Attributes:
-        path: of its file. seconds: columns beside the metrics, by the names in `mrag_rl.evaluation.results.SECONDS`, on
-            average over a row's runs.
-        note: what a reader has to know of the figures, for its page.
-        contrasts: differences of two systems, tested for each combination of the grid's settings.
-        published: {whose: {row: {column: figure}}}, as the paper prints them.
-        scales: the parts of each scale.
-    """
-
-    path: Path
-    title: str
-    note: str
-    seconds: tuple[str, ...]
-    contrasts: tuple[str, ...]
-    published: dict[str, dict[str, dict[str, float]]]
-    scales: dict[str, tuple[Part, ...]]
-
-    @property
-    def name(self) -> str:
-        """That of its file, without the ending."""
-        return self.path.stem
-
-
 def run(settings: PaperSettings) -> str:
     """Make tables of the paper at one scale: all their runs, then RUNS/paper-SCALE/TABLE/table.md and table.json.
 
@@ -100,19 +46,36 @@ def run(settings: PaperSettings) -> str:
     scale, and goes on where it was stopped. Returns the pages, or with `plan` what would be run. Where no tables are
     named, those without this scale are left out, and the plan says which.
 
-    Raises InputError: an unknown table, a named table without this scale, a broken file, a run that fails.
+    Raises InputError: an unknown table, a named table without this scale, a broken file, a run that fails, or parts that
+    cannot be run, such as those whose data are missing; a plan of the others is printed first.
     """
     root = Path(settings.runs) / f"paper-{settings.scale}"
     tables = [read_table(name) for name in settings.tables or names_in(PAPER_TABLES)]
     without = [table.name for table in tables if settings.tables is None and settings.scale not in table.scales]
-    planned = [(table, sweeps_of(table, settings, root)) for table in tables if table.name not in without]
-    plan = _plan([sweep for _, sweeps in planned for _, sweep in sweeps], settings.jobs)
+    planned: list[tuple[Table, list[tuple[Part, Sweep]]]] = []
+    faults: list[str] = []
+    for table in tables:
+        if table.name in without:
+            continue
+        if settings.scale not in table.scales:
+            raise InputError(f"{table.name} has no scale {settings.scale}; choose from {', '.join(table.scales)}")
+        planned.append((table, []))
+        for part in table.scales[settings.scale]:
+            try:
+                planned[-1][1].append((part, sweep_of(table, part, settings, root)))
+            except InputError as error:
+                faults.append(f"{table.name}, {part.name}: {error}")
+    all_sweeps = [sweep for _, sweeps in planned for _, sweep in sweeps]
+    plan = _plan(all_sweeps, settings.jobs)
     if without:
         plan += f"\nleft out, because they have no scale {settings.scale}: {', '.join(without)}"
+    if faults:
+        if settings.plan:
+            print(plan)
+        raise InputError(f"these parts cannot be run: {'; '.join(faults)}")
     if settings.plan:
         return plan
     print(plan, file=sys.stderr)
-    all_sweeps = [sweep for _, sweeps in planned for _, sweep in sweeps]
     left = {run: sweep.runs[run] for sweep in all_sweeps for run in sweep.unfinished()}
     total = sum(len(sweep.runs) for sweep in all_sweeps)
     # Together, because a part of three runs would leave some of the jobs idle
@@ -138,86 +101,27 @@ def _plan(sweeps: Sequence[Sweep], jobs: int) -> str:
     return "\n".join([*(sweep.plan() for sweep in sweeps), *total])
 
 
-def read_table(name: str) -> Table:
-    """A table of `configs/paper/tables` by its name, or of a file by its path. Raises InputError for a broken one."""
-    path = shipped_file(name, PAPER_TABLES)
-    found = _mapping(read_yaml(path), _TABLE_KEYS, str(path))
-    try:
-        systems, metrics = tuple(found["systems"]), tuple(found["metrics"])
-        scales = {
-            scale: tuple(
-                Part(
-                    str(part["name"]),
-                    part.get("beside"),
-                    tuple(part.get("metrics") or metrics),
-                    tuple(part["config"]),
-                    dict(part["grid"]),
-                    dict(part.get("settings") or {}),
-                    tuple(part.get("systems") or systems),
-                )
-                for part in (_mapping(part, _PART_KEYS, f"{path}: {scale}") for part in parts)
+def sweep_of(table: Table, part: Part, settings: PaperSettings, root: Path) -> Sweep:
+    """The sweep of a part. Raises InputError if it cannot be run."""
+    fixed = part.settings | {
+        "evaluation.systems": list(part.systems),
+        "encoder.cache_folder": str(root / "embeddings"),
+    }
+    if part.settings.get("llm.cache", True):
+        fixed["llm.cache_file"] = str(root / "texts.sqlite")
+    runs = root / table.name
+    arguments = [f"--grid={table.path}", f"--name={part.name}", f"--runs={runs}", f"--jobs={settings.jobs}"]
+    arguments += [f"--config={path}" for path in part.config]
+    arguments += [f"--{name}={argument_of(value)}" for name, value in fixed.items()]
+    sweep = plan_sweep(arguments, program="evaluate.py paper", grid=part.grid)[0]
+    for config in sweep.runs.values():
+        reported = reported_metrics(config)
+        if unknown := [metric for metric in part.metrics if metric not in reported]:
+            raise InputError(
+                f"{table.path}: {part.name} has the metric {unknown[0]}, but its runs report "
+                f"{', '.join(reported)}; give the part metrics of its own"
             )
-            for scale, parts in found["scales"].items()
-        }
-        table = Table(
-            path,
-            found["title"],
-            found.get("note") or "",
-            tuple(found.get("seconds") or ()),
-            tuple(found.get("contrasts") or ()),
-            found.get("published") or {},
-            scales,
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: not a table ({error}); see {PAPER_TABLES / 'table5.yaml'} for one") from error
-    for scale, parts in table.scales.items():
-        if scale not in get_args(PaperScale):
-            raise InputError(f"{path}: unknown scale {scale!r}; choose from {', '.join(get_args(PaperScale))}")
-        for part in parts:
-            check_contrasts(
-                table.contrasts, part.systems, where=f"{path}: contrasts", otherwise="add it to the systems"
-            )
-            if part.beside is not None and part.beside not in table.published:
-                raise InputError(f"{path}: {part.name} stands beside {part.beside!r}, which is not in published")
-    if unknown := set(table.seconds) - set(SECONDS):
-        raise InputError(f"{path}: unknown seconds {', '.join(sorted(unknown))}; choose from {', '.join(SECONDS)}")
-    return table
-
-
-def _mapping(found: Any, keys: set[str], where: str) -> Mapping[str, Any]:
-    if not isinstance(found, Mapping):
-        raise InputError(f"{where}: not a mapping; see {PAPER_TABLES / 'table5.yaml'} for a table")
-    if unknown := set(found) - keys:
-        raise InputError(f"{where}: unknown key {sorted(map(str, unknown))[0]}; choose from {', '.join(sorted(keys))}")
-    return found
-
-
-def sweeps_of(table: Table, settings: PaperSettings, root: Path) -> list[tuple[Part, Sweep]]:
-    """The sweep of each part."""
-    if settings.scale not in table.scales:
-        raise InputError(f"{table.name} has no scale {settings.scale}; choose from {', '.join(table.scales)}")
-    sweeps = []
-    for part in table.scales[settings.scale]:
-        fixed = part.settings | {
-            "evaluation.systems": list(part.systems),
-            "encoder.cache_folder": str(root / "embeddings"),
-        }
-        if part.settings.get("llm.cache", True):
-            fixed["llm.cache_file"] = str(root / "texts.sqlite")
-        runs = root / table.name
-        arguments = [f"--grid={table.path}", f"--name={part.name}", f"--runs={runs}", f"--jobs={settings.jobs}"]
-        arguments += [f"--config={path}" for path in part.config]
-        arguments += [f"--{name}={argument_of(value)}" for name, value in fixed.items()]
-        sweep = plan_sweep(arguments, program="evaluate.py paper", grid=part.grid)[0]
-        for config in sweep.runs.values():
-            reported = reported_metrics(config)
-            if unknown := [metric for metric in part.metrics if metric not in reported]:
-                raise InputError(
-                    f"{table.path}: {part.name} has the metric {unknown[0]}, but its runs report "
-                    f"{', '.join(reported)}; give the part metrics of its own"
-                )
-        sweeps.append((part, sweep))
-    return sweeps
+    return sweep
 
 
 def _made(table: Table, sweeps: Sequence[tuple[Part, Sweep]], settings: PaperSettings, folder: Path) -> str:
