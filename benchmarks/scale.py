@@ -12,7 +12,6 @@ texts a second are measured on texts of each corpus's length; the language model
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import tempfile
 import time
@@ -23,7 +22,7 @@ import numpy as np
 
 from benchmarks.encoding import random_texts
 from benchmarks.partitioning import METHODS
-from benchmarks.streaming import HEADS, SIZE, prepare, records, start
+from benchmarks.streaming import HEADS, SIZE, prepare, start, write_records
 from mrag_rl.config import load_config
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.runs.estimate import Sizes, texts_of_training
@@ -41,11 +40,10 @@ VECTOR_BYTES = 4 * 2 * SIZE
 
 def prepared(place: Path, count: int, method: str) -> dict[str, float]:
     """Seconds, GiB of memory and GB of disk of a preparation."""
-    file, folder = place / "patents.jsonl", RunFolder(place / f"run-{count}")
-    with file.open("w", encoding="utf-8") as lines:
-        lines.writelines(json.dumps(record) + "\n" for record in records(count))
+    files, folder = place / "patents", RunFolder(place / f"run-{count}")
+    write_records(files, count)
     folder.root.mkdir()
-    process, receive = start(prepare, file, folder, count, method)
+    process, receive = start(prepare, files, folder, method, "per_head")
     seconds, peak, _ = receive.recv()
     process.join()
     disk = sum(path.stat().st_size for path in folder.database.rglob("*") if path.is_file())

@@ -4,12 +4,12 @@
 
 Writes synthetic records in BigPatent's columns (description, abstract, and its nine classes) as Parquet files with its
 splits: 90% for training, of which a tenth are queries of the agents and the rest is the database, and 5% each for
-development and test. Then prepares a run from them as `train.py --data.name bigpatent --data.folder FOLDER` does: reads
-them, stores encodings block by block, partitions, and writes the database; then opens it and asks it 64 queries.
-Encoding a million texts takes hours on a processor, so vectors are made from each record's class in place of an
-encoder. Every preparation is a process of its own; prints a table with its seconds and its highest resident memory.
-With --kill, each of the largest is killed (SIGKILL) once while it encodes and once while it writes the database, then
-compared with one that was not. Takes 15 kB of disk a record.
+development and test. Then prepares a run from them as `train.py --data.name bigpatent --data.folder FOLDER
+--data.deduplicate true` does: reads them, stores encodings block by block, partitions, and writes the database; then
+opens it and asks it 64 queries. Encoding a million texts takes hours on a processor, so vectors are made from each
+record's class in place of an encoder. Every preparation is a process of its own; prints a table with its seconds and
+its highest resident memory. With --kill, each of the largest is killed (SIGKILL) once while it encodes and once while
+it writes the database, then compared with one that was not. Takes 15 kB of disk a record.
 
     python -m benchmarks.streaming --speed 20000
 
@@ -93,8 +93,9 @@ def records(count: int) -> Iterator[dict[str, Any]]:
 
 
 def write_records(folder: Path, count: int) -> None:
-    """As many records, in Parquet files as BigPatent's copy on the hub has them."""
+    """Records in Parquet files as BigPatent's copy on the hub has them; `datasets` keeps what it makes beside them."""
     shutil.rmtree(folder, ignore_errors=True)
+    os.environ["HF_DATASETS_CACHE"] = str(folder / "cache")  # for the processes that read them
     (folder / "data").mkdir(parents=True)
     rows = records(count)
     held_out = count // 20
@@ -108,7 +109,12 @@ def write_records(folder: Path, count: int) -> None:
 def prepare(files: Path, folder: RunFolder, method: PartitioningMethod, state: StateName, send: Any) -> None:
     """Prepare a run and ask its database. Sends {what: seconds}, with the peak memory in MiB and the digest."""
     preparation = Preparation(
-        data=DataConfig(name="bigpatent", folder=str(files), columns=Columns(id="publication_number", labels="cpc")),
+        data=DataConfig(
+            name="bigpatent",
+            folder=str(files),
+            columns=Columns(id="publication_number", labels="cpc"),
+            deduplicate=True,
+        ),
         task="summarization",
         partitioning=PartitioningConfig(method=method, partitions=4),
         state=state,
@@ -244,7 +250,6 @@ def main() -> None:
         print(encoding_speed(arguments.speed))
         return
     with tempfile.TemporaryDirectory() as place:
-        os.environ["HF_DATASETS_CACHE"] = str(Path(place, "cache"))
         files = Path(place, "patents")
         header: list[str] = []
         costs: dict[str, list[tuple[int, float, float]]] = {}
