@@ -51,7 +51,7 @@ def tables(folder: Path) -> str:
 def _page(path: Path) -> str:
     report = read_json(path)
     page = paper_page(report).replace("# M-RAG, ", "# ", 1).replace(HOW_TO_READ, "").strip()
-    page = re.sub(r"^Figure: .*\n\n?", "", page, flags=re.MULTILINE)
+    page = re.sub(r"^Figure: .*\n{0,2}", "", page, flags=re.MULTILINE)
     drawn = f"![Scores by partitions](gallery/{_FIGURES[report['scale']]})"
     page = re.sub(r"^Figure of all parts: .*", drawn, page, flags=re.MULTILINE)
     page = re.sub(r"\n{3,}", "\n\n", page)

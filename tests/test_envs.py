@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -12,9 +13,10 @@ from gymnasium.utils.env_checker import check_env
 from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
 import mrag_rl.envs  # noqa: F401  (registers the ids)
+from mrag_rl.encoders import Embeddings
 from mrag_rl.envs.memory_refinement import MemoryRefinementEnv, MemoryRefinementVectorEnv, RefinementEpisode
 from mrag_rl.envs.partition_selection import PartitionSelectionEnv, PartitionSelectionVectorEnv, answer_scores
-from mrag_rl.envs.states import embed_pairs, observe, state_size
+from mrag_rl.envs.states import embed_joined, embed_pairs, observe, state_size
 from mrag_rl.errors import InputError
 from mrag_rl.generation.writer import Writer
 from mrag_rl.metrics.text import get_metric
@@ -128,6 +130,24 @@ def test_observation_sizes_and_normalisation(state, width, tmp_path) -> None:
         assert observations.shape == (24, width)
         np.testing.assert_allclose(observations.mean(axis=0), 0, atol=1e-3)
         np.testing.assert_allclose(observations.std(axis=0), 1, atol=1e-3)
+
+
+def test_pairs_of_a_large_database_are_embedded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"{pair.source}\n{pair.target}" for pair in WORLD.splits.database[:7]]
+    whole = embed_joined(remembering_encoder(), "equation_1", texts)
+    monkeypatch.setattr("mrag_rl.envs.states.BLOCK", 3)
+    asked: list[int] = []
+
+    class Counting:
+        def encode(self, texts: Sequence[str], **settings: Any) -> Embeddings:
+            asked.append(len(texts))
+            return remembering_encoder().encode(texts, **settings)
+
+    parts = embed_joined(Counting(), "equation_1", texts)  # type: ignore[arg-type]
+    assert asked == [3, 3, 1]
+    for name in ("standard", "heads", "norms"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
+    assert parts.encoder == whole.encoder and parts.heads.shape == (7, 1, parts.standard.shape[1])
 
 
 def test_equation_1_is_the_papers_formula(tmp_path) -> None:

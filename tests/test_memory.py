@@ -200,8 +200,11 @@ def test_states_need_a_few_megabytes_whatever_the_size_of_the_database() -> None
     assert peak < 8e6  # all similarities of one head would be 61 MB
 
 
-@pytest.mark.parametrize("k", [1, 4, 100])
-def test_retrieval_ranks_like_a_double_loop(tmp_path: Path, k: int) -> None:
+@pytest.mark.parametrize(("k", "read_at_once"), [(1, 8192), (4, 7), (100, 1)])
+def test_retrieval_ranks_like_a_double_loop(
+    tmp_path: Path, k: int, read_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mrag_rl.memory.vectors._ROWS", read_at_once)
     query, keys, desks = embeddings(3, 9), embeddings(1, 40).standard, members(40)
     allowed = np.arange(40) % 5 != 0
     partitions = np.array([0, 1, 2, 2, 1, 0, -1, 1, 0])

@@ -95,6 +95,21 @@ def test_improvement_is_the_mean_of_the_queries_gains_with_its_interval(tmp_path
     assert float(rows[-1]["high"]) == pytest.approx(gain + half, rel=1e-3)
 
 
+def test_gains_are_paired_by_query_whatever_their_order(tmp_path: Path) -> None:
+    improvement_by_aspects(tmp_path, "gain", RESULTS)
+    other = json.loads(json.dumps(RESULTS))
+    queries = other["per_query"]["mrag"]["4"]["12"]
+    other["per_query"]["mrag"]["4"]["12"] = dict(reversed(queries.items()))
+    improvement_by_aspects(tmp_path, "again", other)
+    for row, again in zip(table(tmp_path / "gain.csv"), table(tmp_path / "again.csv"), strict=True):
+        assert [float(row[name]) for name in ("gain", "low", "high")] == pytest.approx(
+            [float(again[name]) for name in ("gain", "low", "high")]
+        )
+    del other["per_query"]["mrag"]["4"]["12"]["q4-0"]
+    with pytest.raises(InputError, match='"mrag" and "standard" have other queries'):
+        improvement_by_aspects(tmp_path, "x", other)
+
+
 def test_no_gain_is_told_where_the_baseline_has_other_numbers_of_documents(tmp_path: Path) -> None:
     results = {"strategies": {"standard": {"1": {"2": [0, 0]}}, "mrag": {"1": {"3": [1, 1]}}}}
     improvement_by_aspects(tmp_path, "gain", results)

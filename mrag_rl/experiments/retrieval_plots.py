@@ -132,8 +132,10 @@ def improvement_by_aspects(
         for aspects, (number, _) in _by_aspects(results, strategy, weight).items():
             if aspects not in base or base[aspects][0] != number:
                 continue
-            gains = _per_query(results, strategy, aspects, number) - _per_query(results, baseline, aspects, number)
-            gains = 100 * gains @ weights
+            own, of_baseline = (_outcomes(results, name, aspects, number) for name in (strategy, baseline))
+            if own.keys() != of_baseline.keys():
+                raise InputError(f'strategies "{strategy}" and "{baseline}" have other queries; evaluate them together')
+            gains = 100 * np.array([np.subtract(own[query], of_baseline[query]) for query in own]) @ weights
             half = 1.96 * gains.std() / np.sqrt(len(gains))
             points.append((aspects, gains.mean(), gains.mean() - half, gains.mean() + half))
             rows.append((strategy, aspects, number, len(gains), *map(csv_number, points[-1][1:])))
@@ -216,10 +218,17 @@ def _fetched(results: Results, names: Sequence[str], aspects: int) -> list[int]:
 
 def _per_query(results: Results, strategy: str, aspects: int, fetched: int) -> np.ndarray:
     """(Q, 2): success and category success of each query."""
+    return np.array(list(_outcomes(results, strategy, aspects, fetched).values()), dtype=float).reshape(-1, 2)
+
+
+def _outcomes(results: Results, strategy: str, aspects: int, fetched: int) -> Mapping[str, Sequence[float]]:
+    """Success and category success by query id."""
     if strategy not in results.get("per_query", {}):
         raise InputError(f'no "per_query" results of strategy "{strategy}"; its intervals need them')
-    queries = _at(_at(results["per_query"][strategy], aspects, "number of aspects"), fetched, "number fetched")
-    return np.array(list(queries.values()), dtype=float).reshape(-1, 2)
+    found: Mapping[str, Sequence[float]] = _at(
+        _at(results["per_query"][strategy], aspects, "number of aspects"), fetched, "number fetched"
+    )
+    return found
 
 
 def _by_aspects(results: Results, strategy: str, weight: float) -> dict[int, tuple[int, float]]:

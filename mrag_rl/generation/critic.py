@@ -17,6 +17,7 @@ from mrag_rl.generation.batched_llm import BatchedLLM
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.llm import LLM
 from mrag_rl.generation.prompts import RELEVANCE_TASK, RETRIEVE_TASK, SUPPORT_TASK, USEFULNESS_TASK, Prompt, quoted
+from mrag_rl.generation.reading import PromptReader
 from mrag_rl.generation.writer import Demonstration, Writer
 
 WEIGHTS = (1.0, 1.0, 0.5)
@@ -121,14 +122,17 @@ class TokenCritic:
     """Judgements read off the probabilities of a model's reflection tokens.
 
     As in Asai et al., 2023, Section 3.3 and Appendix A.3. The answer is judged as a whole: which token for relevance is
-    before it, and which follow it for support and then for usefulness. Those before a token are the more probable ones.
+    before it, and which follow it for support, if the memory is relevant, and then for usefulness. Those before a token
+    are the more probable ones.
 
     Attributes:
-        writer: its language model is `llm`, or a cache in front of it.
+        writer: its language model judges.
+        llm: that model, or a cache in front of it. reader: its prompts.
     """
 
     writer: Writer
-    llm: BatchedLLM
+    llm: BatchedLLM | CachedLLM
+    reader: PromptReader
 
     def retrieval(self, texts: Sequence[str]) -> np.ndarray:
         """See `Critic.retrieval`: the share of [Retrieval] beside [No Retrieval]."""
@@ -143,9 +147,12 @@ class TokenCritic:
         *,
         critique: bool,
     ) -> np.ndarray:
-        """See `Critic.scores`; partial support counts half, and usefulness is from -1 to 1."""
+        """See `Critic.scores`; partial support counts half, and usefulness is from -1 to 1.
+
+        An irrelevant memory supports nothing.
+        """
         prompts = self.writer.prompts(texts, shown)
-        answers = [self.llm.reader.defused(answer) for answer in answers]
+        answers = [self.reader.defused(answer) for answer in answers]
         relevance = self._shares(prompts, [""] * len(prompts), reflection.RELEVANCE)
         begun = _followed([""] * len(prompts), relevance, reflection.RELEVANCE)
         scores = np.zeros(len(prompts))
@@ -154,8 +161,14 @@ class TokenCritic:
         scores[written] = np.exp(self.llm.continued(items, max_new_tokens=self.writer.max_new_tokens))
         if critique:
             begun = [start + answer for start, answer in zip(begun, answers, strict=True)]
-            support = self._shares(prompts, begun, reflection.SUPPORT)
-            begun = _followed(begun, support, reflection.SUPPORT)
+            # After [Irrelevant], the model was trained to judge usefulness alone.
+            relevant = np.flatnonzero(relevance[:, 0] >= relevance[:, 1]).tolist()
+            support = np.zeros((len(prompts), len(reflection.SUPPORT)))
+            its, after = [prompts[place] for place in relevant], [begun[place] for place in relevant]
+            support[relevant] = self._shares(its, after, reflection.SUPPORT)
+            followed = _followed(after, support[relevant], reflection.SUPPORT)
+            for place, start in zip(relevant, followed, strict=True):
+                begun[place] = start
             usefulness = self._shares(prompts, begun, reflection.USEFULNESS)
             judged = (relevance[:, 0], support @ (1.0, 0.5, 0.0), usefulness @ (-1.0, -0.5, 0.0, 0.5, 1.0))
             scores += np.stack(judged, axis=1) @ WEIGHTS
@@ -179,10 +192,12 @@ def _followed(begun: Sequence[str], shares: np.ndarray, tokens: Sequence[str]) -
 
 def token_critic(writer: Writer) -> TokenCritic | None:
     """The critic of a writer whose language model has reflection tokens and runs here; None for others."""
-    llm: LLM = writer.llm
-    while isinstance(llm, CachedLLM):
-        llm = llm.llm
-    return TokenCritic(writer, llm) if isinstance(llm, BatchedLLM) and llm.reader.reflects else None
+    model: LLM = writer.llm
+    while isinstance(model, CachedLLM):
+        model = model.llm
+    if not isinstance(model, BatchedLLM) or not model.reader.reflects:
+        return None
+    return TokenCritic(writer, writer.llm if isinstance(writer.llm, CachedLLM) else model, model.reader)
 
 
 def _judged(task: str, given: Sequence[str]) -> str:

@@ -71,7 +71,11 @@ class PromptReader:
         """The token ids of each prompt with a completion, the prompt shortened if they do not fit the context."""
         rendered = {prompt: self.render(prompt) for prompt, _ in pairs}
         texts = [self.defused(text) for _, text in pairs]
-        endings = [text if self.chat or self.reflects or not text else f" {text}" for text in texts]
+        if self.reflects:  # Such a model writes a token before an answer to what was retrieved, and others after it
+            starts = [reflection.RELEVANCE[0] if prompt.demonstrations else "" for prompt, _ in pairs]
+            begun = [(prompt, start, text) for (prompt, _), start, text in zip(pairs, starts, texts, strict=True)]
+            return self.tokenize_continuations(begun, max_new_tokens)
+        endings = [text if self.chat or not text else f" {text}" for text in texts]
         prompt_ids = dict(zip(rendered, self._token_ids([*rendered.values()]), strict=True))
         whole_ids = self._token_ids([rendered[pair[0]] + ending for pair, ending in zip(pairs, endings, strict=True)])
         items = []
@@ -89,18 +93,21 @@ class PromptReader:
     ) -> list[Completion]:
         """For (prompt, beginning of its answer, what follows): the token ids of what follows, after those before it.
 
-        The last two may have control tokens; see `defused`. A prompt is shortened as by `tokenize_pairs`. decided: see
-        `reflection.render`.
+        The last two may have control tokens; see `defused`. Where nothing follows, its end does. A prompt is shortened
+        as by `tokenize`, or so that its answer fits, if that is longer. decided: see `reflection.render`.
         """
-        contexts = [self.render(prompt, decided=decided) + begun for prompt, begun, _ in items]
-        before = self._token_ids(contexts)
-        whole = self._token_ids([context + text for context, (_, _, text) in zip(contexts, items, strict=True)])
-        made = [Completion.after(*ids, ended=False) for ids in zip(before, whole, strict=True)]
-        for place, (prompt, begun, text) in enumerate(items):
-            if len(whole[place]) + max_new_tokens > self.context:
-                added = len(self._token_ids([begun + text])[0])
-                short = self._shortened(prompt, max_new_tokens + added, decided=decided) + begun
-                made[place] = Completion.after(*self._token_ids([short, short + text]), ended=False)
+        rendered = [self.render(prompt, decided=decided) for prompt, _, _ in items]
+        distinct = [*dict.fromkeys(rendered)]
+        lengths = dict(zip(distinct, map(len, self._token_ids(distinct)), strict=True))
+        before = self._token_ids([asked + begun for asked, (_, begun, _) in zip(rendered, items, strict=True)])
+        whole = self._token_ids([asked + begun + text for asked, (_, begun, text) in zip(rendered, items, strict=True)])
+        made = []
+        for asked, (prompt, begun, text), *ids in zip(rendered, items, before, whole, strict=True):
+            room = max(max_new_tokens, len(ids[1]) - lengths[asked])
+            if lengths[asked] + room > self.context:
+                short = self._shortened(prompt, room, decided=decided) + begun
+                ids = self._token_ids([short, short + text])
+            made.append(Completion.after(*ids, ended=not text))
         return made
 
     def defused(self, text: str) -> str:

@@ -30,11 +30,14 @@ def reflects(special: Container[str]) -> bool:
 def render(prompt: Prompt, *, decided: bool = True) -> str:
     """A prompt as such a model reads it: instruction and input, and the demonstrations as one retrieved paragraph.
 
+    Inputs are below their instruction, as in Self-RAG's own evaluations.
+
     decided: end a prompt without demonstrations by the token that says that nothing is retrieved.
     """
     form = template(prompt.task)
-    labels = (form.source, form.target, "### Instruction", "### Input", "### Response")
-    asked = f"### Instruction:\n{form.instruction}\n\n### Input:\n{quoted(prompt.query, labels)}\n\n### Response:\n"
+    labels = (form.source, form.target, "### Instruction", "## Input", "### Response")
+    query = quoted(f"\n{prompt.query}", labels)  # its first line, too, could pass for a part of the prompt
+    asked = f"### Instruction:\n{form.instruction}\n\n## Input:\n{query}\n\n### Response:\n"
     if not prompt.demonstrations:
         return asked + RETRIEVE[1] * decided
     shown = "\n\n".join(

@@ -47,7 +47,7 @@ def run(settings: PaperSettings) -> str:
     named, those without this scale are left out, and the plan says which.
 
     Raises InputError: an unknown table, a named table without this scale, a broken file, a run that fails, or parts
-    that cannot be run, such as those whose data are missing; a plan of the others is printed first.
+    that cannot be run, such as those whose data are missing; with `plan`, that of the others is printed first.
     """
     root = Path(settings.runs) / f"paper-{settings.scale}"
     tables = [read_table(name) for name in settings.tables or names_in(PAPER_TABLES)]
