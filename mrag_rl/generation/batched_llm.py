@@ -156,17 +156,7 @@ class BatchedLLM(PiecewiseLLM):
     def continued(
         self, items: Sequence[tuple[Prompt, str, str]], *, max_new_tokens: int = 64, decided: bool = True
     ) -> list[float]:
-        """How probable what follows the beginning of an answer is: its tokens' mean log-probability, without an end.
-
-        Args:
-            items: (prompt, beginning of the answer, what follows), the last two as the model reads them, reflection
-                tokens included; what follows is not empty.
-            max_new_tokens: As for `log_probabilities`.
-            decided: See `mrag_rl.generation.reflection.render`.
-
-        Raises:
-            InputError: As `log_probabilities`.
-        """
+        """How probable what follows the beginning of an answer is; see `ContinuedLLM.continued`, and its errors."""
         started = time.perf_counter()
         made = self.reader.tokenize_continuations(items, max_new_tokens, decided=decided)
         scores: dict[Completion, float] = {}

@@ -3,13 +3,12 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tqdm import tqdm
 
 from mrag_rl.cache_file import CacheFile, Values
-from mrag_rl.generation.batched_llm import BatchedLLM
-from mrag_rl.generation.llm import LLM, PiecewiseLLM, Usage, check_counts, one_seed_per_prompt
+from mrag_rl.generation.llm import LLM, ContinuedLLM, PiecewiseLLM, Usage, check_counts, one_seed_per_prompt
 from mrag_rl.generation.prompts import Prompt, template
 
 _TABLES = {"texts": Values("text", str), "log_probabilities": Values("value", float)}
@@ -168,11 +167,11 @@ class CachedLLM:
     def continued(
         self, items: Sequence[tuple[Prompt, str, str]], *, max_new_tokens: int = 64, decided: bool = True
     ) -> list[float]:
-        """The mean log-probability of what follows the beginning of an answer; see `BatchedLLM.continued`.
+        """The mean log-probability of what follows the beginning of an answer; see `ContinuedLLM.continued`.
 
         Only for a language model that has it. Raises what that does, and InputError as `log_probabilities`.
         """
-        assert isinstance(self.llm, BatchedLLM | CachedLLM)
+        llm = cast(ContinuedLLM, self.llm)
         contents = self._contents([prompt for prompt, _, _ in items])
         keys = [
             _score_key(self.fingerprint, f"continued {decided}\0{content}\0{begun}", text, max_new_tokens)
@@ -182,7 +181,7 @@ class CachedLLM:
         missing = {key: item for key, item in zip(keys, items, strict=True) if key not in scores}
         hits = sum(key in scores for key in keys)
         if missing:
-            found = self.llm.continued([*missing.values()], max_new_tokens=max_new_tokens, decided=decided)
+            found = llm.continued([*missing.values()], max_new_tokens=max_new_tokens, decided=decided)
             scores |= self._file.write("log_probabilities", dict(zip(missing, found, strict=True)))
         self.usage.prompts += len(items) - len(missing)
         self.usage.cache_hits += hits

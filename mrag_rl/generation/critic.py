@@ -15,7 +15,7 @@ import numpy as np
 from mrag_rl.generation import reflection
 from mrag_rl.generation.batched_llm import BatchedLLM
 from mrag_rl.generation.cache import CachedLLM
-from mrag_rl.generation.llm import LLM
+from mrag_rl.generation.llm import LLM, ContinuedLLM
 from mrag_rl.generation.prompts import RELEVANCE_TASK, RETRIEVE_TASK, SUPPORT_TASK, USEFULNESS_TASK, Prompt, quoted
 from mrag_rl.generation.reading import PromptReader
 from mrag_rl.generation.writer import Demonstration, Writer
@@ -131,7 +131,7 @@ class TokenCritic:
     """
 
     writer: Writer
-    llm: BatchedLLM | CachedLLM
+    llm: ContinuedLLM
     reader: PromptReader
 
     def retrieval(self, texts: Sequence[str]) -> np.ndarray:

@@ -106,6 +106,26 @@ class LLM(Protocol):
         ...
 
 
+class ContinuedLLM(LLM, Protocol):
+    """A language model that also tells how an answer that has begun goes on, token for token."""
+
+    def continued(
+        self, items: Sequence[tuple[Prompt, str, str]], *, max_new_tokens: int = 64, decided: bool = True
+    ) -> list[float]:
+        """How probable what follows the beginning of an answer is: its tokens' mean log-probability, without an end.
+
+        Args:
+            items: (prompt, beginning of the answer, what follows), the last two as the model reads them, reflection
+                tokens included; what follows is not empty.
+            max_new_tokens: As for `log_probabilities`.
+            decided: See `mrag_rl.generation.reflection.render`.
+
+        Raises:
+            InputError: As `log_probabilities`.
+        """
+        ...
+
+
 class PiecewiseLLM(ABC):
     """What language models have in common whose answers come in parts, so that a cache can keep each at once.
 

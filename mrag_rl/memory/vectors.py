@@ -143,7 +143,8 @@ class MemoryVectors:
             keys = np.empty((1 if name == "standard" else shape[0], count, shape[-1]), dtype=np.float32)
             for start in range(0, count, _ROWS):
                 rows = slice(start, start + _ROWS)
-                part = self._originals(name)[rows].reshape(-1, len(keys), shape[-1])  # mapped anew, to let go of others
+                part = self._originals(name)[rows]  # mapped anew, to let go of the others
+                part = part[:, None] if name == "standard" else part
                 check_unit(part, f"{self._folder / name}.npy: its vectors")
                 keys[:, self._order.positions[rows]] = part.transpose(1, 0, 2)
             if name == "pair_heads":
