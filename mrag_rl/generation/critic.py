@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -197,7 +197,7 @@ def token_critic(writer: Writer) -> TokenCritic | None:
         model = model.llm
     if not isinstance(model, BatchedLLM) or not model.reader.reflects:
         return None
-    return TokenCritic(writer, writer.llm if isinstance(writer.llm, CachedLLM) else model, model.reader)
+    return TokenCritic(writer, cast(ContinuedLLM, writer.llm), model.reader)
 
 
 def _judged(task: str, given: Sequence[str]) -> str:

@@ -26,7 +26,7 @@ class Completion:
     ended: bool = True
 
     @classmethod
-    def after(cls, prompt: Sequence[int], whole: Sequence[int], *, ended: bool = True) -> Completion:
+    def after(cls, prompt: Sequence[int], whole: Sequence[int]) -> Completion:
         """What the tokens of a prompt with its completion add to those of the prompt alone.
 
         A token that straddles the border belongs to the completion, which then begins at the last border that both
@@ -34,7 +34,7 @@ class Completion:
         """
         pairs = enumerate(zip(prompt, whole, strict=False))
         shared = next((i for i, (a, b) in pairs if a != b), min(len(prompt), len(whole)))
-        return cls(tuple(whole[:shared]), tuple(whole[shared:]), ended)
+        return cls(tuple(whole[:shared]), tuple(whole[shared:]))
 
 
 def batches(completions: Iterable[Completion], batch_tokens: int, vocabulary: int) -> list[list[Completion]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import transformers
 
@@ -69,24 +70,14 @@ class PromptReader:
 
     def tokenize_pairs(self, pairs: Sequence[tuple[Prompt, str]], max_new_tokens: int) -> list[Completion]:
         """The token ids of each prompt with a completion, the prompt shortened if they do not fit the context."""
-        rendered = {prompt: self.render(prompt) for prompt, _ in pairs}
         texts = [self.defused(text) for _, text in pairs]
         if self.reflects:  # Such a model writes a token before an answer to what was retrieved, and others after it
             starts = [reflection.RELEVANCE[0] if prompt.demonstrations else "" for prompt, _ in pairs]
             begun = [(prompt, start, text) for (prompt, _), start, text in zip(pairs, starts, texts, strict=True)]
             return self.tokenize_continuations(begun, max_new_tokens)
         endings = [text if self.chat or not text else f" {text}" for text in texts]
-        prompt_ids = dict(zip(rendered, self._token_ids([*rendered.values()]), strict=True))
-        whole_ids = self._token_ids([rendered[pair[0]] + ending for pair, ending in zip(pairs, endings, strict=True)])
-        items = []
-        for (prompt, _), ending, whole in zip(pairs, endings, whole_ids, strict=True):
-            item = Completion.after(prompt_ids[prompt], whole)
-            room = max(max_new_tokens, len(item.tokens))
-            if len(item.prompt) + room > self.context:
-                text = self._shortened(prompt, room)
-                item = Completion.after(*self._token_ids([text, text + ending]))
-            items.append(item)
-        return items
+        items = [(prompt, "", ending) for (prompt, _), ending in zip(pairs, endings, strict=True)]
+        return self._completions(items, max_new_tokens)
 
     def tokenize_continuations(
         self, items: Sequence[tuple[Prompt, str, str]], max_new_tokens: int, *, decided: bool = True
@@ -96,18 +87,27 @@ class PromptReader:
         The last two may have control tokens; see `defused`. Where nothing follows, its end does. A prompt is shortened
         as by `tokenize`, or so that its answer fits, if that is longer. decided: see `reflection.render`.
         """
-        rendered = [self.render(prompt, decided=decided) for prompt, _, _ in items]
-        distinct = [*dict.fromkeys(rendered)]
-        lengths = dict(zip(distinct, map(len, self._token_ids(distinct)), strict=True))
-        before = self._token_ids([asked + begun for asked, (_, begun, _) in zip(rendered, items, strict=True)])
-        whole = self._token_ids([asked + begun + text for asked, (_, begun, text) in zip(rendered, items, strict=True)])
+        made = self._completions(items, max_new_tokens, decided=decided)
+        return [replace(item, ended=not item.tokens) for item in made]
+
+    def _completions(
+        self, items: Sequence[tuple[Prompt, str, str]], max_new_tokens: int, *, decided: bool = True
+    ) -> list[Completion]:
+        """What follows the beginning of an answer, with its end; see `tokenize_continuations`."""
+        asked = {prompt: self.render(prompt, decided=decided) for prompt, _, _ in items}
+        before = [*dict.fromkeys([*asked.values(), *(asked[prompt] + begun for prompt, begun, _ in items)])]
+        ids = dict(zip(before, self._token_ids(before), strict=True))
+        whole_ids = self._token_ids([asked[prompt] + begun + text for prompt, begun, text in items])
         made = []
-        for asked, (prompt, begun, text), *ids in zip(rendered, items, before, whole, strict=True):
-            room = max(max_new_tokens, len(ids[1]) - lengths[asked])
-            if lengths[asked] + room > self.context:
+        for (prompt, begun, text), whole in zip(items, whole_ids, strict=True):
+            context = ids[asked[prompt] + begun]
+            written = len(context) - len(ids[asked[prompt]])  # tokens of the beginning
+            item = Completion.after(context, whole)
+            room = max(max_new_tokens, written + len(item.tokens))
+            if len(item.prompt) - written + room > self.context:
                 short = self._shortened(prompt, room, decided=decided) + begun
-                ids = self._token_ids([short, short + text])
-            made.append(Completion.after(*ids, ended=not text))
+                item = Completion.after(*self._token_ids([short, short + text]))
+            made.append(item)
         return made
 
     def defused(self, text: str) -> str:
