@@ -92,6 +92,8 @@ class SettingsReader(Generic[T]):
         self.cls, self.program = cls, program
         self.example = None if example is None else as_command_of(program, example, configs=True)
         self.keys, self.groups = schema(cls)
+        fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(cls)  # type: ignore[arg-type]
+        self._not_in_files = {field.name for field in fields if field.metadata.get("on_command_line_only")}
         self._flags = dict(flags or {})
         jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
         self._parser = jsonargparse.ArgumentParser(
@@ -193,6 +195,8 @@ class SettingsReader(Generic[T]):
             example = f", as in {self.example}" if self.example else ""
             raise InputError(f"{path}: not a mapping; write 'key: value' lines{example}")
         for key, value in self._leaves(values):
+            if key in self._not_in_files:
+                raise InputError(f"{path}: {key} may not be set in a file; write --{key} on the command line")
             if key in self.keys:
                 continue
             if key in self.groups:

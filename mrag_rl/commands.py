@@ -73,8 +73,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return evaluate(command_line, program="mrag-rl")
 
 
-def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> int:
-    """Train both agents jointly, or resume a run; returns the exit status: 0, 2 on bad input, 130 when interrupted."""
+def train(argv: Sequence[str] | None = None, *, program: str = "train.py", beside: int = 1) -> int:
+    """Train both agents jointly, or resume a run; returns the exit status: 0, 2 on bad input, 130 when interrupted.
+
+    beside: see `mrag_rl.cluster.connected`.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["sweep"]:
         return sweep(arguments[1:], program=f"{program} sweep")
@@ -101,7 +104,7 @@ def train(argv: Sequence[str] | None = None, *, program: str = "train.py") -> in
             RunFolder(request.run),
             trackers_named(request.track),
         )
-        models = models_at(request.cluster, request.workers)
+        models = models_at(request.cluster, request.workers, beside)
         if request.resume is None:
             if (counted := work_of([config])) is not None:
                 print(f"to do: {counted}", file=sys.stderr)
@@ -160,17 +163,19 @@ def _carry_out(planned: Planned, settings: SeveralRuns, run: Callable[[Planned],
     return f"{run(planned)}\nEverything is in {planned.folder}."
 
 
-def train_only(argv: Sequence[str] | None = None) -> int:
+def train_only(argv: Sequence[str], *, beside: int = 1) -> int:
     """``--resume RUN`` of `train` without the final evaluation, for the runs of `tune`; returns the exit status."""
 
     def work() -> str:
         from mrag_rl.runs.arguments import parse_train_arguments
 
-        request = parse_train_arguments(sys.argv[1:] if argv is None else argv)
+        request = parse_train_arguments(argv)
         from mrag_rl.agents.run import continue_run
         from mrag_rl.runs.folder import RunFolder
+        from mrag_rl.runs.models import models_at
 
-        continue_run(RunFolder(request.run), request.config, evaluate=False)
+        models = models_at(request.cluster, request.workers, beside)
+        continue_run(RunFolder(request.run), request.config, evaluate=False, models=models)
         return ""
 
     return run_command(work, lambda: "it resumes from here")

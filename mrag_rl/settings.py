@@ -55,6 +55,11 @@ def bounded(default: T, *, minimum: float, maximum: float | None = None, exclusi
     return dataclasses.field(default=default, metadata={"bounds": Bounds(minimum, maximum, exclusive)})
 
 
+def on_command_line_only(default: T) -> T:
+    """A dataclass field that no file may set, because files may be somebody else's."""
+    return dataclasses.field(default=default, metadata={"on_command_line_only": True})
+
+
 def check_bounds(settings: Any, prefix: str = "") -> None:
     """Check every bounded field, nested groups included. Raises InputError naming the first one out of bounds."""
     for field in dataclasses.fields(settings):

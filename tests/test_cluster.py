@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -180,9 +181,11 @@ def test_a_cluster_of_this_machine_listens_to_no_other(tmp_path: Path) -> None:
 
 
 def test_what_a_worker_gets_is_on_one_machine() -> None:
-    def parts(nodes: list[tuple[int, int]], workers: int | None, *, gpus: bool) -> tuple[int, int, int]:
+    def parts(
+        nodes: list[tuple[int, int]], workers: int | None, *, gpus: bool, beside: int = 1
+    ) -> tuple[int, int, int]:
         there = [{"CPU": float(cpus), "GPU": float(devices)} for cpus, devices in nodes]
-        found = _divided("there", workers, there, gpus)
+        found = _divided("there", workers, there, gpus, beside)
         return found.workers, found.cpus, found.gpus
 
     assert parts([(8, 0)], 3, gpus=False) == (3, 2, 0)
@@ -191,6 +194,12 @@ def test_what_a_worker_gets_is_on_one_machine() -> None:
     assert parts([(64, 0), (8, 4), (8, 4)], None, gpus=True) == (8, 0, 1)
     assert parts([(8, 8)], 2, gpus=True) == (2, 0, 4)
     assert parts([(8, 2)] * 4, 2, gpus=True) == (2, 0, 2)
+    assert parts([(8, 8)], None, gpus=True, beside=4) == (2, 0, 1)
+    assert parts([(8, 8)], 1, gpus=True, beside=4) == (1, 0, 2)
+    assert parts([(8, 4)] * 2, 1, gpus=True, beside=3) == (1, 0, 2)
+    assert parts([(2, 0)], None, gpus=False, beside=3) == (1, 0, 0)
+    with pytest.raises(InputError, match=r"3 for each of 2 runs .* has 4 GPUs; give fewer workers or --jobs, or set"):
+        parts([(8, 4)], 3, gpus=True, beside=2)
     for nodes, workers in (([(8, 0)], None), ([(8, 2)], 3)):
         with pytest.raises(InputError, match=r"GPUs; give fewer workers, or set llm.device and encoder.device to cpu"):
             parts(nodes, workers, gpus=True)
@@ -229,6 +238,65 @@ def test_a_training_that_is_interrupted_leaves_no_process(workplace: Path, tmp_p
     assert not psutil.wait_procs(family, timeout=20)[1]
 
 
+OTHER = """
+import sys
+from mrag_rl.cluster import connected
+
+with connected("auto"):
+    import ray
+    print(ray.get_runtime_context().gcs_address, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[tuple[str, dict[str, str]]]:
+    """The address of a cluster of another process, which ends with its input, and the variables to use it."""
+    with subprocess.Popen(
+        [sys.executable, "-c", OTHER], cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stdin is not None
+        yield process.stdout.readline().strip(), os.environ | {"OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "token"}
+        process.stdin.close()
+
+
+@pytest.mark.slow
+def test_runs_of_a_sweep_share_a_cluster_and_end_as_alone(
+    workplace: Path, other: tuple[str, dict[str, str]], tmp_path: Path
+) -> None:
+    (tmp_path / "grid.yaml").write_text("seed: [0, 1]\n")
+    (tmp_path / "space.yaml").write_text("agent_s.learning_rate: {low: 0.001, high: 0.01}\n")
+    settings = ["--config", str(workplace / "small.yaml"), "--runs", str(tmp_path), "--jobs", "2"]
+    address, environment = other
+    spread = [*settings, "--cluster", address]
+
+    def command(*arguments: str) -> str:
+        done = subprocess.run([sys.executable, *arguments], cwd=HERE, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    sweep = ["train.py", "sweep", "--grid", str(tmp_path / "grid.yaml")]
+    command(*sweep, "--name", "spread", *spread)
+    command(*sweep, "--name", "alone", *settings)
+    for seed in (0, 1):
+        run = tmp_path / "spread" / f"seed-{seed}"
+        ends = [outcome(at) for at in (run, tmp_path / "alone" / run.name)]
+        # Losses may be rounded otherwise: which of the two runs encodes a text that both have is a matter of speed
+        assert all(ends[0][what] == ends[1][what] for what in ("results", "answers"))
+        log = (tmp_path / "spread" / "logs" / f"{run.name}.log").read_text()
+        assert "spreading the models over 1 workers with 1 cores each" in log
+    again = command("evaluate.py", "systems", "--run", str(run), "--cluster", address, "--workers", "1")
+    assert "spreading the models over 1 workers with 2 cores each" in again
+    results, evaluated = (json.loads((run / name).read_text()) for name in ("results.json", "evaluation/results.json"))
+    assert evaluated["systems"] == results["systems"]
+
+    tune = ["train.py", "tune", "--space", str(tmp_path / "space.yaml"), "--trials", "2", "--seeds", "0", "1"]
+    command(*tune, "--name", "tuned", *spread)
+    assert all("mean" in trial for trial in json.loads((tmp_path / "tuned" / "results.json").read_text())["trials"])
+    logs = [log.read_text() for log in (tmp_path / "tuned" / "logs").iterdir()]
+    assert len(logs) >= 4 and all("spreading the models over 1 workers with 1 cores each" in log for log in logs)
+
+
 def kill_a_worker(driver: int, killed: set[int]) -> set[int]:
     for process in psutil.Process(driver).children(recursive=True):
         try:
@@ -256,6 +324,34 @@ def test_mistakes_are_named(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "options", "error"),
+    [
+        (
+            "sweep",
+            ["--cluster", "auto"],
+            "--cluster auto would start a cluster for every run; start one with",
+        ),
+        ("sweep", ["--workers", "2"], "--workers goes with --cluster; "),
+        ("tune", ["--cluster", "there:1", "--workers", "0"], "--workers is 0; give a number of 1 or more"),
+        ("sweep", ["--config", "theirs.yaml"], "theirs.yaml: cluster may not be set in a file; write --cluster on the"),
+    ],
+)
+def test_mistakes_about_several_runs_are_named_before_any(
+    command: str, options: list[str], error: str, workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    Path("theirs.yaml").write_text("cluster: 203.0.113.1:6379\n")
+    Path("grid.yaml").write_text("seed: [0, 1]\n")
+    Path("space.yaml").write_text("agent_s.learning_rate: {low: 0.001, high: 0.01}\n")
+    needed = ["--grid", "grid.yaml"] if command == "sweep" else ["--space", "space.yaml"]
+    assert train.main([command, *needed, "--config", str(workplace / "small.yaml"), *options]) == 2
+    assert error in (shown := capsys.readouterr().err) and shown.count("\n") == 1
+    assert not Path("runs").exists()
+
+
 def test_a_run_of_servers_and_own_code_alone_has_nothing_to_spread(workplace: Path) -> None:
     config = load_config(workplace / "small.yaml")
     own = replace(
@@ -265,3 +361,21 @@ def test_a_run_of_servers_and_own_code_alone_has_nothing_to_spread(workplace: Pa
     )
     with pytest.raises(InputError, match="a server or code of your own"), models_at("auto")(own, print):
         pass
+
+
+NOWHERE = """
+from mrag_rl.cluster import connected
+
+try:
+    with connected("127.0.0.1:1"):
+        pass
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_an_address_where_nothing_listens_is_an_error_at_once() -> None:
+    found = subprocess.run([sys.executable, "-c", NOWHERE], cwd=HERE, capture_output=True, text=True, timeout=60)
+    assert found.stdout.startswith("InputError --cluster 127.0.0.1:1: nothing listens there; start a cluster with"), (
+        found
+    )

@@ -197,9 +197,7 @@ def test_intervals_are_over_dialogues(settings: GateSettings, tmp_path: Path) ->
         assert often["systems"]["none"][metric] == pytest.approx(row, abs=1e-3)
 
 
-def test_a_stopped_gate_resumes_and_asks_nothing_twice(settings: GateSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "_AT_ONCE", 4)
-
+def test_a_stopped_gate_resumes_and_asks_nothing_twice(settings: GateSettings) -> None:
     class Stopped(Recorder):
         def generate(self, prompts: Sequence[Prompt], *, samples: int = 1, **settings: Any) -> list[list[str]]:
             if len(self.prompts) > 20:

@@ -129,7 +129,7 @@ def test_a_run_that_another_command_began_a_moment_earlier_is_waited_for(
 
     monkeypatch.setattr(processes, "_start", start)
     with Bar(total=1, disable=True) as bar:
-        processes.carry_out({folder.root: Config("run")}, part="run", jobs=1, bar=bar)
+        processes.carry_out({folder.root: Config("run")}, part="run", jobs=processes.Jobs(1), bar=bar)
     assert started == [folder.root] * 2 and not held
 
 
@@ -145,5 +145,5 @@ def test_runs_of_one_seed_are_carried_out_before_those_of_the_next(
 
     monkeypatch.setattr(processes, "_start", start)
     with tqdm(total=len(runs), disable=True) as bar:
-        processes.carry_out(runs, part="run", jobs=1, bar=bar)
+        processes.carry_out(runs, part="run", jobs=processes.Jobs(1), bar=bar)
     assert started == ["a-0", "b-0", "a-1", "b-1"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 import warnings
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from mrag_rl.cluster.workers import Workers
 
 _ALONE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+_REACHED = 10.0  # Seconds to wait for an address to answer
 _kept_to_itself = False  # Whether Ray was imported for a cluster of this machine alone, which nothing undoes
 
 
@@ -48,7 +50,7 @@ class Cluster:
 
 
 @contextmanager
-def connected(address: str, workers: int | None = None, *, gpus: bool = False) -> Iterator[Cluster]:
+def connected(address: str, workers: int | None = None, *, gpus: bool = False, beside: int = 1) -> Iterator[Cluster]:
     """Connect to a Ray cluster until the block ends; workers that were started in it end with it.
 
     Args:
@@ -58,6 +60,7 @@ def connected(address: str, workers: int | None = None, *, gpus: bool = False) -
             can run code on it.
         workers: how many; None is one for each GPU, or without GPUs one for each core.
         gpus: whether workers get GPUs, divided among them; otherwise cores are.
+        beside: processes that do the same at a time, this one included, among which all is divided.
 
     Raises:
         InputError: no cluster answers there, it has no place for so many workers, or this process is connected to one.
@@ -70,10 +73,16 @@ def connected(address: str, workers: int | None = None, *, gpus: bool = False) -
         raise InputError(
             f"--cluster {address}: this process has had a cluster of its own; use a new process for others"
         )
-    with _variables({_ALONE: "0"} if alone and first else {}, {"RAY_USAGE_STATS_ENABLED": "0"}):
+    loopback = alone or _on_loopback_alone(str(named))
+    if loopback and not alone and not first:
+        raise InputError(
+            f"--cluster {address}: it listens on the loopback interface alone, and Ray was imported before; use a new "
+            "process"
+        )
+    with _variables({_ALONE: "0"} if loopback and first else {}, {"RAY_USAGE_STATS_ENABLED": "0"}):
         import ray
 
-        _kept_to_itself = _kept_to_itself or (alone and first)
+        _kept_to_itself = _kept_to_itself or (loopback and first)
         if alone and not _kept_to_itself:
             warnings.warn(
                 "Ray was imported before, so that its cluster on this machine can be reached from others, which need a "
@@ -93,27 +102,57 @@ def connected(address: str, workers: int | None = None, *, gpus: bool = False) -
                 reason = str(error).strip().partition("\n")[0]
                 raise InputError(
                     f"--cluster {address}: cannot connect ({reason}); start a cluster with 'ray start --head', with "
-                    "the Ray and the Python of this process, or name another"
+                    "the Ray and the Python of this process, or name another; if it asks for a token, set "
+                    "RAY_AUTH_MODE=token here, too"
                 ) from error
             try:
                 if alone:
                     with suppress(OSError):  # Ray writes it for every user of the machine to read
                         (Path.home() / ".ray" / "auth_token").chmod(0o600)
                 nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-                yield _divided(address, workers, nodes, gpus)
+                yield _divided(address, workers, nodes, gpus, beside)
             finally:
                 ray.shutdown()
 
 
-def _divided(address: str, workers: int | None, nodes: Sequence[Mapping[str, float]], gpus: bool) -> Cluster:
+def _on_loopback_alone(address: str) -> bool:
+    """Whether the cluster at HOST:PORT listens to this machine alone: Ray would look for it at the machine's other
+    address, for ever. Raises InputError if nothing listens there."""
+    host, _, port = address.rpartition(":")
+    if "://" in address or not port.isdecimal():
+        return False  # Ray says what is wrong with these
+    here = host in ("localhost", "127.0.0.1", "::1", "[::1]")
+    for at in (_own_address(), "127.0.0.1") if here else (host,):
+        with suppress(OSError), socket.create_connection((at, int(port)), timeout=_REACHED):
+            return here and at == "127.0.0.1"
+    raise InputError(
+        f"--cluster {address}: nothing listens there; start a cluster with 'ray start --head', and give the address "
+        "that it names"
+    )
+
+
+def _own_address() -> str:
+    """The address by which others reach this machine, as Ray finds it: nothing is sent."""
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("8.8.8.8", 80))
+        return str(probe.getsockname()[0])
+    return "127.0.0.1"
+
+
+def _divided(
+    address: str, workers: int | None, nodes: Sequence[Mapping[str, float]], gpus: bool, beside: int = 1
+) -> Cluster:
     """What each worker gets. A worker is on one machine."""
     unit = "GPU" if gpus else "CPU"
     there = [int(node.get(unit, 0)) for node in nodes]
-    count = workers or max(1, sum(there))
-    share = next((n for n in range(max(there, default=0), 0, -1) if sum(own // n for own in there) >= count), 0)
+    count = workers or max(1, sum(there) // beside)
+    every = count * beside
+    share = next((n for n in range(max(there, default=0), 0, -1) if sum(own // n for own in there) >= every), 0)
     if gpus and not share:
+        each = f" for each of {beside} runs at a time" if beside > 1 else ""
+        fewer = "fewer workers or --jobs" if beside > 1 else "fewer workers"
         raise InputError(
-            f"--workers is {count}, but the cluster at {address} has {sum(there)} GPUs; give fewer workers, or set "
+            f"--workers is {count}{each}, but the cluster at {address} has {sum(there)} GPUs; give {fewer}, or set "
             "llm.device and encoder.device to cpu"
         )
     return Cluster(address, count, 0 if gpus else share, share if gpus else 0)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -30,7 +32,7 @@ from mrag_rl.memory import MemoryDatabase
 from mrag_rl.metrics.text import REPORTED, TARGET, get_metric
 from mrag_rl.plugins import is_import_path
 from mrag_rl.runs.folder import RunFolder
-from mrag_rl.runs.models import llm_config, load_llm, make_writer, with_cache
+from mrag_rl.runs.models import make_writer, models_at, with_cache
 from mrag_rl.runs.plugins import load_trusted_plugins, loaded_plugins
 from mrag_rl.runs.settings import SystemsSettings
 from mrag_rl.runs.splits import pair_origins
@@ -184,11 +186,12 @@ def run(settings: SystemsSettings) -> str:
     needed = ("task", "metric", "llm.name")
     load_trusted_plugins(config, settings.trust, needed, folder.root)
     stages.check_models({setting: plugin.sha256 for setting, plugin in loaded_plugins(config, needed).items()})
-    llm = load_llm(llm_config(config))
-    if config.llm.server is None:
-        stages.check_models({"llm": llm.fingerprint})
-    with with_cache(llm, config.llm, folder.cache, progress=True) as cached:
-        evaluation = evaluate_run(folder, config, cached, names, settings.queries)
+    with models_at(settings.cluster, settings.workers)(config, partial(print, file=sys.stderr)) as models:
+        llm = models.llm
+        if config.llm.server is None:
+            stages.check_models({"llm": llm.fingerprint})
+        with with_cache(llm, config.llm, folder.cache, progress=True) as cached:
+            evaluation = evaluate_run(folder, config, cached, names, settings.queries)
     report = write_results(
         folder,
         folder.root / _DEFAULT_OUTPUT[settings.queries] if settings.output is None else Path(settings.output),

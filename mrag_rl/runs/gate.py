@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from mrag_rl.memory import MemoryDatabase
 from mrag_rl.partitioning import fit_partitioning
 from mrag_rl.retrieval import WordIndex
 from mrag_rl.runs.evaluate import reported_metrics, target_metric
-from mrag_rl.runs.models import load_models, make_writer, with_cache
+from mrag_rl.runs.models import make_writer, models_at, with_cache
 from mrag_rl.runs.plugins import load_own_plugins
 from mrag_rl.runs.settings import GateSettings, check_data_files
 from mrag_rl.runs.splits import pair_origins, read_splits
@@ -45,8 +47,6 @@ MANY = 3
 RETRIEVERS = tuple(f"{name}{many}" for name in ("naive", "words", "hybrid") for many in ("", f"_{MANY}"))
 """The systems that the verdict is about: those that retrieve memories and show them to the language model."""
 
-_AT_ONCE = 32  # Queries answered, and stored, together
-
 
 def run(settings: GateSettings, *, models: tuple[RunEncoder, LLM] | None = None) -> str:
     """Answer development queries with and without memories, write `answers.jsonl` and `gate.json`; return a table.
@@ -64,21 +64,22 @@ def run(settings: GateSettings, *, models: tuple[RunEncoder, LLM] | None = None)
     pairs, origins = [splits.dev[index] for index in drawn], [origins[index] for index in drawn]
     folder.mkdir(parents=True, exist_ok=True)
     # Data first: a mistake there should not wait for a large model to load.
-    encoder, llm = models or load_models(settings)
-    sources = encoder.encode([pair.source for pair in splits.database], progress=True)
-    queries = encoder.encode([pair.source for pair in pairs])
-    with (
-        tempfile.TemporaryDirectory(dir=folder, prefix="tmp-") as place,
-        MemoryDatabase.create(
-            Path(place) / "database",
-            splits.database,
-            sources,
-            fit_partitioning("none", sources.standard, seed=settings.seed),
-            encoder_fingerprint=encoder.fingerprint,
-        ) as database,
-        with_cache(llm, settings.llm, folder / "cache.sqlite") as cached,
-    ):
-        answers = _answers(_systems(settings, database, cached), pairs, queries)
+    with models_at(settings.cluster, settings.workers)(settings, partial(print, file=sys.stderr)) as loaded:
+        encoder, llm = models or (loaded.encoder, loaded.llm)
+        sources = encoder.encode([pair.source for pair in splits.database], progress=True)
+        queries = encoder.encode([pair.source for pair in pairs])
+        with (
+            tempfile.TemporaryDirectory(dir=folder, prefix="tmp-") as place,
+            MemoryDatabase.create(
+                Path(place) / "database",
+                splits.database,
+                sources,
+                fit_partitioning("none", sources.standard, seed=settings.seed),
+                encoder_fingerprint=encoder.fingerprint,
+            ) as database,
+            with_cache(llm, settings.llm, folder / "cache.sqlite", progress=True) as cached,
+        ):
+            answers = _answers(_systems(settings, database, cached), pairs, queries)
     report = _report(settings, pairs, origins, answers) | {"seconds": round(time.perf_counter() - start, 1)}
     rows = (
         {"id": pair.id, "answers": {name: row[i].hypothesis for name, row in answers.items()}}
@@ -128,14 +129,13 @@ def _systems(settings: GateSettings, database: MemoryDatabase, llm: LLM) -> list
 
 def _answers(
     systems: Sequence[System[MemoryAnswer]], pairs: Sequence[TextPair], queries: Embeddings
-) -> dict[str, list[MemoryAnswer]]:
-    answers: dict[str, list[MemoryAnswer]] = {system.name: [] for system in systems}
+) -> dict[str, Sequence[MemoryAnswer]]:
+    answers: dict[str, Sequence[MemoryAnswer]] = {}
     with tqdm(total=len(systems) * len(pairs), desc="answer", unit="answer") as bar:
         for system in systems:
-            for first in range(0, len(pairs), _AT_ONCE):
-                part = slice(first, first + _AT_ONCE)
-                answers[system.name] += system.answer([pair.source for pair in pairs[part]], queries[part])
-                bar.update(len(pairs[part]))
+            bar.set_postfix_str(system.name)
+            answers[system.name] = system.answer([pair.source for pair in pairs], queries)
+            bar.update(len(pairs))
     return answers
 
 
@@ -143,7 +143,7 @@ def _report(
     settings: GateSettings,
     pairs: Sequence[TextPair],
     origins: Sequence[Origin],
-    answers: dict[str, list[MemoryAnswer]],
+    answers: Mapping[str, Sequence[MemoryAnswer]],
 ) -> dict[str, Any]:
     target = target_metric(settings)
     metrics = tuple(dict.fromkeys((*reported_metrics(settings), "rouge1")))
@@ -166,7 +166,7 @@ def _report(
     for name, p_holm in zip(RETRIEVERS, holm([gains[name][target]["p"] for name in RETRIEVERS]), strict=True):
         gains[name][target]["p_holm"] = p_holm
     return {
-        "config": config_to_dict(settings),
+        "config": {key: value for key, value in config_to_dict(settings).items() if key not in ("cluster", "workers")},
         "target": target,
         "queries": len(pairs),
         **({"groups": counts["groups"]} if "groups" in counts else {}),

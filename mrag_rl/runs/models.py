@@ -59,16 +59,21 @@ ModelsOf = Callable[[Config, Report], AbstractContextManager[RunModels]]
 """Where the models of a run are while it is carried out."""
 
 
-def models_at(cluster: str | None, workers: int | None = None) -> ModelsOf:
+def models_at(cluster: str | None, workers: int | None = None, beside: int = 1) -> ModelsOf:
     """Where the models of runs are: in this process, or spread over a Ray cluster.
 
-    cluster, workers: see `mrag_rl.cluster.connected`. Raises InputError if Ray is not installed.
+    cluster, workers, beside: see `mrag_rl.cluster.connected`. Raises InputError if Ray is not installed, or the number
+    of workers is less than 1 or there is no cluster for them.
     """
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers is {workers}; give a number of 1 or more")
     if cluster is None:
+        if workers is not None:
+            raise InputError("--workers goes with --cluster; write --cluster auto for this machine")
         return lambda config, report: nullcontext(RunModels(config, report))
     from mrag_rl.runs.spread import spread_models  # It comes with an extra of its own
 
-    return partial(spread_models, address=cluster, workers=workers)
+    return partial(spread_models, address=cluster, workers=workers, beside=beside)
 
 
 def load_models(config: Config, report: Report | None = None) -> tuple[RunEncoder, LLM]:

@@ -26,7 +26,7 @@ from mrag_rl.runs.evaluate import reported_metrics, target_metric
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.paper_table import Part, Table, read_table
 from mrag_rl.runs.pool import MAY_DIFFER, differing, flat_settings, world_of
-from mrag_rl.runs.processes import carry_out
+from mrag_rl.runs.processes import Jobs, carry_out
 from mrag_rl.runs.settings import PaperSettings
 from mrag_rl.runs.sweep import Sweep, plan_sweep, run_sweep
 from mrag_rl.shipped import CONFIGS, PAPER_TABLES, names_in
@@ -66,6 +66,8 @@ def run(settings: PaperSettings) -> str:
             except InputError as error:
                 faults.append(f"{table.name}, {part.name}: {error}")
     all_sweeps = [sweep for _, sweeps in planned for _, sweep in sweeps]
+    jobs = Jobs.of(settings)
+    jobs.check(config for sweep in all_sweeps for config in sweep.runs.values())
     plan = _plan(all_sweeps, settings.jobs)
     if without:
         plan += f"\nleft out, because they have no scale {settings.scale}: {', '.join(without)}"
@@ -82,7 +84,7 @@ def run(settings: PaperSettings) -> str:
     failure: InputError | None = None
     with tqdm(total=total, initial=total - len(left), unit="run") as bar:
         try:
-            carry_out(left, part="run", jobs=settings.jobs, bar=bar)
+            carry_out(left, part="run", jobs=jobs, bar=bar)
         except InputError as error:
             failure = error
     complete = [(table, sweeps) for table, sweeps in planned if not any(sweep.unfinished() for _, sweep in sweeps)]

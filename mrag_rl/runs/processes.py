@@ -7,9 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -20,12 +20,46 @@ from mrag_rl.errors import InputError
 from mrag_rl.io import read_json, read_text
 from mrag_rl.memory.trust import trust
 from mrag_rl.runs.folder import RunFolder, in_use
+from mrag_rl.runs.models import models_at
+from mrag_rl.runs.settings import PaperSettings, SeveralRuns
 
-_COMMAND = {
-    "run": "import sys; from mrag_rl.commands import train; sys.exit(train())",
-    "training": "import sys; from mrag_rl.commands import train_only; sys.exit(train_only())",
-}
+_COMMAND = {"run": "train", "training": "train_only"}
 _POLL = 0.2  # Seconds between looks at the runs in progress
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """How several runs are carried out.
+
+    Attributes:
+        number: of runs at a time.
+        cluster: the address of a Ray cluster over which each spreads its models; None is this machine.
+        workers: of each run; None divides the cluster's GPUs, or cores, among the runs at a time.
+    """
+
+    number: int
+    cluster: str | None = None
+    workers: int | None = None
+
+    @classmethod
+    def of(cls, settings: SeveralRuns | PaperSettings) -> Jobs:
+        """What a command's settings ask for."""
+        return cls(settings.jobs, settings.cluster, settings.workers)
+
+    def check(self, runs: Iterable[Config]) -> None:
+        """Raises InputError if these runs cannot have their models there; nothing is connected yet."""
+        models_at(self.cluster, self.workers)
+        if self.cluster is None:
+            return
+        if self.cluster == "auto" and os.environ.get("RAY_ADDRESS") in (None, "", "local"):
+            raise InputError(
+                "--cluster auto would start a cluster for every run; start one with 'ray start --head', and give its "
+                "address, such as 127.0.0.1:6379"
+            )
+        from mrag_rl.runs.spread import check_spreads  # It comes with an extra of its own
+
+        for config in runs:
+            check_spreads(config)
 
 
 def with_shared(config: Config, folder: Path) -> Config:
@@ -49,8 +83,8 @@ def check_same_settings(run: RunFolder, config: Config) -> None:
         raise InputError(f"{run.root}: exists with other settings; remove it, or choose another --name")
 
 
-def carry_out(runs: Mapping[Path, Config], *, part: Literal["run", "training"], jobs: int, bar: tqdm[Any]) -> None:
-    """Start runs that are not complete, or go on with them, `jobs` at a time; advances the bar by one for each.
+def carry_out(runs: Mapping[Path, Config], *, part: Literal["run", "training"], jobs: Jobs, bar: tqdm[Any]) -> None:
+    """Start runs that are not complete, or go on with them, several at a time; advances the bar by one for each.
 
     Each is a process of its own, whose output goes to logs/RUN.log beside its folder. With several at a time, processor
     cores are divided among them, and so are the devices in CUDA_VISIBLE_DEVICES. A run that another process works on is
@@ -63,18 +97,19 @@ def carry_out(runs: Mapping[Path, Config], *, part: Literal["run", "training"], 
     Raises:
         InputError: a run failed. The same again goes on where each run was left.
     """
-    waiting, jobs = sorted(runs, key=lambda run: runs[run].seed), min(jobs, max(1, len(runs)))
+    waiting = sorted(runs, key=lambda run: runs[run].seed)
+    jobs = replace(jobs, number=min(jobs.number, max(1, len(runs))))
     failed: list[Path] = []
     running: dict[int, tuple[Path, subprocess.Popen[bytes], IO[bytes]]] = {}
     with _stopped_together(running):
         while waiting or running:
-            for slot in range(jobs):
+            for slot in range(jobs.number):
                 free = (run for run in waiting if not in_use(RunFolder(run)))
                 if slot not in running and (run := next(free, None)) is not None:
                     waiting.remove(run)
                     _log(run).parent.mkdir(parents=True, exist_ok=True)
                     log: IO[bytes] = _log(run).open("ab")
-                    running[slot] = run, _start(run, runs[run], _COMMAND[part], slot, jobs, log), log
+                    running[slot] = run, _start(run, runs[run], part, slot, jobs, log), log
                     bar.set_postfix_str(", ".join(run.name for run, _, _ in running.values()))
             if not running:
                 bar.set_postfix_str(f"waiting for another process that works on {waiting[0].name}")
@@ -108,7 +143,7 @@ def _log(run: Path) -> Path:
     return run.parent / "logs" / f"{run.name}.log"
 
 
-def _start(run: Path, config: Config, command: str, slot: int, jobs: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
+def _start(run: Path, config: Config, part: str, slot: int, jobs: Jobs, log: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start a run, or go on with it."""
     if config.store is not None:
         trust(config.store)
@@ -116,16 +151,21 @@ def _start(run: Path, config: Config, command: str, slot: int, jobs: int, log: I
         with suppress(FileExistsError):  # Another command has made it just now
             RunFolder(run).create(config_to_yaml(config))
     # The settings are this command's, whose user named the code in them.
-    trusted = [f"--trust={path}" for path in config.plugins.values()]
+    options = [f"--trust={path}" for path in config.plugins.values()]
+    if jobs.cluster is not None:
+        options += [f"--cluster={jobs.cluster}"]
+        options += [] if jobs.workers is None else [f"--workers={jobs.workers}"]
+    name = _COMMAND[part]
+    code = f"import sys; from mrag_rl.commands import {name}; sys.exit({name}(sys.argv[1:], beside={jobs.number}))"
     environment = dict(os.environ)
-    if jobs > 1:
-        environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
+    if jobs.number > 1:
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs.number)))
         devices = [name for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
         if len(devices) > 1:
             environment["CUDA_VISIBLE_DEVICES"] = devices[slot % len(devices)]
     # A session of its own: Ctrl-C reaches this process alone, which stops the runs and waits for them.
     return subprocess.Popen(
-        [sys.executable, "-c", command, "--resume", str(run), *trusted],
+        [sys.executable, "-c", code, "--resume", str(run), *options],
         stdout=log,
         stderr=log,
         env=environment,

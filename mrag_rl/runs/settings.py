@@ -10,11 +10,21 @@ from mrag_rl.choices import EvaluatedPart, PaperScale
 from mrag_rl.config import Config
 from mrag_rl.data_config import DataConfig
 from mrag_rl.errors import InputError
-from mrag_rl.settings import bounded
+from mrag_rl.settings import bounded, on_command_line_only
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnCluster:
+    """Where a command's models are, if not in its own process."""
+
+    cluster: str | None = on_command_line_only(None)
+    """Address of a Ray cluster over which models are spread (docs/cluster.md); auto is that in RAY_ADDRESS."""
+    workers: int | None = on_command_line_only(None)
+    """With --cluster: copies of the models, for each run; null divides the GPUs, or cores, among the runs at a time."""
 
 
 @dataclass(frozen=True)
-class SystemsSettings:
+class SystemsSettings(OnCluster):
     """Answer the run's test pairs again with every system and compare them, without training anything.
 
       none                no retrieval at all
@@ -117,7 +127,7 @@ class CheckSettings:
 
 
 @dataclass(frozen=True)
-class GateSettings(Config):
+class GateSettings(OnCluster, Config):
     """Measure whether memories help a language model on a corpus, before training: answer development queries without a
     memory, with random memories and with the nearest, and compare. `demonstrations` is ignored: it is one and three.
 
@@ -149,7 +159,7 @@ class GateSettings(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeveralRuns(Config):
+class SeveralRuns(OnCluster, Config):
     """The settings of a run, and what the commands that train several have besides."""
 
     jobs: int = bounded(1, minimum=1, maximum=10_000)
@@ -286,7 +296,7 @@ class CompareSettings:
 
 
 @dataclass(frozen=True)
-class PaperSettings:
+class PaperSettings(OnCluster):
     """Make tables of M-RAG's evaluation (Section 4): train all their runs, and print our figures beside the paper's.
 
     table1 to table6 and figure2 are files of configs/paper/tables, and all of them are made unless some are named. The

@@ -17,22 +17,29 @@ from mrag_rl.runs.models import Report, RunModels, llm_config
 
 
 @contextmanager
-def spread_models(config: Config, report: Report, *, address: str, workers: int | None) -> Iterator[RunModels]:
+def spread_models(
+    config: Config, report: Report, *, address: str, workers: int | None, beside: int
+) -> Iterator[RunModels]:
     """The models of a run, each on every worker of a cluster, until the block ends.
 
     What answers many at once where it is, a server or code of the user's own, stays with this process.
 
-    report: is told of the cluster. address, workers: see `mrag_rl.cluster.connected`.
+    report: is told of the cluster. address, workers, beside: see `mrag_rl.cluster.connected`.
 
     Raises InputError: nothing of the run can be spread, or there is no such cluster.
     """
-    if not (_llm_spreads(config) or _encoder_spreads(config)):
-        raise InputError("--cluster spreads models that are loaded here, but this run has a server or code of your own")
+    check_spreads(config)
     gpus = config.llm.device != "cpu" or config.encoder.device != "cpu"
-    with connected(address, workers, gpus=gpus) as cluster:
+    with connected(address, workers, gpus=gpus, beside=beside) as cluster:
         each = f"{cluster.gpus} GPUs each" if gpus else f"{cluster.cpus} cores each" if cluster.cpus else "shared cores"
         report(f"spreading the models over {cluster.workers} workers with {each}")
         yield _SpreadModels(config, cluster)
+
+
+def check_spreads(config: Config) -> None:
+    """Raises InputError if nothing of a run can be spread over a cluster."""
+    if not (_llm_spreads(config) or _encoder_spreads(config)):
+        raise InputError("--cluster spreads models that are loaded here, but this run has a server or code of your own")
 
 
 class _SpreadModels(RunModels):

@@ -24,7 +24,7 @@ from mrag_rl.runs.estimate import cautions_of, estimate
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.plugins import load_own_plugins
 from mrag_rl.runs.pool import MAY_DIFFER, flat_settings
-from mrag_rl.runs.processes import carry_out, check_same_settings, how_texts_are_shared, with_shared
+from mrag_rl.runs.processes import Jobs, carry_out, check_same_settings, how_texts_are_shared, with_shared
 from mrag_rl.runs.settings import CompareSettings, SweepSettings, check_data_files
 from mrag_rl.settings import check_bounds
 from mrag_rl.shipped import GRIDS, shipped_file
@@ -37,13 +37,13 @@ class Sweep:
     Attributes:
         folder: runs/NAME, with a run folder for each combination, `logs`, and `comparison` in the end.
         grid: the values of each setting. runs: the configuration of every combination, by its run folder.
-        jobs: runs at a time.
+        jobs: how they are carried out.
     """
 
     folder: Path
     grid: dict[str, list[Any]]
     runs: dict[Path, Config]
-    jobs: int
+    jobs: Jobs
 
     def unfinished(self) -> list[Path]:
         """The runs without results, in order."""
@@ -59,7 +59,7 @@ class Sweep:
         texts = how_texts_are_shared(next(iter(self.runs.values())))
         settings = [f"  {name}: {', '.join(map(setting_text, values))}" for name, values in self.grid.items()]
         unfinished = self.unfinished()
-        left, jobs = len(unfinished), min(self.jobs, max(1, len(unfinished)))
+        left, jobs = len(unfinished), min(self.jobs.number, max(1, len(unfinished)))
         lines = [f"{self.folder}: {len(self.runs)} runs, {len(self.runs) - left} complete; {jobs} at a time; {texts}"]
         work = estimate([self.runs[run] for run in unfinished], self.seconds(), jobs)
         return "\n".join([*lines, work, *settings, *cautions_of(self.runs.values())])
@@ -106,7 +106,9 @@ def plan_sweep(
         run = RunFolder(settings.folder / name)
         check_same_settings(run, config)
         runs[run.root] = config
-    return Sweep(settings.folder, grid, runs, settings.jobs), settings
+    jobs = Jobs.of(settings)
+    jobs.check(runs.values())
+    return Sweep(settings.folder, grid, runs, jobs), settings
 
 
 def run_sweep(

@@ -25,7 +25,7 @@ from mrag_rl.runs.evaluate import target_metric
 from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.plugins import load_own_plugins
 from mrag_rl.runs.pool import flat_settings
-from mrag_rl.runs.processes import carry_out, how_texts_are_shared, is_done, with_shared
+from mrag_rl.runs.processes import Jobs, carry_out, how_texts_are_shared, is_done, with_shared
 from mrag_rl.runs.search import Space, importances, propose, read_space
 from mrag_rl.runs.settings import TuneSettings, check_data_files
 from mrag_rl.settings import check_bounds
@@ -41,7 +41,7 @@ class Tuning:
     Attributes:
         folder: runs/NAME, with a run folder for each trial and seed.
         base: the unchanged settings, those of trial 0; `seed` is that of the search.
-        trials: how many there will be. seeds: of each trial's trainings. jobs: trainings at a time.
+        trials: how many there will be. seeds: of each trial's trainings. jobs: how they are carried out.
     """
 
     folder: Path
@@ -49,7 +49,7 @@ class Tuning:
     space: Space
     trials: int
     seeds: tuple[int, ...]
-    jobs: int
+    jobs: Jobs
 
     @property
     def fresh(self) -> tuple[int, ...]:
@@ -109,7 +109,7 @@ class Tuning:
         ]
         # A run of trial 0 stands for all; without its ablations, as in `runs`
         one_run = replace(self.base, evaluation=replace(self.base.evaluation, ablations=False))
-        seeds, jobs = ", ".join(map(str, self.seeds)), min(self.jobs, len(self.seeds))
+        seeds, jobs = ", ".join(map(str, self.seeds)), min(self.jobs.number, len(self.seeds))
         lines = [
             f"{self.folder}: {self.trials} trials (seeds: {seeds}), {len(self.proposed())} begun, and "
             f"{2 * len(self.fresh)} trainings to compare the best one on other seeds: at most {most} trainings, "
@@ -141,7 +141,9 @@ def plan_tuning(arguments: Sequence[str], *, program: str = "train.py tune") -> 
     if not settings.seeds or len(set(settings.seeds)) < len(settings.seeds) or min(settings.seeds) < 0:
         raise InputError(f"seeds is {list(settings.seeds)}; give one or more different whole numbers from 0 on")
     space = read_space(Path(settings.space), base)
-    tuning = Tuning(settings.folder, base, space, settings.trials, settings.seeds, settings.jobs)
+    jobs = Jobs.of(settings)
+    jobs.check([base])
+    tuning = Tuning(settings.folder, base, space, settings.trials, settings.seeds, jobs)
     tuning.proposed()
     return tuning, settings
 
