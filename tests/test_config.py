@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,8 @@ from mrag_rl.experiments.settings import MultihopSettings
 from mrag_rl.llm_config import LLMConfig
 from mrag_rl.models.bundled import NEWSROOM_LLM
 from mrag_rl.runs.arguments import parse_train_arguments
+from mrag_rl.runs.settings import SweepSettings, TuneSettings
+from mrag_rl.subcommands import EVALUATIONS
 from mrag_rl.training_config import AgentConfig, RefinementConfig
 
 FOLDER = Path(__file__).parents[1] / "configs"
@@ -356,3 +359,13 @@ def test_multihop_help_lists_every_setting(capsys: pytest.CaptureFixture[str]) -
     text = " ".join(capsys.readouterr().out.split())
     assert all(f"--{item.name} " in text for item in dataclasses.fields(MultihopSettings))
     assert "Chunks retrieved for a question." in text
+
+
+@pytest.mark.parametrize(
+    "settings", [*(command.settings for command in EVALUATIONS.values()), Config, SweepSettings, TuneSettings]
+)
+def test_every_setting_of_every_command_is_an_option(settings: type, capsys: pytest.CaptureFixture[str]) -> None:
+    reader: SettingsReader[Any] = SettingsReader(settings, "command")
+    reader.print_help()
+    shown = capsys.readouterr().out
+    assert not [key for key in reader.keys if f"--{key} " not in shown and f"--{key}\n" not in shown]

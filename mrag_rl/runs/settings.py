@@ -127,7 +127,7 @@ class CheckSettings:
 
 
 @dataclass(frozen=True)
-class GateSettings(OnCluster, Config):
+class GateSettings(Config, OnCluster):
     """Measure whether memories help a language model on a corpus, before training: answer development queries without a
     memory, with random memories and with the nearest, and compare. `demonstrations` is ignored: it is one and three.
 
@@ -159,7 +159,7 @@ class GateSettings(OnCluster, Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeveralRuns(OnCluster, Config):
+class SeveralRuns(Config, OnCluster):
     """The settings of a run, and what the commands that train several have besides."""
 
     jobs: int = bounded(1, minimum=1, maximum=10_000)
