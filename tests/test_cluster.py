@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 import pytest
+from tqdm import tqdm
 
 import train
 from mrag_rl import __version__
@@ -26,6 +27,7 @@ from mrag_rl.config import load_config
 from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import Prompt
 from mrag_rl.runs.models import RunModels, models_at
+from mrag_rl.runs.processes import Jobs, carry_out, is_done
 from tests.cluster_models import Models, deadly, missing_module, process_id, refusing, slowly
 from tests.tiny import encoder, outcome, tiny_world
 
@@ -262,10 +264,9 @@ def other() -> Iterator[tuple[str, dict[str, str]]]:
 
 @pytest.mark.slow
 def test_runs_of_a_sweep_share_a_cluster_and_end_as_alone(
-    workplace: Path, other: tuple[str, dict[str, str]], tmp_path: Path
+    workplace: Path, other: tuple[str, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "grid.yaml").write_text("seed: [0, 1]\n")
-    (tmp_path / "space.yaml").write_text("agent_s.learning_rate: {low: 0.001, high: 0.01}\n")
     settings = ["--config", str(workplace / "small.yaml"), "--runs", str(tmp_path), "--jobs", "2"]
     address, environment = other
     spread = [*settings, "--cluster", address]
@@ -290,11 +291,13 @@ def test_runs_of_a_sweep_share_a_cluster_and_end_as_alone(
     results, evaluated = (json.loads((run / name).read_text()) for name in ("results.json", "evaluation/results.json"))
     assert evaluated["systems"] == results["systems"]
 
-    tune = ["train.py", "tune", "--space", str(tmp_path / "space.yaml"), "--trials", "2", "--seeds", "0", "1"]
-    command(*tune, "--name", "tuned", *spread)
-    assert all("mean" in trial for trial in json.loads((tmp_path / "tuned" / "results.json").read_text())["trials"])
-    logs = [log.read_text() for log in (tmp_path / "tuned" / "logs").iterdir()]
-    assert len(logs) >= 4 and all("spreading the models over 1 workers with 1 cores each" in log for log in logs)
+    run, config = tmp_path / "trained" / "small", load_config(workplace / "small.yaml")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with tqdm(disable=True) as bar:  # As `tune` does
+        carry_out({run: config}, part="training", jobs=Jobs(1, address, 2), bar=bar)
+    assert is_done(run, "training") and not is_done(run, "run")
+    assert "spreading the models over 2 workers with 1 cores each" in (run.parent / "logs" / "small.log").read_text()
 
 
 def kill_a_worker(driver: int, killed: set[int]) -> set[int]:
