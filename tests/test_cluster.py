@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,7 +23,7 @@ from tqdm import tqdm
 
 import train
 from mrag_rl import __version__
-from mrag_rl.cluster import Cluster, ClusterEncoder, ClusterLLM, connected
+from mrag_rl.cluster import Cluster, ClusterEncoder, ClusterLLM, connected, on_loopback_alone
 from mrag_rl.cluster.connection import _divided
 from mrag_rl.config import load_config
 from mrag_rl.errors import InputError
@@ -200,10 +202,10 @@ def test_what_a_worker_gets_is_on_one_machine() -> None:
     assert parts([(8, 8)], 1, gpus=True, beside=4) == (1, 0, 2)
     assert parts([(8, 4)] * 2, 1, gpus=True, beside=3) == (1, 0, 2)
     assert parts([(2, 0)], None, gpus=False, beside=3) == (1, 0, 0)
-    with pytest.raises(InputError, match=r"3 for each of 2 runs .* has 4 GPUs; give fewer workers or --jobs, or set"):
+    with pytest.raises(InputError, match=r"3 workers for each of 2 runs .* has 4; give fewer workers or a smaller"):
         parts([(8, 4)], 3, gpus=True, beside=2)
     for nodes, workers in (([(8, 0)], None), ([(8, 2)], 3)):
-        with pytest.raises(InputError, match=r"GPUs; give fewer workers, or set llm.device and encoder.device to cpu"):
+        with pytest.raises(InputError, match=r"need a GPU each, .*set llm.device and encoder.device to cpu"):
             parts(nodes, workers, gpus=True)
 
 
@@ -335,6 +337,8 @@ def test_mistakes_are_named(
             ["--cluster", "auto"],
             "--cluster auto would start a cluster for every run; start one with",
         ),
+        ("sweep", ["--cluster", "local"], "--cluster local would start a cluster for every run; start one with"),
+        ("sweep", ["--cluster", "127.0.0.1:1"], "--cluster 127.0.0.1:1: nothing listens there; start a cluster with"),
         ("sweep", ["--workers", "2"], "--workers goes with --cluster; "),
         ("tune", ["--cluster", "there:1", "--workers", "0"], "--workers is 0; give a number of 1 or more"),
         ("sweep", ["--config", "theirs.yaml"], "theirs.yaml: cluster may not be set in a file; write --cluster on the"),
@@ -351,7 +355,7 @@ def test_mistakes_about_several_runs_are_named_before_any(
     Path("space.yaml").write_text("agent_s.learning_rate: {low: 0.001, high: 0.01}\n")
     needed = ["--grid", "grid.yaml"] if command == "sweep" else ["--space", "space.yaml"]
     assert train.main([command, *needed, "--config", str(workplace / "small.yaml"), *options]) == 2
-    assert error in (shown := capsys.readouterr().err) and shown.count("\n") == 1
+    assert error in capsys.readouterr().err.splitlines()[-1]
     assert not Path("runs").exists()
 
 
@@ -375,6 +379,19 @@ try:
 except Exception as error:
     print(type(error).__name__, error)
 """
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "[::1]:1", "localhost:99999", "a..b:6379", "nowhere.invalid:6379"])
+def test_an_address_where_nothing_listens_is_named(address: str) -> None:
+    with pytest.raises(InputError, match=rf"^--cluster {re.escape(address)}: nothing listens there; start a cluster"):
+        on_loopback_alone(address)
+
+
+def test_an_address_of_this_machine_alone_is_recognised() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert on_loopback_alone(f"127.0.0.1:{port}") and on_loopback_alone(f"localhost:{port}")
+    assert not on_loopback_alone("ray://there:10001")
 
 
 def test_an_address_where_nothing_listens_is_an_error_at_once() -> None:

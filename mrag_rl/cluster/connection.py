@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import signal
 import socket
@@ -66,14 +67,14 @@ def connected(address: str, workers: int | None = None, *, gpus: bool = False, b
         InputError: no cluster answers there, it has no place for so many workers, or this process is connected to one.
     """
     global _kept_to_itself
-    named = os.environ.get("RAY_ADDRESS") if address == "auto" else address
-    alone = named in (None, "", "local")
+    named = named_cluster(address)
+    alone = named is None
     first = "ray" not in sys.modules
     if _kept_to_itself and not alone:
         raise InputError(
             f"--cluster {address}: this process has had a cluster of its own; use a new process for others"
         )
-    loopback = alone or _on_loopback_alone(str(named))
+    loopback = named is None or on_loopback_alone(named)
     if loopback and not alone and not first:
         raise InputError(
             f"--cluster {address}: it listens on the loopback interface alone, and Ray was imported before; use a new "
@@ -115,20 +116,34 @@ def connected(address: str, workers: int | None = None, *, gpus: bool = False, b
                 ray.shutdown()
 
 
-def _on_loopback_alone(address: str) -> bool:
+def named_cluster(address: str) -> str | None:
+    """The address of the cluster that `--cluster` names; None for a new one of this machine alone."""
+    named = os.environ.get("RAY_ADDRESS") if address == "auto" else address
+    return None if named in (None, "", "local") else named
+
+
+def on_loopback_alone(address: str) -> bool:
     """Whether the cluster at HOST:PORT listens to this machine alone: Ray would look for it at the machine's other
     address, for ever. Raises InputError if nothing listens there."""
     host, _, port = address.rpartition(":")
     if "://" in address or not port.isdecimal():
         return False  # Ray says what is wrong with these
-    here = host in ("localhost", "127.0.0.1", "::1", "[::1]")
-    for at in (_own_address(), "127.0.0.1") if here else (host,):
-        with suppress(OSError), socket.create_connection((at, int(port)), timeout=_REACHED):
-            return here and at == "127.0.0.1"
+    places: list[str] = []
+    with suppress(OSError, ValueError, OverflowError):
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        places = [str(place[4][0]) for place in found]
+    own = [_own_address()] if any(map(_is_loopback, places)) else []
+    for place in (*own, *places):
+        with suppress(OSError), socket.create_connection((place, int(port)), timeout=_REACHED):
+            return _is_loopback(place)
     raise InputError(
         f"--cluster {address}: nothing listens there; start a cluster with 'ray start --head', and give the address "
         "that it names"
     )
+
+
+def _is_loopback(place: str) -> bool:
+    return ipaddress.ip_address(place.partition("%")[0]).is_loopback
 
 
 def _own_address() -> str:
@@ -150,10 +165,10 @@ def _divided(
     share = next((n for n in range(max(there, default=0), 0, -1) if sum(own // n for own in there) >= every), 0)
     if gpus and not share:
         each = f" for each of {beside} runs at a time" if beside > 1 else ""
-        fewer = "fewer workers or --jobs" if beside > 1 else "fewer workers"
+        fewer = " or ".join(["fewer workers"] * (count > 1) + ["a smaller --jobs"] * (beside > 1))
         raise InputError(
-            f"--workers is {count}{each}, but the cluster at {address} has {sum(there)} GPUs; give {fewer}, or set "
-            "llm.device and encoder.device to cpu"
+            f"{count} {'worker' if count == 1 else 'workers'}{each} need a GPU each, but the cluster at {address} has "
+            f"{sum(there)}; {f'give {fewer}, or ' if fewer else ''}set llm.device and encoder.device to cpu"
         )
     return Cluster(address, count, 0 if gpus else share, share if gpus else 0)
 

@@ -101,6 +101,8 @@ def read_table(name: str) -> Table:
         if scale not in get_args(PaperScale):
             raise InputError(f"{path}: unknown scale {scale!r}; choose from {', '.join(get_args(PaperScale))}")
         for part in parts:
+            if not_of_runs := part.settings.keys() & {"cluster", "workers"}:
+                raise InputError(f"{path}: {part.name}: {min(not_of_runs)} may not be set in a file")
             check_contrasts(
                 table.contrasts, part.systems, where=f"{path}: contrasts", otherwise="add it to the systems"
             )

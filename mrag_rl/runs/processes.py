@@ -51,13 +51,14 @@ class Jobs:
         models_at(self.cluster, self.workers)
         if self.cluster is None:
             return
-        if self.cluster == "auto" and os.environ.get("RAY_ADDRESS") in (None, "", "local"):
-            raise InputError(
-                "--cluster auto would start a cluster for every run; start one with 'ray start --head', and give its "
-                "address, such as 127.0.0.1:6379"
-            )
-        from mrag_rl.runs.spread import check_spreads  # It comes with an extra of its own
+        from mrag_rl.cluster import named_cluster  # It comes with an extra of its own
+        from mrag_rl.runs.spread import check_spreads
 
+        if named_cluster(self.cluster) is None:
+            raise InputError(
+                f"--cluster {self.cluster} would start a cluster for every run; start one with 'ray start --head', and "
+                "give its address, such as 127.0.0.1:6379"
+            )
         for config in runs:
             check_spreads(config)
 
@@ -95,10 +96,15 @@ def carry_out(runs: Mapping[Path, Config], *, part: Literal["run", "training"], 
         runs: the configurations by run folder. part: whole runs, or no more than their training.
 
     Raises:
-        InputError: a run failed. The same again goes on where each run was left.
+        InputError: a run failed, or nothing listens at the cluster's address. The same again goes on where each run was
+            left.
     """
     waiting = sorted(runs, key=lambda run: runs[run].seed)
     jobs = replace(jobs, number=min(jobs.number, max(1, len(runs))))
+    if runs and jobs.cluster is not None:
+        from mrag_rl.cluster import named_cluster, on_loopback_alone  # It comes with an extra of its own
+
+        on_loopback_alone(str(named_cluster(jobs.cluster)))  # An error here, rather than in every run
     failed: list[Path] = []
     running: dict[int, tuple[Path, subprocess.Popen[bytes], IO[bytes]]] = {}
     with _stopped_together(running):
