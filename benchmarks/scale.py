@@ -1,6 +1,6 @@
 """What will a corpus need? Extrapolated from small databases, and checked against a larger one.
 
-    python -m benchmarks.scale [--records 10000 20000] [--check 200000] [--method kmeans] [--encode 1000]
+    python -m benchmarks.scale [--records 40000 80000] [--check 200000] [--method kmeans] [--encode 1000]
 
 Prepares a run, as `benchmarks.streaming` does, from two small numbers of synthetic records in BigPatent's columns,
 draws a line through seconds, memory and disk, and says what the line promises for the larger number; then prepares that
@@ -73,7 +73,7 @@ def texts_per_second(words: int, count: int) -> float:
 def main() -> None:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
-    parser.add_argument("--records", type=int, nargs=2, default=[10_000, 20_000], metavar="N")
+    parser.add_argument("--records", type=int, nargs=2, default=[40_000, 80_000], metavar="N")
     parser.add_argument("--check", type=int, default=200_000, metavar="N")
     parser.add_argument("--method", default="kmeans", choices=METHODS)
     parser.add_argument("--encode", type=int, default=1000, metavar="TEXTS")
