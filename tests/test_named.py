@@ -275,6 +275,8 @@ def test_an_empty_row_is_left_out_by_name_only(tmp_path: Path, hub: Any) -> None
     options = ["--data.folder", str(tmp_path / "own"), "--data.columns", "{source: document, target: summary}"]
     with pytest.raises(InputError, match=r'own/train: row 2: column "document" \(source\) is empty'):
         read(tmp_path, "summarization", *options)
+    with pytest.warns(UserWarning, match=r"own/train: 1 of \d+ rows have no source or no target and are left out"):
+        read(tmp_path, "summarization", "--data.name", "xsum", "--data.folder", str(tmp_path / "own"))
 
 
 def test_a_script_in_a_folder_is_not_run(tmp_path: Path, hub: Any) -> None:

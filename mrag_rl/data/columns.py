@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -46,7 +47,7 @@ class Table:
     Attributes:
         name: as errors name it: the path, with the split if it has several. columns: their names, as users give them.
         rows: the rows, in order.
-        sparse: rows without a source or target are left out; else they are errors.
+        sparse: rows without a source or target are left out, with a warning that counts them; else they are errors.
         hint: a further cause of a missing column, if there is a likely one.
     """
 
@@ -73,10 +74,11 @@ def table_pairs(table: Table, columns: Columns, *, prefix: str = "") -> Iterator
     places = _places(table, columns)
     used = {*places.values(), *(place.split(".")[0] for place in places.values())}
     first: dict[str, str] = {}  # Where an id appeared first
-    number = 0
+    number = left_out = 0
     for number, row in enumerate(table.rows, start=1):
         texts = [_text(row, field, places[field], table.sparse) for field in ("source", "target")]
         if not all(texts):
+            left_out += 1
             continue
         identifier = _identifier(row, places["id"]) if "id" in places else f"{prefix}{number}"
         if identifier in first:
@@ -95,6 +97,10 @@ def table_pairs(table: Table, columns: Columns, *, prefix: str = "") -> Iterator
     if not first:
         what = "source or target is empty in every row" if number else "no rows"
         raise InputError(f"{table.name}: {what}; give a file that has pairs")
+    if left_out:
+        warnings.warn(
+            f"{table.name}: {left_out:,} of {number:,} rows have no source or no target and are left out", stacklevel=2
+        )
 
 
 def column_names(values: Mapping[str, Any]) -> Iterator[str]:
