@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeVar
 from mrag_rl.errors import InputError
 from mrag_rl.extras import require
 from mrag_rl.io import StrPath, describe_os_error, read_text
-from mrag_rl.settings import in_words, item_type, schema
+from mrag_rl.settings import command_line_only, in_words, item_type, schema
 from mrag_rl.shipped import shipped_file
 
 T = TypeVar("T")
@@ -92,8 +92,7 @@ class SettingsReader(Generic[T]):
         self.cls, self.program = cls, program
         self.example = None if example is None else as_command_of(program, example, configs=True)
         self.keys, self.groups = schema(cls)
-        fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(cls)  # type: ignore[arg-type]
-        self._not_in_files = {field.name for field in fields if field.metadata.get("on_command_line_only")}
+        self._not_in_files = command_line_only(cls)
         self._flags = dict(flags or {})
         jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
         self._parser = jsonargparse.ArgumentParser(

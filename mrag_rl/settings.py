@@ -60,6 +60,11 @@ def on_command_line_only(default: T) -> T:
     return dataclasses.field(default=default, metadata={"on_command_line_only": True})
 
 
+def command_line_only(cls: Any) -> set[str]:
+    """The fields of a settings dataclass that no file may set."""
+    return {field.name for field in dataclasses.fields(cls) if field.metadata.get("on_command_line_only")}
+
+
 def check_bounds(settings: Any, prefix: str = "") -> None:
     """Check every bounded field, nested groups included. Raises InputError naming the first one out of bounds."""
     for field in dataclasses.fields(settings):

@@ -58,11 +58,9 @@ def parse_train_arguments(arguments: Sequence[str], *, program: str = "train.py"
 
 
 def _cluster(arguments: Sequence[str]) -> tuple[str | None, int | None]:
-    """The values of ``--cluster`` and ``--workers``."""
+    """The values of ``--cluster`` and ``--workers``, which `models_at` checks further."""
     address, workers = ([*option_values(arguments, option)] for option in ("--cluster", "--workers"))
-    if workers and not address:
-        raise InputError("--workers goes with --cluster; write --cluster auto for this machine")
-    if workers and not (workers[-1].isdecimal() and int(workers[-1])):
+    if workers and not workers[-1].isdecimal():
         raise InputError(f"--workers is {workers[-1]}; give a number of 1 or more")
     return (address[-1] if address else None), (int(workers[-1]) if workers else None)
 

@@ -29,6 +29,7 @@ from mrag_rl.runs.models import make_writer, models_at, with_cache
 from mrag_rl.runs.plugins import load_own_plugins
 from mrag_rl.runs.settings import GateSettings, check_data_files
 from mrag_rl.runs.splits import pair_origins, read_splits
+from mrag_rl.settings import command_line_only
 from mrag_rl.systems import (
     CopiedTarget,
     MemoryAnswer,
@@ -145,7 +146,7 @@ def _report(
     origins: Sequence[Origin],
     answers: Mapping[str, Sequence[MemoryAnswer]],
 ) -> dict[str, Any]:
-    target = target_metric(settings)
+    target, of_command = target_metric(settings), command_line_only(settings)
     metrics = tuple(dict.fromkeys((*reported_metrics(settings), "rouge1")))
     statistics = count_systems(
         {name: [answer.hypothesis for answer in row] for name, row in answers.items()},
@@ -166,7 +167,7 @@ def _report(
     for name, p_holm in zip(RETRIEVERS, holm([gains[name][target]["p"] for name in RETRIEVERS]), strict=True):
         gains[name][target]["p_holm"] = p_holm
     return {
-        "config": {key: value for key, value in config_to_dict(settings).items() if key not in ("cluster", "workers")},
+        "config": {key: value for key, value in config_to_dict(settings).items() if key not in of_command},
         "target": target,
         "queries": len(pairs),
         **({"groups": counts["groups"]} if "groups" in counts else {}),

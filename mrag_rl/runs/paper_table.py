@@ -12,6 +12,8 @@ from mrag_rl.command_line import read_yaml
 from mrag_rl.contrasts import check_contrasts
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.results import SECONDS
+from mrag_rl.runs.settings import SweepSettings
+from mrag_rl.settings import command_line_only
 from mrag_rl.shipped import PAPER_TABLES, shipped_file
 
 _TABLE_KEYS = {"title", "note", "metrics", "seconds", "systems", "contrasts", "published", "scales"}
@@ -101,7 +103,7 @@ def read_table(name: str) -> Table:
         if scale not in get_args(PaperScale):
             raise InputError(f"{path}: unknown scale {scale!r}; choose from {', '.join(get_args(PaperScale))}")
         for part in parts:
-            if not_of_runs := part.settings.keys() & {"cluster", "workers"}:
+            if not_of_runs := part.settings.keys() & command_line_only(SweepSettings):
                 raise InputError(f"{path}: {part.name}: {min(not_of_runs)} may not be set in a file")
             check_contrasts(
                 table.contrasts, part.systems, where=f"{path}: contrasts", otherwise="add it to the systems"
