@@ -270,6 +270,10 @@ def _prepare(
     settings = plan.config
     for warning in cautions(settings, len(splits.test)):
         say(f"warning: {warning}")
+    if splits.too_long:
+        say(f"{splits.too_long:,} pairs are left out, longer than data.max_source_words or data.max_target_words")
+    if splits.copies:
+        say(f"{splits.copies:,} pairs are left out, copies of others (data.deduplicate)")
     say("preparing data, embeddings and databases")
     # More than a block is so much that a run should not encode it again
     kept = settings.encoder.cache_folder or (folder.encoded if len(splits.database) > BLOCK else None)

@@ -25,7 +25,6 @@ import yaml
 
 from mrag_rl.choices import (
     ABLATION_OF,
-    DEFAULT_SYSTEMS,
     INSIDE_LLM,
     NEED_LEDGER,
     READ_LIKELIHOODS,
@@ -34,7 +33,6 @@ from mrag_rl.choices import (
     PartitioningMethod,
     RewardName,
     StateName,
-    SystemName,
     Task,
     TaskName,
 )
@@ -44,6 +42,7 @@ from mrag_rl.data.named import NAMED
 from mrag_rl.data_config import DataConfig, check_data_config, check_languages
 from mrag_rl.encoder_config import EncoderConfig, check_encoder_config
 from mrag_rl.errors import InputError
+from mrag_rl.evaluation_config import EvaluationConfig
 from mrag_rl.generation.prompts import translation
 from mrag_rl.io import StrPath
 from mrag_rl.llm_config import LLMConfig, check_llm_config
@@ -66,27 +65,6 @@ class PartitioningConfig:
     """Seed of the partitions; null is the run's seed. Set it so that runs of several seeds share their partitions."""
     arms: tuple[ArmName, ...] = ()
     """What Agent-S may choose besides: whole (the whole database) and none (no memory, the language model alone)."""
-
-
-@dataclass(frozen=True)
-class EvaluationConfig:
-    """The final evaluation on the test queries."""
-
-    bootstrap: int = bounded(2000, minimum=1, maximum=1_000_000)
-    """Bootstrap resamples behind each 95% interval and p-value."""
-    systems: tuple[SystemName, ...] = DEFAULT_SYSTEMS
-    """Systems to compare; not by default: supervised_answers..., m_rag_answers, self_rag..., selfmem,
-    selfmem_one_iteration, stopping... and two_answers. Extra generations, one per partition: of these but self_rag...,
-    and of supervised, for each training and development query (of selfmem nearly two); of supervised_trials for each
-    development query; of those that choose among answers for each test query; of stopping... one more for each training
-    and test query. A state other than evidence leaves supervised_trials out."""
-    ablations: bool = True
-    """Also train m_rag_without_s and m_rag_without_r (the paper's Table 4) and the other systems with a rule in place
-    of Agent-R, as far as they are compared; false leaves all of them out."""
-    contrasts: tuple[str, ...] | None = None
-    """Differences of two systems, such as "m_rag - naive", that are tested in the target metric, with Holm's correction
-    for their number; all others are exploratory. null is m_rag minus naive, nearest_partition and m_rag_without_r, as
-    far as these are compared."""
 
 
 @dataclass(frozen=True)
@@ -271,6 +249,7 @@ _NEWER = (
     "data.max_source_words", "data.max_target_words", "data.deduplicate",
     "encoder.standard", "partitioning.arms", "partitioning.seed",
     "refinement.demonstrated", "refinement.held_out", "agent_s.network", "agent_r.network",
+    "evaluation.selfmem_candidates",
 )  # fmt: skip
 
 

@@ -48,6 +48,7 @@ PAGES = {
         "subcommands",
         "config",
         "training_config",
+        "evaluation_config",
         "llm_config",
         "data_config",
         "encoder_config",

@@ -12,7 +12,6 @@ from mrag_rl.choices import ABLATION_OF, DEFAULT_SYSTEMS
 from mrag_rl.command_line import SettingsReader
 from mrag_rl.config import (
     Config,
-    EvaluationConfig,
     PartitioningConfig,
     config_sha256,
     config_to_dict,
@@ -24,6 +23,7 @@ from mrag_rl.contrasts import DEFAULT_CONTRASTS, primary_contrasts
 from mrag_rl.data_config import DataConfig
 from mrag_rl.encoder_config import EncoderConfig
 from mrag_rl.errors import InputError
+from mrag_rl.evaluation_config import EvaluationConfig
 from mrag_rl.experiments.settings import MultihopSettings
 from mrag_rl.llm_config import LLMConfig
 from mrag_rl.models.bundled import NEWSROOM_LLM

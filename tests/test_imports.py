@@ -44,6 +44,7 @@ ROOMS = (
     "cluster",
     "metrics",
     "training_config",
+    "evaluation_config",
     "llm_config",
     "data_config",
     "encoder_config",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -86,6 +87,15 @@ def test_a_run_makes_it_with_a_selector_that_was_trained_on_its_candidates(run: 
     written = "greedy" if name == "selfmem_without_selector" else None
     for prompt, _ in llm.shown[-len(TEXTS) :]:
         assert prompt.demonstrations == ((prompt.query, written or prompt.query),)
+
+
+def test_a_run_may_set_another_number_of_candidates(run: Any) -> None:  # noqa: F811
+    llm = Numbering()
+    system = replace(systems_of(run, llm), selfmem_candidates=7).make("selfmem")
+    learning = len(llm.shown)
+    system.answer(TEXTS, QUERIES)
+    assert {samples for _, samples in llm.shown[:learning]} == {1, 6}
+    assert sum(samples for _, samples in llm.shown[learning:]) == len(TEXTS) * (2 * 7 + 1)
 
 
 @pytest.mark.parametrize(("better", "expected"), [(0.3, 0.3), (1.0, 1.0), (None, 0.3)])

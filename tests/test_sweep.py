@@ -15,12 +15,13 @@ import yaml
 import evaluate
 import train
 from mrag_rl.choices import NewsroomName, Task
-from mrag_rl.config import Config, EvaluationConfig
+from mrag_rl.config import Config
 from mrag_rl.data_config import DataConfig, WorldSizes
 from mrag_rl.encoders.kept import vectors_file
 from mrag_rl.errors import InputError
 from mrag_rl.evaluation.bootstrap import score_systems
 from mrag_rl.evaluation.statistics import PairStatistics, join_statistics
+from mrag_rl.evaluation_config import EvaluationConfig
 from mrag_rl.runs.estimate import Sizes, estimate, texts_of_system, texts_of_training
 from mrag_rl.runs.splits import read_splits
 from mrag_rl.runs.sweep import plan_sweep
@@ -304,6 +305,7 @@ def test_the_plan_counts_the_texts_that_systems_write() -> None:
         "consensus_refined": 40, "oracle_refined": 40, "selfmem": 7 * 50 + 9 * 10, "self_rag_always": 5 * 10,
     }  # fmt: skip
     assert {name: texts_of_system(name, sizes) for name in expected} == expected
+    assert texts_of_system("selfmem", sizes._replace(selfmem=50)) == 99 * 50 + 101 * 10
     config = Config("run", training=TrainingConfig(rounds=2), refinement=RefinementConfig(steps=3, candidates=2))
     systems = EvaluationConfig(systems=("naive", "m_rag"))
     # Three pools of two and four answers, then five judging; the naive answers once. Development queries: naive, two

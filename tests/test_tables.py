@@ -313,6 +313,7 @@ def test_four_tables_number_their_rows_apart(tmp_path: Path) -> None:
     mended = load_config(tmp_path / "c.yaml", [*options, "--data.deduplicate"])
     splits = read_splits(mended.data, "summarization")
     assert [pair.id for pair in (*splits.train, *splits.test)] == ["train-2", "test-1", "test-2"]
+    assert (splits.too_long, splits.copies) == (0, 1)
 
 
 def test_long_pairs_and_copies_are_left_out(tmp_path: Path) -> None:
@@ -323,8 +324,9 @@ def test_long_pairs_and_copies_are_left_out(tmp_path: Path) -> None:
     counts = []
     for more in ([], ["--data.deduplicate"]):
         splits = read_splits(load_config(tmp_path / "c.yaml", [*options, *more]).data, "summarization")
-        counts.append(len(splits.database) + len(splits.train) + len(splits.dev) + len(splits.test))
-    assert counts == [40, 20]
+        left = len(splits.database) + len(splits.train) + len(splits.dev) + len(splits.test)
+        counts.append((left, splits.too_long, splits.copies))
+    assert counts == [(40, 2, 0), (20, 2, 20)]
     none_left = load_config(tmp_path / "c.yaml", [*options[:2], "--data.max_target_words", "1", *options[2:4]])
     with pytest.raises(InputError, match="leave no pair of 40; raise them"):
         write_csv(tmp_path / "p.csv", [*pairs, *pairs])

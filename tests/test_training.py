@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from mrag_rl import Callback, Config, Run, resume, train
 from mrag_rl.agents.context import JointContext
+from mrag_rl.data import TextPair, save_pairs
+from mrag_rl.data.synthetic import make_newsroom
 from mrag_rl.errors import InputError
 from tests.tiny import outcome
 
@@ -75,3 +78,15 @@ def test_training_refuses_what_the_command_line_refuses(workplace: Path, small: 
         train(Config(name="../a"), runs=tmp_path)
     with pytest.raises(InputError, match="not a run folder"):
         resume(tmp_path)
+
+
+def test_a_run_says_what_it_leaves_out(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = make_newsroom("summarization", seed=0, database=60, train=1, dev=1, test=1).database
+    copies = [replace(pair, id=f"{pair.id}-copy") for pair in pairs[:7]]
+    save_pairs(tmp_path / "pairs.jsonl", [*pairs, *copies, TextPair("long", "a " * 2000, "b")])
+    changes = {"data.pairs": str(tmp_path / "pairs.jsonl"), "data.deduplicate": True, "data.max_source_words": 1999}
+    stopped = train(Config.load(workplace / "small.yaml", changes), runs=tmp_path, callbacks=[Watcher(("batch", 1))])
+    said = capsys.readouterr().err
+    assert stopped.stopped
+    assert "small: 1 pairs are left out, longer than data.max_source_words or data.max_target_words\n" in said
+    assert "small: 7 pairs are left out, copies of others (data.deduplicate)\n" in said

@@ -20,12 +20,18 @@ _SHOWN = 100  # characters of that id
 
 @dataclass(frozen=True)
 class Splits:
-    """The memories, and the queries for training the agents, choosing a checkpoint, and the final evaluation."""
+    """The memories, and the queries for training the agents, choosing a checkpoint, and the final evaluation.
+
+    Attributes:
+        too_long, copies: how many pairs were left out before (`mrag_rl.data.cleaning`).
+    """
 
     database: Sequence[TextPair]
     train: Sequence[TextPair]
     dev: Sequence[TextPair]
     test: Sequence[TextPair]
+    too_long: int = 0
+    copies: int = 0
 
     def known_sources(self) -> int:
         """The number of training, development and test queries whose source is also the source of a memory."""

@@ -18,12 +18,13 @@ _LABELS = 4
 
 
 class Sizes(NamedTuple):
-    """Numbers of queries, and of partitions."""
+    """Numbers of queries, of partitions, and of Selfmem's candidates, if they are not as many."""
 
     train: int
     dev: int
     test: int
     partitions: int
+    selfmem: int | None = None
 
 
 def estimate(left: Sequence[Config], seconds: Sequence[float], jobs: int, *, evaluated: bool = True) -> str:
@@ -89,6 +90,7 @@ def texts_of_system(name: str, sizes: Sizes) -> int:
     docs/formats.md has these numbers for each system; all that are not named here write one answer to a test query.
     """
     m = sizes.partitions
+    c = sizes.selfmem or m
     to_each: Mapping[str, tuple[int, int, int]] = {  # training, development and test query, by the name's beginning
         "copy": (0, 0, 0),
         "best_partition": (0, m, 1),
@@ -101,8 +103,8 @@ def texts_of_system(name: str, sizes: Sizes) -> int:
         "consensus": (0, 0, m),
         "oracle": (0, 0, m),
         "selfmem_without_selector": (0, 0, 3),
-        "selfmem_one_iteration": (2 * m - 1, 2 * m - 1, m + 1),
-        "selfmem": (2 * m - 1, 2 * m - 1, 2 * m + 1),  # one greedy, the others at two temperatures
+        "selfmem_one_iteration": (2 * c - 1, 2 * c - 1, c + 1),
+        "selfmem": (2 * c - 1, 2 * c - 1, 2 * c + 1),  # one greedy, the others at two temperatures
         "self_rag": (0, 0, m + 1),
         "stopping": (m + 1, 0, m + 1),
         "two_answers": (0, 0, 2),
@@ -122,7 +124,7 @@ def _sizes(config: Config) -> Sizes | None:
     data = config.data
     if data.world:
         made = _partitions(config, _labels_of_world(config))
-        return Sizes(data.sizes.train, data.sizes.dev, data.sizes.test, made)
+        return Sizes(data.sizes.train, data.sizes.dev, data.sizes.test, made, config.evaluation.selfmem_candidates)
     files = [data.files.database, data.files.train, data.files.dev, data.files.test]
     paths = [Path(path) for path in ([data.pairs] if data.pairs is not None else files) if path is not None]
     if not paths or not all(path.suffix == ".jsonl" for path in paths):
@@ -137,7 +139,7 @@ def _sizes(config: Config) -> Sizes | None:
     else:
         shares = data.fractions
         train, dev, test = (round(share * sizes[0]) for share in (shares.train, shares.dev, shares.test))
-    return Sizes(train, dev, test, _partitions(config, len(labels)))
+    return Sizes(train, dev, test, _partitions(config, len(labels)), config.evaluation.selfmem_candidates)
 
 
 def _partitions(config: Config, labels: int) -> int:

@@ -99,7 +99,8 @@ def evaluate_run(
             if name in ABLATION_OF:
                 trained[name] = stack.enter_context(open_trained(folder.ablation(ABLATION_OF[name])))
         writer = make_writer(config, llm)
-        systems = RunSystems(folder, trained, writer, get_metric(target_metric(config)), pairs, config.seed)
+        metric, count = get_metric(target_metric(config)), config.evaluation.selfmem_candidates
+        systems = RunSystems(folder, trained, writer, metric, pairs, config.seed, count)
         for name in names:
             start, before = time.perf_counter(), llm.usage.seconds
             answers[name] = systems.make(name).answer(texts, embeddings)

@@ -161,6 +161,7 @@ def part_of_report(
         spent = [_seconds(folder / run.name) for run in condition.runs.values()] if table.seconds else []
         partitions = _partitions(condition, folder)
         settings = _row_settings(part, condition, partitions)
+        sizes = Sizes(0, 0, 1, partitions, next(iter(condition.runs.values())).evaluation.selfmem_candidates)
         for system in part.systems:
             name = _row_name(condition, system, part)
             rows.append(
@@ -169,7 +170,7 @@ def part_of_report(
                     "system": system,
                     "settings": settings,
                     "seeds_matter": _seeds_matter(condition, system),
-                    "texts": texts_of_system(system, Sizes(0, 0, 1, partitions)),
+                    "texts": texts_of_system(system, sizes),
                     "scores": {metric: as_json(found[at][system].interval()) for metric, found in scores.items()},
                     "seconds": {column: round(fmean(run[column] for run in spent), 3) for column in table.seconds},
                     "published": published.get(name, {}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from mrag_rl.data import Splits, TextPair, split_pairs
 from mrag_rl.data.cleaning import without_copies, without_long
@@ -20,35 +20,40 @@ def read_splits(data: DataConfig, task: str) -> Splits:
     """The memories and queries. Raises InputError naming the file and line at fault."""
     if data.world:
         return make_newsroom(task, seed=data.world_seed, newsroom=data.newsroom, **asdict(data.sizes))
+    seed = data.world_seed
     if data.pairs is not None:
-        (pairs,) = _cleaned({"database": read_pairs(data.pairs, data.columns)}, data).values()
-        return split_pairs(pairs, **asdict(data.fractions), group=data.group, seed=data.world_seed)
-    if data.published:
-        parts = load_published(data.name, data.folder, data.columns, revision=data.revision)
-        return split_published(
-            _cleaned(parts, data), train=data.fractions.train, group=data.grouped_by, seed=data.world_seed
-        )
-    paths = asdict(data.files)
-    files = {part: read_pairs(path, data.columns, prefix=f"{part}-") for part, path in paths.items()}
-    kept = _cleaned(files, data)
-    check_parts(kept, paths, data.group)
-    return Splits(**kept)
+        kept, left_out = _cleaned({"database": read_pairs(data.pairs, data.columns)}, data)
+        splits = split_pairs(kept["database"], **asdict(data.fractions), group=data.group, seed=seed)
+    elif data.published:
+        kept, left_out = _cleaned(load_published(data.name, data.folder, data.columns, revision=data.revision), data)
+        splits = split_published(kept, train=data.fractions.train, group=data.grouped_by, seed=seed)
+    else:
+        paths = asdict(data.files)
+        files = {part: read_pairs(path, data.columns, prefix=f"{part}-") for part, path in paths.items()}
+        kept, left_out = _cleaned(files, data)
+        check_parts(kept, paths, data.group)
+        splits = Splits(**kept)
+    return replace(splits, **left_out)
 
 
-def _cleaned(parts: Mapping[str, Sequence[TextPair]], data: DataConfig) -> dict[str, Sequence[TextPair]]:
-    """The pairs that the settings leave. Raises InputError if that is none."""
+def _cleaned(
+    parts: Mapping[str, Sequence[TextPair]], data: DataConfig
+) -> tuple[dict[str, Sequence[TextPair]], dict[str, int]]:
+    """The pairs that the settings leave, and how many those are not, as in `Splits`. Raises InputError for none."""
     kept = without_long(parts, source=data.max_source_words, target=data.max_target_words)
     for part, pairs in kept.items():
         if not pairs:
             raise InputError(
                 f"data.max_source_words and data.max_target_words leave no pair of {len(parts[part])}; raise them"
             )
+    fit = kept
     if data.deduplicate:
-        kept = without_copies(kept)
+        kept = without_copies(fit)
         for part, pairs in kept.items():
             if not pairs:
                 raise InputError(f"data.deduplicate leaves no pair of the split {part}; all are copies: give others")
-    return kept
+    given, fitting, left = (sum(map(len, pairs.values())) for pairs in (parts, fit, kept))
+    return kept, {"too_long": given - fitting, "copies": fitting - left}
 
 
 def pair_origins(

@@ -97,6 +97,7 @@ class RunSystems:
         trained: by system name: `m_rag`, and the ablations that can be made.
         metric, pairs: the target metric and the test pairs, by whose references the oracles choose.
         seed: of everything random.
+        selfmem_candidates: None is as many as there are partitions with a memory.
     """
 
     folder: RunFolder
@@ -105,6 +106,7 @@ class RunSystems:
     metric: Metric
     pairs: Sequence[TextPair]
     seed: int
+    selfmem_candidates: int | None = None
     _classifiers: dict[TextFeatures, PartitionClassifier] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -162,12 +164,12 @@ class RunSystems:
         sets = self._sets(kind)
         return None if sets is None else with_sets(self.writer, self.database, sets, originals)
 
-    def _samples(self, originals: bool, temperature: float = LOW_TEMPERATURE) -> Candidates:
-        """As many answers with the nearest memories as there are partitions with any."""
+    def _samples(self, originals: bool, temperature: float = LOW_TEMPERATURE, count: int | None = None) -> Candidates:
+        """Answers with the nearest memories; count: None is as many as there are partitions with any."""
         return with_samples(
             self.writer,
             self.database,
-            len(self._filled),
+            count or len(self._filled),
             seed=self.seed,
             temperature=temperature,
             greedy_first=True,
@@ -177,10 +179,13 @@ class RunSystems:
     def _selfmem(self, name: str) -> Selfmem:
         choose: Choose = by_first
         temperature = LOW_TEMPERATURE
+        count = self.selfmem_candidates or len(self._filled)
         if name != "selfmem_without_selector":
             read = AnswerReader(self.writer, self.database, self.metric, originals=True)
             learned = {
-                warmth: learned_choice(read, self._samples(True, warmth), self._queries("train"), self._queries("dev"))
+                warmth: learned_choice(
+                    read, self._samples(True, warmth, count), self._queries("train"), self._queries("dev")
+                )
                 for warmth in SELFMEM_TEMPERATURES
             }
             temperature = max(learned, key=lambda warmth: learned[warmth][1])
@@ -191,7 +196,7 @@ class RunSystems:
             self.writer,
             self.database,
             choose,
-            1 if choose is by_first else len(self._filled),
+            1 if choose is by_first else count,
             self.seed,
             iterations,
             temperature,

@@ -5,11 +5,11 @@ metric takes one, and this becomes the memory for the next iteration, and in the
 fine-tunes its generator to read memories, which a frozen model cannot be, so that the candidate is shown as a
 demonstration, as the target of the very text, and nearest to it. The first memories are found by the standard
 embedding, as those of every other system, where Selfmem has BM25. Candidates are one greedy answer and samples, not
-beams, and as many as the database has partitions, as the other systems have that choose among answers, where Selfmem
-has dozens (50 for JRC-Acquis). The temperature of the samples is that of `TEMPERATURES` at which the selector does
-better on the development queries: a model may write the same text again and again at the lower one. The selector is the
-regression of `mrag_rl.systems.answer_choice`, in place of a fine-tuned encoder, and trained on the candidates of the
-first iteration.
+beams. A run has as many as its database has partitions, as the other systems that choose among answers, if
+`evaluation.selfmem_candidates` does not set another number; Selfmem has dozens (50 for JRC-Acquis). The temperature of
+the samples is that of `TEMPERATURES` at which the selector does better on the development queries: a model may write
+the same text again and again at the lower one. The selector is the regression of `mrag_rl.systems.answer_choice`, in
+place of a fine-tuned encoder, and trained on the candidates of the first iteration.
 """
 
 from __future__ import annotations
