@@ -86,7 +86,7 @@ def split_pairs(
         raise InputError(
             f"{groups_of}{len(pairs)} pairs leave the split {empty[0]} empty; give more pairs or change the fractions"
         )
-    return Splits(**parts)
+    return Splits(parts["database"], parts["train"], parts["dev"], parts["test"])
 
 
 def split_published(

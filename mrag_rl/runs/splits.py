@@ -32,14 +32,15 @@ def read_splits(data: DataConfig, task: str) -> Splits:
         files = {part: read_pairs(path, data.columns, prefix=f"{part}-") for part, path in paths.items()}
         kept, left_out = _cleaned(files, data)
         check_parts(kept, paths, data.group)
-        splits = Splits(**kept)
-    return replace(splits, **left_out)
+        splits = Splits(kept["database"], kept["train"], kept["dev"], kept["test"])
+    too_long, copies = left_out
+    return replace(splits, too_long=too_long, copies=copies)
 
 
 def _cleaned(
     parts: Mapping[str, Sequence[TextPair]], data: DataConfig
-) -> tuple[dict[str, Sequence[TextPair]], dict[str, int]]:
-    """The pairs that the settings leave, and how many those are not, as in `Splits`. Raises InputError for none."""
+) -> tuple[dict[str, Sequence[TextPair]], tuple[int, int]]:
+    """The pairs that the settings leave, and how many were too long, and copies. Raises InputError for none."""
     kept = without_long(parts, source=data.max_source_words, target=data.max_target_words)
     for part, pairs in kept.items():
         if not pairs:
@@ -53,7 +54,7 @@ def _cleaned(
             if not pairs:
                 raise InputError(f"data.deduplicate leaves no pair of the split {part}; all are copies: give others")
     given, fitting, left = (sum(map(len, pairs.values())) for pairs in (parts, fit, kept))
-    return kept, {"too_long": given - fitting, "copies": fitting - left}
+    return kept, (given - fitting, fitting - left)
 
 
 def pair_origins(
