@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mrag_rl.config import load_config
 from mrag_rl.encoders import Embeddings
 from mrag_rl.generation.prompts import Prompt
 from mrag_rl.generation.writer import Writer
+from mrag_rl.runs.evaluate import evaluate_run
+from mrag_rl.runs.folder import RunFolder
 from mrag_rl.systems import MemoryAnswer, Selfmem
 from tests.test_rivals import QUERIES, TEXTS, run, systems_of  # noqa: F401
 from tests.tiny import Copier
@@ -96,6 +100,13 @@ def test_a_run_may_set_another_number_of_candidates(run: Any) -> None:  # noqa: 
     system.answer(TEXTS, QUERIES)
     assert {samples for _, samples in llm.shown[:learning]} == {1, 6}
     assert sum(samples for _, samples in llm.shown[learning:]) == len(TEXTS) * (2 * 7 + 1)
+
+
+def test_the_setting_of_a_run_arrives(small: Path) -> None:
+    config, llm = load_config(small / "config.yaml"), Numbering()
+    set_to_five = replace(config, evaluation=replace(config.evaluation, selfmem_candidates=5))
+    evaluate_run(RunFolder(small), set_to_five, llm, ["selfmem"])
+    assert {samples for _, samples in llm.shown} == {1, 4}
 
 
 @pytest.mark.parametrize(("better", "expected"), [(0.3, 0.3), (1.0, 1.0), (None, 0.3)])

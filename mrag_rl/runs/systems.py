@@ -160,16 +160,16 @@ class RunSystems:
             count, seed = self.database.partitions, self.seed
             return with_samples(self.writer, self.database, count, seed=seed, temperature=1.0, originals=originals)
         if kind in ("consensus_samples", "supervised_answers_samples"):
-            return self._samples(originals)
+            return self._samples(originals, len(self._filled))
         sets = self._sets(kind)
         return None if sets is None else with_sets(self.writer, self.database, sets, originals)
 
-    def _samples(self, originals: bool, temperature: float = LOW_TEMPERATURE, count: int | None = None) -> Candidates:
-        """Answers with the nearest memories; count: None is as many as there are partitions with any."""
+    def _samples(self, originals: bool, count: int, temperature: float = LOW_TEMPERATURE) -> Candidates:
+        """So many answers with the nearest memories."""
         return with_samples(
             self.writer,
             self.database,
-            count or len(self._filled),
+            count,
             seed=self.seed,
             temperature=temperature,
             greedy_first=True,
@@ -184,7 +184,7 @@ class RunSystems:
             read = AnswerReader(self.writer, self.database, self.metric, originals=True)
             learned = {
                 warmth: learned_choice(
-                    read, self._samples(True, warmth, count), self._queries("train"), self._queries("dev")
+                    read, self._samples(True, count, warmth), self._queries("train"), self._queries("dev")
                 )
                 for warmth in SELFMEM_TEMPERATURES
             }
