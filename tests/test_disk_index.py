@@ -221,7 +221,7 @@ def test_two_stages(built: Path, strategy: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_inverted_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("segment", "neighbours"):
+    for module in ("vectors", "neighbours"):
         monkeypatch.setattr(f"mrag_rl.retrieval.disk.{module}.INVERTED_FROM", 20)
     monkeypatch.setattr("mrag_rl.retrieval.disk.neighbours._PROBES", 8)
     index = Index.build(tmp_path / "inverted", FIRST, HALF)

@@ -311,13 +311,13 @@ def test_the_server_in_somebody_elses_folder_is_not_connected_to(
     for work in (MemoryDatabase.open, delete_database):
         with pytest.raises(InputError, match=r"which this user has not used; .* set MRAG_RL_STORES=postgresql://"):
             work(tmp_path / "database")
-    with pytest.raises(InputError, match=r"^store: its memories are at .*, which this user has not used"):
+    with pytest.raises(InputError, match=r"^store: its data are at .*, which this user has not used"):
         check_store(address)
     monkeypatch.setattr(psycopg, "connect", connect)
     monkeypatch.setenv("MRAG_RL_STORES", f"postgresql://other/x {address}")
     check_store(address)
     MemoryDatabase.open(tmp_path / "database").close()
-    with pytest.raises(InputError, match=rf"this user has not made {schema} at .*, so that it is not deleted"):
+    with pytest.raises(InputError, match=rf"this user has not made {schema} at .*, so that it is not changed"):
         delete_database(tmp_path / "database")
     MemoryDatabase.open(tmp_path / "database").close()
 

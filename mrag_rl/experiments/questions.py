@@ -114,7 +114,7 @@ class Session:
             retriever = PassageRetriever.build(
                 documents or (), encoder, extractor=rules, strategy=settings.strategy, reranker=reranker,
                 prefix=settings.prefix, document_prefix=settings.document_prefix, heading=settings.heading,
-                index=settings.index, progress=True,
+                index=settings.index, store=settings.store, progress=True,
             )  # fmt: skip
         retriever = replace(retriever, fetch=max(FETCH, settings.passages), passages=settings.passages, progress=False)
         generated = QUERIES if settings.queries is None else settings.queries

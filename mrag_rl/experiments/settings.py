@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mrag_rl.errors import InputError
-from mrag_rl.settings import CheckedSettings, bounded
+from mrag_rl.settings import CheckedSettings, bounded, check_store_address
 
 
 @dataclass(frozen=True)
@@ -225,6 +225,9 @@ class QuestionSettings(CheckedSettings):
       python evaluate.py ask --documents d.jsonl --index d.index --text "..."
           encodes the documents once; later, --index alone will do
       python evaluate.py ask --index d.index --json < questions.txt > answers.jsonl
+      python evaluate.py ask --documents d.jsonl --index d.index --store postgresql://me@db.example.org/memories \\
+          --text "..."
+          the same with the index's vectors in PostgreSQL
       python evaluate.py ask --documents d.jsonl --text "..." --query "one of your own" --query "another"
       python evaluate.py ask --documents d.jsonl --text "..." --filter '{"source": {"$in": ["Wired"]}}'
       python evaluate.py ask --documents d.jsonl --text "..." --queries 0 --no-filter
@@ -239,6 +242,10 @@ class QuestionSettings(CheckedSettings):
     index: str | None = None
     """Folder of an index on disk, in which the documents are kept for the next question. With --documents it is built,
     or brought up to date with what was added, changed and removed; without, it is read as it is."""
+    store: str | None = None
+    """Address of a server that is to have the vectors of a new index: postgresql://USER@HOST/DATABASE,
+    milvus+http://HOST:PORT or qdrant+http://HOST:PORT, without a password; null is the index's folder. See
+    docs/stores.md."""
     allowed: tuple[str, ...] | None = None
     """Categories that may be read; null for all."""
     filter: str | None = None
@@ -289,3 +296,7 @@ class QuestionSettings(CheckedSettings):
         ):
             if together:
                 raise InputError(f"{first} and {second} do not go together; give one of them")
+        if self.store is not None:
+            check_store_address(self.store)
+            if self.documents is None or self.index is None:
+                raise InputError("--store is for an index that is built; give --documents and --index, or leave it out")

@@ -23,6 +23,7 @@ from mrag_rl.memory.arms import with_arms
 from mrag_rl.memory.parts import Contents, Records, Vectors, VectorSet
 from mrag_rl.memory.search import PartitionOrder
 from mrag_rl.memory.server_place import ServerPlace
+from mrag_rl.memory.servers import server_at
 from mrag_rl.memory.store import RECORDS, RecordStore, reported_changes
 from mrag_rl.memory.trust import check_own, check_trusted, forget, is_schema, own, trust
 from mrag_rl.memory.vectors import MemoryVectors
@@ -65,14 +66,8 @@ class Place(Protocol):
 
 
 def _place(address: str) -> Place:
-    if address.startswith("milvus+"):
-        from mrag_rl.memory.milvus.server import MilvusServer
-
-        return ServerPlace(MilvusServer)
-    if address.startswith("qdrant+"):
-        from mrag_rl.memory.qdrant.server import QdrantServer
-
-        return ServerPlace(QdrantServer)
+    if address.startswith(("milvus+", "qdrant+")):
+        return ServerPlace(server_at(address))
     from mrag_rl.memory.postgres import place as postgres
 
     return postgres

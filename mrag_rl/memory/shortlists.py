@@ -9,7 +9,7 @@ database, so that states and hits are the same to the byte. What it returns is h
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,26 +180,22 @@ class ShortlistedVectors(ABC):
             return tuple(np.empty((3, 0), dtype=np.int64))  # type: ignore[return-value]
         flat = queries.reshape(len(queries), -1)
         margin = margin_of(flat.shape[1]) * queries.shape[1]  # the sum over the heads, of which each is a unit vector
-        left, limit = np.arange(len(queries)), k + _SPARE
-        parts: list[Pairs] = []
-        while len(left) and limit <= LONGEST:
-            memories = None if scope.memories.all() else scope.memories
+        memories = None if scope.memories.all() else scope.memories
+
+        def ask(left: np.ndarray, limit: int) -> tuple[Pairs, np.ndarray]:
             search = Search(name, flat[left], head, segments, memories, limit)
             pairs, similarity = self._most_similar(search)
-            query, segment, memory = left[pairs[0]], pairs[1], pairs[2]
-            self._check_found(memory, segment, readable)
+            self._check_found(pairs[2], pairs[1], readable)
             self._check_complete(search, pairs, readable)
-            near, uncertain = _near_best(query * (len(order.starts) + 1) + segment + 1, similarity, k, limit, margin)
-            again = np.unique(query[uncertain])
-            sure = near & ~np.isin(query, again)
-            parts.append((query[sure], segment[sure], memory[sure]))
-            left, limit = again, 4 * limit
+            return pairs, similarity
+
+        found, left = shortlisted(len(queries), k, margin, ask)
         if len(left):
             there = order.memories[positions]
             segment = order.segments_of(there) if each else np.full(len(there), -1)
-            everything = np.tile(segment, len(left)), np.tile(there, len(left))
-            parts.append((np.repeat(left, len(positions)), *everything))
-        return tuple(np.concatenate(some) for some in zip(*parts, strict=True))  # type: ignore[return-value]
+            everything = np.repeat(left, len(positions)), np.tile(segment, len(left)), np.tile(there, len(left))
+            found = tuple(np.concatenate(both) for both in zip(found, everything, strict=True))  # type: ignore[assignment]
+        return found
 
     def _check_found(self, memory: np.ndarray, segment: np.ndarray, readable: np.ndarray) -> None:
         """Raises InputError if a server has found what was not to be searched."""
@@ -234,6 +230,28 @@ class ShortlistedVectors(ABC):
         distinct, places = np.unique(memories, return_inverse=True)
         vectors = self._stored(name, distinct).reshape(len(distinct), *self._shapes[name])
         return np.ascontiguousarray(vectors.transpose(1, 0, 2)), places
+
+
+def shortlisted(
+    queries: int, k: int, margin: float, ask: Callable[[np.ndarray, int], tuple[Pairs, np.ndarray]]
+) -> tuple[Pairs, np.ndarray]:
+    """What may be among the k best of each query and segment, asking for more where a limit may have cut it.
+
+    ask: what is most similar to some queries (n,), counted among these, so many at most for a query and segment, and
+    the float32 inner products. margin: twice what these may be wrong by. Returns also the queries for which the longest
+    list is too short, (n,): the caller compares all with them.
+    """
+    left, limit = np.arange(queries), k + _SPARE
+    parts: list[Pairs] = [tuple(np.empty((3, 0), dtype=np.int64))]  # type: ignore[list-item]
+    while len(left) and limit <= LONGEST:
+        (place, segment, memory), similarity = ask(left, limit)
+        query = left[place]
+        near, uncertain = _near_best(query * (segment.max(initial=0) + 2) + segment + 1, similarity, k, limit, margin)
+        again = np.unique(query[uncertain])
+        sure = near & ~np.isin(query, again)
+        parts.append((query[sure], segment[sure], memory[sure]))
+        left, limit = again, 4 * limit
+    return tuple(np.concatenate(some) for some in zip(*parts, strict=True)), left  # type: ignore[return-value]
 
 
 def _near_best(

@@ -134,6 +134,7 @@ class PassageRetriever:
         document_prefix: str | None = None,
         heading: Sequence[str] = (),
         index: StrPath | None = None,
+        store: str | None = None,
         tokens: int = CHUNK_TOKENS,
         overlap: int = CHUNK_OVERLAP,
         progress: bool = False,
@@ -141,7 +142,7 @@ class PassageRetriever:
         """Split documents into chunks (see `split_documents`) and encode what the strategy needs of them.
 
         index: folder of an index on disk, which is brought up to date (`IndexedLibrary.updated`) or built; None keeps
-        everything in memory.
+        everything in memory. store: the address of a server for the vectors of a new index; None is files.
         prefix, document_prefix: instructions before questions and before texts of documents; None is the encoder's.
         heading: see the attribute; words and sentences are taken from titles in any case.
 
@@ -157,7 +158,7 @@ class PassageRetriever:
             check_searched(strategy)
             library = IndexedLibrary.updated(
                 index, chunks, encoder, heading=heading, prefix=document_prefix,
-                sentence_heads=strategy == "late_interaction", progress=progress,
+                sentence_heads=strategy == "late_interaction", store=store, progress=progress,
             )  # fmt: skip
         else:
             document_prefix = encoder.prefixes.document if document_prefix is None else document_prefix

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -13,7 +14,9 @@ from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.io import sync_files
 from mrag_rl.retrieval.disk.manifest import Entry
-from mrag_rl.retrieval.disk.segment import Layout, SegmentWriter
+from mrag_rl.retrieval.disk.place import IndexServer
+from mrag_rl.retrieval.disk.segment import SegmentWriter
+from mrag_rl.retrieval.disk.vectors import FileVectorsWriter, Layout, VectorsWriter
 from mrag_rl.retrieval.encoded import Parts, encode_documents
 
 _BLOCK = 2048  # Documents encoded and written together
@@ -56,12 +59,19 @@ def _read(documents: Iterable[Document]) -> Iterator[Document]:
         raise InputError(f"index: cannot read the documents: {error}; check where they come from") from error
 
 
-def written(folder: Path, number: int, layout: Layout, blocks: Iterable[Block], *, progress: bool) -> Entry:
+def written(
+    folder: Path, number: int, layout: Layout, blocks: Iterable[Block], server: IndexServer | None, *, progress: bool
+) -> Entry:
     """Write a segment whose number no other has."""
-    entry = Entry(f"segment-{number:06}")
+    entry = Entry(f"segment-{number:06}", vectors="" if server is None else secrets.token_hex(4))
     path = folder / entry.folder
     path.mkdir()
-    with SegmentWriter(path, layout, progress=progress) as writer:
+    vectors: VectorsWriter
+    if server is None:
+        vectors = FileVectorsWriter(path, layout, progress=progress)
+    else:
+        vectors = server.writer(entry.vectors, layout)
+    with SegmentWriter(path, layout, vectors) as writer:
         for documents, whole, sentences in blocks:
             writer.append(documents, whole, sentences)
     sync_files(path)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -16,12 +16,22 @@ from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import Filter
 from mrag_rl.io import StrPath, reported_writes, sync_file
+from mrag_rl.memory.trust import forget
 from mrag_rl.retrieval.disk.arrays import write_array
 from mrag_rl.retrieval.disk.blocks import blocks_of, encoded, written
-from mrag_rl.retrieval.disk.manifest import Entry, Manifest, prepare, remove_leftovers, writing
+from mrag_rl.retrieval.disk.manifest import (
+    Entry,
+    Manifest,
+    building,
+    prepare,
+    remove_all,
+    remove_leftovers,
+    writing,
+)
+from mrag_rl.retrieval.disk.place import IndexServer, discard
 from mrag_rl.retrieval.disk.search import BREADTH, TWO_STAGES, check_stored
-from mrag_rl.retrieval.disk.segment import Layout
 from mrag_rl.retrieval.disk.state import State, opened
+from mrag_rl.retrieval.disk.vectors import Layout
 from mrag_rl.retrieval.encoded import EncodedQueries, Parts
 from mrag_rl.retrieval.strategies import QUERY_SENTENCES, RECOMMENDED, check_strategies
 from mrag_rl.retrieval.voting import Ranking
@@ -53,6 +63,7 @@ class Index:
         sentence_heads: bool = False,
         heading: Sequence[str] = (),
         prefix: str | None = None,
+        store: str | None = None,
         progress: bool = False,
     ) -> Index:
         """Encode documents and write a new index.
@@ -63,35 +74,60 @@ class Index:
         sentence_heads: also store the heads of all sentences, which `late_interaction` needs; they take as much space
         again as the standard vectors. heading: fields that stand above each document's text, for vectors and words
         (`Document.headed`). prefix: the instruction before each text; None is the encoder's for documents. What is
-        added later has the same.
+        added later has the same. store: the address of a server that is to have the vectors, of documents and of
+        sentences; everything else is in the folder. None is files.
 
         Raises InputError if the folder is not empty, for an id that occurs twice, an empty text, no documents, and if
-        it cannot be written.
+        it cannot be written; then there is nothing at the server either.
         """
         folder = Path(folder)
         with reported_writes(folder):
             folder.mkdir(parents=True, exist_ok=True)
             with writing(folder):
-                prepare(folder)
-                manifest = None
+                discard(folder, prepare(folder))
+                manifest, server, name = None, None, None
                 try:
+                    if store is not None:
+                        server = IndexServer.new(folder, store)
+                        name = server.name
+                        building(folder, name)
                     prefix = encoder.prefixes.document if prefix is None else prefix
                     blocks = encoded(documents, encoder, heading=heading, prefix=prefix, progress=progress)
                     first = next(blocks, None)
                     if first is None:
                         raise InputError("index: no documents; give at least one")
                     layout = Layout(first[1].encoder, *first[1].shape, sentence_heads, tuple(heading), prefix)
-                    entry = written(folder, 1, layout, chain([first], blocks), progress=progress)
-                    manifest = Manifest(layout, (entry,), 1)
+                    entry = written(folder, 1, layout, chain([first], blocks), server, progress=progress)
+                    manifest = Manifest(layout, (entry,), 1, server=name)
                     manifest.write(folder)
                 finally:
-                    remove_leftovers(folder, manifest if (folder / "manifest.json").exists() else None)
+                    built = manifest if (folder / "manifest.json").exists() else None
+                    remove_leftovers(folder, built)
+                    if built is None:
+                        with suppress(InputError):  # The next build in this folder tries again
+                            discard(folder, name)
         return cls(folder)
 
     @classmethod
     def open(cls, folder: StrPath) -> Index:
         """Open an index. No vector is read or made. Raises InputError if there is none, and for damaged files."""
         return cls(folder)
+
+    @staticmethod
+    def delete(folder: StrPath) -> None:
+        """Delete an index, with its vectors at a server; what else is in the folder stays. It can be repeated.
+
+        Raises InputError if there is none, another process is writing to it, the server cannot be reached, and for
+        vectors that this user has not made for this folder.
+        """
+        folder = Path(folder)
+        manifest = Manifest.read(folder)
+        with reported_writes(folder), writing(folder):
+            if manifest.server is not None:
+                IndexServer(folder, manifest.server).remove_leftovers(None)
+            remove_all(folder)
+            if manifest.server is not None:
+                forget(manifest.server.schema)
 
     def __len__(self) -> int:
         """The number of documents."""
@@ -116,6 +152,12 @@ class Index:
     def layout(self) -> Layout:
         """What the vectors are, and what was encoded."""
         return self._state.manifest.layout
+
+    @property
+    def store(self) -> str | None:
+        """The address of the server that has the vectors; None if they are in the folder."""
+        server = self._state.manifest.server
+        return None if server is None else server.address
 
     @property
     def segments(self) -> int:
@@ -184,7 +226,8 @@ class Index:
                     layout.shape, layout.encoder, "index: the new documents' vectors", "the others'"
                 )
                 number = manifest.state + 1
-                entries += [written(self.folder, number, layout, chain([first], blocks), progress=progress)]
+                new = chain([first], blocks)
+                entries += [written(self.folder, number, layout, new, state.server, progress=progress)]
             if entries != list(manifest.segments):
                 manifest.changed(tuple(entries)).write(self.folder)
 
@@ -210,7 +253,7 @@ class Index:
             name = f"removed-{state.manifest.state + 1:06}-{number}.safetensors"
             write_array(self.folder / name, np.flatnonzero(~live))
             sync_file(self.folder / name)
-            entries[number] = Entry(entries[number].folder, name)
+            entries[number] = replace(entries[number], removed=name)
         return entries
 
     def compact(self, *, progress: bool = False) -> None:
@@ -229,7 +272,8 @@ class Index:
             )
             entries: tuple[Entry, ...] = ()
             if state.documents:
-                entries = (written(self.folder, manifest.state + 1, manifest.layout, blocks, progress=progress),)
+                number, layout = manifest.state + 1, manifest.layout
+                entries = (written(self.folder, number, layout, blocks, state.server, progress=progress),)
             manifest.changed(entries).write(self.folder)
 
     def passing(self, filters: Sequence[Filter]) -> np.ndarray:
@@ -293,12 +337,18 @@ class Index:
         """The newest state, with the right to change it; afterwards, this object is what the folder then is."""
         with reported_writes(self.folder), writing(self.folder):
             self._state = opened(self.folder, self._state)
-            remove_leftovers(self.folder, self._state.manifest)
+            self._clean()
             try:
                 yield self._state
             finally:
                 self._state = opened(self.folder, self._state)
-                remove_leftovers(self.folder, self._state.manifest)
+                with suppress(InputError):  # The next change tries again
+                    self._clean()
+
+    def _clean(self) -> None:
+        remove_leftovers(self.folder, self._state.manifest)
+        if self._state.server is not None:
+            self._state.server.remove_leftovers(self._state.manifest)
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ class IndexedLibrary(Library):
         heading: Sequence[str] = (),
         prefix: str | None = None,
         sentence_heads: bool = False,
+        store: str | None = None,
         progress: bool = False,
     ) -> IndexedLibrary:
         """The library in a folder, brought up to date: it then has these chunks and no others.
@@ -59,22 +60,26 @@ class IndexedLibrary(Library):
         compacted when a tenth of it has been removed or it has more than eight segments; until then, the weights of
         words count what was removed. A folder that has no index yet gets one.
 
-        heading, prefix, sentence_heads: as for `Index.build`.
+        heading, prefix, sentence_heads, store: as for `Index.build`; an index that is there may have its vectors
+        anywhere if `store` is None.
 
         Raises InputError as `Index.build`, `add` and `remove` do, and for an index that was built with another encoder,
-        heading or prefix, or without the heads of sentences that are wanted.
+        heading or prefix, without the heads of sentences that are wanted, or with its vectors elsewhere.
         """
         prefix = encoder.prefixes.document if prefix is None else prefix
         if not (Path(folder) / "manifest.json").exists():
             return cls(
                 Index.build(
                     folder, chunks, encoder, sentence_heads=sentence_heads, heading=heading, prefix=prefix,
-                    progress=progress,
+                    store=store, progress=progress,
                 )
             )  # fmt: skip
         library = cls(Index.open(folder))
         index = library.index
         _check_same(index, encoder, tuple(heading), prefix, sentence_heads)
+        if store is not None and store != index.store:
+            where = "in its folder" if index.store is None else f"at {index.store}"
+            raise InputError(f"{folder}: its vectors are {where}, not at {store}; choose another folder, or no store")
         wanted = {chunk.id: json_line(chunk) for chunk in chunks}
         if len(wanted) < len(chunks):
             raise InputError("index: two chunks have one id; give every document an id of its own")

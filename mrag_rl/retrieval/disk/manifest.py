@@ -1,10 +1,11 @@
 """What an index on disk consists of, and how it changes: by one file that is replaced as a whole.
 
-    manifest.json           the segments, and what has been removed from each
+    manifest.json           the segments, what has been removed from each, and the server that has their vectors, if one
+                            has: each segment's collections there have a name that no other segment ever gets
     segment-000001/         written once, then only read
     removed-000004.safetensors
     lock                    held by the one process that writes
-    building                while there is no manifest yet
+    building                while there is no manifest yet; it names the server
 
 A change first writes new files beside the old ones, then the manifest. So a reader, or a process that opens the index
 after a kill, finds all of a change or nothing of it. Files that the manifest does not name are left over from a change
@@ -26,20 +27,40 @@ from filelock import FileLock, Timeout
 
 from mrag_rl.errors import InputError
 from mrag_rl.io import read_json, sync_folder, write_json
+from mrag_rl.memory.trust import is_schema
 from mrag_rl.retrieval.disk.arrays import damaged
-from mrag_rl.retrieval.disk.segment import Layout
+from mrag_rl.retrieval.disk.vectors import Layout
 
-VERSION = 3
+VERSION, SERVED = 3, 4  # of an index in files, and of one with its vectors at a server
 _NAME, _LOCK, _BUILDING = "manifest.json", "lock", "building"
+_KEY = r"[0-9a-f]{8}"
 _FILES = re.compile(r"segment-\d{6,}|removed-\d{6,}-\d+\.safetensors|\.manifest\.json\..*\.tmp")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A segment: its folder, and the file of the rows that have been removed from it, "" if none has."""
+    """A segment: its folder, the file of the rows that have been removed from it, "" if none has, and the name of its
+    vectors at a server, "" in files."""
 
     folder: str
     removed: str = ""
+    vectors: str = ""
+
+
+@dataclass(frozen=True)
+class ServerName:
+    """Where vectors are: the address of a server, as in the setting `store`, and what all their names begin with."""
+
+    address: str
+    schema: str
+
+    @classmethod
+    def of(cls, content: Any) -> ServerName | None:
+        """That in a file's content; None if it is not one that this library writes."""
+        match content:
+            case {"address": str(address), "schema": str(schema)} if is_schema(schema):
+                return cls(address, schema)
+        return None
 
 
 @dataclass(frozen=True)
@@ -49,12 +70,14 @@ class Manifest:
     Attributes:
         state: counts its changes, and numbers the files that were written for them.
         index: random, of this index; another one that is built in the same place may otherwise look alike.
+        server: that has the vectors; None for files.
     """
 
     layout: Layout
     segments: tuple[Entry, ...]
     state: int
     index: str = field(default_factory=lambda: secrets.token_hex(8))
+    server: ServerName | None = None
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
@@ -64,27 +87,34 @@ class Manifest:
             raise InputError(f"{folder}: no index there ({_NAME} is missing); check the path, or build one")
         content = read_json(path)
         version = content.get("version") if isinstance(content, dict) else None
-        if isinstance(version, int) and version != VERSION:
+        if isinstance(version, int) and version not in (VERSION, SERVED):
             raise InputError(
-                f"{path}: version {version}; this program reads version {VERSION}, so install the program that wrote "
-                "it, or build the index again"
+                f"{path}: version {version}; this program reads versions {VERSION} and {SERVED}, so install the "
+                "program that wrote it, or build the index again"
             )
         try:
             segments = tuple(Entry(**entry) for entry in content["segments"])
             layout = Layout(**content["layout"] | {"heading": tuple(map(str, content["layout"]["heading"]))})
-            state = cls(layout, segments, int(content["state"]), str(content["index"]))
+            server = ServerName.of(content.get("server"))
+            state = cls(layout, segments, int(content["state"]), str(content["index"]), server)
             outside = [name for name in state.files if not _FILES.fullmatch(name)]
             numbers = (*state.layout.shape, state.layout.sentence_heads)
         except (KeyError, TypeError, ValueError) as error:
             raise damaged(path) from error
-        if version is None or outside or not all(isinstance(number, int) for number in numbers):
+        named = [re.fullmatch(_KEY if version == SERVED else "", entry.vectors) for entry in segments]
+        if version is None or outside or not all(named) or (server is None) != (version == VERSION):
+            raise damaged(path)
+        if not all(isinstance(number, int) for number in numbers):
             raise damaged(path)
         return state
 
     def write(self, folder: Path) -> None:
         """Replace the manifest. Raises OSError."""
-        content: dict[str, Any] = {"version": VERSION, "state": self.state, "index": self.index}
-        content |= {"layout": asdict(self.layout), "segments": [asdict(entry) for entry in self.segments]}
+        content: dict[str, Any] = {"version": VERSION if self.server is None else SERVED}
+        content |= {"state": self.state, "index": self.index, "layout": asdict(self.layout)}
+        content["segments"] = [{k: v for k, v in asdict(e).items() if v or k != "vectors"} for e in self.segments]
+        if self.server is not None:
+            content["server"] = asdict(self.server)
         sync_folder(folder)  # The files that it names are there before it is
         write_json(folder / _NAME, content)
 
@@ -98,10 +128,11 @@ class Manifest:
         return {name for entry in self.segments for name in (entry.folder, entry.removed) if name}
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder: Path) -> ServerName | None:
     """Make a folder ready for a new index: it is empty, or an earlier build was cut off in it. Only while `writing`.
 
-    Raises InputError for any other folder.
+    Returns where that build has left vectors, if it has at a server: call `building` once they are gone. Raises
+    InputError for any other folder.
     """
     others = {path.name for path in folder.iterdir()} - {_LOCK}
     if _BUILDING in others:
@@ -110,6 +141,21 @@ def prepare(folder: Path) -> None:
         raise InputError(f"{folder}: not empty ({min(others)}); choose another folder")
     (folder / _BUILDING).touch()
     remove_leftovers(folder, None)
+    return ServerName.of(read_json(folder / _BUILDING)) if (folder / _BUILDING).stat().st_size else None
+
+
+def building(folder: Path, server: ServerName | None) -> None:
+    """Remember where the index that is being built writes vectors. Raises OSError."""
+    write_json(folder / _BUILDING, asdict(server)) if server is not None else (folder / _BUILDING).write_text("")
+
+
+def remove_all(folder: Path) -> None:
+    """Remove an index's files, the manifest last, and its folder if nothing else is in it. Only while `writing`."""
+    remove_leftovers(folder, None)
+    (folder / _NAME).unlink(missing_ok=True)
+    (folder / _LOCK).unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def remove_leftovers(folder: Path, state: Manifest | None) -> None:

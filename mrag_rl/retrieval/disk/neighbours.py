@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import faiss
@@ -11,7 +12,7 @@ import torch
 from tqdm import tqdm
 
 from mrag_rl.errors import InputError
-from mrag_rl.memory.search import best_of_pairs
+from mrag_rl.memory.search import best_of_pairs, margin_of, rescored
 from mrag_rl.retrieval.disk.arrays import damaged
 
 INVERTED_FROM = 20_000_000  # Numbers of the vectors that may be found, from which an inverted file is used
@@ -58,16 +59,17 @@ class Neighbours:
                 raise InputError(f"{inverted}: not of these vectors; build the index again, or restore it from a copy")
 
     def nearest(self, queries: np.ndarray, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """The k nearest to queries (B, d): rows (B, k) int64 and cosines (B, k) float32, best first.
+        """The k nearest to queries (B, d): rows (B, k) int64 and cosines (B, k) float32, best first, ties by row.
 
-        Places left empty have row -1 and cosine -inf. allowed: (N,) bool.
+        Cosines are computed in float64 and then rounded, and these are what is ranked. Places left empty have row -1
+        and cosine -inf. allowed: (N,) bool.
         """
         count = len(self.vectors) if allowed is None else int(allowed.sum())
         queries = np.ascontiguousarray(queries, np.float32)
         if not count or not len(queries):
             return np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), -np.inf, np.float32)
         if self._inverted is None or count < k or count * self.vectors.shape[1] < INVERTED_FROM:
-            return self._scan(queries, k, allowed)
+            return scanned(queries, k, self._blocks(allowed))
         settings = None
         if allowed is not None:
             bits = np.packbits(allowed, bitorder="little")
@@ -77,28 +79,48 @@ class Neighbours:
             settings = faiss.SearchParametersIVF(sel=chosen, nprobe=probes)  # type: ignore[call-arg]
         _, found = self._inverted.search(queries, _COMPARED * k, params=settings)
         if (found >= 0).sum(axis=1).min() < k:
-            return self._scan(queries, k, allowed)
-        exact = np.matmul(self.vectors[np.maximum(found, 0)].astype(np.float32), queries[:, :, None])[:, :, 0]
-        exact[found < 0] = -np.inf
-        order = np.lexsort((found, -exact), axis=1)[:, :k]
-        return np.take_along_axis(found, order, axis=1), np.take_along_axis(exact, order, axis=1)
+            return scanned(queries, k, self._blocks(allowed))
+        owners, places = np.nonzero(found >= 0)
+        rows = found[owners, places]
+        exact = rescored(queries[:, None], self.vectors[None], owners, rows).astype(np.float32)
+        return best_of_pairs(owners, rows, exact, len(queries), k, -np.inf)
 
-    @torch.inference_mode()
-    def _scan(self, queries: np.ndarray, k: int, allowed: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        asked = torch.from_numpy(queries)
+    def _blocks(self, allowed: np.ndarray | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         places = None if allowed is None else np.flatnonzero(allowed)
         count = len(self.vectors) if places is None else len(places)
-        owners, rows, cosines = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
         for start in range(0, count, _SCANNED):
-            own = np.arange(start, min(start + _SCANNED, count)) if places is None else places[start : start + _SCANNED]
-            block = self.vectors[own[0] : own[-1] + 1] if places is None else self.vectors[own]
-            products = asked @ torch.from_numpy(block).float().T
-            last = products.topk(min(k, len(own)), dim=1).values[:, -1:]
-            query, column = (found.numpy() for found in torch.nonzero(products >= last, as_tuple=True))
-            owners, rows = np.concatenate([owners, query]), np.concatenate([rows, own[column]])
-            cosines = np.concatenate([cosines, products.numpy()[query, column]])
-            order = np.lexsort((rows, -cosines, owners))
-            owners, rows, cosines = owners[order], rows[order], cosines[order]
-            kept = np.arange(len(owners)) - np.searchsorted(owners, owners) < k
-            owners, rows, cosines = owners[kept], rows[kept], cosines[kept]
-        return best_of_pairs(owners, rows, cosines, len(queries), k, -np.inf)
+            end = min(start + _SCANNED, count)
+            if places is None:
+                yield np.arange(start, end), self.vectors[start:end]
+            else:
+                yield places[start:end], self.vectors[places[start:end]]
+
+
+@torch.inference_mode()
+def scanned(
+    queries: np.ndarray, k: int, blocks: Iterable[tuple[np.ndarray, np.ndarray]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest to queries (B, d) of all vectors, which come in blocks of rows (n,), rising, and vectors (n, d).
+
+    Returns what `Neighbours.nearest` does. Products of matrices only shortlist, because their last digits depend on
+    the shapes; each block's shortlist is compared again, one pair at a time in float64, and rounded to float32.
+    """
+    asked, margin = torch.from_numpy(queries), margin_of(queries.shape[1])
+    best_rows, best = np.full((len(queries), k), -1, np.int64), np.full((len(queries), k), -np.inf, np.float32)
+    for rows, vectors in blocks:
+        products = asked @ torch.from_numpy(vectors).float().T
+        bars = torch.from_numpy(best[:, -1:])
+        if len(rows) >= k:
+            bars = torch.maximum(bars, products.topk(k, dim=1).values[:, -1:])
+        query, column = (found.numpy() for found in torch.nonzero(products >= bars - margin, as_tuple=True))
+        exact = rescored(queries[:, None], vectors[None], query, column).astype(np.float32)
+        kept, place = np.nonzero(best_rows >= 0)
+        best_rows, best = best_of_pairs(
+            np.concatenate([kept, query]),
+            np.concatenate([best_rows[kept, place], rows[column]]),
+            np.concatenate([best[kept, place], exact]),
+            len(queries),
+            k,
+            -np.inf,
+        )
+    return best_rows, best

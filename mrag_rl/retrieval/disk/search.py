@@ -11,7 +11,8 @@ import numpy as np
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.retrieval.disk.postings import WordQuery
-from mrag_rl.retrieval.disk.segment import Layout, Segment
+from mrag_rl.retrieval.disk.segment import Segment
+from mrag_rl.retrieval.disk.vectors import Layout
 from mrag_rl.retrieval.encoded import EncodedQueries, Parts
 from mrag_rl.retrieval.hybrid import HybridSettings, hybrid, split_windows
 from mrag_rl.retrieval.importance import RunningImportance

@@ -11,16 +11,18 @@ from mrag_rl.errors import InputError
 from mrag_rl.filters.language import EVERYTHING, Filter
 from mrag_rl.retrieval.disk.arrays import map_array
 from mrag_rl.retrieval.disk.manifest import Entry, Manifest
+from mrag_rl.retrieval.disk.place import IndexServer
 from mrag_rl.retrieval.disk.postings import hashed
 from mrag_rl.retrieval.disk.search import Search
 from mrag_rl.retrieval.disk.segment import Segment
+from mrag_rl.retrieval.disk.vectors import FileVectors, SegmentVectors
 
 
 class State:
     """An index at one time, opened; it never changes."""
 
-    def __init__(self, manifest: Manifest, segments: Sequence[Segment]) -> None:
-        self.manifest, self.segments = manifest, tuple(segments)
+    def __init__(self, manifest: Manifest, segments: Sequence[Segment], server: IndexServer | None) -> None:
+        self.manifest, self.segments, self.server = manifest, tuple(segments), server
         self.search = Search(manifest.layout, segments)
         self.bases = self.search.bases
         self.rows = int(self.bases[-1])
@@ -50,10 +52,14 @@ def opened(folder: Path, known: State | None = None) -> State:
         if known is not None and known.manifest == manifest:
             return known
         try:
-            same = {}
+            same: dict[Entry, Segment] = {}
+            server = None
             if known is not None and known.manifest.index == manifest.index:
-                same = dict(zip(known.manifest.segments, known.segments, strict=True))
-            return State(manifest, [same.get(e) or _segment(folder, manifest, e) for e in manifest.segments])
+                same, server = dict(zip(known.manifest.segments, known.segments, strict=True)), known.server
+            if server is None and manifest.server is not None:
+                server = IndexServer(folder, manifest.server)
+            segments = [same.get(entry) or _segment(folder, manifest, entry, server) for entry in manifest.segments]
+            return State(manifest, segments, server)
         except (FileNotFoundError, InputError) as error:
             # Perhaps another process has changed the index, and removed the files of the state that was read
             newest = Manifest.read(folder)
@@ -67,7 +73,7 @@ def opened(folder: Path, known: State | None = None) -> State:
                 raise
 
 
-def _segment(folder: Path, manifest: Manifest, entry: Entry) -> Segment:
+def _segment(folder: Path, manifest: Manifest, entry: Entry, server: IndexServer | None) -> Segment:
     live = None
     if entry.removed:
         live = np.ones(len(map_array(folder / entry.folder / "ids.safetensors")), bool)
@@ -75,4 +81,9 @@ def _segment(folder: Path, manifest: Manifest, entry: Entry) -> Segment:
         if removed.size and not 0 <= removed.min() <= removed.max() < len(live):
             raise InputError(f"{folder / entry.removed}: not of this segment; restore the index from a copy")
         live[removed] = False
-    return Segment(folder / entry.folder, manifest.layout, live)
+    vectors: SegmentVectors
+    if server is None:
+        vectors = FileVectors(folder / entry.folder, manifest.layout)
+    else:
+        vectors = server.vectors(entry.vectors, manifest.layout)
+    return Segment(folder / entry.folder, manifest.layout, vectors, live)

@@ -1,0 +1,103 @@
+"""The server that has an index's vectors: whose it is, what is written there, and what is deleted."""
+
+from __future__ import annotations
+
+import secrets
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mrag_rl.errors import InputError
+from mrag_rl.memory import trust
+from mrag_rl.memory.server_place import ServerPlace
+from mrag_rl.memory.servers import server_at
+from mrag_rl.retrieval.disk.manifest import Manifest, ServerName, building
+from mrag_rl.retrieval.disk.served import ServedVectors, ServedVectorsWriter
+from mrag_rl.retrieval.disk.vectors import Layout
+
+
+class IndexServer:
+    """A client for one index, which is closed when nothing uses it any more."""
+
+    def __init__(self, folder: Path, name: ServerName) -> None:
+        """Raises InputError for an address that this user has not named, and if the server cannot be reached."""
+        trust.check_trusted(name.address, str(folder))
+        self._folder, self.name = folder, name
+        kind = server_at(name.address)
+        with kind.reported(str(folder), "reached"):
+            self._server = kind.connect(name.address)
+        weakref.finalize(self, self._server.close)
+
+    @classmethod
+    def new(cls, folder: Path, address: str) -> IndexServer:
+        """For an index that is to be built. Raises InputError, too, if vectors cannot be written and found there."""
+        trust.trust(address)
+        ServerPlace(server_at(address)).check(address)
+        name = ServerName(address, f"mrag_rl_{secrets.token_hex(8)}")
+        trust.own(address, name.schema, folder)
+        return cls(folder, name)
+
+    def writer(self, vectors: str, layout: Layout) -> ServedVectorsWriter:
+        """For a new segment. vectors: a new name."""
+        return ServedVectorsWriter(self._server, self._prefix(vectors), layout, self._reported)
+
+    def vectors(self, vectors: str, layout: Layout) -> ServedVectors:
+        """Those of a segment."""
+
+        @contextmanager
+        def reported(what: str) -> Iterator[None]:
+            try:
+                with self._reported(what):
+                    yield
+            except InputError as error:
+                if not _is_named(self._folder, vectors):
+                    raise InputError(f"{self._folder}: changed since it was opened; open it again") from error
+                raise
+
+        return ServedVectors(self._server, self._prefix(vectors), layout, reported)
+
+    def check_own(self) -> None:
+        """Raises InputError unless this user has made the vectors for the index in this folder."""
+        trust.check_own(self.name.address, self.name.schema, str(self._folder), self._folder)
+
+    def remove_leftovers(self, state: Manifest | None) -> None:
+        """Delete all vectors that a state does not name, None: all of the index. Only while `writing`.
+
+        Raises InputError unless they are this user's, made for this folder.
+        """
+        self.check_own()
+        kept = () if state is None else tuple(f"{self._prefix(entry.vectors)}_" for entry in state.segments)
+        with self._reported("cleaned"):
+            for collection in self._server.names():
+                if collection.startswith(f"{self.name.schema}_") and not collection.startswith(kept):
+                    self._server.drop(collection)
+
+    def _prefix(self, vectors: str) -> str:
+        return f"{self.name.schema}_{vectors}"
+
+    @contextmanager
+    def _reported(self, what: str) -> Iterator[None]:
+        try:
+            with self._server.reported(str(self._folder), what):
+                yield
+        except InputError as error:
+            if str(error).startswith(str(self._folder)):
+                raise
+            raise InputError(f"{self._folder}: {error}") from error
+
+
+def discard(folder: Path, name: ServerName | None) -> None:
+    """Delete what a build that did not end well has left at a server. Raises InputError."""
+    if name is not None:
+        IndexServer(folder, name).remove_leftovers(None)
+        building(folder, None)
+        trust.forget(name.schema)
+
+
+def _is_named(folder: Path, vectors: str) -> bool:
+    """Whether an index still has a segment with vectors of this name."""
+    try:
+        return any(entry.vectors == vectors for entry in Manifest.read(folder).segments)
+    except InputError:
+        return False
