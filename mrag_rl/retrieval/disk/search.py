@@ -60,6 +60,11 @@ class _Restriction:
             for segment, mask in zip(self.segments, self.masks, strict=True)
         ]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing that may be found."""
+        return not any(len(s) if m is None else m.any() for s, m in zip(self.segments, self.masks, strict=True))
+
     @cached_property
     def every(self) -> list[np.ndarray] | None:
         """For each segment the rows that may be found; None if they are too many to compare a query with all."""
@@ -109,6 +114,8 @@ class Search:
         """The best `fetch` rows for each of B queries, -1 and -inf where fewer are found; see `Index.rank`."""
         indices, scores = np.full((len(queries), fetch), -1, np.int64), np.full((len(queries), fetch), -np.inf)
         for group in self._groups(len(queries), allowed):
+            if group.is_empty:
+                continue  # without any request to a server
             if strategy in TWO_STAGES:
                 for query in group.queries.tolist():
                     own = self._two_stages(queries, query, strategy, fetch, group, breadth)
