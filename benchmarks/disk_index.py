@@ -1,7 +1,7 @@
 """What does an index on disk cost, and what do two stages miss?
 
     python -m benchmarks.disk_index [--folder DIR] [--documents 100000] [--lengths D.jsonl] [--queries 50]
-        [--scan] [--compact]
+        [--scan] [--compact] [--store ADDRESS]
 
 Documents are made up: sentences of random words, half of them from the document's own of 2,000 subjects, with the
 numbers of sentences and words that the documents of --lengths have (the bundled articles without it). Their vectors are
@@ -15,7 +15,7 @@ time, after ten to warm up, for `standard`, `mrag`, `words` and `hybrid`; and of
 about, the share that each finds among the first 15; milliseconds to decide which documents pass a filter, and of a
 query under it. With --scan, the share of the 15 that a scan of all documents finds
 (`standard` and `mrag` without inverted files, `hybrid` with all documents as candidates) which the index finds, too,
-and what the scan takes.
+and what the scan takes. With --store, the vectors are at a server, and the index is deleted in the end.
 """
 
 from __future__ import annotations
@@ -142,6 +142,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--lengths", type=Path, help="JSONL file of documents to take the lengths from")
     parser.add_argument("--queries", type=int, default=50)
+    parser.add_argument("--store", help="the address of a server that is to have the vectors")
     parser.add_argument("--scan", action="store_true", help="compare with a scan of all documents")
     parser.add_argument("--compact", action="store_true", help="also compact, which takes about as long as the build")
     arguments = parser.parse_args()
@@ -152,7 +153,8 @@ def main() -> None:
 
     if not (arguments.folder / "manifest.json").exists():
         documents = made_up(arguments.documents, lengths)
-        seconds = _seconds(lambda: Index.build(arguments.folder, documents, encoder, progress=True))
+        build = partial(Index.build, store=arguments.store, progress=True)
+        seconds = _seconds(lambda: build(arguments.folder, documents, encoder))
         print(f"build, with making up and encoding: {seconds:.0f} s; peak memory {_peak():.2f} GiB")
     size = sum(path.stat().st_size for path in arguments.folder.rglob("*") if path.is_file())
     parts = sum(len(row) for row in lengths) / len(lengths)
@@ -193,8 +195,10 @@ def main() -> None:
             )
             print(f"| {strategy} | {shared:.3f} | {np.median(times):.0f} ms |", flush=True)
 
-    changed = arguments.folder.with_name(f"{arguments.folder.name}-changed")
-    shutil.copytree(arguments.folder, changed, copy_function=os.link)  # No file is written to after it was made
+    changed = arguments.folder
+    if index.store is None:  # A copy of an index at a server cannot be changed
+        changed = changed.with_name(f"{changed.name}-changed")
+        shutil.copytree(arguments.folder, changed, copy_function=os.link)  # No file is written to after it was made
     other = Index.open(changed)
     for count in (1_000, 10_000):
         more = list(made_up(count, lengths, first=other.rows))
@@ -203,7 +207,7 @@ def main() -> None:
     print(f"remove 1,000: {_seconds(lambda: other.remove(leaving)):.1f} s")
     if arguments.compact:
         print(f"compact: {_seconds(other.compact):.0f} s")
-    shutil.rmtree(changed)
+    Index.delete(changed)
 
 
 def _timed(
