@@ -350,7 +350,7 @@ def test_a_schema_that_is_gone_or_changed_is_named(tmp_path: Path, address: str)
         MemoryDatabase.open(tmp_path / "database")
     with psycopg.connect(address) as connection:
         connection.execute(f"DROP TABLE {store['schema']}.vector_sets")
-    with pytest.raises(InputError, match=r"its tables are not those of a memory database"):
+    with pytest.raises(InputError, match=r"its tables are not those that this library makes"):
         MemoryDatabase.open(tmp_path / "database")
     with psycopg.connect(address) as connection:
         connection.execute(f"DROP SCHEMA {store['schema']} CASCADE")

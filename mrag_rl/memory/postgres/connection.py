@@ -246,7 +246,7 @@ def _mend(error: Exception) -> str:
     if isinstance(error, errors.DiskFull | errors.OutOfMemory):
         return "free some space on the server and run it again"
     if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
-        return "its tables are not those of a memory database; restore them from a copy"
+        return "its tables are not those that this library makes; restore them from a copy"
     if isinstance(error, errors.NumericValueOutOfRange):
         return "give a smaller number"
     if isinstance(error, psycopg.DataError | UnicodeError):

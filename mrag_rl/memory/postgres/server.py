@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -49,12 +49,10 @@ class PostgresServer(VectorServer):
         return [f"{schema}_{table}" for schema, table in found]
 
     def create(self, collection: str, dimension: int) -> None:
-        self._rows(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(collection[:_SCHEMA])))
-        self._rows(
-            sql.SQL(
-                "CREATE TABLE {} (memory integer PRIMARY KEY, segment integer NOT NULL, v {} NOT NULL)",
-            ).format(_table(collection), sql.SQL(f"vector({dimension:d})"))
-        )
+        table = sql.SQL("CREATE TABLE {} (memory integer PRIMARY KEY, segment integer NOT NULL, v {} NOT NULL)")
+        with self._turn, self._usable().transaction():
+            self._rows(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(collection[:_SCHEMA])))
+            self._rows(table.format(_table(collection), sql.SQL(f"vector({dimension:d})")))
 
     def write(self, collection: str, rows: Rows) -> None:
         command = sql.SQL("COPY {} FROM STDIN WITH (FORMAT BINARY)").format(_table(collection))
@@ -102,9 +100,11 @@ class PostgresServer(VectorServer):
 
     def drop(self, collection: str) -> None:
         """The schema goes with its last table."""
-        self._rows(sql.SQL("DROP TABLE IF EXISTS {}").format(_table(collection)))
-        with suppress(psycopg.errors.DependentObjectsStillExist):
-            self._rows(sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(collection[:_SCHEMA])))
+        schema = collection[:_SCHEMA]
+        with self._turn, self._usable().transaction():
+            self._rows(sql.SQL("DROP TABLE IF EXISTS {}").format(_table(collection)))
+            if not self._rows("SELECT 1 FROM pg_tables WHERE schemaname = %s LIMIT 1", [schema]):
+                self._rows(sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(schema)))
 
     def _rows(self, statement: sql.Composable | str, parameters: Any = None) -> list[tuple[Any, ...]]:
         with self._turn:

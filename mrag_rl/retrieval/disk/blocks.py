@@ -63,7 +63,7 @@ def written(
     folder: Path, number: int, layout: Layout, blocks: Iterable[Block], server: IndexServer | None, *, progress: bool
 ) -> Entry:
     """Write a segment whose number no other has."""
-    entry = Entry(f"segment-{number:06}", vectors="" if server is None else secrets.token_hex(4))
+    entry = Entry(f"segment-{number:06}", vectors="" if server is None else secrets.token_hex(8))
     path = folder / entry.folder
     path.mkdir()
     vectors: VectorsWriter

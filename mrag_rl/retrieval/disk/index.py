@@ -30,7 +30,7 @@ from mrag_rl.retrieval.disk.manifest import (
 )
 from mrag_rl.retrieval.disk.place import IndexServer, discard
 from mrag_rl.retrieval.disk.search import BREADTH, TWO_STAGES, check_stored
-from mrag_rl.retrieval.disk.state import State, opened
+from mrag_rl.retrieval.disk.state import State, clean, opened
 from mrag_rl.retrieval.disk.vectors import Layout
 from mrag_rl.retrieval.encoded import EncodedQueries, Parts
 from mrag_rl.retrieval.strategies import QUERY_SENTENCES, RECOMMENDED, check_strategies
@@ -121,10 +121,11 @@ class Index:
         vectors that this user has not made for this folder.
         """
         folder = Path(folder)
-        manifest = Manifest.read(folder)
+        Manifest.read(folder)  # Before a lock is made where there is no index
         with reported_writes(folder), writing(folder):
+            manifest = Manifest.read(folder)
             if manifest.server is not None:
-                IndexServer(folder, manifest.server).remove_leftovers(None)
+                IndexServer(folder, manifest.server).remove_leftovers()
             remove_all(folder)
             if manifest.server is not None:
                 forget(manifest.server.schema)
@@ -336,19 +337,16 @@ class Index:
     def _changing(self) -> Iterator[State]:
         """The newest state, with the right to change it; afterwards, this object is what the folder then is."""
         with reported_writes(self.folder), writing(self.folder):
-            self._state = opened(self.folder, self._state)
-            self._clean()
+            before = self._state = opened(self.folder, self._state)
+            clean(self.folder, before)
             try:
-                yield self._state
+                yield before
             finally:
-                self._state = opened(self.folder, self._state)
-                with suppress(InputError):  # The next change tries again
-                    self._clean()
-
-    def _clean(self) -> None:
-        remove_leftovers(self.folder, self._state.manifest)
-        if self._state.server is not None:
-            self._state.server.remove_leftovers(self._state.manifest)
+                try:
+                    self._state = opened(self.folder, before)
+                except InputError as error:  # Not if nothing has changed: then nothing is opened
+                    raise InputError(f"{self.folder}: the change is made, but cannot be read: {error}") from error
+                clean(self.folder, before, self._state)
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,12 @@ from mrag_rl.io import read_json, sync_folder, write_json
 from mrag_rl.memory.trust import is_schema
 from mrag_rl.retrieval.disk.arrays import damaged
 from mrag_rl.retrieval.disk.vectors import Layout
+from mrag_rl.settings import check_store_address
 
 VERSION, SERVED = 3, 4  # of an index in files, and of one with its vectors at a server
 _NAME, _LOCK, _BUILDING = "manifest.json", "lock", "building"
-_KEY = r"[0-9a-f]{8}"
-_FILES = re.compile(r"segment-\d{6,}|removed-\d{6,}-\d+\.safetensors|\.manifest\.json\..*\.tmp")
+_KEY = r"[0-9a-f]{16}"
+_FILES = re.compile(r"segment-\d{6,}|removed-\d{6,}-\d+\.safetensors|\.(manifest\.json|building)\..*\.tmp")
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,9 @@ class ServerName:
         """That in a file's content; None if it is not one that this library writes."""
         match content:
             case {"address": str(address), "schema": str(schema)} if is_schema(schema):
-                return cls(address, schema)
+                with suppress(InputError):
+                    check_store_address(address)
+                    return cls(address, schema)
         return None
 
 
@@ -99,9 +102,9 @@ class Manifest:
             state = cls(layout, segments, int(content["state"]), str(content["index"]), server)
             outside = [name for name in state.files if not _FILES.fullmatch(name)]
             numbers = (*state.layout.shape, state.layout.sentence_heads)
+            named = [re.fullmatch(_KEY if version == SERVED else "", entry.vectors) for entry in segments]
         except (KeyError, TypeError, ValueError) as error:
             raise damaged(path) from error
-        named = [re.fullmatch(_KEY if version == SERVED else "", entry.vectors) for entry in segments]
         if version is None or outside or not all(named) or (server is None) != (version == VERSION):
             raise damaged(path)
         if not all(isinstance(number, int) for number in numbers):
@@ -152,6 +155,7 @@ def building(folder: Path, server: ServerName | None) -> None:
 def remove_all(folder: Path) -> None:
     """Remove an index's files, the manifest last, and its folder if nothing else is in it. Only while `writing`."""
     remove_leftovers(folder, None)
+    (folder / _BUILDING).unlink(missing_ok=True)
     (folder / _NAME).unlink(missing_ok=True)
     (folder / _LOCK).unlink(missing_ok=True)
     with suppress(OSError):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from mrag_rl.errors import InputError
 from mrag_rl.memory import trust
 from mrag_rl.memory.server_place import ServerPlace
 from mrag_rl.memory.servers import server_at
+from mrag_rl.memory.vector_server import VectorServer
 from mrag_rl.retrieval.disk.manifest import Manifest, ServerName, building
 from mrag_rl.retrieval.disk.served import ServedVectors, ServedVectorsWriter
 from mrag_rl.retrieval.disk.vectors import Layout
@@ -27,7 +30,8 @@ class IndexServer:
         kind = server_at(name.address)
         with kind.reported(str(folder), "reached"):
             self._server = kind.connect(name.address)
-        weakref.finalize(self, self._server.close)
+        self._opened: WeakValueDictionary[str, ServedVectors] = WeakValueDictionary()
+        weakref.finalize(self, _close, self._server, os.getpid())
 
     @classmethod
     def new(cls, folder: Path, address: str) -> IndexServer:
@@ -43,7 +47,9 @@ class IndexServer:
         return ServedVectorsWriter(self._server, self._prefix(vectors), layout, self._reported)
 
     def vectors(self, vectors: str, layout: Layout) -> ServedVectors:
-        """Those of a segment."""
+        """Those of a segment; the same object as before, as long as that is in use."""
+        if (known := self._opened.get(vectors)) is not None:
+            return known
 
         @contextmanager
         def reported(what: str) -> Iterator[None]:
@@ -55,19 +61,20 @@ class IndexServer:
                     raise InputError(f"{self._folder}: changed since it was opened; open it again") from error
                 raise
 
-        return ServedVectors(self._server, self._prefix(vectors), layout, reported)
+        made = self._opened[vectors] = ServedVectors(self._server, self._prefix(vectors), layout, reported)
+        return made
 
     def check_own(self) -> None:
         """Raises InputError unless this user has made the vectors for the index in this folder."""
         trust.check_own(self.name.address, self.name.schema, str(self._folder), self._folder)
 
-    def remove_leftovers(self, state: Manifest | None) -> None:
-        """Delete all vectors that a state does not name, None: all of the index. Only while `writing`.
+    def remove_leftovers(self, *states: Manifest) -> None:
+        """Delete all vectors that none of some states names, without any: all of the index. Only while `writing`.
 
         Raises InputError unless they are this user's, made for this folder.
         """
         self.check_own()
-        kept = () if state is None else tuple(f"{self._prefix(entry.vectors)}_" for entry in state.segments)
+        kept = tuple(f"{self._prefix(entry.vectors)}_" for state in states for entry in state.segments)
         with self._reported("cleaned"):
             for collection in self._server.names():
                 if collection.startswith(f"{self.name.schema}_") and not collection.startswith(kept):
@@ -89,10 +96,22 @@ class IndexServer:
 
 def discard(folder: Path, name: ServerName | None) -> None:
     """Delete what a build that did not end well has left at a server. Raises InputError."""
-    if name is not None:
-        IndexServer(folder, name).remove_leftovers(None)
-        building(folder, None)
-        trust.forget(name.schema)
+    if name is None:
+        return
+    try:
+        IndexServer(folder, name).remove_leftovers()
+    except InputError as error:
+        raise InputError(
+            f"{folder}: an earlier build has left vectors at a server, which have to be deleted first: {error}; or "
+            "choose another folder"
+        ) from error
+    building(folder, None)
+    trust.forget(name.schema)
+
+
+def _close(server: VectorServer, process: int) -> None:
+    if os.getpid() == process:  # A child that was forked would end its parent's connection
+        server.close()
 
 
 def _is_named(folder: Path, vectors: str) -> bool:

@@ -117,8 +117,10 @@ class Search:
             if group.is_empty:
                 continue  # without any request to a server
             if strategy in TWO_STAGES:
+                heads = strategy == "late_interaction"
+                compared = None if group.every is None else self.vectors(group.every, heads=heads)
                 for query in group.queries.tolist():
-                    own = self._two_stages(queries, query, strategy, fetch, group, breadth)
+                    own = self._two_stages(queries, query, strategy, fetch, group, breadth, compared)
                     indices[query, : own.indices.shape[1]] = own.indices[0]
                     scores[query, : own.scores.shape[1]] = own.scores[0]
                 continue
@@ -190,8 +192,16 @@ class Search:
         return Ranking(indices, scores)
 
     def _two_stages(
-        self, queries: EncodedQueries, query: int, strategy: str, fetch: int, group: _Restriction, breadth: int
+        self,
+        queries: EncodedQueries,
+        query: int,
+        strategy: str,
+        fetch: int,
+        group: _Restriction,
+        breadth: int,
+        compared: tuple[Embeddings, Parts] | None,
     ) -> Ranking:
+        """compared: the vectors of all that may be found, if a query is compared with all."""
         assert queries.sentences is not None and queries.texts is not None
         own = queries.sentences[queries.sentences.owners == query]
         voters = Parts(own.embeddings, np.zeros(len(own), np.int64))
@@ -200,7 +210,7 @@ class Search:
         count = sum(map(len, rows))
         if not count:
             return Ranking(np.empty((1, 0), np.int64), np.empty((1, 0)))
-        documents, parts = self.vectors(rows, heads=strategy == "late_interaction")
+        documents, parts = compared or self.vectors(rows, heads=strategy == "late_interaction")
         fetch = min(fetch, count)
         if strategy == "late_interaction":
             ranking = late_interaction(voters, 1, documents, parts, fetch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import EVERYTHING, Filter
 from mrag_rl.retrieval.disk.arrays import map_array
-from mrag_rl.retrieval.disk.manifest import Entry, Manifest
+from mrag_rl.retrieval.disk.manifest import Entry, Manifest, remove_leftovers
 from mrag_rl.retrieval.disk.place import IndexServer
 from mrag_rl.retrieval.disk.postings import hashed
 from mrag_rl.retrieval.disk.search import Search
@@ -71,6 +72,20 @@ def opened(folder: Path, known: State | None = None) -> State:
                 ) from error
             else:
                 raise
+
+
+def clean(folder: Path, *states: State) -> None:
+    """Remove what is left over, when the last of some states is the newest. Only while `writing`.
+
+    A search may be under way in the state before a change: what only that one has, the operating system keeps in files,
+    and at a server it is kept until the next change. Raises InputError for what is not this user's to change.
+    """
+    remove_leftovers(folder, states[-1].manifest)
+    server = states[-1].server
+    if server is not None:
+        server.check_own()
+        with suppress(InputError):  # The next change tries again; no name there is used twice
+            server.remove_leftovers(*(state.manifest for state in states))
 
 
 def _segment(folder: Path, manifest: Manifest, entry: Entry, server: IndexServer | None) -> Segment:
