@@ -8,6 +8,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import evaluate
 from benchmarks.local_qdrant import local_qdrant
 from benchmarks.stores import own_milvus, own_server
 from mrag_rl.data.records import Document
 from mrag_rl.errors import InputError
+from mrag_rl.experiments.settings import QuestionSettings
 from mrag_rl.filters.language import Condition
 from mrag_rl.memory.servers import server_at
 from mrag_rl.memory.shortlists import LONGEST
@@ -154,6 +157,23 @@ def test_a_library_is_brought_up_to_date(tmp_path: Path, address: str) -> None:
     with pytest.raises(InputError, match=r"its vectors are in its folder, not at .*; choose another folder"):
         build(tmp_path / "plain", rows, store=address)
     Index.delete(folder)
+
+
+def test_a_question_of_the_command_line(tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with (tmp_path / "d.jsonl").open("w") as file:
+        for document in SOME[:5]:
+            file.write(json.dumps(asdict(document)) + "\n")
+    question = ["ask", "--text", SOME[2].text.split(".")[0], "--llm", "none", "--json"]
+    given = [*question, "--documents", str(tmp_path / "d.jsonl")]
+    place = ["--index", str(tmp_path / "index")]
+    asked = ([*given], [*given, *place, "--store", address], [*question, *place], [*given, *place])
+    answers = []
+    for arguments in asked:
+        assert evaluate.main(arguments) == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    assert answers[1:] == answers[:1] * 3
+    assert Index.open(tmp_path / "index").store == address
+    Index.delete(tmp_path / "index")
 
 
 def test_a_build_that_fails_leaves_nothing(tmp_path: Path, address: str, trusted: Path) -> None:
@@ -514,6 +534,11 @@ def test_an_address_of_a_store_that_is_away(tmp_path: Path) -> None:
     away = "qdrant+http://127.0.0.1:1"
     with pytest.raises(InputError, match=r"^store: Qdrant cannot be used: "):
         Index.build(tmp_path / "index", SOME[:2], HALF, store=away)
+    for given in ({"documents": "bundled"}, {"index": "i"}):
+        with pytest.raises(InputError, match="--store is for an index that is built"):
+            QuestionSettings(store=away, **given)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"^store: the address has a password"):
+        QuestionSettings(documents="bundled", index="i", store="postgresql://me:secret@host/db")
     with pytest.raises(InputError, match=r"^store: the address has a password"):
         Index.build(tmp_path / "other", SOME[:2], HALF, store="postgresql://me:secret@host/db")
     trust(away)
