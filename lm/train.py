@@ -228,7 +228,10 @@ def train() -> str:
     write_card(finished, command, arguments, data, abilities, facts, progress)
     finished.rename(arguments.output)
     shutil.rmtree(unfinished)
-    return json.dumps({"output": str(arguments.output), **asdict(facts), "loss": progress.losses[-1][1:]})
+    print(f"{arguments.output}: use it with --llm.name {arguments.output}", file=sys.stderr)
+    _, training, *held_out = progress.losses[-1]
+    loss = {"training": training, "held_out": held_out}
+    return json.dumps({"output": str(arguments.output), **asdict(facts), "loss": loss})
 
 
 def _load_pairs(arguments: argparse.Namespace) -> Demonstrations:

@@ -221,7 +221,10 @@ class SettingsReader(Generic[T]):
             if option in options or (is_value and not argument.startswith("--")):
                 continue
             if not option.startswith("-"):
-                raise InputError(f"unexpected argument {argument}; options are written --key value")
+                raise InputError(
+                    f"unexpected argument {argument}; options are written --key value, and {self._parser.prog} --help "
+                    "lists them, and commands if there are any"
+                )
             raise InputError(f"unknown option {option}{self._suggestion(option.lstrip('-'), '--')}")
 
     def _suggestion(self, key: str, prefix: str = "") -> str:

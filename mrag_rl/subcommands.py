@@ -5,6 +5,7 @@ The modules take long to import and are imported only when they run, so that `--
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 import sys
@@ -92,8 +93,12 @@ def run_evaluation(arguments: Sequence[str], program: str) -> str:
         print(_overview(program))
         sys.exit(0)
     if name not in EVALUATIONS:
+        others = ("train", "sweep", "tune") if program == "mrag-rl" else ()
+        commands = [*others, *EVALUATIONS]
         problem = f"unknown command {name}" if name else "no command"
-        raise InputError(f"{problem}; choose from {', '.join(EVALUATIONS)}, or see {program} --help")
+        for meant in difflib.get_close_matches(name, commands, n=1):
+            raise InputError(f"{problem}; did you mean {meant}? {program} --help lists all")
+        raise InputError(f"{problem}; choose from {', '.join(commands)}, or see {program} --help")
     command, settings = _read(name, arguments[1:], f"{program} {name}")
     return str(importlib.import_module(command.module).run(settings))
 

@@ -9,6 +9,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from mrag_rl.data.records import Query
 from mrag_rl.encoders import Embeddings, TransformerEncoder
 from mrag_rl.encoders.store import EmbeddingStore
@@ -119,7 +121,9 @@ def run(
     written: dict[str, dict[str, str]] = {}
     dropped: dict[str, int] = {}
     seconds = {"encode": store.seconds} | ({} if fusion is None else {"queries": fusion.seconds})
-    for row in comparison.rows(strategies, (None,) if reranker is None else (None, reranker)):
+    rerankers = (None,) if reranker is None else (None, reranker)
+    count = len(dict.fromkeys(strategies)) * len(rerankers) * len(extractions)
+    for row in tqdm(comparison.rows(strategies, rerankers), desc="systems", total=count, unit="system"):
         name, baseline, answers = row.name, row.baseline, row.answers
         seconds[name] = row.retrieve_seconds
         scores[name] = judge.scores([answer.retrieved for answer in answers])

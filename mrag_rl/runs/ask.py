@@ -215,7 +215,9 @@ def explanation(found: dict[str, Any]) -> str:
         number = row["expected_gain" if calibrated else "q_value"]
         value = f"{'-':>9}" if number is None else f"{number:{'+9.2f' if calibrated else '9.4f'}}"
         lines.append(f"{mark} {row['name']:<{width - 2}}{value}{cells}")
-    first = "gain is the expected gain over the naive system in points" if calibrated else "q is the expected reward"
+    first = "q is the expected reward"
+    if calibrated:
+        first = "gain is the expected gain over the naive system in points, fitted where all may be read"
     lines += ["", f"* chosen, x has no memory that passes; {first}, the rest the best cosine similarity per head"]
     if found["filter"] is not None:
         lines += ["", f"Filter: {json.dumps(found['filter'], ensure_ascii=False)}"]

@@ -92,6 +92,8 @@ class RunFolder:
 
     def load_config(self) -> Config:
         """The run's configuration. Raises InputError if this is not a run folder."""
+        if not self.root.is_dir():
+            raise InputError(f"{self.root}: no such run folder; give a folder that train.py made")
         if not self.config.is_file():
             raise InputError(
                 f"{self.root}: no {self.config.name} in it, so it is not a run folder; give a folder that train.py made"
