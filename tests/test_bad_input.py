@@ -160,7 +160,7 @@ CASES = [
     Case("settings with --resume", ["--resume", "llm", "--seed", "1"], "--resume", "leave out --seed"),
     Case("no command", [], "choose from systems, check, gate, pool, compare, paper, ask", "--help", program="evaluate"),
     Case("pool without output", ["pool", "--runs", "a"], "output is missing", "add --output", program="evaluate"),
-    Case("pool of no run", ["pool", "--runs", "a", "--output", "b"], "a: no such run folder", "give", program="evaluate"),
+    Case("pool of no run", ["pool", "--runs", "a", "--output", "b"], "a: no such run", "give", program="evaluate"),
     Case("unknown command", ["train"], "unknown command train", "choose from systems", program="evaluate"),
     Case("misspelt command", ["sistems"], "unknown command sistems", "did you mean systems?", program="evaluate"),
     Case("no text", ["ask", "--run", "run"], "text is missing", "add --text", program="evaluate"),

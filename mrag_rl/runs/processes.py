@@ -85,7 +85,8 @@ def check_same_settings(run: RunFolder, config: Config) -> None:
 
 
 def carry_out(runs: Mapping[Path, Config], *, part: Literal["run", "training"], jobs: Jobs, bar: tqdm[Any]) -> None:
-    """Start runs that are not complete, or go on with them, several at a time; advances the bar by one for each.
+    """Start runs that are not complete, or go on with them, several at a time; advances the bar by one for each, and
+    lets its clock go on meanwhile.
 
     Each is a process of its own, whose output goes to logs/RUN.log beside its folder. With several at a time, processor
     cores are divided among them, and so are the devices in CUDA_VISIBLE_DEVICES. A run that another process works on is
@@ -105,6 +106,9 @@ def carry_out(runs: Mapping[Path, Config], *, part: Literal["run", "training"], 
         from mrag_rl.cluster import named_cluster, on_loopback_alone  # It comes with an extra of its own
 
         on_loopback_alone(str(named_cluster(jobs.cluster)))  # An error here, rather than in every run
+    bar.mininterval, bar.miniters, bar.dynamic_miniters = 2, 0, False  # A line of a log every two seconds at most
+    if waiting and not bar.disable:
+        tqdm.write(f"what the runs print is in {_log(waiting[0]).parent}", file=sys.stderr)
     failed: list[Path] = []
     running: dict[int, tuple[Path, subprocess.Popen[bytes], IO[bytes]]] = {}
     with _stopped_together(running):
@@ -130,6 +134,7 @@ def carry_out(runs: Mapping[Path, Config], *, part: Literal["run", "training"], 
                     if process.returncode and not is_done(run, part):
                         failed.append(run)
                         tqdm.write(f"{run}: failed; see {_log(run)}", file=sys.stderr)
+            bar.update(0)
             time.sleep(_POLL)
     if failed:
         last = read_text(_log(failed[0])).strip().rpartition("\n")[2].removeprefix("error: ")
