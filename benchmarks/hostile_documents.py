@@ -15,21 +15,16 @@ from __future__ import annotations
 
 import argparse
 import functools
-import re
 import sys
-import tempfile
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.hostile_rights import Counts, mask
-from benchmarks.local_qdrant import local_qdrant
-from benchmarks.stores import own_milvus, own_server
+from benchmarks.hostile_rights import Counts, hunted, mask
 from mrag_rl.data.records import Document
 from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.prefixes import Prefixes
@@ -197,34 +192,5 @@ def wrong_scores(scores: np.ndarray, queries: np.ndarray, vectors: np.ndarray, m
     return int((~same).sum())
 
 
-def main() -> int:
-    form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
-    parser.add_argument("--triples", type=int, default=1_000_000)
-    parser.add_argument("--store", nargs="+", default=["files", "postgresql", "milvus", "qdrant"])
-    parser.add_argument("--documents", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    print("| store | triples | leaks | of which nothing may be read | requests for these | seconds |")
-    print("|---|---:|---:|---:|---:|---:|", flush=True)
-    bad = 0
-    with ExitStack() as stack:
-        own: dict[str, Any] = {
-            "files": nullcontext, "postgresql": own_server, "milvus": own_milvus, "qdrant": local_qdrant
-        }  # fmt: skip
-        for named in arguments.store:
-            store = stack.enter_context(own[named]()) if named in own else named
-            name = "files" if store is None else re.split(r"\W", store)[0]
-            with tempfile.TemporaryDirectory() as place:
-                found = hunt(Path(place), store, arguments)
-            bad += found.leaks + found.requests
-            print(
-                f"| {name} | {found.triples:,} | {found.leaks} | {found.empty:,} | {found.requests} | "
-                f"{found.seconds:.0f} |",
-                flush=True,
-            )
-    return bool(bad)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(hunted(hunt, "documents", __doc__))

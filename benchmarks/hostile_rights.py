@@ -210,12 +210,18 @@ def wrong_states(
     return int((~same).sum())
 
 
-def main() -> int:
+def hunted(
+    hunt: Callable[[Path, str | None, argparse.Namespace], Counts], records: str, documentation: str | None
+) -> int:
+    """A command that hunts in the stores named to it, and prints a table; returns its exit status.
+
+    records: what the stores have, an option for their number.
+    """
     form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
+    parser = argparse.ArgumentParser(description=documentation, formatter_class=form, allow_abbrev=False)
     parser.add_argument("--triples", type=int, default=1_000_000)
     parser.add_argument("--store", nargs="+", default=["files", "postgresql", "milvus", "qdrant"])
-    parser.add_argument("--memories", type=int, default=300)
+    parser.add_argument(f"--{records}", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     print("| store | triples | leaks | of which nothing may be read | requests for these | seconds |")
@@ -240,4 +246,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(hunted(hunt, "memories", __doc__))
