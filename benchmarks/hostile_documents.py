@@ -101,7 +101,7 @@ def watched(index: Index, count: list[int]) -> None:
 def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Counts:
     """Draw triples against one store."""
     rng, encoder = np.random.default_rng(arguments.seed), Drawn()
-    made = [document(number) for number in range(arguments.documents)]
+    made = [document(number) for number in range(arguments.records)]
     indexes = [
         Index.build(folder / name, made, encoder, sentence_heads=True, store=where)
         for name, where in (("files", None), ("store", store))
@@ -119,7 +119,7 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
     while triples < arguments.triples:
         if rng.random() < 0.03 or not triples:
             version += 1
-            some = np.unique(rng.integers(arguments.documents, size=5)).tolist()
+            some = np.unique(rng.integers(arguments.records, size=5)).tolist()
             leaving = [str(number) for number in some if str(number) in index]
             for each in indexes:
                 each.update(leaving, [document(number, version) for number in some[::2]], encoder)
@@ -140,7 +140,7 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
         allowed = may.copy()
         for part in np.array_split(rng.permutation(QUERIES), RIGHTS):
             rights = mask(rng, index.rows)
-            condition, same = filters(rng, arguments.documents) if rng.random() < 0.5 else (None, None)
+            condition, same = filters(rng, arguments.records) if rng.random() < 0.5 else (None, None)
             allowed[part] = True if rights is None else rights
             if condition is not None and same is not None:
                 allowed[part] &= index.passing([condition])
@@ -193,4 +193,4 @@ def wrong_scores(scores: np.ndarray, queries: np.ndarray, vectors: np.ndarray, m
 
 
 if __name__ == "__main__":
-    sys.exit(hunted(hunt, "documents", __doc__))
+    sys.exit(hunted(hunt, __doc__))

@@ -120,7 +120,7 @@ def watched(database: MemoryDatabase) -> list[int]:
 def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Counts:
     """Draw triples against one store."""
     rng = np.random.default_rng(arguments.seed)
-    count = arguments.memories
+    count = arguments.records
     labels = [tuple(f"desk {desk}" for desk in rng.permutation(DESKS)[: rng.integers(1, 4)]) for _ in range(count)]
     pairs = [TextPair(str(i), f"source {i}", f"target {i}", labels[i], {"n": i}) for i in range(count)]
     sources, drawn = vectors(rng, count), vectors(rng, count)
@@ -210,18 +210,13 @@ def wrong_states(
     return int((~same).sum())
 
 
-def hunted(
-    hunt: Callable[[Path, str | None, argparse.Namespace], Counts], records: str, documentation: str | None
-) -> int:
-    """A command that hunts in the stores named to it, and prints a table; returns its exit status.
-
-    records: what the stores have, an option for their number.
-    """
+def hunted(hunt: Callable[[Path, str | None, argparse.Namespace], Counts], documentation: str | None) -> int:
+    """A command that hunts in the stores named to it, and prints a table; returns its exit status."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=documentation, formatter_class=form, allow_abbrev=False)
     parser.add_argument("--triples", type=int, default=1_000_000)
     parser.add_argument("--store", nargs="+", default=["files", "postgresql", "milvus", "qdrant"])
-    parser.add_argument(f"--{records}", type=int, default=300)
+    parser.add_argument("--records", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     print("| store | triples | leaks | of which nothing may be read | requests for these | seconds |")
@@ -246,4 +241,4 @@ def hunted(
 
 
 if __name__ == "__main__":
-    sys.exit(hunted(hunt, "memories", __doc__))
+    sys.exit(hunted(hunt, __doc__))
