@@ -89,7 +89,8 @@ class QdrantServer(VectorServer):
     def search(
         self, collection: str, queries: np.ndarray, within: Sequence[Within], limit: int
     ) -> Iterator[tuple[int, int, int, float]]:
-        vectors, filters = queries.tolist(), [_filter(part) for part in within]
+        vectors = [models.NearestQuery(nearest=query) for query in queries.tolist()]
+        filters = [_filter(part) for part in within]
         named = max(len(part.chosen or part.left_out or ()) for part in within)
         at_once = max(1, _BYTES // (_PER_NUMBER * queries.shape[1] + _PER_MEMORY * named))
         asked = [*product(range(len(vectors)), range(len(filters)))]
@@ -106,8 +107,13 @@ class QdrantServer(VectorServer):
                 )
                 for query, place in some
             ]
-            answers = self.client.query_batch_points(collection, requests, consistency=models.ReadConsistencyType.ALL)
-            for (query, place), answer in zip(some, answers, strict=True):
+            # the client's own call copies each request, to look for texts that it could encode
+            answers = self.client.http.search_api.query_batch_points(
+                collection,
+                consistency=models.ReadConsistencyType.ALL,
+                query_request_batch=models.QueryRequestBatch(searches=requests),
+            ).result
+            for (query, place), answer in zip(some, answers or (), strict=True):
                 yield from ((query, place, int(point.id), point.score) for point in answer.points)
 
     def drop(self, collection: str) -> None:
