@@ -7,9 +7,10 @@ splits: 90% for training, of which a tenth are queries of the agents and the res
 development and test. Then prepares a run from them as `train.py --data.name bigpatent --data.folder FOLDER
 --data.deduplicate true` does: reads them, stores encodings block by block, partitions, and writes the database; then
 opens it and asks it 64 queries. Encoding a million texts takes hours on a processor, so vectors are made from each
-record's class in place of an encoder. Every preparation is a process of its own; prints a table with its seconds and
-its highest resident memory. With --kill, each of the largest is killed (SIGKILL) once while it encodes and once while
-it writes the database, then compared with one that was not. Takes 15 kB of disk a record.
+record's class in place of an encoder. Every preparation is a process of its own; prints a table with its seconds, its
+highest resident memory, and the highest of its own, without the files that are mapped. With --kill, each of the largest
+is killed (SIGKILL) once while it encodes and once while it writes the database, then compared with one that was not.
+Takes 15 kB of disk a record, less with fewer --words.
 
     python -m benchmarks.streaming --speed 20000
 
@@ -31,6 +32,7 @@ import os
 import shutil
 import signal
 import tempfile
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -77,27 +79,27 @@ class GivenVectors:
         return Embeddings(vectors, heads / np.linalg.norm(heads, axis=-1, keepdims=True), encoder=self.fingerprint)
 
 
-def records(count: int) -> Iterator[dict[str, Any]]:
-    """Records in BigPatent's columns; a description begins with its class."""
+def records(count: int, length: int = WORDS) -> Iterator[dict[str, Any]]:
+    """Records in BigPatent's columns, with so many words in a description, which begins with its class."""
     rng = np.random.default_rng(1)
     words = np.array(["".join(map(chr, rng.integers(97, 123, rng.integers(3, 10)))) for _ in range(5_000)])
     for number in range(count):
-        drawn = words[np.minimum(rng.zipf(1.3, WORDS + 90), 5_000) - 1]
+        drawn = words[np.minimum(rng.zipf(1.3, length + length * 3 // 10), 5_000) - 1]
         kind = CLASSES[int(rng.integers(len(CLASSES)))]
         yield {
             "publication_number": f"US-{number}",
-            "description": f"{kind} {number} " + " ".join(drawn[:WORDS]),
-            "abstract": " ".join(drawn[WORDS:]),
+            "description": f"{kind} {number} " + " ".join(drawn[:length]),
+            "abstract": " ".join(drawn[length:]),
             "cpc": kind,
         }
 
 
-def write_records(folder: Path, count: int) -> None:
+def write_records(folder: Path, count: int, length: int = WORDS) -> None:
     """Records in Parquet files as BigPatent's copy on the hub has them; `datasets` keeps what it makes beside them."""
     shutil.rmtree(folder, ignore_errors=True)
     os.environ["HF_DATASETS_CACHE"] = str(folder / "cache")  # for the processes that read them
     (folder / "data").mkdir(parents=True)
-    rows = records(count)
+    rows = records(count, length)
     held_out = count // 20
     for split, size in (("train", count - 2 * held_out), ("validation", held_out), ("test", held_out)):
         shards = -(-size // SHARD)
@@ -107,7 +109,8 @@ def write_records(folder: Path, count: int) -> None:
 
 
 def prepare(files: Path, folder: RunFolder, method: PartitioningMethod, state: StateName, send: Any) -> None:
-    """Prepare a run and ask its database. Sends {what: seconds}, with the peak memory in MiB and the digest."""
+    """Prepare a run and ask its database. Sends {what: seconds}, the peaks of `Memory` and the digest."""
+    memory = Memory()
     preparation = Preparation(
         data=DataConfig(
             name="bigpatent",
@@ -136,7 +139,25 @@ def prepare(files: Path, folder: RunFolder, method: PartitioningMethod, state: S
         start = time.perf_counter()
         database.records(database.retrieve(queries, partitions, k=3).indices.ravel())
         seconds["ask again"] = time.perf_counter() - start
-        send.send((seconds, peak_mebibytes(), database.digest()))
+        send.send((seconds, memory.peaks(), database.digest()))
+
+
+class Memory:
+    """Watches the memory of this process."""
+
+    def __init__(self) -> None:
+        self._own = 0
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            status = Path("/proc/self/status").read_text()
+            self._own = max(self._own, int(status.split("RssAnon:")[1].split()[0]))
+            time.sleep(0.05)
+
+    def peaks(self) -> dict[str, float]:
+        """GiB: the highest resident size, and the highest (seen 20 times a second) without files that are mapped."""
+        return {"peak": peak_mebibytes() / 1024, "own peak": self._own / 2**20}
 
 
 def start(work: Callable[..., None], *arguments: Any) -> tuple[Any, Any]:
@@ -239,6 +260,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, nargs="+", default=[10_000, 100_000], metavar="N")
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
     parser.add_argument("--state", choices=get_args(StateName), default="equation_1", help="default: %(default)s")
+    parser.add_argument("--words", type=int, default=WORDS, metavar="N", help="of a description; default: %(default)s")
     parser.add_argument("--kill", action="store_true", help="kill each preparation of the largest twice, and resume it")
     parser.add_argument("--speed", type=int, metavar="N", help="measure the encoder on N texts instead")
     parser.add_argument("--layouts", type=int, metavar="N", help="read N pairs from each layout instead")
@@ -252,21 +274,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         files = Path(place, "patents")
         header: list[str] = []
-        costs: dict[str, list[tuple[int, float, float]]] = {}
+        costs: dict[str, list[tuple[int, float]]] = {}
         for count in sorted(arguments.records):
-            write_records(files, count)
+            write_records(files, count, arguments.words)
             for method in arguments.methods:
                 folder = RunFolder(Path(place, f"{method}-{count}"))
                 folder.root.mkdir()
                 process, receive = start(prepare, files, folder, method, arguments.state)
-                seconds, peak, digest = receive.recv()
+                seconds, peaks, digest = receive.recv()
                 process.join()
                 if not header:
-                    header = ["records", "partitions by", *seconds, "peak GiB"]
+                    header = ["records", "partitions by", *seconds, *(f"{name}, GiB" for name in peaks)]
                     print(f"| {' | '.join(header)} |\n|{'---|' * len(header)}")
-                row = [f"{count:,}", method, *(f"{value:.1f}" for value in seconds.values()), f"{peak / 1024:.2f}"]
-                print(f"| {' | '.join(row)} |", flush=True)
-                costs.setdefault(method, []).append((count, sum(list(seconds.values())[:3]), peak))
+                cells = [f"{value:.1f}" for value in seconds.values()] + [f"{value:.2f}" for value in peaks.values()]
+                print(f"| {count:,} | {method} | {' | '.join(cells)} |", flush=True)
+                costs.setdefault(method, []).append((count, sum(list(seconds.values())[:3])))
                 shutil.rmtree(folder.root)
                 if arguments.kill and count == max(arguments.records):
                     folder.root.mkdir()
@@ -280,7 +302,7 @@ def main() -> None:
                     shutil.rmtree(folder.root)
         for method, rows in costs.items():
             if len(rows) > 1:
-                counts, times, _ = np.log(np.array(rows)).T
+                counts, times = np.log(np.array(rows)).T
                 print(f"{method}: seconds grow as N^{np.polyfit(counts, times, 1)[0]:.2f}")
 
 

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from mrag_rl.checked_json import LONGEST, UnacceptableJSON, parse_json
 from mrag_rl.errors import InputError
@@ -135,12 +135,15 @@ def read_npz(path: StrPath) -> dict[str, np.ndarray]:
     return arrays
 
 
-def map_npy(path: StrPath) -> np.ndarray:
-    """The array of an npy file, memory-mapped to be read. Raises OSError, and ValueError for any other file."""
+def map_npy(path: StrPath, mode: Literal["r", "c"] = "r") -> np.ndarray:
+    """The array of an npy file, memory-mapped to be read or, with "c", changed in memory alone.
+
+    Raises OSError, and ValueError for any other file.
+    """
     import numpy as np
 
     with _numpy_errors():
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = np.load(path, mmap_mode=mode, allow_pickle=False)
     if not isinstance(array, np.ndarray):
         raise ValueError("an archive, not an array")
     return array

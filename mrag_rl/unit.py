@@ -9,19 +9,20 @@ from mrag_rl.errors import InputError
 _ROUNDING = 0.02  # Of a length: vectors may have been stored in 8 bits
 
 
-def check_unit(vectors: np.ndarray, these: str) -> None:
+def check_unit(vectors: np.ndarray, these: str, rows: np.ndarray | None = None) -> None:
     """Raises InputError for a vector whose length is neither 1 nor 0, or that has a NaN or an infinity.
 
     Products of others are no cosines, and beside a NaN no search finds anything.
 
-    vectors: (N, ..., d) float. these: what the error calls them.
+    vectors: (N, ..., d) float. these: what the error calls them. rows: (N,) their numbers, if not 0 to N.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         squares = np.einsum("...i,...i->...", vectors, vectors, dtype=np.float32)
         good = (np.abs(squares - 1) <= 2 * _ROUNDING) | (squares == 0)
     if good.all():
         return
-    row = int(np.flatnonzero(~good.reshape(len(vectors), -1).all(axis=1))[0])
-    if np.isfinite(vectors[row]).all():
+    bad = int(np.flatnonzero(~good.reshape(len(vectors), -1).all(axis=1))[0])
+    row = bad if rows is None else int(rows[bad])
+    if np.isfinite(vectors[bad]).all():
         raise InputError(f"{these} are no unit vectors, first in row {row}; divide each by its length")
     raise InputError(f"{these} are not finite, first in row {row}; check that text and encode it again")

@@ -49,8 +49,8 @@ def refused(run: Path, capsys: pytest.CaptureFixture[str], *words: str) -> None:
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a bit of the vectors": (lambda run: flip(run / "database" / "heads.npy"), "heads.npy has been changed"),
-    "vectors lost": (lambda run: (run / "database" / "standard.npy").unlink(), "standard.npy is missing"),
+    "a bit of the vectors": (lambda run: flip(run / "database" / "keys_heads.npy"), "keys_heads.npy has been changed"),
+    "vectors lost": (lambda run: (run / "database" / "keys_standard.npy").unlink(), "keys_standard.npy is missing"),
     "a reference": (lambda run: flip(run / "data" / "train.jsonl"), "train.jsonl has been changed"),
     "an embedding": (lambda run: flip(run / "embeddings" / "dev.npz", 300), "dev.npz has been changed"),
     "the partitioning": (lambda run: flip(run / "database" / "partitioning" / "arrays.npz"), "arrays.npz has been"),

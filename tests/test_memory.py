@@ -492,8 +492,8 @@ def test_damaged_databases_are_refused_by_name(tmp_path: Path) -> None:
     one_line(lambda: MemoryDatabase.open(tmp_path / "none"), str(tmp_path / "none"), "memories.sqlite")
     for name, damage in {
         "memories.sqlite": lambda data: data[:4096] + b"\xff" * 4096 + data[8192:],
-        "standard.npy": lambda data: data[:-1],
-        "heads.npy": lambda data: b"",
+        "keys_standard.npy": lambda data: data[:-1],
+        "keys_heads.npy": lambda data: b"",
     }.items():
         make(tmp_path / name).close()
         file = tmp_path / name / name
@@ -506,7 +506,7 @@ def test_damaged_databases_are_refused_by_name(tmp_path: Path) -> None:
     one_line(lambda: MemoryDatabase.open(tmp_path / "text"), str(tmp_path / "text"))
     make(tmp_path / "mixed").close()
     make(tmp_path / "shorter", 39).close()
-    (tmp_path / "shorter" / "heads.npy").replace(tmp_path / "mixed" / "heads.npy")
+    (tmp_path / "shorter" / "keys_heads.npy").replace(tmp_path / "mixed" / "keys_heads.npy")
     one_line(lambda: MemoryDatabase.open(tmp_path / "mixed"), "39 vectors for 40 memories")
 
 
@@ -559,18 +559,20 @@ def test_the_vectors_of_a_file_are_checked_again_only_after_it_changed(
 ) -> None:
     checks: list[str] = []
 
-    def counted(vectors: np.ndarray, these: str) -> None:
+    def counted(vectors: np.ndarray, these: str, rows: np.ndarray) -> None:
         checks.append(these)
-        check_unit(vectors, these)
+        check_unit(vectors, these, rows)
 
     monkeypatch.setattr("mrag_rl.memory.vectors.check_unit", counted)
     with make(tmp_path / "db") as db:
         np.testing.assert_array_equal(db.source_embeddings().heads, db.source_embeddings().heads)
         assert len(checks) == 2 and all("its vectors" in these for these in checks)
-        stored = np.load(tmp_path / "db" / "heads.npy")
-        stored[7, 0, 0] = np.nan
+        stored = np.load(tmp_path / "db" / "keys_heads.npy")
+        place = np.flatnonzero((stored[0] == db.source_embeddings().heads[7, 0]).all(axis=1))
+        stored[0, place, 0] = np.nan
         time.sleep(0.02)  # longer than a tick of the file system's clock
-        np.save(tmp_path / "db" / "heads.npy", stored)
+        np.save(tmp_path / "new.npy", stored)
+        (tmp_path / "new.npy").replace(tmp_path / "db" / "keys_heads.npy")
         for _ in range(2):  # what failed is not taken for checked
             with pytest.raises(InputError, match=r"heads\.npy: its vectors are not finite, first in row 7"):
                 db.source_embeddings()
@@ -594,9 +596,9 @@ def test_vectors_that_are_not_finite_are_refused_where_they_come_in(bad: float, 
                 db.retrieve(query, None)
             with pytest.raises(InputError, match="the queries' vectors are not finite, first in row 2"):
                 db.states(query)
-        stored = np.load(tmp_path / part / f"{part}.npy")
-        stored.reshape(40, -1)[7, 3] = bad
-        np.save(tmp_path / part / f"{part}.npy", stored)
+        stored = np.load(tmp_path / part / f"keys_{part}.npy")
+        stored[-1, 7, 3] = bad
+        np.save(tmp_path / part / f"keys_{part}.npy", stored)
         with MemoryDatabase.open(tmp_path / part) as db:
             with pytest.raises(InputError, match=rf"{part}\.npy: its vectors are not finite"):
                 db.retrieve(embeddings(3, 4), None, by="heads" if part == "heads" else "standard")

@@ -37,13 +37,13 @@ MOST_HITS = 10_000
 class MemoryDatabase:
     """Memories (source, target) in M partitions, searchable by standard embedding and by attention head.
 
-    The folder contains ``memories.sqlite`` (records, memberships, versions), ``standard.npy`` (N, d), ``heads.npy``
-    (N, H, d_h), ``pair_heads.npy`` if the database serves a state that compares pairs, and ``partitioning/``. With
-    ``store``, all but the last or the vectors are at a server, and ``store.json`` says where (``memory.location``).
-    Refining gives a memory a new version of its target; the original stays version 0, and the vectors of the sources
-    never change. Current targets are kept in memory; vectors are loaded at the first search. Every write is one
-    transaction and survives ``kill -9``. What a search may read is restricted by the masks of ``mrag_rl.access``.
-    Failed reads and writes raise InputError.
+    The folder contains ``memories.sqlite`` (records, memberships, versions), ``keys_standard.npy`` (1, N, d),
+    ``keys_heads.npy`` (H, N, d_h), ``keys_pair_heads.npy`` if the database serves a state that compares pairs, and
+    ``partitioning/``. With ``store``, all but the last or the vectors are at a server, and ``store.json`` says where
+    (``memory.location``). Refining gives a memory a new version of its target; the original stays version 0, and the
+    vectors of the sources never change. Current targets are kept in memory; vectors are read where they are
+    (``memory.vectors``). Every write is one transaction and survives ``kill -9``. What a search may read is restricted
+    by the masks of ``mrag_rl.access``. Failed reads and writes raise InputError.
 
     A step is any count that the caller advances while refining (training uses batches). Steps never decrease, so that
     ``rollback(step)`` can return to each of them: resume at ``last_step`` or later.

@@ -100,17 +100,16 @@ def create_database(
     address: as in the setting `store`; None for files. Raises InputError for an id that two pairs have, a server that
     refuses it, and if it cannot be written; then there is neither a folder nor anything at the server.
     """
-    arrays: dict[VectorSet, np.ndarray] = {"standard": embeddings.standard, "heads": embeddings.heads}
+    arrays: dict[VectorSet, np.ndarray] = {"standard": embeddings.standard[:, None], "heads": embeddings.heads}
     if pair_embeddings is not None:
         arrays["pair_heads"] = pair_embeddings.heads
     with _made_at(address, folder) as name, reported_changes(folder), atomic_directory(folder) as temporary:
         partitioning.save(temporary / PARTITIONING)
+        order = PartitionOrder.of(with_arms(partitioning.membership, arms))
         if address is None or name is None:
-            MemoryVectors.save(temporary, arrays)
+            MemoryVectors.save(temporary, arrays, order)
             RecordStore.create(temporary / RECORDS, pairs, partitioning.membership, partitioning.names, facts)
             return
-        arrays["standard"] = embeddings.standard[:, None]
-        order = PartitionOrder.of(with_arms(partitioning.membership, arms))
         contents = Contents(pairs, partitioning.membership, partitioning.names, facts, arrays, order)
         _place(address).create(address, name, temporary, contents)
         _write_store(temporary, address, name)

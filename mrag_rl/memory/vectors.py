@@ -1,13 +1,13 @@
-"""The vectors of a memory database: NumPy files on disk, contiguous by partition in memory."""
+"""The vectors of a memory database: NumPy files in which the memories of a partition are next to each other."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from mrag_rl.memory.checks import damaged
 from mrag_rl.memory.parts import Records, Scope, SourceVectors, VectorSet
 from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
 from mrag_rl.unit import check_unit
+from mrag_rl.verified import kept
 
 if TYPE_CHECKING:
     from mrag_rl.encoders import Embeddings
@@ -33,12 +34,15 @@ COMPARED: dict[StateName, VectorSet] = {  # "evidence" compares more: see mrag_r
 
 
 class MemoryVectors:
-    """The unit vectors of N memories, one file for each set.
+    """The unit vectors of N memories, one file for each set: ``keys_NAME.npy``, (H, N, d_h) in partition order.
 
-    ``standard`` (N, d) and ``heads`` (N, H, d_h): the standard and head embeddings of the sources. ``pair_heads``, if
-    the database has them: those of source + newline + target, (N, H, d_h) for the state "peeking", (N, 1, d) for
-    "equation_1"; the file contains those of the original targets, the record store those of later versions. The files
-    are loaded into memory in partition order at the first search.
+    ``standard``, H = 1, and ``heads`` are the embeddings of the sources. ``pair_heads``, if the database has them, are
+    those of source + newline + target, H = 1 for the state "equation_1"; the file contains those of the original
+    targets, the record store those of later versions.
+
+    A search reads the files where they are (memory-mapped): the system's cache is their memory, which processes share
+    and which it takes back when it is needed. Databases of earlier versions have ``NAME.npy`` in the memories' order,
+    (N, d) or (N, H, d_h), and these are loaded into memory at the first search.
     """
 
     def __init__(self, folder: Path, order: PartitionOrder, store: Records, encoder: str, *, has_pairs: bool) -> None:
@@ -51,18 +55,23 @@ class MemoryVectors:
         self._store = store
         self._encoder = encoder
         self._sets = [name for name in get_args(VectorSet) if name != "pair_heads" or has_pairs]
+        self._files = {name: folder / f"keys_{name}.npy" for name in self._sets}
+        earlier = {name: folder / f"{name}.npy" for name in self._sets}
+        self._by_memory = not self._files["standard"].exists() and earlier["standard"].exists()
+        if self._by_memory:
+            self._files = earlier
         for name in self._sets:
-            self._originals(name)
+            self._mapped(name)
         self._keys: dict[VectorSet, np.ndarray] = {}
         self._checked: dict[VectorSet, tuple[int, int, int]] = {}  # files whose vectors are finite, as they were then
         self._turn = threading.Lock()  # never held while the record store is asked, which has turns of its own
         self._changes = 0  # of pair vectors: what was read before the last one is not kept
 
     @staticmethod
-    def save(folder: Path, arrays: Mapping[VectorSet, np.ndarray]) -> None:
-        """Write the vector files of a new database. Raises OSError."""
+    def save(folder: Path, arrays: Mapping[VectorSet, np.ndarray], order: PartitionOrder) -> None:
+        """Write the vector files of a new database, from (N, H, d_h) each. Raises OSError."""
         for name, vectors in arrays.items():
-            np.save(folder / f"{name}.npy", np.asarray(vectors, dtype=np.float32), allow_pickle=False)
+            _write(folder / f"keys_{name}.npy", vectors, order)
 
     def close(self) -> None:
         """Nothing: files are open only while they are read."""
@@ -89,7 +98,7 @@ class MemoryVectors:
         vectors, keys = vectors_of(queries, by), self._load(by)
         if keys.shape[::2] != vectors.shape[1:]:
             raise InputError(
-                f"{self._folder / by}.npy: {keys.shape[0]} x {keys.shape[2]} numbers per memory, and the queries have "
+                f"{self._files[by]}: {keys.shape[0]} x {keys.shape[2]} numbers per memory, and the queries have "
                 f"{vectors.shape[1]} x {vectors.shape[2]}; encode them with the encoder of the database"
             )
         positions = scope.positions if partition is None else scope.of_partition(partition)
@@ -99,18 +108,25 @@ class MemoryVectors:
         """The embeddings of the N memories' sources, in the memories' order."""
         from mrag_rl.encoders.embeddings import Embeddings  # the module needs no encoder, but its room does
 
-        names: tuple[VectorSet, ...] = ("standard", "heads")
-        return Embeddings(*map(self._unit_originals, names), encoder=self._encoder)
+        return Embeddings(*map(self.originals, get_args(SourceVectors)), encoder=self._encoder)
 
     def originals(self, name: VectorSet) -> np.ndarray:
         """One set as it was first stored: (N, d) for "standard", else (N, H, d_h). Raises InputError if it has none."""
         if name not in self._sets:
             raise InputError(f"{self._folder}: it has no vectors {name}; create it with pair_embeddings")
-        return self._unit_originals(name)
+        self._check_file(name)
+        if self._by_memory:
+            return np.asarray(self._mapped(name), dtype=np.float32)
+        heads, count, dimension = self._mapped(name).shape
+        vectors = np.empty((count, heads, dimension), dtype=np.float32)
+        for rows in _blocks(count):
+            vectors[self._order.memories[rows]] = self._mapped(name)[:, rows].transpose(1, 0, 2)
+        return vectors[:, 0] if name == "standard" else vectors
 
     def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
         """(H, d_h) pair vectors of a version of one memory, from its bytes in the record store; None: the original."""
-        original: np.ndarray = self._originals("pair_heads")[index]
+        vectors, position = self._mapped("pair_heads"), self._order.positions[index]
+        original: np.ndarray = vectors[index] if self._by_memory else vectors[:, position]
         return original if stored is None else vectors_in(stored, original.shape, self._store.path)
 
     def replace_pairs(self, indices: Iterable[int], pair_heads: Iterable[np.ndarray]) -> None:
@@ -139,14 +155,11 @@ class MemoryVectors:
             changes = self._changes
             if name not in self._sets:
                 raise InputError(f"{self._folder}: this state needs pair_embeddings; create the database with them")
-            count, *shape = self._originals(name).shape
-            keys = np.empty((1 if name == "standard" else shape[0], count, shape[-1]), dtype=np.float32)
-            for start in range(0, count, _ROWS):
-                rows = slice(start, start + _ROWS)
-                part = self._originals(name)[rows]  # mapped anew, to let go of the others
-                part = part[:, None] if name == "standard" else part
-                check_unit(part, f"{self._folder / name}.npy: its vectors")
-                keys[:, self._order.positions[rows]] = part.transpose(1, 0, 2)
+            self._check_file(name)
+            if self._by_memory:
+                keys = self._read(name)
+            else:  # as a plain array, whose slices are made faster
+                keys = np.asarray(self._mapped(name, "c" if name == "pair_heads" else "r"))
             if name == "pair_heads":
                 for index, stored in self._store.current_pair_heads():
                     keys[:, self._order.positions[index]] = self.pair_heads(index, stored)
@@ -155,30 +168,78 @@ class MemoryVectors:
                     self._keys[name] = keys
         return keys
 
-    def _unit_originals(self, name: VectorSet) -> np.ndarray:
-        """The vectors in a file as float32. All are read to check them, but only once while the file stays the same."""
-        vectors = np.asarray(self._originals(name), dtype=np.float32)
-        file = os.stat(self._folder / f"{name}.npy")
+    def _read(self, name: VectorSet) -> np.ndarray:
+        """(H, N, d_h) vectors in partition order, from a file in the memories' order."""
+        count, *shape = self._mapped(name).shape
+        keys = np.empty((1 if name == "standard" else shape[0], count, shape[-1]), dtype=np.float32)
+        for rows in _blocks(count):
+            part = self._mapped(name)[rows]
+            keys[:, self._order.positions[rows]] = part.reshape(len(part), -1, shape[-1]).transpose(1, 0, 2)
+        return keys
+
+    def _check_file(self, name: VectorSet) -> None:
+        """Raises InputError if a file has others than unit vectors. It is read for that once while it stays the same, a
+        large one once for all processes."""
+        path = self._files[name]
+        file = os.stat(path)
         version = file.st_ino, file.st_size, file.st_mtime_ns
         if self._checked.get(name) != version:
-            check_unit(vectors, f"{self._folder / name}.npy: its vectors")
+            kept("unit vectors", path, lambda: self._all_unit(name))
             self._checked[name] = version
-        return vectors
 
-    def _originals(self, name: VectorSet) -> np.ndarray:
-        """The vectors in a file, memory-mapped, and only as long as they are used: what was read counts as memory."""
-        path = self._folder / f"{name}.npy"
+    def _all_unit(self, name: VectorSet) -> str:
+        count = len(self._order.memories)
+        memories = np.arange(count) if self._by_memory else self._order.memories
+        for rows in _blocks(count):
+            vectors = self._mapped(name)
+            part = vectors[rows] if self._by_memory else vectors[:, rows].transpose(1, 0, 2)
+            check_unit(part, f"{self._files[name]}: its vectors", memories[rows])
+        return "all"
+
+    def _mapped(self, name: VectorSet, mode: Literal["r", "c"] = "r") -> np.ndarray:
+        """The vectors in a file, memory-mapped. What was read counts as this process's memory as long as they are used.
+
+        mode: as NumPy's, to read them, or to change them in memory alone. Raises InputError for what is not the file of
+        this database.
+        """
+        path, memories = self._files[name], len(self._order.memories)
         try:
-            vectors = map_npy(path)
+            vectors = map_npy(path, mode)
         except (OSError, ValueError) as error:
             raise InputError(f"{path}: not readable as vectors ({error}); restore the database from a copy") from error
-        memories, dimensions = len(self._order.memories), 2 if name == "standard" else 3
+        dimensions = 2 if self._by_memory and name == "standard" else 3
         if vectors.ndim != dimensions or not np.issubdtype(vectors.dtype, np.floating):
             problem = f"{vectors.dtype} of shape {vectors.shape} is no list of vectors"
             raise InputError(f"{path}: {problem}; restore the database from a copy")
-        if len(vectors) != memories:
-            raise InputError(f"{path}: {len(vectors)} vectors for {memories} memories; restore it from a copy")
+        if (found := vectors.shape[0 if self._by_memory else 1]) != memories:
+            raise InputError(f"{path}: {found} vectors for {memories} memories; restore it from a copy")
         return vectors
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    return (slice(start, min(start + _ROWS, count)) for start in range(0, count, _ROWS))
+
+
+def _write(path: Path, vectors: np.ndarray, order: PartitionOrder) -> None:
+    """Write the vectors (N, H, d_h) of N memories in partition order, (H, N, d_h), reading them block by block.
+
+    Within a segment positions ascend with the memories: of a block, each segment has a row of positions to itself.
+    """
+    count, heads, dimension = vectors.shape
+    with path.open("wb") as file:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (heads, count, dimension)}
+        np.lib.format.write_array_header_1_0(file, header)
+        first, each = file.tell(), 4 * dimension
+        file.truncate(first + heads * count * each)
+        for rows in _blocks(count):
+            positions = order.positions[rows]
+            ranked = np.argsort(positions)
+            part = np.ascontiguousarray(vectors[rows][ranked].transpose(1, 0, 2), dtype="<f4")
+            runs = np.split(np.arange(len(ranked)), np.flatnonzero(np.diff(positions[ranked]) != 1) + 1)
+            for head in range(heads):
+                for run in runs:
+                    file.seek(first + (head * count + int(positions[ranked[run[0]]])) * each)
+                    file.write(part[head, run[0] : run[-1] + 1].data)
 
 
 def vectors_in(stored: bytes, shape: tuple[int, ...], path: Path) -> np.ndarray:

@@ -1,0 +1,145 @@
+"""The vector files of a memory database: their order, those of earlier versions, and what of them is in memory."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from mrag_rl import verified
+from mrag_rl.data.records import TextPair
+from mrag_rl.encoders import Embeddings
+from mrag_rl.errors import InputError
+from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory.parts import VectorSet
+from mrag_rl.partitioning import fit_partitioning
+from tests.test_memory import embeddings, make, units
+
+SETS: tuple[VectorSet, ...] = get_args(VectorSet)
+
+
+def as_earlier(folder: Path) -> None:
+    """Give a database the files of an earlier version."""
+    with MemoryDatabase.open(folder) as db:
+        vectors = {name: db.original_vectors(name) for name in SETS}
+    for name, stored in vectors.items():
+        (folder / f"keys_{name}.npy").unlink()
+        np.save(folder / f"{name}.npy", stored)
+
+
+def found(db: MemoryDatabase) -> list[np.ndarray]:
+    query = embeddings(3, 5)
+    hits = [
+        db.retrieve(query, chosen, k=4, by=by) for chosen in (None, np.arange(5) % 3) for by in ("standard", "heads")
+    ]
+    states = [db.states(query, state) for state in ("per_head", "single", "peeking")]
+    return [*states, *(part for one in hits for part in (one.indices, one.scores))]
+
+
+def test_databases_of_earlier_versions_are_read_as_before(tmp_path: Path) -> None:
+    for name in ("new", "earlier"):
+        make(tmp_path / name, peeking=True).close()
+    as_earlier(tmp_path / "earlier")
+    with MemoryDatabase.open(tmp_path / "new") as new, MemoryDatabase.open(tmp_path / "earlier") as earlier:
+        for step in range(3):
+            for one, other in zip(found(new), found(earlier), strict=True):
+                np.testing.assert_array_equal(one, other)
+            assert new.digest() == earlier.digest()
+            for db in (new, earlier):
+                db.refine([step, 20], ["a", "b"], step=step, pair_embeddings=embeddings(10 + step, 2))
+        for db in (new, earlier):
+            db.revert([20], 1, step=3)
+            db.revert([1], 0, step=3)
+        for one, other in zip(found(new), found(earlier), strict=True):
+            np.testing.assert_array_equal(one, other)
+        earlier.copy_to(tmp_path / "copy")
+        with MemoryDatabase.open(tmp_path / "copy") as copy:
+            for one, other in zip(found(new), found(copy), strict=True):
+                np.testing.assert_array_equal(one, other)
+
+
+def test_files_have_the_memories_of_a_partition_next_to_each_other_whatever_is_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path / "whole", peeking=True).close()
+    monkeypatch.setattr("mrag_rl.memory.vectors._ROWS", 7)
+    with make(tmp_path / "blocks", peeking=True) as db:
+        for name in SETS:
+            file = Path("blocks", f"keys_{name}.npy")
+            assert (tmp_path / file).read_bytes() == (tmp_path / "whole" / file.name).read_bytes()
+        members, heads = db.membership(), embeddings(1, 40).heads
+        np.testing.assert_array_equal(db.original_vectors("heads"), heads)
+        np.testing.assert_array_equal(db.original_vectors("standard"), embeddings(1, 40).standard)
+        np.testing.assert_array_equal(db.original_vectors("pair_heads"), embeddings(2, 40).heads)
+    stored = np.load(tmp_path / "blocks" / "keys_heads.npy")
+    assert stored.shape == (3, 40, 5)
+    order = [int(np.flatnonzero((heads[:, 0] == row).all(axis=1))[0]) for row in stored[0]]
+    assert sorted(order) == [*range(40)]
+    changes = [(members[one] != members[other]).any() for one, other in itertools.pairwise(order)]
+    assert sum(changes) == len(np.unique(members, axis=0)) - 1  # each kind of membership is one run
+    np.testing.assert_array_equal(stored, heads[order].transpose(1, 0, 2))
+
+
+def test_refinements_do_not_change_the_files(tmp_path: Path) -> None:
+    with make(tmp_path / "db", peeking=True) as db:
+        before = (tmp_path / "db" / "keys_pair_heads.npy").read_bytes()
+        old = db.states(embeddings(3, 5), "peeking")
+        db.refine(range(40), ["new"] * 40, step=1, pair_embeddings=embeddings(5, 40))
+        assert (db.states(embeddings(3, 5), "peeking") != old).any()
+        assert (tmp_path / "db" / "keys_pair_heads.npy").read_bytes() == before
+        db.rollback(0)
+        np.testing.assert_array_equal(db.states(embeddings(3, 5), "peeking"), old)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory of its own is counted by Linux")
+def test_a_search_takes_no_memory_for_the_vectors(tmp_path: Path) -> None:
+    def own() -> int:
+        """Bytes of this process that are not a file's."""
+        return int(Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0]) * 1024
+
+    count, rng = 40_000, np.random.default_rng(0)
+    vectors = Embeddings(units(rng, count, 384), units(rng, count, 12, 32), np.ones((count, 12), np.float32))
+    pairs = [TextPair(str(i), "source", "target") for i in range(count)]
+    partitioning = fit_partitioning("lsh", vectors.standard, partitions=4, seed=0)
+    MemoryDatabase.create(tmp_path / "db", pairs, vectors, partitioning, encoder_fingerprint="").close()
+    query = vectors[:4]
+    with MemoryDatabase.open(tmp_path / "db") as db:
+        before = own()
+        db.states(query, "per_head")
+        db.states(query, "single")
+        db.retrieve(query, None, k=3)
+        taken = own() - before
+    assert taken < 0.25 * vectors.heads.nbytes, f"{taken:,} bytes for files of twice {vectors.heads.nbytes:,}"
+
+
+def test_a_large_file_is_checked_once_for_all_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path / "db").close()
+    monkeypatch.setattr(verified, "_LEAST", 0)
+    monkeypatch.setattr(verified, "_SETTLED", 0.0)
+    monkeypatch.setenv("MRAG_RL_CACHE", str(tmp_path / "cache"))
+    checks: list[str] = []
+    monkeypatch.setattr("mrag_rl.memory.vectors.check_unit", lambda _, these, rows: checks.append(these))
+    for _ in range(2):
+        with MemoryDatabase.open(tmp_path / "db") as db:
+            db.retrieve(embeddings(3, 2), None)
+    assert checks == [f"{tmp_path / 'db' / 'keys_standard.npy'}: its vectors"]
+    monkeypatch.undo()
+    monkeypatch.setattr(verified, "_LEAST", 0)
+    monkeypatch.setenv("MRAG_RL_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "db" / "keys_standard.npy"
+    stored = np.load(file)
+    stored[0, 3] = np.nan
+    time.sleep(0.02)  # longer than a tick of the file system's clock
+    np.save(tmp_path / "new.npy", stored)
+    os.replace(tmp_path / "new.npy", file)
+    with (
+        MemoryDatabase.open(tmp_path / "db") as db,
+        pytest.raises(InputError, match=r"keys_standard\.npy: its vectors"),
+    ):
+        db.retrieve(embeddings(3, 2), None)
