@@ -39,7 +39,7 @@ check: $(VENV)/.installed-dev  ## check style, types, documentation and tests; w
 test: $(VENV)/.installed-dev  ## run the tests, but for those of make slow
 	$(PYTEST) -m "not slow" tests
 
-slow: $(VENV)/.installed-dev  ## run the tests that take more than 20 seconds each
+slow: $(VENV)/.installed-dev  ## run the tests that take long, which make check leaves out
 	$(PYTEST) -m slow tests
 
 lint: $(VENV)/.installed-dev  ## check style

@@ -35,13 +35,13 @@ def kept(kind: str, file: Path, find: Callable[[], str]) -> str:
     kind: what is found out, and by which version, such as "sha256".
     """
     try:
-        before = _state(file)
-    except OSError:
+        before, cache = _state(file), cache_folder()
+    except (OSError, RuntimeError):  # there may be no home folder
         return find()
     if before[2] < _LEAST:
         return find()
     name = hashlib.sha256(f"{kind}\n{os.path.realpath(file)}".encode("utf-8", "surrogateescape")).hexdigest()
-    entry = cache_folder() / "verified" / f"{name}.json"
+    entry = cache / "verified" / f"{name}.json"
     if os.environ.get("MRAG_RL_VERIFY") != "1" and (found := _read(entry, before)) is not None:
         return found
     settled = time.time() - _SETTLED >= max(before[3:]) / 1e9

@@ -94,6 +94,7 @@ def test_jobs_of_workers_that_are_killed_are_done_again(workers: Workers) -> Non
     assert {first, second} < by and len(by) >= 3
 
 
+@pytest.mark.slow
 def test_a_job_that_kills_its_workers_is_named_in_the_end(workers: Workers) -> None:
     with pytest.raises(InputError, match=r"^5 workers .* died with the same batch .*lower llm.batch_tokens"):
         for _ in workers.results(deadly, "number", [(factor,) for factor in range(6)]):
@@ -123,6 +124,7 @@ def test_no_more_jobs_are_taken_than_can_be_begun_and_none_after_an_error(worker
     assert [*workers.results(refusing, "number", [])] == []
 
 
+@pytest.mark.slow
 def test_what_cannot_be_spread_says_so(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workplace: Path
 ) -> None:
@@ -209,6 +211,7 @@ def test_what_a_worker_gets_is_on_one_machine() -> None:
             parts(nodes, workers, gpus=True)
 
 
+@pytest.mark.slow
 def test_a_training_whose_workers_are_killed_ends_as_that_of_one_process(
     small: Path, workplace: Path, tmp_path: Path
 ) -> None:
@@ -225,6 +228,7 @@ def test_a_training_whose_workers_are_killed_ends_as_that_of_one_process(
     assert outcome(tmp_path / "small") == outcome(small)
 
 
+@pytest.mark.slow
 def test_a_training_that_is_interrupted_leaves_no_process(workplace: Path, tmp_path: Path) -> None:
     command = [sys.executable, "train.py", "--config", str(workplace / "small.yaml"), "--runs", str(tmp_path)]
     started = subprocess.Popen(

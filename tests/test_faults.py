@@ -272,9 +272,13 @@ MOMENTS = {
     "answers": ("evaluate", write_to("answers.jsonl")),
     "results": ("evaluate", write_to("results.json")),
 }
+QUICK = ("database", "cache", "checkpoint", "answers", "results")
+"""In every run of the tests; the others are slow ones."""
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "moment", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MOMENTS]
+)
 def test_a_run_that_meets_a_failing_disk_ends_as_an_undisturbed_one(moment: str, small: Path, tmp_path: Path) -> None:
     stage, when = MOMENTS[moment]
     run = stopped_before(stage, small, tmp_path)

@@ -224,6 +224,7 @@ def test_the_papers_configurations_train_on_small_models(
     assert "in nf4" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_host_memory_stays_near_the_size_in_four_bits(tmp_path: Path) -> None:
     """A model of 0.4 GB: some 70 MB come on top, whatever its size; benchmarks/four_bit_loading.py has larger ones."""
     write_model(tmp_path, configuration("mixtral", 16), shard="50MB")
@@ -378,6 +379,7 @@ def test_several_devices_need_accelerate(folders: dict[str, Path], monkeypatch: 
         TransformersLLM.load(folders["llama"], device="auto", quantization="nf4")
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_a_model_of_the_true_size_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

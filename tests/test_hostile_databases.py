@@ -12,7 +12,7 @@ import pytest
 
 from mrag_rl.errors import InputError
 from mrag_rl.memory import MemoryDatabase
-from tests.test_memory import embeddings, make
+from tests.test_memory import as_earlier, embeddings, make
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, i, 'x', i, 'x', NULL FROM n"
 SCRIPTS = {
@@ -93,20 +93,25 @@ def test_a_database_that_is_none_is_refused_in_one_line(what: str, tmp_path: Pat
 
 VECTORS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "a number": lambda vectors: np.array(1.0, np.float32),
-    "words": lambda vectors: np.full(len(vectors), "x"),
+    "words": lambda vectors: np.full(vectors.shape, "x"),
+    "objects": lambda vectors: vectors.astype(object),
     "whole numbers": lambda vectors: vectors.astype(int),
-    "one dimension": lambda vectors: vectors.reshape(len(vectors), -1)[:, 0],
-    "four dimensions": lambda vectors: vectors.reshape(len(vectors), -1, 1, 1),
-    "another number of heads": lambda vectors: vectors[:, :2] if vectors.ndim == 3 else vectors[:, :0],
+    "one dimension": lambda vectors: vectors.reshape(-1)[:40],
+    "four dimensions": lambda vectors: vectors[..., None, None],
+    "another number of heads": lambda vectors: vectors[:2] if len(vectors) == 3 else vectors[..., :0],
+    "another number of heads, by memory": lambda vectors: vectors[:, :2],
+    "double the digits": lambda vectors: vectors.astype(np.float64) * 2,
 }
 
 
 @pytest.mark.parametrize("what", VECTORS)
-@pytest.mark.parametrize("file", ["standard", "heads"])
+@pytest.mark.parametrize("file", ["keys_standard", "keys_heads", "standard", "heads"])
 def test_vectors_that_are_none_are_refused_in_one_line(what: str, file: str, tmp_path: Path) -> None:
     make(tmp_path / "db").close()
+    if not file.startswith("keys_"):
+        as_earlier(tmp_path / "db")
     path = tmp_path / "db" / f"{file}.npy"
-    np.save(path, VECTORS[what](np.load(path)))
+    np.save(path, VECTORS[what](np.load(path)), allow_pickle=True)
     with pytest.raises(InputError) as caught:
         use(tmp_path / "db")
     assert "\n" not in str(caught.value)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.memory import MemoryDatabase, Version
+from mrag_rl.memory.parts import VectorSet
 from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
 from mrag_rl.partitioning import fit_partitioning
 from mrag_rl.retrieval import MultiAspectRetriever
@@ -57,6 +58,17 @@ def make(folder: Path, count: int = 40, *, peeking: bool = False, vectors: Embed
     return MemoryDatabase.create(
         folder, pairs, vectors, partitioning, encoder_fingerprint="abc", pair_embeddings=pair_vectors
     )
+
+
+def as_earlier(folder: Path) -> None:
+    """Give a database the vector files of an earlier version."""
+    with MemoryDatabase.open(folder) as db:
+        names: list[VectorSet] = [name for name in get_args(VectorSet) if name != "pair_heads" or db.has_pairs]
+        vectors = {name: db.original_vectors(name) for name in names}
+    for file in folder.glob("keys_*.npy"):
+        file.unlink()
+    for name, stored in vectors.items():
+        np.save(folder / f"{name}.npy", stored)
 
 
 def test_queries_of_another_encoder_are_refused(tmp_path: Path) -> None:
@@ -204,7 +216,7 @@ def test_states_need_a_few_megabytes_whatever_the_size_of_the_database() -> None
 def test_retrieval_ranks_like_a_double_loop(
     tmp_path: Path, k: int, read_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mrag_rl.memory.vectors._ROWS", read_at_once)
+    monkeypatch.setattr("mrag_rl.memory.vector_file._ROWS", read_at_once)
     query, keys, desks = embeddings(3, 9), embeddings(1, 40).standard, members(40)
     allowed = np.arange(40) % 5 != 0
     partitions = np.array([0, 1, 2, 2, 1, 0, -1, 1, 0])
@@ -559,11 +571,11 @@ def test_the_vectors_of_a_file_are_checked_again_only_after_it_changed(
 ) -> None:
     checks: list[str] = []
 
-    def counted(vectors: np.ndarray, these: str, rows: np.ndarray) -> None:
+    def counted(vectors: np.ndarray, these: str, memories: np.ndarray) -> None:
         checks.append(these)
-        check_unit(vectors, these, rows)
+        check_unit(vectors, these, memories)
 
-    monkeypatch.setattr("mrag_rl.memory.vectors.check_unit", counted)
+    monkeypatch.setattr("mrag_rl.memory.vector_file.check_unit", counted)
     with make(tmp_path / "db") as db:
         np.testing.assert_array_equal(db.source_embeddings().heads, db.source_embeddings().heads)
         assert len(checks) == 2 and all("its vectors" in these for these in checks)
@@ -571,11 +583,10 @@ def test_the_vectors_of_a_file_are_checked_again_only_after_it_changed(
         place = np.flatnonzero((stored[0] == db.source_embeddings().heads[7, 0]).all(axis=1))
         stored[0, place, 0] = np.nan
         time.sleep(0.02)  # longer than a tick of the file system's clock
-        np.save(tmp_path / "new.npy", stored)
-        (tmp_path / "new.npy").replace(tmp_path / "db" / "keys_heads.npy")
+        np.save(tmp_path / "db" / "keys_heads.npy", stored)
         for _ in range(2):  # what failed is not taken for checked
-            with pytest.raises(InputError, match=r"heads\.npy: its vectors are not finite, first in row 7"):
-                db.source_embeddings()
+            with pytest.raises(InputError, match=r"heads\.npy: its vectors are not finite, first in memory 7"):
+                db.original_vectors("heads")
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -133,7 +133,9 @@ def test_stopped_at_any_call_and_resumed_it_ends_the_same(kind, changes, tmp_pat
         assert_same(train(folder, ScriptedLLM(), kind=kind, **changes), straight)
 
 
-@pytest.mark.parametrize("kept", [False, True], ids=["vectors computed", "vectors kept"])
+@pytest.mark.parametrize(
+    "kept", [pytest.param(False, marks=pytest.mark.slow, id="vectors computed"), pytest.param(True, id="vectors kept")]
+)
 def test_stopped_again_and_again_around_a_real_language_model(kept: bool, tmp_path) -> None:
     noting: Any = NotingEncoder()
 

@@ -199,7 +199,7 @@ def on_a_read_only_folder(run: Path) -> int:
 
 
 @pytest.mark.parametrize("stage", MADE_BY)
-@pytest.mark.parametrize("place", [within_8_kilobytes, on_a_read_only_folder])
+@pytest.mark.parametrize("place", [within_8_kilobytes, pytest.param(on_a_read_only_folder, marks=pytest.mark.slow)])
 def test_a_stage_that_cannot_write_ends_in_one_line_and_goes_on_later(
     place: Callable[[Path], int], stage: str, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -398,7 +398,7 @@ def test_empty_rights_ask_the_server_nothing(
         assert (server.retrieve(queries, None, k=3, by="heads", **rights).indices == -1).all()
 
 
-@pytest.mark.parametrize("state", ["evidence", "peeking"])
+@pytest.mark.parametrize("state", ["evidence", pytest.param("peeking", marks=pytest.mark.slow)])
 def test_a_run_is_the_same_wherever_its_memories_are(
     workplace: Path, address: str, capsys: pytest.CaptureFixture[str], state: str
 ) -> None:

@@ -385,7 +385,7 @@ def test_what_is_wrong_with_a_server_is_said(tmp_path: Path, address: str) -> No
         MemoryDatabase.open(tmp_path / "server")
 
 
-@pytest.mark.parametrize("state", ["evidence", "peeking"])
+@pytest.mark.parametrize("state", ["evidence", pytest.param("peeking", marks=pytest.mark.slow)])
 def test_a_run_is_the_same_wherever_its_vectors_are(
     workplace: Path, address: str, capsys: pytest.CaptureFixture[str], state: str
 ) -> None:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
 from mrag_rl.choices import STANDARD_STATES, StateName
 from mrag_rl.errors import InputError
-from mrag_rl.io import map_npy
 from mrag_rl.memory.checks import damaged
 from mrag_rl.memory.parts import Records, Scope, SourceVectors, VectorSet
 from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
+from mrag_rl.memory.vector_file import VectorFile, blocks, write_vectors
 from mrag_rl.unit import check_unit
-from mrag_rl.verified import kept
 
 if TYPE_CHECKING:
     from mrag_rl.encoders import Embeddings
 
-_ROWS = 8192  # read at a time
+ORDER = "keys_order.npy"
 
 COMPARED: dict[StateName, VectorSet] = {  # "evidence" compares more: see mrag_rl.states
     "single": "standard",
@@ -40,6 +38,8 @@ class MemoryVectors:
     those of source + newline + target, H = 1 for the state "equation_1"; the file contains those of the original
     targets, the record store those of later versions.
 
+    ``keys_order.npy``, (N,), says which memory is at each place.
+
     A search reads the files where they are (memory-mapped): the system's cache is their memory, which processes share
     and which it takes back when it is needed. Databases of earlier versions have ``NAME.npy`` in the memories' order,
     (N, d) or (N, H, d_h), and these are loaded into memory at the first search.
@@ -48,33 +48,46 @@ class MemoryVectors:
     def __init__(self, folder: Path, order: PartitionOrder, store: Records, encoder: str, *, has_pairs: bool) -> None:
         """encoder: fingerprint of the encoder of all vectors.
 
-        Raises InputError if a file is missing or damaged, or has another number of vectors than ``order``.
+        Raises InputError if a file is missing or damaged, has another number of vectors than ``order``, or another
+        order.
         """
         self._folder = folder
         self._order = order
         self._store = store
         self._encoder = encoder
         self._sets = [name for name in get_args(VectorSet) if name != "pair_heads" or has_pairs]
-        self._files = {name: folder / f"keys_{name}.npy" for name in self._sets}
         earlier = {name: folder / f"{name}.npy" for name in self._sets}
-        self._by_memory = not self._files["standard"].exists() and earlier["standard"].exists()
-        if self._by_memory:
-            self._files = earlier
-        for name in self._sets:
-            self._mapped(name)
+        files = {name: folder / f"keys_{name}.npy" for name in self._sets}
+        self._by_memory = any(path.exists() for path in earlier.values())
+        if self._by_memory and any(path.exists() for path in files.values()):
+            raise InputError(
+                f"{folder}: it has vectors of this version, {files['heads'].name}, and of an earlier one, "
+                f"{earlier['heads'].name}, so that it is a mixture of two databases; restore either from a copy"
+            )
+        if not self._by_memory:
+            _check_order(folder / ORDER, order)
+        self._files = {name: VectorFile(path) for name, path in (earlier if self._by_memory else files).items()}
+        for name, file in self._files.items():
+            self._check_shape(name, file)
         self._keys: dict[VectorSet, np.ndarray] = {}
-        self._checked: dict[VectorSet, tuple[int, int, int]] = {}  # files whose vectors are finite, as they were then
+        self._sources: Embeddings | None = None
         self._turn = threading.Lock()  # never held while the record store is asked, which has turns of its own
         self._changes = 0  # of pair vectors: what was read before the last one is not kept
 
     @staticmethod
     def save(folder: Path, arrays: Mapping[VectorSet, np.ndarray], order: PartitionOrder) -> None:
         """Write the vector files of a new database, from (N, H, d_h) each. Raises OSError."""
+        np.save(folder / ORDER, order.memories.astype("<i8"), allow_pickle=False)
         for name, vectors in arrays.items():
-            _write(folder / f"keys_{name}.npy", vectors, order)
+            write_vectors(folder / f"keys_{name}.npy", vectors, order)
 
     def close(self) -> None:
-        """Nothing: files are open only while they are read."""
+        """Close the files. What was found in them stays."""
+        with self._turn:
+            self._keys.clear()
+            self._sources = None
+        for file in self._files.values():
+            file.close()
 
     def states(self, queries: Embeddings, state: StateName, scope: Scope) -> np.ndarray:
         """(B, M, H) float32 states of all partitions, H = 1 for two of them; see ``MemoryDatabase.states``."""
@@ -98,7 +111,7 @@ class MemoryVectors:
         vectors, keys = vectors_of(queries, by), self._load(by)
         if keys.shape[::2] != vectors.shape[1:]:
             raise InputError(
-                f"{self._files[by]}: {keys.shape[0]} x {keys.shape[2]} numbers per memory, and the queries have "
+                f"{self._files[by].path}: {keys.shape[0]} x {keys.shape[2]} numbers per memory, and the queries have "
                 f"{vectors.shape[1]} x {vectors.shape[2]}; encode them with the encoder of the database"
             )
         positions = scope.positions if partition is None else scope.of_partition(partition)
@@ -108,26 +121,31 @@ class MemoryVectors:
         """The embeddings of the N memories' sources, in the memories' order."""
         from mrag_rl.encoders.embeddings import Embeddings  # the module needs no encoder, but its room does
 
-        return Embeddings(*map(self.originals, get_args(SourceVectors)), encoder=self._encoder)
+        if self._sources is None:
+            self._sources = Embeddings(*map(self.originals, get_args(SourceVectors)), encoder=self._encoder)
+        return self._sources
 
     def originals(self, name: VectorSet) -> np.ndarray:
         """One set as it was first stored: (N, d) for "standard", else (N, H, d_h). Raises InputError if it has none."""
         if name not in self._sets:
             raise InputError(f"{self._folder}: it has no vectors {name}; create it with pair_embeddings")
-        self._check_file(name)
+        self._check_unit(name)
+        file = self._files[name]
         if self._by_memory:
-            return np.asarray(self._mapped(name), dtype=np.float32)
-        heads, count, dimension = self._mapped(name).shape
+            return np.asarray(file.mapped(), dtype=np.float32)
+        heads, count, dimension = file.shape
         vectors = np.empty((count, heads, dimension), dtype=np.float32)
-        for rows in _blocks(count):
-            vectors[self._order.memories[rows]] = self._mapped(name)[:, rows].transpose(1, 0, 2)
+        for rows in blocks(count):
+            vectors[self._order.memories[rows]] = file.mapped()[:, rows].transpose(1, 0, 2)
         return vectors[:, 0] if name == "standard" else vectors
 
     def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
         """(H, d_h) pair vectors of a version of one memory, from its bytes in the record store; None: the original."""
-        vectors, position = self._mapped("pair_heads"), self._order.positions[index]
-        original: np.ndarray = vectors[index] if self._by_memory else vectors[:, position]
-        return original if stored is None else vectors_in(stored, original.shape, self._store.path)
+        vectors = self._files["pair_heads"].mapped()
+        original = vectors[index] if self._by_memory else vectors[:, self._order.positions[index]]
+        if stored is None:
+            return np.array(original, dtype=np.float32)
+        return vectors_in(stored, original.shape, self._store.path)
 
     def replace_pairs(self, indices: Iterable[int], pair_heads: Iterable[np.ndarray]) -> None:
         """Use new pair vectors (H, d_h) of memories from now on; of repeated indices the last one counts."""
@@ -150,16 +168,17 @@ class MemoryVectors:
 
     def _load(self, name: VectorSet) -> np.ndarray:
         """(H, N, d_h) unit vectors in partition order; (1, N, d) for the standard embeddings."""
+        if name not in self._sets:
+            raise InputError(f"{self._folder}: this state needs pair_embeddings; create the database with them")
         keys = self._keys.get(name)
+        if keys is None or not self._by_memory:  # a file that is searched where it is may have changed
+            self._check_unit(name)
         if keys is None:
             changes = self._changes
-            if name not in self._sets:
-                raise InputError(f"{self._folder}: this state needs pair_embeddings; create the database with them")
-            self._check_file(name)
             if self._by_memory:
                 keys = self._read(name)
-            else:  # as a plain array, whose slices are made faster
-                keys = np.asarray(self._mapped(name, "c" if name == "pair_heads" else "r"))
+            else:
+                keys = self._files[name].mapped("c" if name == "pair_heads" else "r")
             if name == "pair_heads":
                 for index, stored in self._store.current_pair_heads():
                     keys[:, self._order.positions[index]] = self.pair_heads(index, stored)
@@ -170,76 +189,42 @@ class MemoryVectors:
 
     def _read(self, name: VectorSet) -> np.ndarray:
         """(H, N, d_h) vectors in partition order, from a file in the memories' order."""
-        count, *shape = self._mapped(name).shape
+        count, *shape = self._files[name].shape
         keys = np.empty((1 if name == "standard" else shape[0], count, shape[-1]), dtype=np.float32)
-        for rows in _blocks(count):
-            part = self._mapped(name)[rows]
+        for rows in blocks(count):
+            part = self._files[name].mapped()[rows]
             keys[:, self._order.positions[rows]] = part.reshape(len(part), -1, shape[-1]).transpose(1, 0, 2)
         return keys
 
-    def _check_file(self, name: VectorSet) -> None:
-        """Raises InputError if a file has others than unit vectors. It is read for that once while it stays the same, a
-        large one once for all processes."""
-        path = self._files[name]
-        file = os.stat(path)
-        version = file.st_ino, file.st_size, file.st_mtime_ns
-        if self._checked.get(name) != version:
-            kept("unit vectors", path, lambda: self._all_unit(name))
-            self._checked[name] = version
+    def _check_unit(self, name: VectorSet) -> None:
+        """Raises InputError if a file has others than unit vectors."""
+        memories = self._order.memories
+        if self._by_memory:
+            self._files[name].check(0, np.arange(len(memories)))
+        else:
+            self._files[name].check(1, memories)
 
-    def _all_unit(self, name: VectorSet) -> str:
-        count = len(self._order.memories)
-        memories = np.arange(count) if self._by_memory else self._order.memories
-        for rows in _blocks(count):
-            vectors = self._mapped(name)
-            part = vectors[rows] if self._by_memory else vectors[:, rows].transpose(1, 0, 2)
-            check_unit(part, f"{self._files[name]}: its vectors", memories[rows])
-        return "all"
-
-    def _mapped(self, name: VectorSet, mode: Literal["r", "c"] = "r") -> np.ndarray:
-        """The vectors in a file, memory-mapped. What was read counts as this process's memory as long as they are used.
-
-        mode: as NumPy's, to read them, or to change them in memory alone. Raises InputError for what is not the file of
-        this database.
-        """
-        path, memories = self._files[name], len(self._order.memories)
-        try:
-            vectors = map_npy(path, mode)
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path}: not readable as vectors ({error}); restore the database from a copy") from error
+    def _check_shape(self, name: VectorSet, file: VectorFile) -> None:
+        """Raises InputError if a file has other arrays than this database's."""
         dimensions = 2 if self._by_memory and name == "standard" else 3
-        if vectors.ndim != dimensions or not np.issubdtype(vectors.dtype, np.floating):
-            problem = f"{vectors.dtype} of shape {vectors.shape} is no list of vectors"
-            raise InputError(f"{path}: {problem}; restore the database from a copy")
-        if (found := vectors.shape[0 if self._by_memory else 1]) != memories:
-            raise InputError(f"{path}: {found} vectors for {memories} memories; restore it from a copy")
-        return vectors
+        right = np.issubdtype(file.dtype, np.floating) if self._by_memory else file.dtype == np.dtype("<f4")
+        if len(file.shape) != dimensions or 0 in file.shape or not right:
+            problem = f"{file.dtype} of shape {file.shape} is no list of vectors"
+            raise InputError(f"{file.path}: {problem}; restore the database from a copy")
+        found, memories = file.shape[0 if self._by_memory else 1], len(self._order.memories)
+        if found != memories:
+            raise InputError(f"{file.path}: {found} vectors for {memories} memories; restore it from a copy")
 
 
-def _blocks(count: int) -> Iterator[slice]:
-    return (slice(start, min(start + _ROWS, count)) for start in range(0, count, _ROWS))
-
-
-def _write(path: Path, vectors: np.ndarray, order: PartitionOrder) -> None:
-    """Write the vectors (N, H, d_h) of N memories in partition order, (H, N, d_h), reading them block by block.
-
-    Within a segment positions ascend with the memories: of a block, each segment has a row of positions to itself.
-    """
-    count, heads, dimension = vectors.shape
-    with path.open("wb") as file:
-        header = {"descr": "<f4", "fortran_order": False, "shape": (heads, count, dimension)}
-        np.lib.format.write_array_header_1_0(file, header)
-        first, each = file.tell(), 4 * dimension
-        file.truncate(first + heads * count * each)
-        for rows in _blocks(count):
-            positions = order.positions[rows]
-            ranked = np.argsort(positions)
-            part = np.ascontiguousarray(vectors[rows][ranked].transpose(1, 0, 2), dtype="<f4")
-            runs = np.split(np.arange(len(ranked)), np.flatnonzero(np.diff(positions[ranked]) != 1) + 1)
-            for head in range(heads):
-                for run in runs:
-                    file.seek(first + (head * count + int(positions[ranked[run[0]]])) * each)
-                    file.write(part[head, run[0] : run[-1] + 1].data)
+def _check_order(path: Path, order: PartitionOrder) -> None:
+    """Raises InputError if vectors are in another order than that of the memberships."""
+    file = VectorFile(path)
+    if not np.array_equal(file.mapped(), order.memories):
+        raise InputError(
+            f"{path}: not the order of this database's partitions, so that vectors would be taken for those of other "
+            "memories; restore the database from a copy"
+        )
+    file.close()
 
 
 def vectors_in(stored: bytes, shape: tuple[int, ...], path: Path) -> np.ndarray:

@@ -57,7 +57,7 @@ class PartitionClassifier:
 
 def classify_memories(database: MemoryDatabase, features: TextFeatures = "embedding") -> PartitionClassifier:
     """The classifier of a database's partitions; of its arms, which come last, it knows nothing."""
-    sources, standard = database.sources(), database.source_embeddings().standard
+    sources, standard = database.sources(), database.original_vectors("standard")
     return PartitionClassifier.fit(sources, standard, database.membership()[:, ~database.is_arm], features)
 
 
