@@ -136,23 +136,17 @@ def read_npz(path: StrPath) -> dict[str, np.ndarray]:
 
 
 def map_npy(file: BinaryIO, mode: Literal["r", "c"] = "r") -> np.ndarray:
-    """The array of an npy file, memory-mapped to be read or, with "c", changed in memory alone. The file may be closed.
-
-    Raises OSError, and ValueError for any other file.
-    """
+    """The array of an npy file, memory-mapped to be read or, with "c", changed in memory alone. Raises OSError, and
+    ValueError for any other file."""
     import numpy as np
 
-    headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     with _numpy_errors():
         file.seek(0)
-        version = np.lib.format.read_magic(file)
-        if version not in headers:
-            raise ValueError(f"of version {version}, where 1.0 and 2.0 are read")
-        shape, in_columns, dtype = headers[version](file)
+        shape, in_columns, dtype = read[np.lib.format.read_magic(file)](file)
         if dtype.hasobject:
             raise ValueError("of Python objects")
-        order: Literal["C", "F"] = "F" if in_columns else "C"
-        return np.memmap(file, dtype, mode, file.tell(), shape, order)
+        return np.memmap(file, dtype, mode, file.tell(), shape, "F" if in_columns else "C")
 
 
 _PARSING = threading.Lock()  # In Python 3.11, threads that parse headers at a time can end in a SystemError
