@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import mmap
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,9 +31,10 @@ from transformers import (
 )
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.encoders import Embeddings, EmbeddingStore, TransformerEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.models.weights import MINILM_SHA256, find_model
+from tests.tiny import encoder as tiny_encoder
 
 TEXTS = [
     "The council voted on the new harbour plan after a long debate about costs, noise and the ferry to the islands.",
@@ -599,3 +603,29 @@ def test_heads_can_be_averaged_over_tokens_without_the_padding(seeded: None) -> 
     handle.remove()
     by_hand = np.stack([normalize(x[0].mean(0).view(4, 6), dim=-1).numpy() for x in inputs])
     np.testing.assert_allclose(encoder.encode(TEXTS).heads, by_hand, atol=1e-5)
+
+
+def test_many_embeddings_are_kept_in_a_file_that_ends_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mrag_rl.encoders.store.BLOCK", 3)
+    texts = [f"Text number {number}." for number in range(8)]
+    store = EmbeddingStore(tiny_encoder(), tmp_path / "kept")
+    for _ in ("encoded", "read again"):
+        found = store.encode(texts)
+        for name in ("standard", "heads", "norms"):
+            array = base = getattr(found, name)
+            while getattr(base, "base", None) is not None:
+                base = base.base
+            assert isinstance(base, mmap.mmap)
+            wanted = np.concatenate([getattr(tiny_encoder().encode(texts[at : at + 3]), name) for at in (0, 3, 6)])
+            np.testing.assert_array_equal(array, wanted)
+        assert len([*(tmp_path / "kept").iterdir()]) == 3
+
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="no space left"):
+        store.encode(texts)
+    assert len([*(tmp_path / "kept").iterdir()]) == 3

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import os
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from mrag_rl.encoders.batched import BatchedEncoder
@@ -50,13 +55,24 @@ class EmbeddingStore:
         return self.encoder.prefixes
 
     def encode(self, texts: Sequence[str], *, prefix: str | None = None, progress: bool = False) -> Embeddings:
-        """The embeddings of texts, as by `TransformerEncoder.encode`; only those of one block are in memory twice."""
+        """The embeddings of texts, as by `TransformerEncoder.encode`; those of more than one block are in a file, mapped
+        into memory. Raises OSError if the disk is full."""
         prefix = self.prefixes.default if prefix is None else prefix
         start = time.perf_counter()
         blocks = (self._block(texts[i : i + BLOCK], prefix, progress) for i in range(0, max(len(texts), 1), BLOCK))
-        embeddings = next(blocks) if len(texts) <= BLOCK else Embeddings.concatenate(blocks, count=len(texts))
+        embeddings = (
+            next(blocks) if len(texts) <= BLOCK else Embeddings.concatenate(blocks, count=len(texts), new=self._mapped)
+        )
         self.seconds += time.perf_counter() - start
         return embeddings
+
+    def _mapped(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+        """An array in a file that has no name and ends with it. The system can take its memory back."""
+        if not hasattr(os, "posix_fallocate") or 0 in shape:
+            return np.empty(shape, dtype)
+        with tempfile.TemporaryFile(dir=self.folder) as file:
+            os.posix_fallocate(file.fileno(), 0, math.prod(shape) * dtype.itemsize)  # a full disk is an error now
+            return np.asarray(np.memmap(file, dtype, "r+", shape=shape))
 
     def _block(self, texts: Sequence[str], prefix: str, progress: bool) -> Embeddings:
         # Before version 2, only the first window of a text had the prefix.
