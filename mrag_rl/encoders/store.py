@@ -55,8 +55,8 @@ class EmbeddingStore:
         return self.encoder.prefixes
 
     def encode(self, texts: Sequence[str], *, prefix: str | None = None, progress: bool = False) -> Embeddings:
-        """The embeddings of texts, as by `TransformerEncoder.encode`; those of more than one block are in a file, mapped
-        into memory. Raises OSError if the disk is full."""
+        """The embeddings of texts, as by `TransformerEncoder.encode`; those of more than one block are in a file that
+        is mapped into memory. Raises OSError if the disk is full."""
         prefix = self.prefixes.default if prefix is None else prefix
         start = time.perf_counter()
         blocks = (self._block(texts[i : i + BLOCK], prefix, progress) for i in range(0, max(len(texts), 1), BLOCK))
