@@ -135,18 +135,16 @@ def read_npz(path: StrPath) -> dict[str, np.ndarray]:
     return arrays
 
 
-def map_npy(file: BinaryIO, mode: Literal["r", "c"] = "r") -> np.ndarray:
-    """The array of an npy file, memory-mapped to be read or, with "c", changed in memory alone. Raises OSError, and
-    ValueError for any other file."""
+def npy_header(file: BinaryIO) -> tuple[np.dtype[Any], tuple[int, ...], Literal["C", "F"], int]:
+    """The type, shape and order of an npy file's array, and where it begins. Raises OSError, ValueError for another."""
     import numpy as np
 
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     with _numpy_errors():
-        file.seek(0)
         shape, in_columns, dtype = read[np.lib.format.read_magic(file)](file)
-        if dtype.hasobject:
-            raise ValueError("of Python objects")
-        return np.memmap(file, dtype, mode, file.tell(), shape, "F" if in_columns else "C")
+    if dtype.hasobject or min(shape, default=0) < 0:
+        raise ValueError(f"{dtype} of shape {shape}")
+    return dtype, shape, "F" if in_columns else "C", file.tell()
 
 
 _PARSING = threading.Lock()  # In Python 3.11, threads that parse headers at a time can end in a SystemError

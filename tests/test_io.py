@@ -228,15 +228,24 @@ def test_a_damaged_archive_is_a_value_error(content: bytes, tmp_path: Path) -> N
         io.read_npz(path)
 
 
-@pytest.mark.parametrize("content", [b"", archive(npy(np.ones(3))), npy(np.ones(3), **{"(3,)": "(3,("})])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        archive(npy(np.ones(3))),
+        npy(np.ones(3), **{"(3,)": "(3,("}),
+        npy(np.ones(3), **{"(3,), }": "(-3,),}"}),
+        npy(np.ones(3), **{"<f8": "|O8"}),
+    ],
+)
 def test_a_damaged_array_is_a_value_error(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.npy"
     path.write_bytes(npy(np.ones(3)))
     with path.open("rb") as file:
-        assert io.map_npy(file).tolist() == io.map_npy(file).tolist() == [1, 1, 1]
+        assert io.npy_header(file) == (np.dtype("<f8"), (3,), "C", 128)
     path.write_bytes(content)
     with path.open("rb") as file, pytest.raises(ValueError):
-        io.map_npy(file)
+        io.npy_header(file)
 
 
 def test_what_is_too_long_for_a_json_value_is_refused_before_it_fills_the_memory(

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from mrag_rl.errors import InputError
-from mrag_rl.io import map_npy
+from mrag_rl.io import npy_header
 from mrag_rl.memory.search import PartitionOrder
 from mrag_rl.unit import check_unit
 from mrag_rl.verified import kept
@@ -23,7 +23,7 @@ class VectorFile:
     """An npy file of the vectors of N memories. It is kept open: another file in its place later changes nothing."""
 
     def __init__(self, path: Path) -> None:
-        """Raises InputError if there is none, or it is no npy file."""
+        """Raises InputError if there is none, or it is no whole npy file."""
         self.path = path
         try:
             self._number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
@@ -32,7 +32,12 @@ class VectorFile:
         self.close = weakref.finalize(self, os.close, self._number)
         self._size = os.fstat(self._number).st_size
         self._checked = (-1, -1)  # length and time of change of what has been checked
-        self.shape, self.dtype = (found := self.mapped()).shape, found.dtype
+        try:
+            with os.fdopen(os.dup(self._number), "rb") as stream:
+                self.dtype, self.shape, self._order, self._start = npy_header(stream)
+        except (OSError, ValueError) as error:
+            raise self._unreadable(error) from error
+        self.mapped()
 
     def mapped(self, mode: Literal["r", "c"] = "r") -> np.ndarray:
         """The array, memory-mapped to be read or, with "c", changed in memory alone. Pages that were read count as this
@@ -40,8 +45,9 @@ class VectorFile:
         self._check_open()
         try:
             with os.fdopen(os.dup(self._number), "rb") as stream:
-                return np.asarray(map_npy(stream, mode))  # as a plain array, whose slices are made faster
-        except (OSError, ValueError) as error:
+                array = np.memmap(stream, self.dtype, mode, self._start, self.shape, self._order)
+                return np.asarray(array)  # a plain array, whose slices are made faster
+        except (OSError, ValueError, OverflowError) as error:
             raise self._unreadable(error) from error
 
     def check(self, axis: Literal[0, 1], memories: np.ndarray) -> None:
