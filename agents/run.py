@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mrag_rl.agents.callback import Callback
@@ -177,7 +178,9 @@ def _continue(
     plan = RunPlan.of(config)
     stages = Stages(folder, plan.sha256)
     stages.check()
-    if not stages.done("evaluate" if evaluate else plan.trainings[-1].name):
+    if stages.done("evaluate" if evaluate else plan.trainings[-1].name):
+        _say(config, "complete already; nothing is left to do", progress)
+    else:
         remove_leftovers(folder.root)
         _carry_out(
             plan,
@@ -190,6 +193,11 @@ def _continue(
         )
     if evaluate and not (folder.root / REPORT).exists():
         write_report(folder, config, folder.root)
+
+
+def _say(config: Config, line: str, progress: bool) -> None:
+    if progress:
+        print(f"{config.name}: {line}", file=sys.stderr, flush=True)
 
 
 def _remove_empty_run(folder: RunFolder, made: Sequence[Path]) -> None:
@@ -212,10 +220,7 @@ def _carry_out(
 ) -> None:
     """The stages that are not complete, in order, with or without the evaluation."""
 
-    def say(line: str) -> None:
-        if progress:
-            print(f"{plan.config.name}: {line}", file=sys.stderr, flush=True)
-
+    say = partial(_say, plan.config, progress=progress)
     own = loaded_plugins(plan.config)
     for setting, plugin in own.items():
         say(f"{setting} is {plugin.path}, code of your own in {plugin.file}")
@@ -232,6 +237,7 @@ def _carry_out(
             writer = make_writer(plan.config, cached)
             for training in plan.trainings:
                 if stages.done(training.name):
+                    say(f"{training.system} is trained already")
                     continue
                 say(f"training {training.system}")
                 with stages.metered(cached.usage) as work, with_kept_vectors(plan.config.encoder) as kept:

@@ -88,7 +88,9 @@ def test_refined_memories_keep_their_original(finished: Path) -> None:
 def test_a_complete_run_resumes_to_itself(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = outcome(finished)
     assert train.main(["--resume", str(finished)]) == 0
-    assert "m_rag" in capsys.readouterr().out and outcome(finished) == before
+    said = capsys.readouterr()
+    assert ": complete already; nothing is left to do" in said.err
+    assert "m_rag" in said.out and outcome(finished) == before
 
 
 def test_evaluating_again_gives_the_same_results(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
