@@ -28,7 +28,10 @@ HEAD_WIDTHS = {"newsroom": 32, "news": 64}
 def parse_arguments(description: str | None) -> argparse.Namespace:
     """The command line; settings that it does not give are the world's defaults."""
     parser = argparse.ArgumentParser(
-        prog="python -m lm.train", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m lm.train",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
     parser.add_argument(

@@ -167,7 +167,10 @@ def measure_ranking(reranker: CrossEncoder, world: NewsWorld, heading: Sequence[
 def parse_arguments() -> argparse.Namespace:
     """The command line. Raises InputError if the output exists or a number is below 1."""
     parser = argparse.ArgumentParser(
-        prog="python -m lm.reranker", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m lm.reranker",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
     parser.add_argument("--steps", type=int, default=1200, help="optimizer steps (%(default)s)")

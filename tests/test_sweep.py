@@ -179,7 +179,7 @@ def test_a_sweep_trains_every_combination_and_goes_on_after_a_stop(
     assert "3 runs, 2 complete; 1 at a time" in (out := capsys.readouterr().out) and "may take" in out
     assert "at most 8 training queries in all rounds and 24 test answers" in out
     assert train.main(["sweep", *arguments, "--training.rounds", "2"]) == 2
-    assert "exists with other settings" in capsys.readouterr().err
+    assert "exists with other settings (its training.rounds is 1 and not 2); remove it" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from typing import IO, Any, Literal
 
 from tqdm import tqdm
 
-from mrag_rl.config import Config, config_sha256, config_to_yaml
+from mrag_rl.config import NO_RESULT, PLACEMENT, Config, config_sha256, config_to_yaml
 from mrag_rl.errors import InputError
 from mrag_rl.io import read_json, read_text
 from mrag_rl.memory.trust import trust
@@ -79,9 +79,18 @@ def how_texts_are_shared(config: Config) -> str:
 
 
 def check_same_settings(run: RunFolder, config: Config) -> None:
-    """Raises InputError if the run exists with settings that give other results."""
-    if run.config.is_file() and config_sha256(run.load_config()) != config_sha256(config):
-        raise InputError(f"{run.root}: exists with other settings; remove it, or choose another --name")
+    """Raises InputError if the run exists with settings that give other results, and names some of them."""
+    if not run.config.is_file() or config_sha256(stored := run.load_config()) == config_sha256(config):
+        return
+    from mrag_rl.runs.pool import differing, flat_settings  # here, because of all that pooling imports
+
+    old, new = flat_settings(stored), flat_settings(config)
+    names = [name for name in differing([old, new]) if name not in (*NO_RESULT, *PLACEMENT)]
+    shown = [f"its {name} is {old[name]} and not {new[name]}" for name in names[:3]]
+    more = [f"{len(names) - 3} more differ"] if len(names) > 3 else []
+    raise InputError(
+        f"{run.root}: exists with other settings ({', '.join(shown + more)}); remove it, or choose another --name"
+    )
 
 
 def carry_out(runs: Mapping[Path, Config], *, part: Literal["run", "training"], jobs: Jobs, bar: tqdm[Any]) -> None:
