@@ -178,9 +178,8 @@ def _continue(
     plan = RunPlan.of(config)
     stages = Stages(folder, plan.sha256)
     stages.check()
-    if stages.done("evaluate" if evaluate else plan.trainings[-1].name):
-        _say(config, "complete already; nothing is left to do", progress)
-    else:
+    complete = stages.done("evaluate" if evaluate else plan.trainings[-1].name)
+    if not complete:
         remove_leftovers(folder.root)
         _carry_out(
             plan,
@@ -193,6 +192,8 @@ def _continue(
         )
     if evaluate and not (folder.root / REPORT).exists():
         write_report(folder, config, folder.root)
+    elif complete:
+        _say(config, "complete already; nothing is left to do", progress)
 
 
 def _say(config: Config, line: str, progress: bool) -> None:

@@ -6,8 +6,8 @@ import errno
 import hashlib
 import json
 import mmap
-import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -622,10 +622,33 @@ def test_many_embeddings_are_kept_in_a_file_that_ends_with_them(
             np.testing.assert_array_equal(array, wanted)
         assert len([*(tmp_path / "kept").iterdir()]) == 3
 
-    def full(*_: int) -> None:
-        raise OSError(errno.ENOSPC, "no space left on device")
+    unmapped = tempfile.TemporaryFile
 
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(OSError, match="no space left"):
+    def without_a_place(*arguments: Any, **named: Any) -> Any:
+        raise OSError(errno.EROFS, "read-only file system")
+
+    def on_a_full_disk(*arguments: Any, **named: Any) -> Any:
+        return FullDisk(unmapped(*arguments, **named))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", without_a_place)
+    np.testing.assert_array_equal(store.encode(texts).heads, found.heads)
+    monkeypatch.setattr(tempfile, "TemporaryFile", on_a_full_disk)
+    with pytest.raises(OSError, match=r"no space left on device: .*kept"):
         store.encode(texts)
     assert len([*(tmp_path / "kept").iterdir()]) == 3
+
+
+class FullDisk:
+    """A file that cannot be written."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+
+    def __enter__(self) -> FullDisk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+    def write(self, _: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")

@@ -23,7 +23,6 @@ from mrag_rl.evaluation.bootstrap import score_systems
 from mrag_rl.evaluation.statistics import PairStatistics, join_statistics
 from mrag_rl.evaluation_config import EvaluationConfig
 from mrag_rl.runs.estimate import Sizes, estimate, texts_of_system, texts_of_training
-from mrag_rl.runs.folder import RunFolder
 from mrag_rl.runs.splits import read_splits
 from mrag_rl.runs.sweep import plan_sweep
 from mrag_rl.training_config import RefinementConfig, TrainingConfig
@@ -121,19 +120,11 @@ def test_mistakes_are_one_line(
     twin = variant(small, tmp_path / "twin", name="twin")
     unfinished = variant(small, tmp_path / "unfinished", seed=3)
     (unfinished / "results.json").unlink()
-    tuned = variant(small, tmp_path / "tuned", seed=4)
-    (tuned / "results.json").unlink()
-    RunFolder(tuned).state.write_text(json.dumps({"stages": {"prepare": {}, "train": {}}}))
     for runs, more, message in (
         ([small, other], (), "different target metrics (rouge1, rougeL); choose one with --metric"),
         ([small, twin], (), "the same settings and seeds as"),
         ([small, small], (), "given twice"),
         ([small, unfinished], (), "not complete"),
-        (
-            [small, tuned],
-            (),
-            "trained, but not evaluated, as tune leaves its runs; go on with: python",
-        ),
         ([tmp_path / "nothing"], (), "neither a run folder nor a folder of runs"),
         ([small], ("--systems", "oracle_refined"), "system 'oracle_refined' is not in every run; choose from"),
         ([small], ("--metric", "chrf"), "metric 'chrf' is not in every run; choose from"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -44,16 +44,11 @@ class Embeddings:
         return Embeddings(self.standard[rows], self.heads[rows], self.norms[rows], encoder=self.encoder)
 
     @staticmethod
-    def concatenate(
-        parts: Iterable[Embeddings],
-        *,
-        count: int | None = None,
-        new: Callable[[tuple[int, ...], np.dtype[Any]], np.ndarray] = np.empty,
-    ) -> Embeddings:
+    def concatenate(parts: Iterable[Embeddings], *, count: int | None = None) -> Embeddings:
         """The rows of all parts (at least one), in order. Raises InputError for vectors of several encoders.
 
         count: how many rows they have together; given that, parts may be made one at a time, and only one of them is in
-        memory twice. new: makes the arrays that they are copied to, of a shape and a type.
+        memory twice.
         """
         if count is None:
             parts = list(parts)
@@ -65,7 +60,7 @@ class Embeddings:
             shape, encoder = shape or part.shape, encoder or part.encoder
             part.check_comparable(shape, encoder, "vectors of one list", "others")
             rows = part.standard, part.heads, part.norms
-            arrays = arrays or [new((count, *vectors.shape[1:]), vectors.dtype) for vectors in rows]
+            arrays = arrays or [np.empty((count, *vectors.shape[1:]), vectors.dtype) for vectors in rows]
             for array, vectors in zip(arrays, rows, strict=True):
                 array[start : start + len(part)] = vectors
             start += len(part)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
-import math
-import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -19,6 +18,7 @@ from transformers import PreTrainedTokenizerBase
 from mrag_rl.encoders.batched import BatchedEncoder
 from mrag_rl.encoders.embeddings import Embeddings, RunEncoder
 from mrag_rl.encoders.prefixes import Prefixes
+from mrag_rl.io import names_path
 
 BLOCK = 8192
 """Texts that are encoded and stored together."""
@@ -55,24 +55,44 @@ class EmbeddingStore:
         return self.encoder.prefixes
 
     def encode(self, texts: Sequence[str], *, prefix: str | None = None, progress: bool = False) -> Embeddings:
-        """The embeddings of texts, as by `TransformerEncoder.encode`; those of more than one block are in a file that
-        is mapped into memory. Raises OSError if the disk is full."""
+        """The embeddings of texts, as by `TransformerEncoder.encode`. Those of more than one block are in files without
+        a name, mapped into memory; if none can be made there, they are in memory. Raises OSError."""
         prefix = self.prefixes.default if prefix is None else prefix
         start = time.perf_counter()
         blocks = (self._block(texts[i : i + BLOCK], prefix, progress) for i in range(0, max(len(texts), 1), BLOCK))
-        embeddings = (
-            next(blocks) if len(texts) <= BLOCK else Embeddings.concatenate(blocks, count=len(texts), new=self._mapped)
-        )
+        embeddings = next(blocks) if len(texts) <= BLOCK else self._joined(blocks, len(texts))
         self.seconds += time.perf_counter() - start
         return embeddings
 
-    def _mapped(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-        """An array in a file that has no name and ends with it. The system can take its memory back."""
-        if not hasattr(os, "posix_fallocate") or 0 in shape:
-            return np.empty(shape, dtype)
-        with tempfile.TemporaryFile(dir=self.folder) as file:
-            os.posix_fallocate(file.fileno(), 0, math.prod(shape) * dtype.itemsize)  # a full disk is an error now
-            return np.asarray(np.memmap(file, dtype, "r+", shape=shape))
+    def _joined(self, blocks: Iterable[Embeddings], count: int) -> Embeddings:
+        """The rows of all blocks. Raises InputError for vectors of several encoders."""
+        with ExitStack() as stack:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                files = [stack.enter_context(tempfile.TemporaryFile(dir=self.folder)) for _ in range(3)]
+            except OSError as error:
+                if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+                    return Embeddings.concatenate(blocks, count=count)
+                raise
+            first: Embeddings | None = None
+            for block in blocks:
+                first = first or block
+                block.check_comparable(first.shape, first.encoder, "vectors of one list", "others")
+                with names_path(self.folder):
+                    for file, rows in zip(files, _arrays(block), strict=True):
+                        file.write(
+                            np.ascontiguousarray(rows).data
+                        )  # a full disk is an error here, not in a mapped page
+            assert first is not None
+            with names_path(self.folder):
+                for file in files:
+                    file.flush()
+            shapes = [(rows.dtype, (count, *rows.shape[1:])) for rows in _arrays(first)]
+            arrays = [
+                np.asarray(np.memmap(file, dtype, "c", shape=shape))
+                for file, (dtype, shape) in zip(files, shapes, strict=True)
+            ]
+        return Embeddings(*arrays, encoder=first.encoder)
 
     def _block(self, texts: Sequence[str], prefix: str, progress: bool) -> Embeddings:
         # Before version 2, only the first window of a text had the prefix.
@@ -85,3 +105,7 @@ class EmbeddingStore:
         self.folder.mkdir(parents=True, exist_ok=True)
         embeddings.save(path)
         return embeddings
+
+
+def _arrays(embeddings: Embeddings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return embeddings.standard, embeddings.heads, embeddings.norms

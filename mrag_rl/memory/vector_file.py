@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 import numpy as np
 
@@ -29,11 +31,12 @@ class VectorFile:
             self._number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         except OSError as error:
             raise self._unreadable(error) from error
-        self.close = weakref.finalize(self, os.close, self._number)
-        self._size = os.fstat(self._number).st_size
+        self._turn = threading.Lock()  # nobody closes the file while another thread takes its number
+        self._closing = weakref.finalize(self, os.close, self._number)
+        self._opened = os.fstat(self._number)
         self._checked = (-1, -1)  # length and time of change of what has been checked
         try:
-            with os.fdopen(os.dup(self._number), "rb") as stream:
+            with self._stream() as stream:
                 self.dtype, self.shape, self._order, self._start = npy_header(stream)
         except (OSError, ValueError) as error:
             raise self._unreadable(error) from error
@@ -42,9 +45,8 @@ class VectorFile:
     def mapped(self, mode: Literal["r", "c"] = "r") -> np.ndarray:
         """The array, memory-mapped to be read or, with "c", changed in memory alone. Pages that were read count as this
         process's memory as long as the array is used. Raises InputError."""
-        self._check_open()
         try:
-            with os.fdopen(os.dup(self._number), "rb") as stream:
+            with self._stream() as stream:
                 array = np.memmap(stream, self.dtype, mode, self._start, self.shape, self._order)
                 return np.asarray(array)  # a plain array, whose slices are made faster
         except (OSError, ValueError, OverflowError) as error:
@@ -57,9 +59,9 @@ class VectorFile:
 
         axis: which one is that of the memories. memories: (N,) the memory of each of its rows.
         """
-        self._check_open()
-        status = os.fstat(self._number)
-        if status.st_size < self._size:
+        with self._stream() as stream:
+            status = os.fstat(stream.fileno())
+        if status.st_size < self._opened.st_size:
             raise InputError(f"{self.path}: cut off while it was open; restore the database from a copy")
         version = status.st_size, status.st_mtime_ns
         if version != self._checked:
@@ -69,13 +71,21 @@ class VectorFile:
                 self._all_unit(axis, memories)
             self._checked = version
 
-    def _check_open(self) -> None:
-        if not self.close.alive:
-            raise InputError(f"{self.path}: the database is closed; open it again")
+    def close(self) -> None:
+        """Close the file, but not what is mapped of it."""
+        with self._turn:
+            self._closing()
+
+    def _stream(self) -> BinaryIO:
+        """The file, opened once more. Raises InputError if it is closed."""
+        with self._turn:
+            if not self._closing.alive:
+                raise InputError(f"{self.path}: the database is closed; open it again")
+            return os.fdopen(os.dup(self._number), "rb")
 
     def _is_in_its_place(self) -> bool:
         try:
-            return os.path.samestat(os.stat(self.path), os.fstat(self._number))
+            return os.path.samestat(os.stat(self.path), self._opened)
         except OSError:
             return False
 
@@ -87,6 +97,8 @@ class VectorFile:
         return "all"
 
     def _unreadable(self, error: Exception) -> InputError:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            return InputError(f"{self.path}: too many files are open; close databases, or allow more (ulimit -n)")
         return InputError(f"{self.path}: not readable as vectors ({error}); restore the database from a copy")
 
 

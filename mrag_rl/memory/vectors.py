@@ -71,6 +71,7 @@ class MemoryVectors:
             self._check_shape(name, file)
         self._keys: dict[VectorSet, np.ndarray] = {}
         self._sources: Embeddings | None = None
+        self._reading = threading.Lock()  # of all sources
         self._turn = threading.Lock()  # never held while the record store is asked, which has turns of its own
         self._changes = 0  # of pair vectors: what was read before the last one is not kept
 
@@ -121,9 +122,13 @@ class MemoryVectors:
         """The embeddings of the N memories' sources, in the memories' order."""
         from mrag_rl.encoders.embeddings import Embeddings  # the module needs no encoder, but its room does
 
-        if self._sources is None:
-            self._sources = Embeddings(*map(self.originals, get_args(SourceVectors)), encoder=self._encoder)
-        return self._sources
+        with self._reading:
+            if self._sources is None:
+                arrays = [self.originals(name) for name in get_args(SourceVectors)]
+                for array in arrays:
+                    array.setflags(write=False)  # all callers have the same ones
+                self._sources = Embeddings(*arrays, encoder=self._encoder)
+            return self._sources
 
     def originals(self, name: VectorSet) -> np.ndarray:
         """One set as it was first stored: (N, d) for "standard", else (N, H, d_h). Raises InputError if it has none."""
@@ -141,11 +146,13 @@ class MemoryVectors:
 
     def pair_heads(self, index: int, stored: bytes | None) -> np.ndarray:
         """(H, d_h) pair vectors of a version of one memory, from its bytes in the record store; None: the original."""
-        vectors = self._files["pair_heads"].mapped()
+        file = self._files["pair_heads"]
+        heads, dimension = file.shape[1 if self._by_memory else 0], file.shape[2]
+        if stored is not None:
+            return vectors_in(stored, (heads, dimension), self._store.path)
+        vectors = file.mapped()
         original = vectors[index] if self._by_memory else vectors[:, self._order.positions[index]]
-        if stored is None:
-            return np.array(original, dtype=np.float32)
-        return vectors_in(stored, original.shape, self._store.path)
+        return np.array(original, dtype=np.float32)
 
     def replace_pairs(self, indices: Iterable[int], pair_heads: Iterable[np.ndarray]) -> None:
         """Use new pair vectors (H, d_h) of memories from now on; of repeated indices the last one counts."""

@@ -20,7 +20,6 @@ from mrag_rl.io import atomic_write_text, read_json, read_jsonl, write_json
 from mrag_rl.report import Fact, Picture, Report, render
 from mrag_rl.runs.evaluate import reported_metrics, target_metric
 from mrag_rl.runs.folder import RunFolder
-from mrag_rl.runs.processes import is_done
 from mrag_rl.runs.report_parts import REPORT, measured, refused, results_tables, settings_with_defaults, summary
 from mrag_rl.runs.settings import PoolSettings
 from mrag_rl.runs.splits import pair_origins
@@ -141,9 +140,10 @@ def run_statistics(folder: Path, config: Config) -> PairStatistics:
     Raises InputError if the run is not complete.
     """
     if not (folder / "results.json").exists():
-        trained = is_done(folder, "training") and not is_done(folder, "run")
-        what = "trained, but not evaluated, as tune leaves its runs" if trained else "not complete"
-        raise InputError(f"{folder}: the run is {what}; go on with: python train.py --resume {folder}")
+        raise InputError(
+            f"{folder}: the run is not complete (those of tune are trained and not evaluated); resume it with: "
+            f"python train.py --resume {folder}"
+        )
     if (folder / STATISTICS).exists():
         return PairStatistics.load(folder / STATISTICS)
     rows = [row for _, row in read_jsonl(folder / "answers.jsonl")]

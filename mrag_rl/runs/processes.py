@@ -85,7 +85,8 @@ def check_same_settings(run: RunFolder, config: Config) -> None:
     from mrag_rl.runs.pool import differing, flat_settings  # here, because of all that pooling imports
 
     old, new = flat_settings(stored), flat_settings(config)
-    names = [name for name in differing([old, new]) if name not in (*NO_RESULT, *PLACEMENT)]
+    moved = ["llm.server"] if old["llm.server"] and new["llm.server"] else []
+    names = [name for name in differing([old, new]) if name not in (*NO_RESULT, *PLACEMENT, *moved)]
     shown = [f"its {name} is {old[name]} and not {new[name]}" for name in names[:3]]
     more = [f"{len(names) - 3} more differ"] if len(names) > 3 else []
     raise InputError(
