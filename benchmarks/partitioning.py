@@ -14,11 +14,11 @@ import argparse
 import multiprocessing
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
+from benchmarks.resident import peak_mebibytes, reset_peak
 from mrag_rl.choices import PartitioningMethod
 from mrag_rl.partitioning import fit_partitioning
 
@@ -59,19 +59,12 @@ def measure(method: PartitioningMethod, count: int, clusters: int, dimension: in
     """Fit one method once."""
     vectors, truth = planted_clusters(count, clusters, dimension, noise, seed)
     labels = [(str(cluster),) for cluster in truth]
-    Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the current size
-    before = peak_mebibytes()
+    before = reset_peak()
     start, cpu_start = time.perf_counter(), time.process_time()
     partitioning = fit_partitioning(method, vectors, labels=labels, partitions=clusters, seed=seed)
     seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
     rand_index = adjusted_rand_score(truth, partitioning.membership.indices)
     return Row(seconds, cpu_seconds, peak_mebibytes() - before, partitioning.sizes, rand_index)
-
-
-def peak_mebibytes() -> float:
-    """The highest resident size of this process since the last reset."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def main() -> None:

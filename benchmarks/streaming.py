@@ -44,7 +44,8 @@ import numpy as np
 import pyarrow.parquet
 
 from benchmarks.encoding import random_texts
-from benchmarks.partitioning import METHODS, peak_mebibytes
+from benchmarks.partitioning import METHODS
+from benchmarks.resident import own_mebibytes, peak_mebibytes, reset_peak
 from mrag_rl.agents.preparation import Preparation
 from mrag_rl.choices import PartitioningMethod, StateName
 from mrag_rl.config import PartitioningConfig
@@ -146,18 +147,17 @@ class Memory:
     """Watches the memory of this process."""
 
     def __init__(self) -> None:
-        self._own = 0
+        self._own = 0.0
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
         while True:
-            status = Path("/proc/self/status").read_text()
-            self._own = max(self._own, int(status.split("RssAnon:")[1].split()[0]))
+            self._own = max(self._own, own_mebibytes())
             time.sleep(0.05)
 
     def peaks(self) -> dict[str, float]:
         """GiB: the highest resident size, and the highest (seen 20 times a second) without files that are mapped."""
-        return {"peak": peak_mebibytes() / 1024, "own peak": self._own / 2**20}
+        return {"peak": peak_mebibytes() / 1024, "own peak": self._own / 1024}
 
 
 def start(work: Callable[..., None], *arguments: Any) -> tuple[Any, Any]:
@@ -234,8 +234,7 @@ def write_layouts(folder: Path, count: int) -> dict[str, Path]:
 
 def read_layout(layout: str, path: Path, send: Any) -> None:
     """Read the pairs of one layout. Sends how many there are, the seconds, and the growth of resident memory in MiB."""
-    Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the current size
-    before, start = peak_mebibytes(), time.perf_counter()
+    before, start = reset_peak(), time.perf_counter()
     if layout == "paired lines":
         pairs = load_published("jrc-acquis-de-en", path, Columns())["train"]
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -54,19 +54,18 @@ class Embeddings:
             parts = list(parts)
             count = sum(map(len, parts))
         arrays: list[np.ndarray] = []
-        shape: tuple[int, int, int] | None = None
         encoder, start = "", 0
-        for part in parts:
-            shape, encoder = shape or part.shape, encoder or part.encoder
-            part.check_comparable(shape, encoder, "vectors of one list", "others")
-            rows = part.standard, part.heads, part.norms
-            arrays = arrays or [np.empty((count, *vectors.shape[1:]), vectors.dtype) for vectors in rows]
-            for array, vectors in zip(arrays, rows, strict=True):
-                array[start : start + len(part)] = vectors
-            start += len(part)
-        if start != count:
-            raise ValueError(f"the parts have {start} rows, not {count}")
+        for part in comparable(parts, count):
+            arrays = arrays or [np.empty((count, *rows.shape[1:]), rows.dtype) for rows in part.arrays]
+            for array, rows in zip(arrays, part.arrays, strict=True):
+                array[start : start + len(part)] = rows
+            encoder, start = encoder or part.encoder, start + len(part)
         return Embeddings(*arrays, encoder=encoder)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """All that there is of each text, a row a text: standard, heads, norms."""
+        return self.standard, self.heads, self.norms
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -113,6 +112,22 @@ class Embeddings:
         check_unit(standard, f"{path}: the vectors")
         check_unit(heads, f"{path}: the vectors")
         return Embeddings(standard, heads, norms, encoder=encoder)
+
+
+def comparable(parts: Iterable[Embeddings], count: int) -> Iterator[Embeddings]:
+    """The parts, each after the check that it may stand in one list with those before it.
+
+    Raises InputError for vectors of several encoders, and ValueError unless all have ``count`` rows together.
+    """
+    shape: tuple[int, int, int] | None = None
+    encoder, rows = "", 0
+    for part in parts:
+        shape, encoder = shape or part.shape, encoder or part.encoder
+        part.check_comparable(shape, encoder, "vectors of one list", "others")
+        rows += len(part)
+        yield part
+    if rows != count:
+        raise ValueError(f"the parts have {rows} rows, not {count}")
 
 
 class TextEncoder(Protocol):

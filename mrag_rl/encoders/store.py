@@ -16,7 +16,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from mrag_rl.encoders.batched import BatchedEncoder
-from mrag_rl.encoders.embeddings import Embeddings, RunEncoder
+from mrag_rl.encoders.embeddings import Embeddings, RunEncoder, comparable
 from mrag_rl.encoders.prefixes import Prefixes
 from mrag_rl.io import names_path
 
@@ -74,25 +74,18 @@ class EmbeddingStore:
                 if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
                     return Embeddings.concatenate(blocks, count=count)
                 raise
-            first: Embeddings | None = None
-            for block in blocks:
-                first = first or block
-                block.check_comparable(first.shape, first.encoder, "vectors of one list", "others")
+            for block in comparable(blocks, count):
                 with names_path(self.folder):
-                    for file, rows in zip(files, _arrays(block), strict=True):
-                        file.write(
-                            np.ascontiguousarray(rows).data
-                        )  # a full disk is an error here, not in a mapped page
-            assert first is not None
+                    for file, rows in zip(files, block.arrays, strict=True):
+                        file.write(np.ascontiguousarray(rows).data)  # to a mapped page, a full disk is a killed process
             with names_path(self.folder):
                 for file in files:
                     file.flush()
-            shapes = [(rows.dtype, (count, *rows.shape[1:])) for rows in _arrays(first)]
             arrays = [
-                np.asarray(np.memmap(file, dtype, "c", shape=shape))
-                for file, (dtype, shape) in zip(files, shapes, strict=True)
+                np.asarray(np.memmap(file, rows.dtype, "c", shape=(count, *rows.shape[1:])))
+                for file, rows in zip(files, block.arrays, strict=True)
             ]
-        return Embeddings(*arrays, encoder=first.encoder)
+        return Embeddings(*arrays, encoder=block.encoder)
 
     def _block(self, texts: Sequence[str], prefix: str, progress: bool) -> Embeddings:
         # Before version 2, only the first window of a text had the prefix.
@@ -105,7 +98,3 @@ class EmbeddingStore:
         self.folder.mkdir(parents=True, exist_ok=True)
         embeddings.save(path)
         return embeddings
-
-
-def _arrays(embeddings: Embeddings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return embeddings.standard, embeddings.heads, embeddings.norms

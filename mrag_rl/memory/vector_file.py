@@ -59,8 +59,8 @@ class VectorFile:
 
         axis: which one is that of the memories. memories: (N,) the memory of each of its rows.
         """
-        with self._stream() as stream:
-            status = os.fstat(stream.fileno())
+        with self._turn:
+            status = os.fstat(self._while_open())
         if status.st_size < self._opened.st_size:
             raise InputError(f"{self.path}: cut off while it was open; restore the database from a copy")
         version = status.st_size, status.st_mtime_ns
@@ -79,9 +79,13 @@ class VectorFile:
     def _stream(self) -> BinaryIO:
         """The file, opened once more. Raises InputError if it is closed."""
         with self._turn:
-            if not self._closing.alive:
-                raise InputError(f"{self.path}: the database is closed; open it again")
-            return os.fdopen(os.dup(self._number), "rb")
+            return os.fdopen(os.dup(self._while_open()), "rb")
+
+    def _while_open(self) -> int:
+        """The file's number, for those who have the turn. Raises InputError if it is closed."""
+        if not self._closing.alive:
+            raise InputError(f"{self.path}: the database is closed; open it again")
+        return self._number
 
     def _is_in_its_place(self) -> bool:
         try:

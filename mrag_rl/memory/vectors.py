@@ -86,6 +86,7 @@ class MemoryVectors:
         """Close the files. What was found in them stays."""
         with self._turn:
             self._keys.clear()
+        with self._reading:
             self._sources = None
         for file in self._files.values():
             file.close()
