@@ -219,8 +219,9 @@ def test_a_closed_database_has_no_open_files(tmp_path: Path) -> None:
             found(db)
             assert len(open_files()) > 3
         assert open_files() == []
-        with pytest.raises(InputError, match="the database is closed; open it again"):
-            db.original_vectors("heads")
+        for use in (lambda: db.original_vectors("heads"), lambda: db.records([0]), lambda: db.rollback(0)):
+            with pytest.raises(InputError, match="the database is closed; open it again"):
+                use()
     finally:
         gc.enable()
 

@@ -71,6 +71,8 @@ def _mend(error: Exception) -> str:
         return f"{error}; make the folder writable or copy the database to a writable one"
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return "another process is writing to it; wait until it has finished"
+    if isinstance(error, sqlite3.ProgrammingError):  # not of the file: this connection was closed
+        return "the database is closed; open it again"
     return f"{error}; restore the database from a copy"
 
 
