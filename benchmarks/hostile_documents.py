@@ -14,7 +14,6 @@ or such a request.
 from __future__ import annotations
 
 import argparse
-import functools
 import sys
 import time
 import zlib
@@ -23,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
-from benchmarks.hostile_rights import Counts, hunted, mask
+from benchmarks.hostile_rights import Counts, Requests, hunted, mask
 from mrag_rl.data.records import Document
 from mrag_rl.encoders import Embeddings
 from mrag_rl.encoders.prefixes import Prefixes
@@ -80,24 +80,6 @@ def filters(rng: np.random.Generator, count: int) -> tuple[Filter, Callable[[int
     return Condition(*condition), same
 
 
-def watched(index: Index, count: list[int]) -> None:
-    """Count the requests of an index to its server."""
-
-    def counting(call: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(call)
-        def counted(*arguments: Any, **named: Any) -> Any:
-            count[0] += 1
-            return call(*arguments, **named)
-
-        return counted
-
-    for segment in index._state.segments:
-        vectors = segment._vectors
-        if isinstance(vectors, ServedVectors) and not hasattr(vectors._server.search, "__wrapped__"):
-            for name in ("search", "read", "count"):
-                setattr(vectors._server, name, counting(getattr(vectors._server, name)))
-
-
 def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Counts:
     """Draw triples against one store."""
     rng, encoder = np.random.default_rng(arguments.seed), Drawn()
@@ -115,7 +97,7 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
             print(f"{store}: {odd!r} passed for a mask of documents")
         except InputError:
             pass
-    requests, start = [0], time.monotonic()
+    requests, start, bar = Requests(), time.monotonic(), tqdm(total=arguments.triples, unit="triple")
     while triples < arguments.triples:
         if rng.random() < 0.03 or not triples:
             version += 1
@@ -132,7 +114,9 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
             vectors = np.zeros((index.rows, HEADS * DIMENSION))
             whole = encoder.encode([found.text for found in texts.values()]).standard
             vectors[rows] = whole.astype(np.float16)
-            watched(index, requests)
+            for segment in index._state.segments:
+                if isinstance(segment._vectors, ServedVectors):
+                    requests.watch(segment._vectors._server, ("search", "read", "count"))
         strategy = str(rng.choice(STRATEGIES))
         queries = [f"query {number}" for number in rng.integers(1 << 40, size=QUERIES)]
         encoded = EncodedQueries.of(encoder, queries, [strategy])
@@ -151,14 +135,14 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
         fetch = int(rng.choice([1, 3, 40]))
         nothing = np.flatnonzero(~may.any(axis=1))
         if len(nothing):
-            before = requests[0]
+            before = requests.count
             kept = [queries[query] for query in nothing.tolist()]
             none = index.rank(EncodedQueries.of(encoder, kept, [strategy]), strategy, fetch, allowed[nothing])
             leaks += int((none.indices >= 0).any(axis=1).sum())
-            asked += requests[0] - before
-        before = requests[0]
+            asked += requests.count - before
+        before = requests.count
         found = index.rank(encoded, strategy, fetch, allowed)
-        others += requests[0] - before
+        others += requests.count - before
         expected = files.rank(encoded, strategy, fetch, allowed)
         empty += len(nothing)
         differing = (found.indices != expected.indices).any(axis=1) | (found.scores != expected.scores).any(axis=1)
@@ -166,7 +150,9 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
         if strategy == "standard":
             leaks += wrong_scores(found.scores, encoded.whole.standard, vectors, may)
         triples += QUERIES
+        bar.update(QUERIES)
     seconds = time.monotonic() - start
+    bar.close()
     for each in indexes:
         Index.delete(each.folder)
     if store is not None and not others:

@@ -18,12 +18,13 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from tqdm import tqdm
 
 from benchmarks.local_qdrant import local_qdrant
 from benchmarks.stores import own_milvus, own_server
@@ -94,27 +95,35 @@ def filters(rng: np.random.Generator, memories: int) -> Filter:
     return Condition(*conditions[rng.integers(len(conditions))])
 
 
-def watched(database: MemoryDatabase) -> list[int]:
-    """Counts the requests of a database to its server, in a list of one number."""
-    count, parts = [0], database._vectors
+class Requests:
+    """Counts the calls by which a store asks its server."""
 
-    def counting(call: Callable[..., Any]) -> Callable[..., Any]:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def watch(self, server: Any, names: Sequence[str]) -> None:
+        """Count the calls of these methods from now on, each once however often it is said."""
+        for name in names:
+            if name not in vars(server):
+                setattr(server, name, self._counting(getattr(server, name)))
+
+    def watch_memories(self, database: MemoryDatabase) -> None:
+        """Those of a database's vectors."""
+        vectors = database._vectors
+        if isinstance(vectors, PostgresVectors):
+            self.watch(vectors._connection, ("rows", "stream", "snapshot"))
+        elif isinstance(vectors, FixedVectors):
+            self.watch(vectors._server, ("search", "read", "count"))
+        else:
+            assert isinstance(vectors, MemoryVectors), "in files"
+
+    def _counting(self, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
         def counted(*arguments: Any, **named: Any) -> Any:
-            count[0] += 1
+            self.count += 1
             return call(*arguments, **named)
 
         return counted
-
-    if isinstance(parts, PostgresVectors):
-        for name in ("rows", "stream", "snapshot"):
-            setattr(parts._connection, name, counting(getattr(parts._connection, name)))
-    elif isinstance(parts, FixedVectors):
-        for name in ("search", "read", "count"):
-            setattr(parts._server, name, counting(getattr(parts._server, name)))
-    else:
-        assert isinstance(parts, MemoryVectors), "in files"
-    return count
 
 
 def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Counts:
@@ -132,7 +141,7 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
     pair_heads, members, arms = drawn.heads.copy(), made.membership(), made.is_arm
     triples = leaks = empty = asked = others = 0
     step, start = 0, time.monotonic()
-    with made as database:
+    with made as database, tqdm(total=arguments.triples, unit="triple") as bar:
         for odd in ODD:
             try:
                 database.retrieve(vectors(rng, 2), None, allowed_partitions=odd)  # type: ignore[arg-type]
@@ -140,7 +149,8 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
                 print(f"{store}: {odd!r} passed for a mask of partitions")
             except InputError:
                 pass
-        requests = watched(database)
+        requests = Requests()
+        requests.watch_memories(database)
         while triples < arguments.triples:
             queries = vectors(rng, QUERIES)
             partitions, memories = mask(rng, database.partitions), mask(rng, count)
@@ -154,20 +164,21 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
             state = str(rng.choice(["per_head", "single", "peeking"]))
             chosen = None if rng.random() < 0.5 else rng.integers(-1, database.partitions, size=QUERIES)
             k = int(rng.choice([1, 3, 40]))
-            before = requests[0]
+            before = requests.count
             states = database.states(queries, state, **rights)  # type: ignore[arg-type]
             found = database.retrieve(queries, chosen, k=k, by=str(rng.choice(["standard", "heads"])), **rights)  # type: ignore[arg-type]
             if not may.any():
                 empty += QUERIES
-                asked += requests[0] - before
+                asked += requests.count - before
             else:
-                others += requests[0] - before
+                others += requests.count - before
             open_ = np.ones(len(arms), bool) if partitions is None else partitions
             leaks += wrong_hits(found.indices, chosen, k, may, members, open_)
             keys = {"per_head": sources.heads, "single": sources.standard[:, None], "peeking": pair_heads}[state]
             asking = queries.standard[:, None] if state == "single" else queries.heads
             leaks += wrong_states(states, asking, keys, may, members, open_)
             triples += QUERIES
+            bar.update(QUERIES)
             if rng.random() < 0.05:
                 step += 1
                 some = np.unique(rng.integers(count, size=3))

@@ -40,13 +40,11 @@ def make_news(
     Returns:
         The articles, with metadata `source` and `published_at` (ISO), in random order, no two with the same title or
         text; and the questions, with the ids of the articles that contain their evidence as `relevant`, and as metadata
-
-        - `answer` and `question_type`;
-        - `facts`: the sentences that are the evidence;
-        - `filter`: the metadata that the question names; the evidence passes it;
-        - `about`: the category; the organisation, "" if it is the answer; the claims, each as its index in the event
-          type and the value that the question gives, or null; the sources' names as the question writes them;
-        - `evidence`: the document, day, claim, value and sentence of each fact.
+        `answer` and `question_type`; `facts`, the sentences that are the evidence; `filter`, the metadata that the
+        question names, which the evidence passes; `about`, which has the category, the organisation ("" if it is the
+        answer), the claims (each as its index in the event type and the value that the question gives, or null), and
+        the sources' names as the question writes them; and `evidence`, the document, day, claim, value and sentence of
+        each fact.
 
     Raises:
         InputError: The split is unknown, or too few or too many events or queries are requested.
