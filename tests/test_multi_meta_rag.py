@@ -597,3 +597,15 @@ def test_bad_input_ends_in_one_line_and_writes_nothing(tmp_path: Path, capsys: p
     assert multihop(files[:2], output) == 2
     assert "--documents and --queries go together" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d.jsonl", "q.jsonl"]
+
+
+def test_libraries_that_are_kept_have_no_more_chunks_than_all() -> None:
+    """Many rights over a large corpus would otherwise be as many copies of it."""
+    everything = library()
+    rows = np.arange(len(everything.chunks))
+    half, other, most = rows % 2 == 0, rows % 2 == 1, rows > 0
+    first = everything.restricted(half)
+    everything.restricted(other)
+    assert everything.restricted(half) is first
+    everything.restricted(most)
+    assert everything.restricted(half) is not first

@@ -107,16 +107,18 @@ class Library(ABC):
     def restricted(self, readable: np.ndarray) -> Library:
         """The library of the chunks that may be read, as if there were no others; (N,) bool, at least one True.
 
-        The last few are kept. Raises InputError if nothing may be read, and after documents were added or removed.
+        The last few are kept that have no more chunks together than this library. Raises InputError if nothing may be
+        read, and after documents were added or removed.
         """
         self._check_unchanged()
         readable = checked_mask(readable, "readable", "one per chunk", (len(self.chunks),))
         key = np.packbits(readable).tobytes()
         with self._lock:
             kept = self._restricted.pop(key, None) or self._subset(np.flatnonzero(readable))
-            while len(self._restricted) >= _KEPT:
-                del self._restricted[next(iter(self._restricted))]
             self._restricted[key] = kept
+            chunks = sum(len(each.chunks) for each in self._restricted.values())
+            while len(self._restricted) > _KEPT or (len(self._restricted) > 1 and chunks > len(readable)):
+                chunks -= len(self._restricted.pop(next(iter(self._restricted))).chunks)
         return kept
 
     def readable(
@@ -143,7 +145,9 @@ class Library(ABC):
             allowed = np.zeros(len(self.chunks), bool)
             for name in sorted(set(names)):
                 if name not in self._rows[what]:
-                    raise InputError(f"allowed {what} {name!r} does not exist; name only those of the corpus")
+                    there = sorted(map(repr, self._rows[what]))
+                    some = f", such as {', '.join(there[:9])}" if what == "category" else ""
+                    raise InputError(f"allowed {what} {name!r} does not exist; name only those of the corpus{some}")
                 allowed[self._rows[what][name]] = True
             mask &= allowed
         return mask
