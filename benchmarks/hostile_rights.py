@@ -2,12 +2,13 @@
 
     python -m benchmarks.hostile_rights [--triples 1000000] [--store files postgresql milvus qdrant ADDRESS ...]
 
-A triple is a query, the partitions that may be read, and the memories that may be read or a filter. They are drawn at
-random, empty ones, single ones and ones that contradict each other included, 100 queries to a draw, against memories in
-one to three of five partitions and both arms, which are refined between draws. For each, what is retrieved and what
-the states say is held against a computation of its own over the memories that may be read: another memory, one missing,
-or a state that knows of one is a leak. Where nothing may be read, no request may go to the server either. A store is an
-address, or a name: databases in files, or in a server of its own. Ends with status 1 after a leak or such a request.
+A triple is a query, the partitions that may be read, and the memories that may be read and pass a filter. They are
+drawn at random, empty ones, single ones and ones that contradict each other included, 100 queries to a draw of rights
+and filter (1,000,000 triples are 10,000 of these), against memories in one to three of five partitions and both arms,
+which are refined between draws. For each, what is retrieved and what the states say is held against a computation of
+its own over the memories that may be read: another memory, one missing, or a state that knows of one is a leak. Where
+nothing may be read, no request may go to the server either. A store is an address, or a name: databases in files, or in
+a server of its own. Ends with status 1 after a leak or such a request.
 """
 
 from __future__ import annotations
@@ -157,7 +158,8 @@ def hunt(folder: Path, store: str | None, arguments: argparse.Namespace) -> Coun
             if partitions is not None and rng.random() < 0.7:
                 partitions &= ~arms  # the arms read all
             if rng.random() < 0.2:
-                memories = database.allowed_memories(filters(rng, count))
+                passing = database.allowed_memories(filters(rng, count))
+                memories = passing if memories is None else memories & passing
             rights: dict[str, Any] = {"allowed_partitions": partitions, "allowed_memories": memories}
             inside = np.ones(count, bool) if partitions is None else members[:, partitions].any(axis=1)
             may = np.logical_and(inside, True if memories is None else memories)

@@ -1,12 +1,14 @@
 """What will a corpus need? Extrapolated from small databases, and checked against a larger one.
 
     python -m benchmarks.scale [--records 40000 80000] [--check 200000] [--method kmeans] [--encode 1000]
+        [--corpus NAME MEMORIES WORDS ...]
 
 Prepares a run, as `benchmarks.streaming` does, from two small numbers of synthetic records in BigPatent's columns,
-draws a line through seconds, memory and disk, and says what the line promises for the larger number; then prepares that
-and prints how far off the promise was. With the line through all three, prints what M-RAG's BigPatent, Wikipedia in
-passages of 100 words, and a billion such passages need on this machine's processor, and in vectors. The encoder's
-texts a second are measured on texts of each corpus's length; the language model's calls are counted, not timed.
+draws a line through seconds, memory and disk by the memories in the database, and says what the line promises for the
+larger number; then prepares that and prints how far off the promise was. With the line through all three, prints what
+corpora need on this machine's processor, and in vectors: by default BigPatent, Wikipedia in passages of 100 words, and
+a billion such passages. All is measured anew for each length of a source in words; a target has 0.3 times as many. The
+encoder's texts a second are measured on texts of that length; the language model's calls are counted, not timed.
 """
 
 from __future__ import annotations
@@ -25,39 +27,56 @@ from benchmarks.partitioning import METHODS
 from benchmarks.streaming import HEADS, SIZE, prepare, start, write_records
 from mrag_rl.config import load_config
 from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.memory import MemoryDatabase
 from mrag_rl.runs.estimate import Sizes, texts_of_training
 from mrag_rl.runs.folder import RunFolder
 
-CORPORA = {
-    "BigPatent": (1_300_000, 300),
-    "Wikipedia, 21 million passages": (21_000_000, 100),
-    "a billion passages": (1_000_000_000, 100),
-}
-"""Records, and words of a source."""
+CORPORA = [("BigPatent", 1_300_000, 300), ("Wikipedia", 21_000_000, 100), ("a billion passages", 1_000_000_000, 100)]
+"""Memories, and words of a source."""
 VECTOR_BYTES = 4 * 2 * SIZE
 """Standard embedding and heads of all-MiniLM-L6-v2, in float32."""
 
 
-def prepared(place: Path, count: int, method: str) -> dict[str, float]:
-    """Seconds, GiB of memory and GB of disk of a preparation."""
+def prepared(place: Path, count: int, words: int, method: str) -> tuple[int, dict[str, float]]:
+    """The memories in the database of a preparation, and its seconds, GiB of memory and GB of disk."""
     files, folder = place / "patents", RunFolder(place / f"run-{count}")
-    write_records(files, count)
+    write_records(files, count, words)
     folder.root.mkdir()
     process, receive = start(prepare, files, folder, method, "per_head")
     seconds, peaks, _ = receive.recv()
     process.join()
+    with MemoryDatabase.open(folder.database) as database:
+        memories = len(database)
     disk = sum(path.stat().st_size for path in folder.database.rglob("*") if path.is_file())
     shutil.rmtree(folder.root)
     ask = seconds.pop("ask again")
     seconds = {"keep vectors" if name == "encode" else name: value for name, value in seconds.items()}  # They are given
-    return {**{f"{name}, s": value for name, value in seconds.items()}, "64 queries, s": ask,
-            "own memory, GiB": peaks["own peak"], "disk, GB": disk / 1e9}  # fmt: skip
+    return memories, {
+        **{f"{name}, s": value for name, value in seconds.items()}, "64 queries, s": ask,
+        "own memory, GiB": peaks["own peak"], "with mapped files, GiB": peaks["peak"], "disk, GB": disk / 1e9,
+    }  # fmt: skip
 
 
 def line(counts: Sequence[int], values: Sequence[float]) -> np.ndarray:
     """Slope and intercept."""
     fitted: np.ndarray = np.polyfit(counts, values, 1)
     return fitted
+
+
+def promises(memories: Sequence[int], needs: Sequence[dict[str, float]]) -> dict[str, np.ndarray]:
+    """Print what the line through the smaller databases promises for the largest; returns those through all."""
+    heads = [f"{count:,} memories" for count in memories]
+    print(
+        f"| | {heads[0]} | {heads[1]} | promised for {heads[2]} | measured | off by |\n|---|---:|---:|---:|---:|---:|"
+    )
+    lines = {}
+    for name in needs[0]:
+        values = [each[name] for each in needs]
+        promised = float(np.polyval(line(memories[:2], values[:2]), memories[2]))
+        cells = " | ".join(f"{value:.3g}" for value in (*values[:2], promised, values[2]))
+        print(f"| {name} | {cells} | {100 * (promised / values[2] - 1):+.0f}% |")
+        lines[name] = line(memories, values)
+    return lines
 
 
 def texts_per_second(words: int, count: int) -> float:
@@ -77,34 +96,31 @@ def main() -> None:
     parser.add_argument("--check", type=int, default=200_000, metavar="N")
     parser.add_argument("--method", default="kmeans", choices=METHODS)
     parser.add_argument("--encode", type=int, default=1000, metavar="TEXTS")
+    parser.add_argument("--corpus", nargs=3, action="append", metavar=("NAME", "MEMORIES", "WORDS"))
     arguments = parser.parse_args()
-    small, large = sorted(arguments.records), arguments.check
-    with tempfile.TemporaryDirectory() as place:
-        found = [prepared(Path(place), count, arguments.method) for count in (*small, large)]
-    head = f"| {small[0]:,} | {small[1]:,} | promised for {large:,} | measured | off by |"
-    print(f"| {head}\n|---|---:|---:|---:|---:|---:|")
-    whole = {}
-    for name in found[0]:
-        values = [one[name] for one in found]
-        promised = float(np.polyval(line(small, values[:2]), large))
-        off = f"{100 * (promised / values[2] - 1):+.0f}%"
-        cells = " | ".join(f"{value:.3g}" for value in (*values[:2], promised, values[2]))
-        print(f"| {name} | {cells} | {off} |", flush=True)
-        whole[name] = line([*small, large], values)
+    corpora = [(name, int(memories), int(words)) for name, memories, words in arguments.corpus or CORPORA]
+    counts = [*sorted(arguments.records), arguments.check]
+    for words in dict.fromkeys(words for *_, words in corpora):
+        with tempfile.TemporaryDirectory() as place:
+            found = [prepared(Path(place), count, words, arguments.method) for count in counts]
+        print(f"Sources of {words} words:\n")
+        lines = promises([memories for memories, _ in found], [needs for _, needs in found])
+        speed = texts_per_second(words, arguments.encode)
+        names = ["encode, h", *lines, "vectors, GB"]
+        print(f"\n{speed:.1f} texts a second\n\n| corpus | memories | {' | '.join(names)} |")
+        print(f"|---|---:|{'---:|' * len(names)}")
+        for corpus, count, _ in (one for one in corpora if one[2] == words):
+            costs = [float(np.polyval(fitted, count)) for fitted in lines.values()]
+            needs = [count / speed / 3600, *costs, count * VECTOR_BYTES / 1e9]
+            print(f"| {corpus} | {count:,} | {' | '.join(f'{value:,.3g}' for value in needs)} |")
+        print(flush=True)
 
-    names = ["encode, h", *whole, "vectors, GB"]
-    print(f"\n| corpus | records | {' | '.join(names)} |\n|---|---:|{'---:|' * len(names)}")
-    for corpus, (count, words) in CORPORA.items():
-        hours = count / texts_per_second(words, arguments.encode) / 3600
-        needs = [hours, *(float(np.polyval(fitted, count)) for fitted in whole.values()), count * VECTOR_BYTES / 1e9]
-        print(f"| {corpus} | {count:,} | {' | '.join(f'{value:,.3g}' for value in needs)} |", flush=True)
-
-    print("\nTexts that the language model writes for a training query, ablations included:\n")
+    print("Texts that the language model writes for a training query, ablations included:\n")
     print("| configuration | texts |\n|---|---:|")
     for name in ("quickstart", "paper/summarization"):
         config = load_config(name)
         print(f"| {name} | {texts_of_training(config, Sizes(1, 0, 0, 1))} |")
-    print(f"\n{HEADS} heads; a database's vectors are {VECTOR_BYTES:,} bytes a record")
+    print(f"\n{HEADS} heads; a database's vectors are {VECTOR_BYTES:,} bytes a memory")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
 For each number of memories, in four partitions, with 12 heads of 32 numbers: to create it, to open it, states and the
 nearest memory in a partition for 64 queries (the best of three), and to refine 64 memories. Vectors are drawn at random
 from 50 groups, so that near ones exist. Without --store, the servers are its own, which end with it: of Milvus,
-Milvus Lite's; of Qdrant, its engine behind a server in Python. Prints a table, and ends with status 1 if a state or a
-hit differs.
+Milvus Lite's; of Qdrant, its engine behind a server in Python; then "MB" is what the creation added to the disk, the
+server's folder included, but for PostgreSQL's log. Prints a table, and ends with status 1 if a state or a hit differs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,18 +54,29 @@ def seconds_of(work: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
     return least, result
 
 
+def megabytes(place: Path) -> float:
+    """Of all files in a folder, which may change meanwhile, but for PostgreSQL's log of changes."""
+    total = 0
+    for path in place.rglob("*"):
+        with suppress(OSError):
+            total += 512 * path.lstat().st_blocks if path.is_file() and "pg_wal" not in path.parts else 0
+    return total / 1e6
+
+
 def measured(folder: Path, store: str | None, count: int) -> tuple[dict[str, float], list[np.ndarray]]:
-    """Seconds by what was done, and what was found."""
+    """MB and seconds by what was done, and what was found."""
     rng = np.random.default_rng(1)
     memories, queries = embeddings(rng, count), embeddings(rng, QUERIES)
     pairs = [TextPair(str(i), f"source {i}", f"target {i}", (f"desk {i % 4}",)) for i in range(count)]
     labels = [pair.labels for pair in pairs]
     partitioning = fit_partitioning("category", memories.standard, labels=labels, seed=0)
     seconds: dict[str, float] = {}
+    before = megabytes(Path(tempfile.gettempdir()))
     seconds["create"], database = seconds_of(
         lambda: MemoryDatabase.create(folder, pairs, memories, partitioning, encoder_fingerprint="none", store=store)
     )
     database.close()
+    seconds["MB"] = megabytes(Path(tempfile.gettempdir())) - before
     seconds["open"], database = seconds_of(lambda: MemoryDatabase.open(folder))
     with database:
         partitions = rng.integers(4, size=QUERIES)
@@ -85,7 +96,9 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.store is not None:
         return 0 if compared(arguments.store, arguments.memories) else 1
-    with own_server() as postgres, own_milvus() as milvus, local_qdrant() as qdrant:
+    with tempfile.TemporaryDirectory() as tempfile.tempdir, ExitStack() as servers:  # theirs are in it
+        Path(tempfile.tempdir).chmod(0o755)  # PostgreSQL's server is another account's
+        postgres, milvus, qdrant = (servers.enter_context(own()) for own in (own_server, own_milvus, local_qdrant))
         return 0 if compared([postgres, milvus, qdrant], arguments.memories) else 1
 
 
@@ -143,8 +156,9 @@ def milvus_server(folder: Path, port: int) -> Iterator[str]:
 def compared(addresses: Sequence[str], counts: Sequence[int]) -> bool:
     """Print the table; returns whether all found the same."""
     same = True
-    print("| memories | | " + " | ".join(("create", "open", "states", "nearest", "refine")) + " |")
-    print("|---:|---|" + "---:|" * 5)
+    names = ("create", "MB", "open", "states", "nearest", "refine")
+    print("| memories | | " + " | ".join(names) + " |")
+    print("|---:|---|" + "---:|" * len(names))
     for count in counts:
         with tempfile.TemporaryDirectory() as place:
             found = []
@@ -152,7 +166,9 @@ def compared(addresses: Sequence[str], counts: Sequence[int]) -> bool:
                 name = "files" if store is None else re.split(r"\W", store)[0]
                 seconds, one = measured(Path(place) / "database", store, count)
                 found.append(one)
-                print(f"| {count:,} | {name} | " + " | ".join(f"{taken:.3f}" for taken in seconds.values()) + " |")
+                print(
+                    f"| {count:,} | {name} | " + " | ".join(f"{seconds[key]:.3f}" for key in names) + " |", flush=True
+                )
             same &= all(np.array_equal(*both) for one in found[1:] for both in zip(found[0], one, strict=True))
     print("the same states and hits" if same else "states or hits differ")
     return same
