@@ -19,7 +19,7 @@ from mrag_rl.data_config import DataConfig
 from mrag_rl.encoders import EmbeddingStore, RunEncoder
 from mrag_rl.envs.states import PAIR_STATES, embed_joined, joined
 from mrag_rl.memory import MemoryDatabase
-from mrag_rl.memory.location import check_store, delete_database
+from mrag_rl.memory.location import check_store, delete_database, is_database
 from mrag_rl.partitioning import Partitioning, fit_own_partitioning, fit_partitioning
 from mrag_rl.plugins import is_import_path
 from mrag_rl.runs.folder import RunFolder
@@ -81,7 +81,8 @@ class Preparation:
                 encoder.encode(_sources(queries)).save(folder.embeddings(split))
 
         def create(target: RunFolder, partitioning: Partitioning, arms: Sequence[ArmName]) -> None:
-            delete_database(target.database)  # of an interrupted preparation
+            if is_database(target.database):
+                delete_database(target.database)  # of an interrupted preparation
             target.root.mkdir(parents=True, exist_ok=True)
             MemoryDatabase.create(
                 target.database,

@@ -118,7 +118,7 @@ def check_store_address(address: str) -> None:
     if not re.fullmatch(postgres, address) and not (server and 0 < int(server[1] or server[2] or 1) < 65536):
         raise InputError(
             "store: not the address of a store; write postgresql://USER@HOST/DATABASE, milvus+http://HOST:PORT or "
-            "qdrant+http://HOST:PORT"
+            "qdrant+http://HOST:PORT (for Milvus Lite, start milvus-lite server and write where it listens)"
         )
 
 

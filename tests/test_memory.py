@@ -23,6 +23,7 @@ from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.memory import MemoryDatabase, Version
+from mrag_rl.memory.location import delete_database
 from mrag_rl.memory.parts import VectorSet
 from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
 from mrag_rl.partitioning import fit_partitioning
@@ -656,3 +657,13 @@ def test_a_search_for_more_than_there_could_be_is_refused_with_its_bound(tmp_pat
         assert db.retrieve(embeddings(3, 1), None, k=10_000).indices.shape == (1, 10_000)
         with pytest.raises(InputError, match="k is 1000000000; give 1 to 10000"):
             db.retrieve(embeddings(3, 1), None, k=10**9)
+
+
+def test_nothing_but_a_database_is_deleted(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    make(tmp_path / "run" / "database").close()
+    for folder in (tmp_path / "run", tmp_path / "run" / "databse"):
+        with pytest.raises(InputError, match=r"no memory database there; check the path"):
+            delete_database(str(folder))
+    delete_database(str(tmp_path / "run" / "database"))
+    assert not any((tmp_path / "run").iterdir())

@@ -26,6 +26,7 @@ from mrag_rl.filters import Condition
 from mrag_rl.io import file_sha256, read_json, write_json
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.memory.location import STORE, check_store, delete_database
+from mrag_rl.memory.postgres.server import PostgresServer
 from mrag_rl.memory.postgres.vectors import PostgresVectors
 from mrag_rl.memory.sharing import export_database, import_database
 from mrag_rl.memory.sql_records import SQLRecords
@@ -280,7 +281,7 @@ def test_what_cannot_be_a_store_is_refused_by_name(tmp_path: Path, address: str)
         ("postgres//me:secret@host/db", "^store: the address has a password|^store: not the address"),
         ("host=127.0.0.1 dbname=x", r"^store: not the address of a store; write postgresql://"),
         ("somewhere", r"^store: not the address of a store"),
-        ("postgresql://me@127.0.0.1:1/x", r"^store: PostgreSQL cannot be used: .*; check that the server runs"),
+        ("postgresql://me@127.0.0.1:1/x", r"^store: \S+: PostgreSQL cannot be used: .*; check that the server runs"),
     ):
         with pytest.raises(InputError, match=message) as caught:
             trust(store)
@@ -320,6 +321,79 @@ def test_the_server_in_somebody_elses_folder_is_not_connected_to(
     with pytest.raises(InputError, match=rf"this user has not made {schema} at .*, so that it is not changed"):
         delete_database(tmp_path / "database")
     MemoryDatabase.open(tmp_path / "database").close()
+
+
+@pytest.fixture
+def mallory(address: str) -> Iterator[str]:
+    """Another role at the server."""
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("CREATE ROLE mallory")
+        yield "mallory"
+        connection.execute("DROP OWNED BY mallory CASCADE; DROP ROLE mallory")
+
+
+def test_what_another_role_could_change_is_not_read(tmp_path: Path, address: str, mallory: str) -> None:
+    """A view in place of a table would have its functions carried out with the rights of who opens the database."""
+    make(tmp_path / "database", address).close()
+    schema = read_json(tmp_path / "database" / STORE)["schema"]
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(f"ALTER SCHEMA {schema} OWNER TO {mallory}")
+        with pytest.raises(
+            InputError, match=rf"the schema {schema} is of the role mallory, which could .* your rights"
+        ):
+            MemoryDatabase.open(tmp_path / "database")
+        with PostgresServer.connected(address) as server:
+            with pytest.raises(InputError, match="is of the role mallory"):
+                server.count(f"{schema}_heads")
+        connection.execute(f"ALTER SCHEMA {schema} OWNER TO current_user")
+    with MemoryDatabase.open(tmp_path / "database") as database:
+        assert len(database.records([3])) == 1
+    delete_database(tmp_path / "database")
+
+
+def test_vectors_of_another_name_are_named(tmp_path: Path, address: str) -> None:
+    make(tmp_path / "database", address).close()
+    with psycopg.connect(address) as connection:
+        schema = read_json(tmp_path / "database" / STORE)["schema"]
+        connection.execute(f"INSERT INTO {schema}.vector_sets VALUES ('heads; SELECT 1', 2, 3)")
+    with pytest.raises(InputError, match=r"damaged \(vectors called 'heads; SELECT 1'\)"):
+        MemoryDatabase.open(tmp_path / "database")
+    delete_database(tmp_path / "database")
+
+
+def test_a_copied_folder_changes_nothing_of_the_database(
+    both: tuple[MemoryDatabase, MemoryDatabase], address: str
+) -> None:
+    """Not even if it is refined, rolled back, resumed or deleted; one that was moved goes on as before."""
+    files, server = both
+    for database in both:
+        database.refine([3], ["kept"], step=1, pair_embeddings=embeddings(4, 1))
+    folder, place = server.folder, server.folder.parent
+    shutil.copytree(folder, place / "copied")
+    before = schemas(address)
+    with MemoryDatabase.open(place / "copied") as copied:
+        assert copied.targets([3]) == ["kept"]
+        for change in (
+            lambda: copied.rollback(0),
+            lambda: copied.revert([3], step=2),
+            lambda: copied.refine([3], ["lost"], step=2, pair_embeddings=embeddings(5, 1)),
+        ):
+            with pytest.raises(InputError, match=rf"store\.json: a copy of {folder}, whose database it would change"):
+                change()
+    shutil.copytree(folder, place / "deleted")
+    delete_database(place / "deleted")
+    assert not (place / "deleted").exists() and schemas(address) == before
+    check_equal(files, server, np.random.default_rng(3))
+    server.copy_to(place / "copied")
+    assert len(schemas(address)) == len(before) + 1
+    with MemoryDatabase.open(place / "copied") as copied:
+        copied.rollback(0)
+    check_equal(files, server, np.random.default_rng(4))
+    delete_database(place / "copied")
+    shutil.move(folder, place / "moved")
+    with MemoryDatabase.open(place / "moved") as moved:
+        assert moved.rollback(0) == 1
+    shutil.move(place / "moved", folder)
 
 
 def test_a_run_of_somebody_else_is_not_prepared_at_its_server(

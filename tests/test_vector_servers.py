@@ -7,6 +7,7 @@ MRAG_RL_TEST_QDRANT=qdrant+http://HOST:PORT and pytest's -n 0, they use that ser
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -117,6 +118,20 @@ def test_a_copy_an_export_and_a_deleted_database(
     import_database(tmp_path / "export", tmp_path / "imported")
     with MemoryDatabase.open(tmp_path / "imported") as imported:
         assert imported.digest() == files.digest()
+
+
+def test_a_copied_folder_deletes_nothing_of_the_database(
+    both: tuple[MemoryDatabase, MemoryDatabase], address: str, tmp_path: Path
+) -> None:
+    files, server = both
+    shutil.copytree(server.folder, tmp_path / "copied")
+    before = collections(address)
+    server.copy_to(tmp_path / "copied")
+    delete_database(tmp_path / "copied")
+    shutil.copytree(server.folder, tmp_path / "copied")
+    delete_database(tmp_path / "copied")
+    assert collections(address) == before and not (tmp_path / "copied").exists()
+    check_equal(files, server, np.random.default_rng(2))
 
 
 def test_a_creation_that_fails_leaves_nothing(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,11 +308,11 @@ def test_an_answer_that_is_not_qdrants_is_an_error_of_one_line() -> None:
     for page in (b"<html>proxy</html>", b'{"result": null}', b"\xff\xfe", b"[]"):
         with serving(page) as address:
             trust(address)
-            with pytest.raises(InputError, match=r"^store: Qdrant cannot be used: .*; check that the server runs"):
+            with pytest.raises(InputError, match=r"^store: \S+: Qdrant cannot be used: .*; check that the server runs"):
                 check_store(address)
     for address in ("qdrant+http://999.1.1.1:1", "qdrant+http://xn--a:1"):
         trust(address)
-        with pytest.raises(InputError, match=r"^store: Qdrant cannot be used: "):
+        with pytest.raises(InputError, match=r"^store: \S+: Qdrant cannot be used: "):
             check_store(address)
 
 
@@ -360,7 +375,7 @@ def test_what_is_wrong_with_a_server_is_said(tmp_path: Path, address: str) -> No
     kinds = {"Milvus": "milvus+http://127.0.0.1:9", "Qdrant": "qdrant+http://127.0.0.1:9"}
     name, closed = next((name, closed) for name, closed in kinds.items() if closed[:6] == address[:6])
     trust(closed)
-    with pytest.raises(InputError, match=rf"^store: {name} cannot be used: .*; check that the server runs"):
+    with pytest.raises(InputError, match=rf"^store: \S+: {name} cannot be used: .*; check that the server runs"):
         check_store(closed)
     for bad in (
         "milvus+http://me:secret@host:1", "milvus+ftp://host", "milvus+http://", "milvus+http://host:99999",

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,14 +19,14 @@ import numpy as np
 from mrag_rl.choices import ArmName
 from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
-from mrag_rl.io import atomic_directory, read_json, write_json
+from mrag_rl.io import StrPath, atomic_directory, read_json, reported_writes, write_json
 from mrag_rl.memory.arms import with_arms
 from mrag_rl.memory.parts import Contents, Records, Vectors, VectorSet
 from mrag_rl.memory.search import PartitionOrder
 from mrag_rl.memory.server_place import ServerPlace
 from mrag_rl.memory.servers import server_at
 from mrag_rl.memory.store import RECORDS, RecordStore, reported_changes
-from mrag_rl.memory.trust import check_own, check_trusted, forget, is_schema, own, trust
+from mrag_rl.memory.trust import check_made, check_trusted, forget, is_schema, own, owner, trust
 from mrag_rl.memory.vectors import MemoryVectors
 
 if TYPE_CHECKING:  # all are heavy to import
@@ -50,8 +51,11 @@ class Place(Protocol):
     def create(self, address: str, name: str, folder: Path, contents: Contents) -> None:
         """Write a database, and to the folder what the server does not have of it."""
 
-    def open_records(self, file: Path, address: str, name: str) -> Records:
-        """The records of a database whose folder is that of the file."""
+    def open_records(self, file: Path, address: str, name: str, check_own: Callable[[], None]) -> Records:
+        """The records of a database whose folder is that of the file.
+
+        check_own: raises InputError for a folder that may not change them at the server.
+        """
 
     def open_vectors(
         self, file: Path, address: str, name: str, records: Records, order: PartitionOrder, facts: Mapping[str, str]
@@ -127,13 +131,13 @@ def _made_at(address: str | None, folder: Path) -> Iterator[str | None]:
         return
     schema = f"mrag_rl_{secrets.token_hex(8)}"
     trust(address)
-    own(address, schema)
+    own(address, schema, folder)
     try:
         yield schema
     except BaseException:
         with suppress(InputError):
             if server_of(folder) != (address, schema):
-                drop_server((address, schema))
+                _drop((address, schema))
         raise
 
 
@@ -141,7 +145,7 @@ def open_records(folder: Path) -> Records:
     """The records of a database. Raises InputError: there is none, it is damaged, or its server cannot be reached."""
     place = server_of(folder)
     if place is not None:
-        return _place(place[0]).open_records(folder / STORE, *place)
+        return _place(place[0]).open_records(folder / STORE, *place, partial(_check_own, folder.resolve(), place))
     if not (folder / RECORDS).is_file():
         raise InputError(f"{folder}: no memory database there ({RECORDS} is missing); check the path")
     return RecordStore.open(folder / RECORDS)
@@ -160,9 +164,7 @@ def copy_database(folder: Path, records: Records, copy: Path) -> None:
 
     Raises InputError.
     """
-    replaced, place = server_of(copy), server_of(folder)
-    if replaced is not None:
-        check_own(*replaced, str(copy / STORE))
+    place, replaced = server_of(folder), _own_server(copy)
     try:
         with _made_at(place and place[0], copy) as name, reported_changes(copy), atomic_directory(copy) as temporary:
             (temporary / PARTITIONING).mkdir()  # copytree's error would hide which fault it was
@@ -179,15 +181,25 @@ def copy_database(folder: Path, records: Records, copy: Path) -> None:
     except BaseException:
         with suppress(InputError):  # A Ctrl-C at the very end: the folder has the copy's name by then
             if replaced is not None and (server_of(copy) or replaced) != replaced:
-                drop_server(replaced)
+                _drop(replaced)
         raise
-    drop_server(replaced)
+    if replaced is not None:
+        _drop(replaced)
 
 
-def delete_database(folder: Path) -> None:
-    """Delete a memory database, if there is one, on its server too. Raises InputError if that cannot be reached."""
-    drop_server(server_of(folder))
-    shutil.rmtree(folder, ignore_errors=True)
+def delete_database(folder: StrPath) -> None:
+    """Delete a memory database, on its server too, unless the folder is a copy of another one's.
+
+    Raises InputError if there is none, its server cannot be reached, and for what this user has not made there.
+    """
+    folder = Path(folder)
+    if not is_database(folder):
+        raise InputError(f"{folder}: no memory database there; check the path (that of a run is RUN/database)")
+    place = _own_server(folder)
+    if place is not None:
+        _drop(place)
+    with reported_writes(folder):
+        shutil.rmtree(folder)
 
 
 def server_of(folder: Path) -> tuple[str, str] | None:
@@ -195,15 +207,46 @@ def server_of(folder: Path) -> tuple[str, str] | None:
     return _at_server(folder) if (folder / STORE).is_file() else None
 
 
-def drop_server(place: tuple[str, str] | None) -> None:
-    """Delete what this user made at a server, as `server_of` says.
+def _own_server(folder: Path) -> tuple[str, str] | None:
+    """As `server_of`, but None for what another folder has, of which this is a copy.
 
-    Raises InputError if it cannot be reached, and for what this user has not made.
+    Raises InputError for what this user has not made.
     """
-    if place is not None:
-        check_own(*place, "store")
-        _place(place[0]).drop(*place)
-        forget(place[1])
+    place = server_of(folder)
+    if place is None:
+        return None
+    check_made(*place, str(folder / STORE))
+    return place if _other_owner(folder, place) is None else None
+
+
+def _other_owner(folder: Path, place: tuple[str, str]) -> Path | None:
+    """The folder whose database this is, if this one is a copy of it. One that was moved has taken it over."""
+    made_for = owner(*place)
+    if made_for is None or made_for == folder.resolve():
+        return None
+    try:
+        if server_of(made_for) == place:
+            return made_for
+    except InputError:  # a file that cannot be read, but it is there
+        return made_for
+    own(*place, folder)
+    return None
+
+
+def _check_own(folder: Path, place: tuple[str, str]) -> None:
+    """Raises InputError if a folder is a copy of another, whose database would be changed."""
+    made_for = _other_owner(folder, place)
+    if made_for is not None:
+        raise InputError(
+            f"{folder / STORE}: a copy of {made_for}, whose database it would change; it can be read, and is made a "
+            f"database of its own by MemoryDatabase.open({str(made_for)!r}).copy_to({str(folder)!r})"
+        )
+
+
+def _drop(place: tuple[str, str]) -> None:
+    """Delete what this user made at a server. Raises InputError if it cannot be reached."""
+    _place(place[0]).drop(*place)
+    forget(place[1])
 
 
 def _write_store(folder: Path, address: str, schema: str) -> None:

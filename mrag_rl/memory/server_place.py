@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ class ServerPlace:
 
     def check(self, address: str) -> None:
         name = f"mrag_rl_{secrets.token_hex(8)}_tried"
-        with self.server.reported("store", "used"), self.server.connected(address) as server:
+        with self.server.reported(f"store: {address}", "used"), self.server.connected(address) as server:
             server.names()  # before anything has to be deleted
             try:
                 server.create(name, 2)
@@ -39,10 +39,10 @@ class ServerPlace:
 
     def create(self, address: str, name: str, folder: Path, contents: Contents) -> None:
         RecordStore.create(folder / RECORDS, contents.pairs, contents.membership, contents.names, contents.facts)
-        with self.server.reported("store", "written"), self.server.connected(address) as server:
+        with self.server.reported(f"store: {address}", "written"), self.server.connected(address) as server:
             create_sets(server, name, contents.vectors, contents.order)
 
-    def open_records(self, file: Path, address: str, name: str) -> Records:
+    def open_records(self, file: Path, address: str, name: str, check_own: Callable[[], None]) -> Records:
         return RecordStore.open(file.parent / RECORDS)
 
     def open_vectors(
@@ -59,5 +59,5 @@ class ServerPlace:
             copy_sets(server, name, new)
 
     def drop(self, address: str, name: str) -> None:
-        with self.server.reported("store", "deleted"), self.server.connected(address) as server:
+        with self.server.reported(f"store: {address}", "deleted"), self.server.connected(address) as server:
             drop_sets(server, name)

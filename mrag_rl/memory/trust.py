@@ -2,10 +2,9 @@
 
 A folder may be somebody else's, a connection may send a password, and a schema that a folder names may be deleted with
 it. So an address is used only if this user named it for a run or made a database there, or names it in the environment:
-MRAG_RL_STORES, separated by white space. A schema is deleted only if this user made it, and that of an index only for
-the folder that it was made for: another folder may be a copy, or name it to have it deleted. All this is remembered as
-files in ``mrag_rl/stores`` of XDG_CONFIG_HOME, else ~/.config, a file each, so that processes do not overwrite each
-other's.
+MRAG_RL_STORES, separated by white space. A schema is deleted only if this user made it, and for the folder that it was
+made for: another folder may be a copy, or name it to have it deleted. All this is remembered as files in
+``mrag_rl/stores`` of XDG_CONFIG_HOME, else ~/.config, a file each, so that processes do not overwrite each other's.
 """
 
 from __future__ import annotations
@@ -43,33 +42,24 @@ def check_trusted(address: str, where: str) -> None:
         )
 
 
-def own(address: str, schema: str, folder: Path | None = None) -> None:
-    """Remember a schema that this user makes, for an index in a folder or for a memory database (None).
-
-    Raises InputError if nothing can be remembered.
-    """
-    _remember(schema, _owned(address, folder))
+def own(address: str, schema: str, folder: Path) -> None:
+    """Remember that this user's schema is that of a folder. Raises InputError if nothing can be remembered."""
+    _remember(schema, f"{address}\n{folder.resolve()}")
 
 
-def check_own(address: str, schema: str, where: str, folder: Path | None = None) -> None:
-    """Raises InputError, which begins with `where`, for a schema that this user has not made, or for another folder."""
-    found = _found(schema)
-    if found == _owned(address, folder):
-        return
-    made_for = (found or "").removeprefix(address)
-    if folder is not None and found is not None and found.startswith(f"{address}\n"):
+def owner(address: str, schema: str) -> Path | None:
+    """The folder that a schema is that of; None if this user has not made it, or did with an earlier version."""
+    made_at, _, folder = (_found(schema) or "").partition("\n")
+    return Path(folder) if folder and made_at == address else None
+
+
+def check_made(address: str, schema: str, where: str) -> None:
+    """Raises InputError, which begins with `where`, for a schema that this user has not made."""
+    if (_found(schema) or "").partition("\n")[0] != address:
         raise InputError(
-            f"{where}: its vectors were made for the index in {made_for.strip()}; a copy of it, or one that was moved, "
-            "can be read but not changed or deleted: move it back, or build another index here"
+            f"{where}: this user has not made {schema} at {address}, so that it is not changed or deleted; let whoever "
+            "made it do that, or an administrator"
         )
-    raise InputError(
-        f"{where}: this user has not made {schema} at {address}, so that it is not changed or deleted; let whoever "
-        "made it do that, or an administrator"
-    )
-
-
-def _owned(address: str, folder: Path | None) -> str:
-    return address if folder is None else f"{address}\n{folder.resolve()}"
 
 
 def forget(schema: str) -> None:

@@ -18,6 +18,14 @@ from mrag_rl.errors import InputError
 from mrag_rl.settings import check_store_address
 
 _LOCK_SECONDS = 30
+_VECTOR = """
+SELECT extversion, nspname FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector'
+"""
+_OWNER = """
+SELECT o.rolname, o.rolsuper OR o.oid = r.oid OR NOT r.rolsuper AND pg_has_role(r.oid, o.oid, 'USAGE')
+FROM pg_namespace n JOIN pg_roles o ON o.oid = n.nspowner JOIN pg_roles r ON r.rolname = current_user
+WHERE n.nspname = %s
+"""
 
 
 class Connection:
@@ -118,8 +126,7 @@ class Connection:
         with self._reported("reached"):
             connection = connect(self._address)
             try:
-                found = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (self.schema,)).fetchone()
-                if found is None:
+                if not check_owner(connection, self.schema, str(self.path)):
                     raise InputError(
                         f"{self.path}: the server has no schema {self.schema}; restore it from a copy, or create the "
                         "database again"
@@ -152,20 +159,23 @@ def connect(address: str) -> psycopg.Connection[Any]:
         if (encoding := connection.info.parameter_status("server_encoding")) != "UTF8":
             raise InputError(f"store: the database has the encoding {encoding}; make one with UTF8")
         connection.execute(f"SET lock_timeout = '{_LOCK_SECONDS}s'")
+        connection.execute("SET search_path TO pg_catalog")  # others' functions may fit better, and run with our rights
         if connection.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'").fetchone() is None:
             try:
-                connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+                with connection.transaction():
+                    connection.execute("SET LOCAL search_path TO DEFAULT")
+                    connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
             except psycopg.Error as error:
                 raise InputError(
                     f"store: the database has no pgvector, and cannot get it ({_line(error)}); install pgvector on the "
                     "server, and let an administrator run CREATE EXTENSION vector"
                 ) from error
-        found = connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
-        version = str(found[0]) if found else ""
+        version, place = connection.execute(_VECTOR).fetchone() or ("", "public")
         if [int(part) for part in re.findall(r"\d+", version)[:2]] < [0, 7]:
             raise InputError(
                 f"store: the database has pgvector {version}; install 0.7 or newer and update the extension"
             )
+        connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(place)))
         register_vector(connection)
     except BaseException:
         connection.close()
@@ -175,10 +185,22 @@ def connect(address: str) -> psycopg.Connection[Any]:
 
 def use_schema(connection: psycopg.Connection[Any], schema: str) -> None:
     """Let names of tables be those of a schema, and operators those of pgvector, wherever that is."""
-    (vectors,) = connection.execute(
-        "SELECT nspname FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector'"
-    ).fetchone() or ("public",)
+    _, vectors = connection.execute(_VECTOR).fetchone() or ("", "public")
     connection.execute(sql.SQL("SET search_path TO {}, {}").format(sql.Identifier(schema), sql.Identifier(vectors)))
+
+
+def check_owner(connection: psycopg.Connection[Any], schema: str, where: str) -> bool:
+    """Whether there is a schema. Raises InputError, which begins with `where`, for one of somebody else's role.
+
+    What a role owns it can change at any time to views and functions, which would run with the rights of who reads it.
+    """
+    found = connection.execute(_OWNER, (schema,)).fetchone()
+    if found is not None and not found[1]:
+        raise InputError(
+            f"{where}: the schema {schema} is of the role {found[0]}, which could have its SQL carried out with your "
+            "rights; be made a member of that role, or ask for an export (evaluate.py export)"
+        )
+    return found is not None
 
 
 @contextmanager

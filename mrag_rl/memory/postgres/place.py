@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mrag_rl.memory.parts import Contents, Records, Vectors
@@ -13,18 +13,18 @@ from mrag_rl.memory.search import PartitionOrder
 
 
 def check(address: str) -> None:
-    with connection.reported("store", "used"):
+    with connection.reported(f"store: {address}", "used"):
         connection.check_rights(address)
 
 
 def create(address: str, name: str, folder: Path, contents: Contents) -> None:
-    with connection.reported("store", "written"), connection.new_schema(address, name) as made:
+    with connection.reported(f"store: {address}", "written"), connection.new_schema(address, name) as made:
         create_records(made, contents.pairs, contents.membership, contents.names, contents.facts)
         create_vectors(made, contents.vectors, contents.order)
 
 
-def open_records(file: Path, address: str, name: str) -> Records:
-    return PostgresRecords(connection.Connection(file, address, name))
+def open_records(file: Path, address: str, name: str, check_own: Callable[[], None]) -> Records:
+    return PostgresRecords(connection.Connection(file, address, name), check_own)
 
 
 def open_vectors(
@@ -40,5 +40,5 @@ def copy(file: Path, address: str, name: str, records: Records, folder: Path, ne
 
 
 def drop(address: str, name: str) -> None:
-    with connection.reported("store", "deleted"):
+    with connection.reported(f"store: {address}", "deleted"):
         connection.drop_schema(address, name)

@@ -7,7 +7,7 @@ transactions, by which other processes see that something was written.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -56,9 +56,12 @@ class PostgresRecords(SQLRecords):
     _REQUESTED = "memory = ANY(?)"
     _CHANGES = "SELECT n FROM changes"
 
-    def __init__(self, connection: Connection) -> None:
-        """connection: to the schema that `create_records` made."""
-        self.path = connection.path
+    def __init__(self, connection: Connection, check_own: Callable[[], None]) -> None:
+        """connection: to the schema that `create_records` made.
+
+        check_own: raises InputError for a folder that may not change it.
+        """
+        self.path, self._check_own = connection.path, check_own
         self.connection = connection
         check_numbers(self._rows, self.path)
 
@@ -93,6 +96,8 @@ class PostgresRecords(SQLRecords):
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All writes of a block, or none; nobody else writes meanwhile. Raises InputError if it cannot be written."""
+        if not self.connection.within:
+            self._check_own()
         with self.connection.transaction():
             yield
         if not self.connection.within:

@@ -14,7 +14,7 @@ import numpy as np
 import psycopg
 from psycopg import sql
 
-from mrag_rl.memory.postgres.connection import connect, reported
+from mrag_rl.memory.postgres.connection import check_owner, connect, reported
 from mrag_rl.memory.vector_server import Rows, VectorServer, Within
 
 _SCHEMA = len("mrag_rl_") + 16  # Characters of a collection's name
@@ -29,6 +29,7 @@ class PostgresServer(VectorServer):
     def __init__(self, address: str) -> None:
         self._address, self._turn = address, threading.RLock()
         self._connection = connect(address)
+        self._checked: set[str] = set()
 
     @classmethod
     def connect(cls, address: str) -> PostgresServer:
@@ -52,28 +53,28 @@ class PostgresServer(VectorServer):
         table = sql.SQL("CREATE TABLE {} (memory integer PRIMARY KEY, segment integer NOT NULL, v {} NOT NULL)")
         with self._turn, self._usable().transaction():
             self._rows(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(collection[:_SCHEMA])))
-            self._rows(table.format(_table(collection), sql.SQL(f"vector({dimension:d})")))
+            self._rows(table.format(self._table(collection), sql.SQL(f"vector({dimension:d})")))
 
     def write(self, collection: str, rows: Rows) -> None:
-        command = sql.SQL("COPY {} FROM STDIN WITH (FORMAT BINARY)").format(_table(collection))
+        command = sql.SQL("COPY {} FROM STDIN WITH (FORMAT BINARY)").format(self._table(collection))
         with self._turn, self._usable().cursor() as cursor, cursor.copy(command) as copy:
             copy.set_types(["int4", "int4", "vector"])
             for row in zip(*rows, strict=True):
                 copy.write_row(row)
 
     def complete(self, collection: str) -> None:
-        self._rows(sql.SQL("ANALYZE {}").format(_table(collection)))
+        self._rows(sql.SQL("ANALYZE {}").format(self._table(collection)))
 
     def load(self, collection: str) -> None:
         """Nothing is to do: tables are always ready."""
 
     def count(self, collection: str) -> int:
-        ((count,),) = self._rows(sql.SQL("SELECT count(*) FROM {}").format(_table(collection)))
+        ((count,),) = self._rows(sql.SQL("SELECT count(*) FROM {}").format(self._table(collection)))
         return int(count)
 
     def read(self, collection: str, memories: list[int]) -> Rows:
         statement = sql.SQL("SELECT memory, segment, v FROM {} WHERE memory = ANY(%s::integer[])")
-        rows = self._rows(statement.format(_table(collection)), [memories])
+        rows = self._rows(statement.format(self._table(collection)), [memories])
         vectors = np.array([vector.to_numpy() for *_, vector in rows], dtype=np.float32)
         return [memory for memory, *_ in rows], [segment for _, segment, _ in rows], vectors
 
@@ -86,7 +87,7 @@ class PostgresServer(VectorServer):
                 CROSS JOIN LATERAL (
                     SELECT t.memory, t.v <#> queries.v AS distance FROM {} t WHERE {} ORDER BY distance LIMIT %(limit)s
                 ) AS found"""
-            ).format(_table(collection), sql.SQL(_condition(part)))
+            ).format(self._table(collection), sql.SQL(_condition(part)))
             parameters = {
                 "q": list(range(len(queries))),
                 "v": list(queries),
@@ -102,7 +103,7 @@ class PostgresServer(VectorServer):
         """The schema goes with its last table."""
         schema = collection[:_SCHEMA]
         with self._turn, self._usable().transaction():
-            self._rows(sql.SQL("DROP TABLE IF EXISTS {}").format(_table(collection)))
+            self._rows(sql.SQL("DROP TABLE IF EXISTS {}").format(self._table(collection)))
             if not self._rows("SELECT 1 FROM pg_tables WHERE schemaname = %s LIMIT 1", [schema]):
                 self._rows(sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(schema)))
 
@@ -116,9 +117,13 @@ class PostgresServer(VectorServer):
             self._connection = connect(self._address)
         return self._connection
 
-
-def _table(collection: str) -> sql.Identifier:
-    return sql.Identifier(collection[:_SCHEMA], collection[_SCHEMA + 1 :])
+    def _table(self, collection: str) -> sql.Identifier:
+        """Its name. Raises InputError if it is of another role."""
+        schema, table = collection[:_SCHEMA], collection[_SCHEMA + 1 :]
+        with self._turn:
+            if schema not in self._checked and check_owner(self._usable(), schema, f"store: {self._address}"):
+                self._checked.add(schema)
+        return sql.Identifier(schema, table)
 
 
 def _condition(within: Within) -> str:

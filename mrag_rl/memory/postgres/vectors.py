@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import psycopg
 
 from mrag_rl.errors import InputError
+from mrag_rl.memory.checks import damaged
 from mrag_rl.memory.parts import VectorSet
 from mrag_rl.memory.postgres.connection import Connection
 from mrag_rl.memory.search import PartitionOrder
@@ -28,6 +29,8 @@ class PostgresVectors(ShortlistedVectors):
         """encoder: fingerprint of the encoder of all vectors."""
         self._connection = connection
         sets = connection.rows("SELECT name, heads, dimension FROM vector_sets")
+        if strange := {name for name, *_ in sets} - set(get_args(VectorSet)):
+            raise damaged(connection.path, f"vectors called {sorted(strange)[0][:20]!r}")
         super().__init__(connection.path, order, encoder, {name: (heads, size) for name, heads, size in sets})
         stored = dict(connection.rows("SELECT segment, partitions FROM segments"))
         if stored != dict(enumerate(_partitions_of_segments(order))):
