@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks.stores import own_server
 from mrag_rl.data.synthetic import make_news
 from mrag_rl.io import write_jsonl
 from mrag_rl.memory.database import MemoryDatabase
@@ -37,7 +40,15 @@ def place(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with MemoryDatabase.open(small / "database") as database:
         export_database(database, folder / "desks-memories")
     write_jsonl(folder / "more.jsonl", [asdict(replace(documents[0], id="moths"))])
+    shutil.copytree(small, folder / "runs" / "large")  # its memories are moved and deleted
     return folder
+
+
+@pytest.fixture
+def postgres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with own_server() as address:
+        yield address
 
 
 @pytest.fixture
@@ -47,8 +58,16 @@ def addresses(server: LLMServer, hub: HubServer) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-def test_snippets_run(page: Path, place: Path, addresses: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snippets_run(
+    page: Path,
+    place: Path,
+    addresses: dict[str, str],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.chdir(place)
+    if page.stem == "stores":
+        addresses["postgresql://me@db.example.org/memories"] = request.getfixturevalue("postgres")
     names: dict[str, object] = {}
     for found in FENCE.finditer(page.read_text()):
         code = found[1]

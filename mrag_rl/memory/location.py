@@ -207,6 +207,13 @@ def server_of(folder: Path) -> tuple[str, str] | None:
     return _at_server(folder) if (folder / STORE).is_file() else None
 
 
+def take_over(folder: Path) -> None:
+    """Remember that what is at a server belongs to this folder, which was made under another name."""
+    place = server_of(folder)
+    if place is not None:
+        own(*place, folder)
+
+
 def _own_server(folder: Path) -> tuple[str, str] | None:
     """As `server_of`, but None for what another folder has, of which this is a copy.
 

@@ -13,6 +13,7 @@ from typing import Any
 from mrag_rl.errors import InputError
 from mrag_rl.io import file_sha256
 from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory.location import STORE
 from mrag_rl.runs.folder import RunFolder
 
 _PREPARED = ("database/*.npy", "database/partitioning/*")
@@ -42,6 +43,8 @@ def damages(folder: RunFolder, stage: str, record: Mapping[str, Any]) -> Iterato
     """What is no longer as a stage left it, a line each; nothing of a stage of an earlier version without a record."""
     for name, sha256 in record.get("files", {}).items():
         path = folder.root / name
+        if path.suffix == ".npy" and (path.parent / STORE).is_file():
+            continue  # its vectors have moved to a server
         if not path.is_file():
             yield f"{name} is missing"
         elif file_sha256(path) != sha256:
