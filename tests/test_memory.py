@@ -200,6 +200,29 @@ def test_a_state_depends_on_its_query_and_the_memories_alone_to_the_byte() -> No
     np.testing.assert_array_equal(best_in_partitions(queries, alone, fewer), states)
 
 
+@pytest.mark.parametrize("partitions", [1, 8, 64, 65, 200])
+def test_the_order_is_that_of_the_files_of_earlier_versions(partitions: int) -> None:
+    """Sorted by the bits of a memory's partitions, then by the memory; the places of stored vectors depend on it."""
+    dense = np.random.default_rng(partitions).random((3000, partitions)) < 2.5 / partitions
+    order = PartitionOrder.of(scipy.sparse.csr_array(dense))
+    rows = [bytes(row) for row in np.packbits(dense, axis=1)]
+    assert order.memories.tolist() == sorted(range(3000), key=lambda memory: (rows[memory], memory))
+    assert len(order.starts) == len(set(rows))
+    allowed = np.arange(3000) % 3 == 0
+    np.testing.assert_array_equal(order.count(allowed), dense[allowed].sum(axis=0))
+
+
+def test_an_order_needs_a_bit_for_each_memory_and_partition() -> None:
+    membership = scipy.sparse.random_array((20_000, 1000), density=0.002, rng=np.random.default_rng(5)).astype(bool)
+    rows = membership.tocsr()
+    tracemalloc.start()
+    order = PartitionOrder.of(rows)
+    order.count(np.ones(20_000, dtype=bool))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 12e6  # a byte for each would be 20 MB, and twice that where it is copied
+
+
 def test_states_need_a_few_megabytes_whatever_the_size_of_the_database() -> None:
     rng = np.random.default_rng(5)
     dense = np.zeros((30_000, 4), dtype=bool)

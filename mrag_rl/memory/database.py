@@ -224,8 +224,7 @@ class MemoryDatabase:
 
     def count_in_partitions(self, allowed_memories: np.ndarray) -> np.ndarray:
         """(M,) int: the number of allowed memories, a mask (N,) boolean, in each partition."""
-        counts: np.ndarray = np.count_nonzero(self.membership()[memory_mask(allowed_memories, len(self))], axis=0)
-        return counts
+        return self._order.count(memory_mask(allowed_memories, len(self)))
 
     def membership(self) -> np.ndarray:
         """(N, M) boolean: which memory belongs to which partition."""

@@ -35,15 +35,19 @@ class PartitionOrder:
     @classmethod
     def of(cls, membership: scipy.sparse.csr_array) -> PartitionOrder:
         """The order for a boolean (N, M) membership."""
-        dense = membership.toarray().astype(bool)
-        signatures, segment_of = np.unique(np.packbits(dense, axis=1), axis=0, return_inverse=True)
-        segment_of = segment_of.reshape(-1)
-        memories = np.argsort(segment_of, kind="stable")
+        count, partitions = membership.shape
+        packed = np.zeros((count, -(-partitions // 64) * 8), dtype=np.uint8)
+        for start in range(0, count, _BLOCK_ROWS):
+            bits = np.packbits(membership[start : start + _BLOCK_ROWS].toarray().astype(bool), axis=1)
+            packed[start : start + len(bits), : bits.shape[1]] = bits
+        signatures = packed.view(">u8").astype(np.uint64)  # numbers, which sort many times as fast as rows of bytes
+        memories = np.lexsort(signatures.T[::-1])
+        ranked = signatures[memories]
         positions = np.empty_like(memories)
-        positions[memories] = np.arange(len(memories))
-        starts = np.searchsorted(segment_of[memories], np.arange(len(signatures)))
-        in_partition = np.unpackbits(signatures, axis=1, count=dense.shape[1]).astype(bool)
-        segments = tuple(np.flatnonzero(column) for column in in_partition.T)
+        positions[memories] = np.arange(count)
+        starts = np.append(0, 1 + np.flatnonzero((ranked[1:] != ranked[:-1]).any(axis=1)))
+        of_segments = packed[memories[starts]]
+        segments = tuple(np.flatnonzero(of_segments[:, p // 8] & (128 >> p % 8)) for p in range(partitions))
         return cls(memories, positions, starts, segments)
 
     def partition_positions(self, partition: int) -> np.ndarray:
@@ -77,6 +81,11 @@ class PartitionOrder:
             if len(own):
                 found[:, partition] = best[:, own].max(axis=1)
         return found
+
+    def count(self, memories: np.ndarray) -> np.ndarray:
+        """(M,) int: how many of these memories, (N,) bool, each partition has."""
+        of_segments = np.add.reduceat(memories[self.memories], self.starts, dtype=np.int64)
+        return np.array([of_segments[segments].sum() for segments in self.segments])
 
     def membership(self) -> np.ndarray:
         """(N, M) boolean: which memory belongs to which partition."""
