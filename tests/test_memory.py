@@ -7,6 +7,7 @@ import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,10 +23,12 @@ from mrag_rl.choices import StateName
 from mrag_rl.data.records import TextPair
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
-from mrag_rl.memory import MemoryDatabase, Version
+from mrag_rl.filters import Condition
+from mrag_rl.memory import MemoryDatabase, Version, sql_records
 from mrag_rl.memory.location import delete_database
 from mrag_rl.memory.parts import VectorSet
 from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
+from mrag_rl.memory.store import RECORDS, RecordStore
 from mrag_rl.partitioning import fit_partitioning
 from mrag_rl.retrieval import MultiAspectRetriever
 from mrag_rl.states import StateReader
@@ -690,3 +693,40 @@ def test_nothing_but_a_database_is_deleted(tmp_path: Path) -> None:
             delete_database(str(folder))
     delete_database(str(tmp_path / "run" / "database"))
     assert not any((tmp_path / "run").iterdir())
+
+
+def test_memberships_are_read_row_by_row(tmp_path: Path) -> None:
+    """As objects of Python, 8 million of them were 1 GB."""
+    count, partitions = 5000, 8
+    members = scipy.sparse.csr_array(np.random.default_rng(0).random((count, partitions)) < 0.9)
+    pairs = [TextPair(str(number), "s", "t") for number in range(count)]
+    RecordStore.create(tmp_path / RECORDS, pairs, members, [str(m) for m in range(partitions)], {})
+    with RecordStore.open(tmp_path / RECORDS) as store:
+        tracemalloc.start()
+        found = store.membership(count, partitions)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert found.dtype == bool and (found != members).nnz == 0
+    assert peak < 2e6  # 36,000 tuples are 4 MB
+
+
+def test_metadata_are_read_some_at_a_time_and_keep_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with make(tmp_path / "db") as db:
+        filter_, rows, sizes = Condition("n", "$lt", (20,)), RecordStore._rows, []
+
+        def read(store: RecordStore, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
+            found = rows(store, sql, parameters)
+            sizes.append(len(found))
+            return found
+
+        monkeypatch.setattr(sql_records, "_PAGE", 7)
+        monkeypatch.setattr(RecordStore, "_rows", read)
+        assert np.flatnonzero(db.allowed_memories(filter_)).tolist() == list(range(20))
+        assert max(sizes) == 7 and sum(sizes) == 40
+        unfinished = db._store.metadata()
+        assert next(unfinished)[0] == 0
+        with ThreadPoolExecutor(1) as thread:
+            assert thread.submit(db.targets, [39]).result(timeout=30) == ["target 39"]
+        assert [memory for memory, _ in unfinished] == list(range(1, 40))

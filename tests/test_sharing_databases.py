@@ -21,6 +21,7 @@ from mrag_rl.io import file_sha256, write_jsonl
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.memory.location import LEDGER
 from mrag_rl.memory.sharing import export_database, import_database, pull_database, push_database
+from mrag_rl.memory.store import RecordStore
 from mrag_rl.partitioning import fit_partitioning
 from mrag_rl.states.ledger import Ledger
 from tests.hub_server import HubServer
@@ -70,6 +71,24 @@ def test_what_comes_back_is_the_same_database(pairs: bool, arms: tuple[ArmName, 
         with np.load(tmp_path / "own" / file) as first, np.load(tmp_path / "back" / file) as second:
             assert first.files == second.files or set(first.files) == set(second.files)
             assert all(np.array_equal(first[name], second[name]) for name in first.files)
+
+
+def test_texts_are_written_without_reading_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the vectors once, of a block of memories at a time."""
+    rows, reads = RecordStore._rows, []
+
+    def read(store: RecordStore, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
+        found = rows(store, sql, parameters)
+        reads.append(sum(isinstance(value, bytes) for row in found for value in row))
+        return found
+
+    monkeypatch.setattr("mrag_rl.memory.sharing._ROWS", 5)
+    with make(tmp_path / "own", pairs=True) as own:
+        later = sum(len(own.history(memory)) - 1 for memory in range(len(own)))
+        monkeypatch.setattr(RecordStore, "_rows", read)
+        export_database(own, tmp_path / "shared")
+    assert sum(reads) == later > max(reads)
+    import_database(tmp_path / "shared", tmp_path / "back").close()
 
 
 def test_other_programs_read_the_memories(tmp_path: Path) -> None:

@@ -126,8 +126,11 @@ class Records(Protocol):
     def history(self, index: int) -> list[Version]:
         """Every version of one memory's target, the original first."""
 
-    def later_versions(self) -> Iterator[NewVersion]:
-        """Every version but the originals, as ``append`` takes them, memory by memory."""
+    def later_versions(self, indices: Sequence[int]) -> list[tuple[int, Version]]:
+        """Every version of some memories but the originals, memory by memory."""
+
+    def later_pair_heads(self, indices: Sequence[int]) -> list[bytes | None]:
+        """The float32 bytes of the pair vectors of ``later_versions``."""
 
     def version(self, index: int, version: int) -> tuple[str, bytes | None] | None:
         """(target, float32 bytes of its pair vectors or None) of one version; None if there is no such version."""

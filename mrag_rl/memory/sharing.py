@@ -154,9 +154,8 @@ def _write(database: MemoryDatabase, target: Path, name: str, loading: str) -> N
         )
         arrays: dict[str, np.ndarray] = {name: database.original_vectors(name) for name in sets}
         if database.has_pairs:
-            later = [np.frombuffer(row[-1] or b"", np.float32) for row in store.later_versions()]
-            shape = (len(later), *arrays["pair_heads"].shape[1:])
-            arrays["later_pair_heads"] = np.concatenate(later).reshape(shape) if later else np.empty(shape, np.float32)
+            later = b"".join(b or b"" for numbers in _blocks(database) for b in store.later_pair_heads(numbers))
+            arrays["later_pair_heads"] = np.frombuffer(later, np.float32).reshape(-1, *arrays["pair_heads"].shape[1:])
         for prefix, path in (("partitioning", source / _ARRAYS), ("ledger", source / LEDGER)):
             if path.exists():
                 arrays |= {f"{prefix}.{key}": array for key, array in read_npz(path).items()}
@@ -175,14 +174,13 @@ def _write(database: MemoryDatabase, target: Path, name: str, loading: str) -> N
 
 
 def _rows(database: MemoryDatabase, store: Records) -> Iterator[dict[str, Any]]:
-    later: dict[int, list[dict[str, Any]]] = {}
-    for memory, _, target, step, note, _ in store.later_versions():
-        later.setdefault(memory, []).append({"target": target, "step": step, "note": note})
     membership = database.membership()
-    for start in range(0, len(database), _ROWS):
-        numbers = range(start, min(start + _ROWS, len(database)))
-        originals = database.original_targets(list(numbers))
-        for record, original in zip(database.records(list(numbers)), originals, strict=True):
+    for numbers in _blocks(database):
+        later: dict[int, list[dict[str, Any]]] = {}
+        for memory, version in store.later_versions(numbers):
+            later.setdefault(memory, []).append({"target": version.target, "step": version.step, "note": version.note})
+        originals = database.original_targets(numbers)
+        for record, original in zip(database.records(numbers), originals, strict=True):
             row: dict[str, Any] = {
                 "id": record.id,
                 "source": record.source,
@@ -201,8 +199,14 @@ def _rows(database: MemoryDatabase, store: Records) -> Iterator[dict[str, Any]]:
             yield row
 
 
+def _blocks(database: MemoryDatabase) -> Iterator[list[int]]:
+    """All memories, some at a time."""
+    for start in range(0, len(database), _ROWS):
+        yield [*range(start, min(start + _ROWS, len(database)))]
+
+
 def _card(database: MemoryDatabase, name: str, loading: str) -> str:
-    counts = database.membership().sum(axis=0).tolist()
+    counts = database.count_in_partitions(np.ones(len(database), dtype=bool)).tolist()
     arms = database.is_arm.tolist()
     rows = "\n".join(
         f"| {partition.replace('|', chr(92) + '|')} | {count} |"

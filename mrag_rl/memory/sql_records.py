@@ -16,9 +16,10 @@ import scipy.sparse
 from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
 from mrag_rl.memory.checks import damaged
-from mrag_rl.memory.parts import NewVersion, Part
+from mrag_rl.memory.parts import Part
 from mrag_rl.memory.records import Memory, Version, memory_metadata
 
+_PAGE = 2000  # memories that are read at a time
 _CURRENT = "(memory, version) IN (SELECT memory, MAX(version) FROM versions GROUP BY memory)"
 
 
@@ -58,8 +59,8 @@ class SQLRecords(ABC):
 
     def membership(self, memories: int, partitions: int) -> scipy.sparse.csr_array:
         """The boolean (memories, partitions) membership."""
-        rows = self._rows("SELECT memory, partition FROM memberships")
-        pairs = np.array(rows, dtype=np.int64)
+        rows = self._stream("SELECT memory, partition FROM memberships")  # there may be many millions
+        pairs = np.fromiter(rows, dtype=np.dtype((np.int32, 2)))
         values = np.ones(len(pairs), dtype=bool)
         return scipy.sparse.csr_array((values, (pairs[:, 0], pairs[:, 1])), shape=(memories, partitions))
 
@@ -93,8 +94,13 @@ class SQLRecords(ABC):
 
     def metadata(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Every memory, ascending, with the metadata that filters apply to (``memory_metadata``)."""
-        for memory, labels, metadata in self._rows("SELECT memory, labels, metadata FROM memories ORDER BY memory"):
-            yield memory, memory_metadata(self._labels(labels), self._metadata(metadata))
+        sql = "SELECT memory, labels, metadata FROM memories WHERE memory BETWEEN ? AND ? ORDER BY memory"
+        # Not streamed: whoever stops halfway would keep all others from reading
+        first = 0
+        while rows := self._rows(sql, (first, first + _PAGE - 1)):
+            for memory, labels, metadata in rows:
+                yield memory, memory_metadata(self._labels(labels), self._metadata(metadata))
+            first += _PAGE
 
     def _labels(self, text: str) -> list[str]:
         with suppress(ValueError):
@@ -114,10 +120,17 @@ class SQLRecords(ABC):
         sql = "SELECT version, target, step, note FROM versions WHERE memory = ? ORDER BY version"
         return [Version(*row) for row in self._rows(sql, (index,))]
 
-    def later_versions(self) -> Iterator[NewVersion]:
-        """Every version but the originals, as ``append`` takes them, memory by memory."""
-        sql = "SELECT memory, version, target, step, note, pair_heads FROM versions WHERE version > 0"
-        yield from self._rows(f"{sql} ORDER BY memory, version")
+    def later_versions(self, indices: Sequence[int]) -> list[tuple[int, Version]]:
+        """Every version of some memories but the originals, memory by memory."""
+        sql = "SELECT memory, version, target, step, note FROM versions WHERE version > 0"
+        rows = self._rows(f"{sql} AND {self._REQUESTED} ORDER BY memory, version", (self._request(indices),))
+        return [(memory, Version(*version)) for memory, *version in rows]
+
+    def later_pair_heads(self, indices: Sequence[int]) -> list[bytes | None]:
+        """The float32 bytes of the pair vectors of ``later_versions``."""
+        sql = "SELECT pair_heads FROM versions WHERE version > 0"
+        rows = self._rows(f"{sql} AND {self._REQUESTED} ORDER BY memory, version", (self._request(indices),))
+        return [vectors for (vectors,) in rows]
 
     def version(self, index: int, version: int) -> tuple[str, bytes | None] | None:
         """(target, float32 bytes of its pair vectors or None) of one version; None if there is no such version."""
