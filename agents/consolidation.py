@@ -62,8 +62,8 @@ def consolidate(
     """
     database, queries = context.database, context.train
     nearest, evidence = _evidence(context, partitions, stopwatch)
-    refined = [memory.index for memory in database.records(np.arange(len(database))) if memory.version > 0]
-    memories = database.records(sorted({*refined, *(index for index, *_ in proposals)} & evidence.keys()))
+    touched = {*database.refined().tolist(), *(index for index, *_ in proposals)}
+    memories = database.records(sorted(touched & evidence.keys()))
     targets = _distinct_targets(context, memories, proposals)
     judges = _judges(context, memories, targets, evidence, (*proposals, *proposed))
     trials = [

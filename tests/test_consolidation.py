@@ -15,7 +15,7 @@ from mrag_rl.agents.joint import train_jointly
 from mrag_rl.envs.stopwatch import Stopwatch
 from mrag_rl.generation import Prompt
 from mrag_rl.generation.llm import LLM
-from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory import Memory, MemoryDatabase
 from mrag_rl.training_config import RefinementConfig, TrainingConfig
 from tests.tiny import Listening, ScriptedLLM, tiny_world
 from tests.training import joint_context
@@ -64,6 +64,24 @@ def test_a_target_that_helps_its_own_query_alone(tmp_path: Path) -> None:
             assert counts["consolidated"] == len(set(memories))
             changed.append(len(rows))
     assert changed[1] <= changed[0] / 2 and changed[0] > len(set(memories)) / 2
+
+
+def test_only_touched_memories_are_read(database: MemoryDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that have later versions or a proposal, of all that are near some query."""
+    near = sorted({*nearest(database, np.zeros(len(TRAIN), np.int64))})
+    database.refine(near[:1], ["xyzzy"], step=0)
+    database.refine(near[1:2], ["xyzzy"], step=0)
+    database.revert(near[1:2], step=0)
+    read: set[int] = set()
+    records = MemoryDatabase.records
+
+    def reads(self: MemoryDatabase, indices: Sequence[int]) -> list[Memory]:
+        read.update(np.asarray(indices).tolist())
+        return records(self, indices)
+
+    monkeypatch.setattr(MemoryDatabase, "records", reads)
+    run(context_of(database, CopyingLLM(), held_out=True), [(near[2], "plugh", TRAIN[0].id)])
+    assert read == {*near[:3]} and len(near) > 3
 
 
 def test_a_target_that_helps_other_queries_is_chosen(database: MemoryDatabase) -> None:

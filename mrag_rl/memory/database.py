@@ -189,6 +189,10 @@ class MemoryDatabase:
         """Targets as they were first stored, before any refinement. Raises InputError for an unknown index."""
         return self._store.originals(self._checked(indices).tolist())
 
+    def refined(self) -> np.ndarray:
+        """(n,) int, ascending: the memories that have later versions than the original, read from no file."""
+        return self._versions.refined()
+
     def demonstrations(self, indices: np.ndarray, *, originals: bool = False) -> list[list[tuple[str, str]]]:
         """Sources and targets of memories (B, k), as a language model is shown them, row by row; none for an index -1.
 

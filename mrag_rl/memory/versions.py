@@ -49,6 +49,12 @@ class TargetVersions:
             self.refresh()
             return [self._targets[index] for index in indices]
 
+    def refined(self) -> np.ndarray:
+        """(n,) the memories that have later versions than the original, ascending."""
+        with self.turn:
+            self.refresh()
+            return np.flatnonzero(self._versions)
+
     def append(
         self,
         indices: Sequence[int],
