@@ -140,12 +140,17 @@ def by_matches(records: Mapping[str, Mapping[str, Any]], tmp_path: Path) -> Call
     return lambda condition: [name for name, metadata in records.items() if matches(condition, metadata)]
 
 
-def by_store(records: Mapping[str, Mapping[str, Any]], tmp_path: Path) -> Callable[[Any], list[str]]:
+def by_store(
+    records: Mapping[str, Mapping[str, Any]], tmp_path: Path, parameters: int | None = None
+) -> Callable[[Any], list[str]]:
+    """parameters: how many SQLite takes."""
     finite = {name: {key: value for key, value in row.items() if value == value} for name, row in records.items()}
     pairs = [TextPair(name, "source", "target", metadata=metadata) for name, metadata in finite.items()]
     membership = scipy.sparse.csr_array(np.ones((len(pairs), 1), dtype=bool))
     RecordStore.create(tmp_path / "memories.sqlite", pairs, membership, ["all"], {})
     store = RecordStore.open(tmp_path / "memories.sqlite")
+    if parameters is not None:
+        store._connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, parameters)
     names = list(records)
     return lambda condition: [names[memory] for memory in store.matching(condition)]
 
@@ -168,11 +173,25 @@ def by_chunks(records: Mapping[str, Mapping[str, Any]], tmp_path: Path) -> Calla
     return find
 
 
-@pytest.mark.parametrize("store", [by_matches, by_store, by_chunks])
+def by_store_of_few_parameters(records: Mapping[str, Mapping[str, Any]], tmp_path: Path) -> Callable[[Any], list[str]]:
+    return by_store(records, tmp_path, 4)
+
+
+@pytest.mark.parametrize("store", [by_matches, by_store, by_store_of_few_parameters, by_chunks])
 def test_every_store_has_the_same_meaning(store: Callable[..., Any], tmp_path: Path) -> None:
     find = store(RECORDS, tmp_path)
     for written, names in MEANING:
         assert find(parse_filter(written, VOCABULARY)) == names, written
+
+
+@pytest.mark.parametrize("values", [[1, 0, 2.5, 2**63 - 1, 0.1 + 0.2, -7], ["a", "a\0b", "1", "", "ä", "a' OR 1"]])
+def test_a_condition_has_any_number_of_values(values: list[Any], tmp_path: Path) -> None:
+    """More than SQLite takes parameters (250,000 here)."""
+    others = [f"no {number}" if isinstance(values[0], str) else 1000.5 + number for number in range(260_000)]
+    records = {str(number): {"field": value} for number, value in enumerate(values)} | {"true": {"field": True}}
+    find = by_store(records, tmp_path)
+    for operator, names in (("$in", ["1", "3"]), ("$nin", ["0", "2", "4", "5"])):
+        assert find(Condition("field", operator, (*others, values[1], values[3]))) == names
 
 
 def test_a_filter_survives_json_and_text() -> None:
@@ -531,7 +550,11 @@ def test_a_filter_made_by_hand_is_checked_when_it_is_made(make: Callable[[], Any
     assert str(error.value).startswith("filter: ") and says in str(error.value) and "; " in str(error.value)
 
 
-@pytest.mark.parametrize("store", [by_matches, by_store, by_chunks])
+def by_store_of_few_parameters(records: Mapping[str, Mapping[str, Any]], tmp_path: Path) -> Callable[[Any], list[str]]:
+    return by_store(records, tmp_path, 4)
+
+
+@pytest.mark.parametrize("store", [by_matches, by_store, by_store_of_few_parameters, by_chunks])
 def test_a_filter_of_many_parts_is_read_by_every_store(store: Callable[..., Any], tmp_path: Path) -> None:
     parts = tuple(Condition("words", "$eq", (number,)) for number in range(1500))
     find = store({"a": {"words": 1499}, "b": {"words": 1500}}, tmp_path)

@@ -7,6 +7,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import scipy.sparse
 
 from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
+from mrag_rl.filters.columns import Columns
+from mrag_rl.filters.language import Filter
 from mrag_rl.memory.checks import damaged
 from mrag_rl.memory.parts import Part
 from mrag_rl.memory.records import Memory, Version, memory_metadata
@@ -32,6 +35,15 @@ class SQLRecords(ABC):
     _CHANGES: str
     """The query for a number that is another one after others have written."""
     _seen = -1
+
+    def matching(self, filter_: Filter) -> list[int]:
+        """The memories whose metadata pass a filter, ascending: compared here, exactly as in every other store."""
+        matching: list[int] = np.flatnonzero(self._columns.passing(filter_)).tolist()
+        return matching
+
+    @cached_property
+    def _columns(self) -> Columns:
+        return Columns.of([metadata for _, metadata in self.metadata()])
 
     @abstractmethod
     def _rows(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:

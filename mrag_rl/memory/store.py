@@ -172,11 +172,13 @@ class RecordStore(SQLRecords):
 
     def matching(self, filter_: Filter) -> list[int]:
         """The memories whose metadata pass a filter, ascending. Raises InputError if SQLite has no room to write."""
+        text, parameters = where(filter_)
         with reported_changes(self.path), self._turn:
+            if len(parameters) > self._connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER):
+                return super().matching(filter_)
             if not self._laid_out:  # only once, because metadata never change
                 lay_out(self._connection, self.metadata())
                 self._laid_out = True
-            text, parameters = where(filter_)
             rows = self._connection.execute(f"SELECT memory FROM memories WHERE {text} ORDER BY memory", parameters)
             return [memory for (memory,) in rows]
 

@@ -17,8 +17,6 @@ import psycopg
 import scipy.sparse
 
 from mrag_rl.data.records import TextPair
-from mrag_rl.filters.columns import Columns
-from mrag_rl.filters.language import Filter
 from mrag_rl.memory.checks import check_numbers
 from mrag_rl.memory.parts import NewVersion
 from mrag_rl.memory.postgres.connection import Connection
@@ -68,11 +66,6 @@ class PostgresRecords(SQLRecords):
     def close(self) -> None:
         self.connection.close()
 
-    def matching(self, filter_: Filter) -> list[int]:
-        """The memories whose metadata pass a filter, ascending: compared here, exactly as in every other store."""
-        matching: list[int] = np.flatnonzero(self._columns.passing(filter_)).tolist()
-        return matching
-
     def append(self, rows: Sequence[NewVersion]) -> None:
         """Write new versions, all or none, and let searches compare their pair vectors. Raises InputError."""
         with self.transaction():
@@ -102,10 +95,6 @@ class PostgresRecords(SQLRecords):
             yield
         if not self.connection.within:
             self._seen = self.connection.changes
-
-    @cached_property
-    def _columns(self) -> Columns:
-        return Columns.of([metadata for _, metadata in self.metadata()])
 
     @cached_property
     def _has_pairs(self) -> bool:
