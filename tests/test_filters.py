@@ -190,8 +190,9 @@ def test_a_condition_has_any_number_of_values(values: list[Any], tmp_path: Path)
     others = [f"no {number}" if isinstance(values[0], str) else 1000.5 + number for number in range(260_000)]
     records = {str(number): {"field": value} for number, value in enumerate(values)} | {"true": {"field": True}}
     find = by_store(records, tmp_path)
-    for operator, names in (("$in", ["1", "3"]), ("$nin", ["0", "2", "4", "5"])):
-        assert find(Condition("field", operator, (*others, values[1], values[3]))) == names
+    chosen = (*others, values[1], values[3])
+    assert find(Condition("field", "$in", chosen)) == ["1", "3"]
+    assert find(Condition("field", "$nin", chosen)) == ["0", "2", "4", "5"]
 
 
 def test_a_filter_survives_json_and_text() -> None:
@@ -548,10 +549,6 @@ def test_a_filter_made_by_hand_is_checked_when_it_is_made(make: Callable[[], Any
     with pytest.raises(InputError) as error:
         make()
     assert str(error.value).startswith("filter: ") and says in str(error.value) and "; " in str(error.value)
-
-
-def by_store_of_few_parameters(records: Mapping[str, Mapping[str, Any]], tmp_path: Path) -> Callable[[Any], list[str]]:
-    return by_store(records, tmp_path, 4)
 
 
 @pytest.mark.parametrize("store", [by_matches, by_store, by_store_of_few_parameters, by_chunks])
