@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, overload
@@ -20,12 +19,12 @@ from mrag_rl.errors import InputError
 from mrag_rl.io import StrPath, reported_writes, sync_files, sync_folder
 from mrag_rl.memory.database import MemoryDatabase
 from mrag_rl.memory.location import LEDGER, delete_database, is_database, open_records, take_over
-from mrag_rl.memory.parts import VectorSet
+from mrag_rl.memory.parts import NewVersion, Records, VectorSet
 
 if TYPE_CHECKING:
     from mrag_rl.encoders import Embeddings
 
-_ROWS = 1000  # versions in memory at a time
+_ROWS = 1000  # memories that are read at a time
 
 
 def grow_database(
@@ -78,8 +77,7 @@ def grow_database(
                     store=store,
                 ).close()
                 with closing(open_records(database.folder)) as records, closing(open_records(made)) as copies:
-                    versions = records.later_versions()
-                    while rows := list(islice(versions, _ROWS)):
+                    for rows in _later_versions(records, len(database)):
                         copies.append(rows)
                     copies.sync()
                 if (database.folder / LEDGER).is_file():
@@ -95,6 +93,18 @@ def grow_database(
             take_over(folder)
             sync_folder(folder.parent)
     return MemoryDatabase.open(folder)
+
+
+def _later_versions(records: Records, count: int) -> Iterator[list[NewVersion]]:
+    """Every version but the originals of so many memories, some at a time."""
+    for start in range(0, count, _ROWS):
+        memories = range(start, min(start + _ROWS, count))
+        versions, vectors = records.later_versions(memories), records.later_pair_heads(memories)
+        if versions:
+            yield [
+                (memory, version.version, version.target, version.step, version.note, stored)
+                for (memory, version), stored in zip(versions, vectors, strict=True)
+            ]
 
 
 class _Pairs(Sequence[TextPair]):
