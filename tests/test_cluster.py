@@ -30,7 +30,8 @@ from mrag_rl.errors import InputError
 from mrag_rl.generation.prompts import Prompt
 from mrag_rl.runs.models import RunModels, models_at
 from mrag_rl.runs.processes import Jobs, carry_out, is_done
-from tests.cluster_models import Models, deadly, missing_module, process_id, refusing, slowly
+from tests.cluster_jobs import missing_module, refusing, slowly
+from tests.cluster_models import Models
 from tests.tiny import encoder, outcome, tiny_world
 
 if TYPE_CHECKING:
@@ -76,30 +77,6 @@ def test_texts_scores_and_vectors_are_those_of_one_process(workers: Workers, tmp
     assert np.array_equal(far.encode_standard([*texts[:9], ""]), near.encode_standard([*texts[:9], ""]))
     with pytest.raises(InputError, match="empty"):
         far.encode(["a", " "])
-
-
-def test_jobs_of_workers_that_are_killed_are_done_again(workers: Workers) -> None:
-    first, second = workers.on_all(process_id, "number")
-    assert first != second
-    jobs = ((factor,) for factor in range(200))
-    done, by = [], set()
-    for place, (product, process) in workers.results(slowly, "number", jobs, in_order=True):
-        assert product == 7 * place
-        done.append(place)
-        by.add(process)
-        if place == 10:  # both at once: one that is alone would be spared the wait for another
-            os.kill(first, signal.SIGKILL)
-            os.kill(second, signal.SIGKILL)
-    assert done == [*range(200)]
-    assert {first, second} < by and len(by) >= 3
-
-
-@pytest.mark.slow
-def test_a_job_that_kills_its_workers_is_named_in_the_end(workers: Workers) -> None:
-    with pytest.raises(InputError, match=r"^5 workers .* died with the same batch .*lower llm.batch_tokens"):
-        for _ in workers.results(deadly, "number", [(factor,) for factor in range(6)]):
-            pass
-    assert sorted(result for _, result in workers.results(deadly, "number", [(1,), (2,)])) == [1, 2]
 
 
 def test_no_more_jobs_are_taken_than_can_be_begun_and_none_after_an_error(workers: Workers) -> None:

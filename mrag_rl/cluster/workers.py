@@ -10,7 +10,15 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import (
+    NodeDiedError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayActorError,
+    RayError,
+    RayTaskError,
+    WorkerCrashedError,
+)
 
 import mrag_rl
 from mrag_rl.cluster.connection import Cluster, check_same
@@ -25,13 +33,15 @@ DEATHS = 5
 PATIENCE = 300.0
 """Seconds that workers may take to start, or all of them to come back."""
 _PAUSE = 1.0
+_DEATH = (RayActorError, NodeDiedError, ObjectLostError, OutOfMemoryError, WorkerCrashedError)
+"""What becomes of a job whose worker died, or of its result that was on the worker's machine still."""
 
 
 class Workers:
     """Processes of a cluster, each with the same models.
 
-    A worker that dies is started again, anywhere in the cluster where there is room, and what it was doing is done by
-    another. So jobs must be functions of their arguments alone.
+    A worker that dies is started again, anywhere in the cluster where there is room, and what it was doing, or had done
+    but not handed over, is done by another. So jobs must be functions of their arguments alone.
 
     Attributes:
         cluster: where they are.
@@ -122,7 +132,7 @@ class Workers:
                 busy[worker] -= 1
                 try:
                     waiting[place] = _result(ready)
-                except RayActorError as error:
+                except _DEATH as error:
                     deaths[place] = deaths.get(place, 0) + begun
                     if deaths[place] >= DEATHS:
                         raise InputError(
@@ -151,9 +161,9 @@ class Workers:
                     return reference
                 worker = self._away.pop(reference)
                 try:
-                    ray.get(reference)
+                    _result(reference)
                     return None
-                except RayActorError:
+                except _DEATH:
                     time.sleep(_PAUSE)
                     self._miss(worker)
             if len(self._away) < len(self._actors):
@@ -199,14 +209,15 @@ class _Worker:
 
 
 def _result(reference: Any) -> Any:
-    """What a job returned. Raises InputError as it did, or if the cluster is lost; RayActorError if its worker died."""
+    """What a job returned. Raises InputError as it did, or if the cluster is lost; one of `_DEATH` if another worker
+    can do it."""
     try:
         return ray.get(reference)
     except RayTaskError as error:
         if isinstance(error.cause, InputError):
             raise InputError(str(error.cause)) from error
         raise
-    except RayActorError:
+    except _DEATH:
         raise
     except RayError as error:
         raise InputError(f"the cluster is lost ({_last_line(error)}); resume when it is there again") from error
