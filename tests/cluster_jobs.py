@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
 
 from mrag_rl.errors import InputError
 
@@ -29,6 +32,15 @@ def refusing(number: int, factor: int) -> int:
     if factor == 3:
         raise InputError("three is refused")
     return factor
+
+
+def deadly_models(folder: Path, deaths: int) -> SimpleNamespace:
+    """Models whose process is killed while it loads them, so many times in all."""
+    for death in range(deaths):
+        with suppress(FileExistsError):
+            (folder / str(death)).touch(exist_ok=False)
+            os.kill(os.getpid(), signal.SIGKILL)
+    return SimpleNamespace(number=7)
 
 
 class _Elsewhere:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ import pytest
 
 from mrag_rl.cluster import Cluster, connected
 from mrag_rl.errors import InputError
-from tests.cluster_jobs import deadly, process_id, refusing, slowly
+from tests.cluster_jobs import deadly, deadly_models, process_id, refusing, slowly
 
 if TYPE_CHECKING:
     from mrag_rl.cluster.workers import Workers
@@ -129,3 +130,16 @@ def test_a_job_that_kills_its_workers_is_named_in_the_end(workers: Workers) -> N
         for _ in workers.results(deadly, "number", [(factor,) for factor in range(6)]):
             pass
     assert sorted(result for _, result in workers.results(deadly, "number", [(1,), (2,)])) == [1, 2]
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_while_it_loads_its_models_is_asked_again(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = replace(cluster, cpus=0)  # The cores are those of `workers`
+    found = beside.start(partial(deadly_models, tmp_path, 1)).on_all(process_id, "number")
+    assert len({*found}) == 2 and [*tmp_path.iterdir()] == [tmp_path / "0"]
+    monkeypatch.setattr("mrag_rl.cluster.workers.DEATHS", 2)
+    with pytest.raises(InputError, match=r"^a worker .* died 2 times while it loaded its models \(.*\); if memory ran"):
+        replace(beside, workers=1).start(partial(deadly_models, tmp_path, 9)).on_all(process_id, "number")
+    assert len([*tmp_path.iterdir()]) == 3

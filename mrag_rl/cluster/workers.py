@@ -52,32 +52,36 @@ class Workers:
         self.cluster = cluster
         actor = ray.remote(_Worker).options(num_cpus=cluster.cpus, num_gpus=cluster.gpus, max_restarts=-1)
         self._actors: list[Any] = [actor.remote(load, mrag_rl.__version__) for _ in range(cluster.workers)]
-        self._away: dict[Any, int] = {}  # What a worker that died answers when it is there again
-        started = [worker.answer.remote() for worker in self._actors]
-        ready, waiting = ray.wait(started, num_returns=len(started), timeout=PATIENCE)
-        try:
-            ray.get(ready)
-        except RayActorError as error:
-            raise InputError(
-                f"the workers of the cluster at {cluster.address} cannot start ({_last_line(error)}); install the same "
-                "version of mrag-rl everywhere"
-            ) from error
-        if waiting:
-            raise InputError(
-                f"of {len(started)} workers, {len(ready)} have started in {PATIENCE:.0f} s at {cluster.address}, where "
-                "others may have what is missing; give fewer with --workers, or wait for them"
-            )
+        self._away: dict[Any, int] = {}  # What a worker answers when it is there, or there again
+        for worker in range(cluster.workers):
+            self._miss(worker)
+        self._wait_for_all()
 
     def on_all(self, function: Callable[..., T], model: str) -> list[T]:
-        """A function of a model, by every worker at once. Raises InputError as it does, or if a worker dies."""
-        asked = [worker.apply.remote(function, model, None) for worker in self._actors]
-        try:
-            return [_result(reference) for reference in asked]
-        except RayActorError as error:
-            raise InputError(
-                f"a worker of the cluster died while it loaded its models ({_last_line(error)}); if memory ran out, "
-                "give fewer --workers"
-            ) from error
+        """A function of a model, by every worker at once. One that dies, of loading its models say, is asked again.
+
+        Raises:
+            InputError: as the function raised it; a worker that died several times, or is away for minutes.
+        """
+        asked = {worker.apply.remote(function, model, None): place for place, worker in enumerate(self._actors)}
+        answers: dict[int, T] = {}
+        deaths = [0] * len(self._actors)
+        while asked:
+            [ready], _ = ray.wait([*asked])
+            worker = asked.pop(ready)
+            try:
+                answers[worker] = _result(ready)
+            except _DEATH as error:
+                deaths[worker] += 1
+                if deaths[worker] >= DEATHS:
+                    raise InputError(
+                        f"a worker of the cluster died {DEATHS} times while it loaded its models "
+                        f"({_last_line(error)}); if memory ran out, give fewer --workers"
+                    ) from error
+                self._miss(worker)
+                self._wait_for_all()
+                asked[self._actors[worker].apply.remote(function, model, None)] = worker
+        return [answers[worker] for worker in range(len(self._actors))]
 
     def results(
         self,
@@ -173,8 +177,32 @@ class Workers:
                     f"the cluster is lost: no worker has come back in {PATIENCE:.0f} s; resume when it is there"
                 )
 
+    def _wait_for_all(self) -> None:
+        """Wait until no worker is away. Raises InputError if one cannot start at all, or not within minutes."""
+        end = time.monotonic() + PATIENCE
+        while self._away:
+            ready, _ = ray.wait([*self._away], timeout=max(0.0, end - time.monotonic()))
+            if not ready or time.monotonic() > end:
+                there = len(self._actors) - len(self._away)
+                raise InputError(
+                    f"of {len(self._actors)} workers, {there} have started in {PATIENCE:.0f} s at "
+                    f"{self.cluster.address}, where others may have what is missing; give fewer with --workers, or "
+                    "wait for them"
+                )
+            worker = self._away.pop(ready[0])
+            try:
+                _result(ready[0])
+            except _DEATH as error:
+                if isinstance(error, RayActorError) and error.actor_init_failed:
+                    raise InputError(
+                        f"the workers of the cluster at {self.cluster.address} cannot start ({_last_line(error)}); "
+                        "install the same version of mrag-rl everywhere"
+                    ) from error
+                time.sleep(_PAUSE)
+                self._miss(worker)
+
     def _miss(self, worker: int) -> None:
-        """Note that a worker has died, which is started again."""
+        """Note that a worker is away, until it answers: one that died is started again."""
         if worker not in self._away.values():
             self._away[self._actors[worker].answer.remote()] = worker
 
