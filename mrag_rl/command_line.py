@@ -231,7 +231,7 @@ class SettingsReader(Generic[T]):
         """How to fix an unknown key: the nearest valid one, compared as a whole and by its last part."""
         flags = ("config", *self._flags, "help") if prefix else ()
         candidates = [*self.keys, *self.groups, *flags]
-        nearest = difflib.get_close_matches(key, candidates, n=1, cutoff=0.6)
+        nearest = difflib.get_close_matches(key, candidates, n=1, cutoff=0.65)
         last = key.rsplit(".", 1)[-1]
         # A right name in the wrong group is nearer than a like-sounding neighbour.
         same_name = [candidate for candidate in candidates if candidate.rsplit(".", 1)[-1] == last]
@@ -239,7 +239,7 @@ class SettingsReader(Generic[T]):
             nearest = difflib.get_close_matches(key, same_name, n=1, cutoff=0.0)
         if not nearest:
             names = {candidate.rsplit(".", 1)[-1]: candidate for candidate in candidates}
-            nearest = [names[name] for name in difflib.get_close_matches(last, names, n=1, cutoff=0.6)]
+            nearest = [names[name] for name in difflib.get_close_matches(last, names, n=1, cutoff=0.65)]
         return f"; did you mean {prefix}{nearest[0]}?" if nearest else "; --help lists the settings"
 
     def _one_line(self, message: str, arguments: Sequence[str]) -> str:

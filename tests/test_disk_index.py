@@ -395,6 +395,7 @@ def test_what_is_asked_for_wrongly_is_named(built: Path, folder: Path, tmp_path:
         (lambda: Index.build(built, FIRST, HALF), "not empty"),
         (lambda: Index.build(tmp_path / "none", [], HALF), "no documents"),
         (lambda: Index.open(tmp_path), "no index there"),
+        (lambda: Index.open(tmp_path / "none"), "an index was begun there and is not complete; build it again"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=message):
             call()

@@ -87,6 +87,8 @@ class Manifest:
         """Raises InputError if there is no index, for another version, and for a damaged file."""
         path = folder / _NAME
         if not path.is_file():
+            if (folder / _BUILDING).exists():
+                raise InputError(f"{folder}: an index was begun there and is not complete; build it again")
             raise InputError(f"{folder}: no index there ({_NAME} is missing); check the path, or build one")
         content = read_json(path)
         version = content.get("version") if isinstance(content, dict) else None
