@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from mrag_rl.errors import InputError
 from mrag_rl.memory import MemoryDatabase
+from mrag_rl.memory.store import RECORDS
 from tests.test_memory import embeddings, make
 
 COUNT = 4
@@ -154,3 +157,30 @@ TestTwoConnections = TwoConnections.TestCase
 TestTwoConnections.settings = settings(
     max_examples=15, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+def test_a_rollback_by_an_earlier_version_of_the_program_is_noticed(tmp_path: Path) -> None:
+    """It deletes rows, and counts no rollbacks."""
+    with make(tmp_path / "db", COUNT) as database, closing(sqlite3.connect(tmp_path / "db" / RECORDS)) as earlier:
+        database.refine([0, 1], ["a", "b"], step=1)
+        database.refine([1], ["c"], step=2)
+        with earlier:
+            earlier.execute("DELETE FROM versions WHERE version > 0 AND step > 0")
+        assert database.targets(range(COUNT)) == [f"target {memory}" for memory in range(COUNT)]
+        assert database.last_step == -1
+        with earlier:
+            earlier.execute("INSERT INTO versions VALUES (0, 1, 'd', 1, '', NULL)")
+        assert database.targets([0, 1]) == ["d", "target 1"] and database.last_step == 1
+
+
+def test_an_earlier_version_of_the_program_reads_a_file_after_a_rollback(tmp_path: Path) -> None:
+    """The number of rollbacks is in the file's head, which it passes over; tables and digest are as before."""
+    with make(tmp_path / "db", COUNT) as database:
+        digest = database.digest()
+        database.refine([0], ["a"], step=1)
+        database.rollback(0)
+        assert database.digest() == digest
+    with closing(sqlite3.connect(tmp_path / "db" / RECORDS)) as connection:
+        assert connection.execute("PRAGMA application_id").fetchone() == (1,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE type = 'table'").fetchone() == (5,)

@@ -519,23 +519,69 @@ def test_a_state_is_of_one_moment(both: tuple[MemoryDatabase, MemoryDatabase], m
 
 
 @pytest.mark.parametrize("store", [0, 1], ids=["files", "server"])
+@pytest.mark.parametrize("read", ["versions_from", "count_versions", "rollbacks", "last_step", "current"])
 def test_what_could_not_be_read_again_is_read_at_the_next_call(
-    both: tuple[MemoryDatabase, MemoryDatabase], store: int, monkeypatch: pytest.MonkeyPatch
+    both: tuple[MemoryDatabase, MemoryDatabase], store: int, read: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, failures = both[store], [InputError("away")]
+    query = embeddings(4, 1)
+    database.states(query, "peeking")
     with MemoryDatabase.open(database.folder) as other:
-        other.refine([1], ["new"], step=1, pair_embeddings=embeddings(4, 1))
-    current = SQLRecords.current
+        if read in ("last_step", "current"):  # all is read again
+            other.refine([2], ["old"], step=2, pair_embeddings=embeddings(3, 1))
+            other.rollback(1)
+        other.refine([1, 1], ["newer", "new"], step=1, pair_embeddings=embeddings(4, 2))
+        expected = other.states(query, "peeking")
+    method = getattr(SQLRecords, read)
 
-    def fails_once(self: Any) -> Any:
+    def fails_once(self: Any, *arguments: Any) -> Any:
         if failures:
             raise failures.pop()
-        return current(self)
+        return method(self, *arguments)
 
-    monkeypatch.setattr(SQLRecords, "current", fails_once)
+    monkeypatch.setattr(SQLRecords, read, fails_once)
     with pytest.raises(InputError, match="away"):
         database.targets([1])
-    assert database.targets([1]) == ["new"] and database.last_step == 1
+    assert database.targets([1, 2]) == ["new", "target 2"] and database.last_step == 1
+    np.testing.assert_array_equal(database.states(query, "peeking"), expected)
+
+
+@pytest.mark.parametrize("store", [0, 1], ids=["files", "server"])
+def test_only_what_others_have_written_is_read_again(
+    both: tuple[MemoryDatabase, MemoryDatabase], store: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, query = both[store], embeddings(5, 2)
+    database.refine([1, 2], ["one", "two"], step=1, pair_embeddings=embeddings(4, 2))
+    with MemoryDatabase.open(database.folder) as other:
+        np.testing.assert_array_equal(other.states(query, "peeking"), database.states(query, "peeking"))
+        monkeypatch.setattr(SQLRecords, "current", None)
+        monkeypatch.setattr(SQLRecords, "current_pair_heads", None)
+        for step, memories in enumerate(([3], [1, 3], [3, 3, 4]), start=1):
+            targets = [f"{step} {place}" for place in range(len(memories))]
+            vectors = embeddings(20 + step, len(memories))
+            database.refine(memories, targets, step=step, pair_embeddings=vectors)
+            assert other.targets(range(6)) == database.targets(range(6)) and other.last_step == step
+            np.testing.assert_array_equal(other.states(query, "peeking"), database.states(query, "peeking"))
+        other.refine([3], ["mine"], step=9, pair_embeddings=embeddings(30, 1))
+        assert database.targets([3]) == ["mine"] and database.refined().tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("store", [0, 1], ids=["files", "server"])
+def test_a_rollback_is_noticed_whatever_is_written_after_it(
+    both: tuple[MemoryDatabase, MemoryDatabase], store: int
+) -> None:
+    """As many versions, with the same steps and the same last one: only an earlier one is another."""
+    database, query = both[store], embeddings(5, 2)
+    with MemoryDatabase.open(database.folder) as other:
+        for text in ("first", "second"):
+            database.rollback(0)
+            for step, memory, target in ((1, 1, text), (2, 2, "same"), (2, 3, "same")):
+                vectors = embeddings(50 + len(target), 1)
+                database.refine([memory], [target], step=step, pair_embeddings=vectors)
+            assert other.targets(range(4)) == ["target 0", text, "same", "same"]
+            np.testing.assert_array_equal(other.states(query, "peeking"), database.states(query, "peeking"))
+        database.rollback(1)
+        assert other.targets(range(4)) == ["target 0", "second", "target 2", "target 3"] and other.last_step == 1
 
 
 def test_a_copy_of_nothing_replaces_nothing(both: tuple[MemoryDatabase, MemoryDatabase], address: str) -> None:

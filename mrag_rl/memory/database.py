@@ -60,7 +60,7 @@ class MemoryDatabase:
         self._has_pairs = facts["peeking"] == "true"
         names, arms = store.names(), stored_arms(facts)
         self._arms, self._names = arms, [*names, *(ARM_NAMES[arm] for arm in arms)]
-        self._versions = TargetVersions(store, lambda: self._vectors.reload_pairs())
+        self._versions = TargetVersions(store, lambda versions: self._vectors.reload_pairs(versions))
         self._order = PartitionOrder.of(with_arms(store.membership(len(self._versions), len(names)), arms))
         self._vectors = location.open_vectors(folder, store, self._order, facts)
 

@@ -14,7 +14,7 @@ from typing import get_args
 import numpy as np
 
 from mrag_rl.errors import InputError
-from mrag_rl.memory.parts import Records, Scope, VectorSet
+from mrag_rl.memory.parts import NewVersion, Records, Scope, VectorSet
 from mrag_rl.memory.search import PartitionOrder
 from mrag_rl.memory.shortlists import Pairs, Search, ShortlistedVectors
 from mrag_rl.memory.vector_server import VectorServer, Within, collection_of, parts_of, stored_sets
@@ -76,7 +76,7 @@ class FixedVectors(ShortlistedVectors):
                 changed = {index: vectors.flatten() for index, vectors in zip(indices, pair_heads, strict=True)}
                 self._pairs = self._pairs | changed
 
-    def reload_pairs(self) -> None:
+    def reload_pairs(self, versions: Sequence[NewVersion] | None) -> None:
         with self._turn:
             self._changes += 1
             self._pairs = None

@@ -108,6 +108,15 @@ class Records(Protocol):
     def current(self) -> tuple[list[str], np.ndarray]:
         """The current target and the current version number (N,) of every memory."""
 
+    def versions_from(self, step: int) -> list[NewVersion]:
+        """Every version of this step or a later one but the originals, memory by memory."""
+
+    def count_versions(self) -> int:
+        """The number of all versions, with the originals."""
+
+    def rollbacks(self) -> int:
+        """A number that every rollback changes."""
+
     def originals(self, indices: Sequence[int]) -> list[str]:
         """The targets as they were first stored."""
 
@@ -186,5 +195,5 @@ class Vectors(Protocol):
     def replace_pairs(self, indices: Sequence[int], pair_heads: Sequence[np.ndarray]) -> None:
         """Use new pair vectors (H, d_h) of memories from now on; of repeated indices the last one counts."""
 
-    def reload_pairs(self) -> None:
-        """Read the pair vectors again at the next search, after the records have changed."""
+    def reload_pairs(self, versions: Sequence[NewVersion] | None) -> None:
+        """Use the pair vectors of versions that others have written, in their order; None: read all of them again."""

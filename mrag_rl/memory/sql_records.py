@@ -19,11 +19,12 @@ from mrag_rl.errors import InputError
 from mrag_rl.filters.columns import Columns
 from mrag_rl.filters.language import Filter
 from mrag_rl.memory.checks import damaged
-from mrag_rl.memory.parts import Part
+from mrag_rl.memory.parts import NewVersion, Part
 from mrag_rl.memory.records import Memory, Version, memory_metadata
 
 _PAGE = 2000  # memories that are read at a time
 _CURRENT = "(memory, version) IN (SELECT memory, MAX(version) FROM versions GROUP BY memory)"
+_LAST = "NOT EXISTS (SELECT 1 FROM versions v WHERE v.memory = versions.memory AND v.version > versions.version)"
 
 
 class SQLRecords(ABC):
@@ -34,6 +35,8 @@ class SQLRecords(ABC):
     """The condition that a column `memory` is among the indices in one parameter, which `_request` makes."""
     _CHANGES: str
     """The query for a number that is another one after others have written."""
+    _ROLLBACKS: str
+    """The query for `rollbacks`."""
     _seen = -1
 
     def matching(self, filter_: Filter) -> list[int]:
@@ -81,6 +84,19 @@ class SQLRecords(ABC):
         rows = self._rows(f"SELECT target, version FROM versions WHERE {_CURRENT} ORDER BY memory")
         return [target for target, _ in rows], np.array([version for _, version in rows], dtype=np.int64)
 
+    def versions_from(self, step: int) -> list[NewVersion]:
+        """Every version of this step or a later one but the originals, memory by memory."""
+        columns = "memory, version, target, step, note, pair_heads"
+        return sorted(self._rows(f"SELECT {columns} FROM versions WHERE step >= ? AND version > 0", (step,)))
+
+    def count_versions(self) -> int:
+        """The number of all versions, with the originals."""
+        return int(self._rows("SELECT COUNT(*) FROM versions")[0][0])
+
+    def rollbacks(self) -> int:
+        """A number that every rollback changes."""
+        return int(self._rows(self._ROLLBACKS)[0][0])
+
     def originals(self, indices: Sequence[int]) -> list[str]:
         """The targets as they were first stored."""
         sql = f"SELECT memory, target FROM versions WHERE version = 0 AND {self._REQUESTED}"
@@ -89,7 +105,7 @@ class SQLRecords(ABC):
 
     def current_pair_heads(self) -> list[tuple[int, bytes]]:
         """(memory, float32 bytes) of every memory whose current version is not the original."""
-        return self._rows(f"SELECT memory, pair_heads FROM versions WHERE version > 0 AND {_CURRENT}")
+        return self._rows(f"SELECT memory, pair_heads FROM versions WHERE version > 0 AND {_LAST}")
 
     def records(self, indices: Sequence[int]) -> list[Memory]:
         """Memories with their current targets, in the order of the indices."""
@@ -151,9 +167,8 @@ class SQLRecords(ABC):
 
     def counts_refined(self) -> int:
         sql = f"""
-            SELECT COUNT(*) FROM versions
-            JOIN (SELECT memory, target AS original FROM versions WHERE version = 0) AS originals USING (memory)
-            WHERE {_CURRENT} AND target <> original
+            SELECT COUNT(*) FROM versions JOIN versions AS original USING (memory)
+            WHERE versions.version > 0 AND {_LAST} AND original.version = 0 AND versions.target <> original.target
         """
         return int(self._rows(sql)[0][0])
 

@@ -100,6 +100,7 @@ class RecordStore(SQLRecords):
 
     _REQUESTED = "memory IN (SELECT value FROM json_each(?))"
     _CHANGES = "PRAGMA data_version"  # of others alone
+    _ROLLBACKS = "PRAGMA application_id"  # a number in the file's head that SQLite leaves to programs
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
@@ -190,7 +191,11 @@ class RecordStore(SQLRecords):
     def rollback(self, step: int) -> int:
         """Delete every version of a later step, except the originals, and return their number. Raises InputError."""
         with self.transaction():
-            return self._connection.execute("DELETE FROM versions WHERE version > 0 AND step > ?", (step,)).rowcount
+            sql = "DELETE FROM versions WHERE version > 0 AND step > ?"
+            deleted = self._connection.execute(sql, (step,)).rowcount
+            if deleted:
+                self._connection.execute(f"PRAGMA application_id = {(self.rollbacks() + 1) % 2**31}")
+            return deleted
 
     def sync(self) -> None:
         """Move the log into the database file and flush it, so that all writes survive a power cut too."""

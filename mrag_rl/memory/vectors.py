@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -13,7 +13,7 @@ import numpy as np
 from mrag_rl.choices import STANDARD_STATES, StateName
 from mrag_rl.errors import InputError
 from mrag_rl.memory.checks import damaged
-from mrag_rl.memory.parts import Records, Scope, SourceVectors, VectorSet
+from mrag_rl.memory.parts import NewVersion, Records, Scope, SourceVectors, VectorSet
 from mrag_rl.memory.search import PartitionOrder, best_in_partitions, nearest
 from mrag_rl.memory.vector_file import VectorFile, blocks, write_vectors
 from mrag_rl.unit import check_unit
@@ -164,8 +164,14 @@ class MemoryVectors:
                 for index, vectors in zip(indices, pair_heads, strict=True):
                     keys[:, self._order.positions[index]] = vectors
 
-    def reload_pairs(self) -> None:
-        """Read the pair vectors again at the next search, after the record store has changed."""
+    def reload_pairs(self, versions: Sequence[NewVersion] | None) -> None:
+        """Use the pair vectors of versions that others have written; None: read all again at the next search."""
+        if "pair_heads" not in self._sets:
+            return
+        if versions is not None:
+            memories = [memory for memory, *_ in versions]
+            self.replace_pairs(memories, [self.pair_heads(memory, stored) for memory, *_, stored in versions])
+            return
         with self._turn:
             self._changes += 1
             self._keys.pop("pair_heads", None)

@@ -16,19 +16,19 @@ class TargetVersions:
     """The current target of each of N memories, and the step of the latest version, for any number of threads.
 
     Versions are only ever added, at steps that never decrease; ``rollback`` deletes the latest ones. What others have
-    written since is read again before it is used.
+    written since is read before it is used: the versions from the last known step on, or after a rollback everything.
 
     Attributes:
         turn: held while versions are read or written.
     """
 
-    def __init__(self, store: Records, changed: Callable[[], object] = lambda: None) -> None:
-        """changed: called when others have written, and after a rollback."""
+    def __init__(self, store: Records, changed: Callable[[list[NewVersion] | None], object] = lambda _: None) -> None:
+        """changed: called when others have written, with versions among which theirs are, or None for any."""
         self._store, self._changed = store, changed
         self.turn = threading.RLock()
         self._targets: list[str] = []
         self._versions = np.empty(0, dtype=np.int64)
-        self._last_step = -1
+        self._last_step, self._rollbacks = -1, -1
         self._stale = False  # Something was written that has not been read since
         store.changed_by_others()
         self._reload()
@@ -112,14 +112,31 @@ class TargetVersions:
         with self.turn:
             self._stale |= self._store.changed_by_others()
             if self._stale:
-                self._reload()
-                self._changed()
+                added = self._store.versions_from(self._last_step)
+                count, rollbacks = self._store.count_versions(), self._store.rollbacks()
+                if rollbacks == self._rollbacks and self._becomes(added, count):
+                    self._changed(added)
+                    self._last_step = max([self._last_step, *(step for _, _, _, step, *_ in added)])
+                else:
+                    self._reload()
+                    self._changed(None)
                 self._stale = False
 
     def _of(self, indices: Sequence[int]) -> list[tuple[int, str]]:
         """The current version of each memory as it was last read: its number and its target."""
         return [(int(self._versions[index]), self._targets[index]) for index in indices]
 
+    def _becomes(self, added: list[NewVersion], count: int) -> bool:
+        """Make these versions current, in their order; whether all memories now have so many versions as are stored.
+
+        They have others after a rollback by an earlier version of this program, which does not count its rollbacks.
+        """
+        for memory, version, target, *_ in added:
+            self._targets[memory], self._versions[memory] = target, version
+        return count == len(self._versions) + int(self._versions.sum())
+
     def _reload(self) -> None:
-        self._targets, self._versions = self._store.current()
+        """The step is read before what is as late or later, in case others write meanwhile."""
+        self._rollbacks = self._store.rollbacks()
         self._last_step = self._store.last_step()
+        self._targets, self._versions = self._store.current()

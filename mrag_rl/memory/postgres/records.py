@@ -1,7 +1,7 @@
 """Records, memberships and versions of one memory database in PostgreSQL; see ``parts.Records``.
 
 The tables are those of the SQLite file (``memory.store``), so that both have the same digest. ``changes`` counts the
-transactions, by which other processes see that something was written.
+transactions, and above 32 bits the rollbacks, by which other processes see that something was written.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class PostgresRecords(SQLRecords):
 
     _REQUESTED = "memory = ANY(?)"
     _CHANGES = "SELECT n FROM changes"
+    _ROLLBACKS = "SELECT n >> 32 FROM changes"
 
     def __init__(self, connection: Connection, check_own: Callable[[], None]) -> None:
         """connection: to the schema that `create_records` made.
@@ -79,6 +80,8 @@ class PostgresRecords(SQLRecords):
             deleted = self.connection.write(
                 "DELETE FROM versions WHERE version > 0 AND step > %s RETURNING memory", (step,)
             ).fetchall()
+            if deleted:
+                self.connection.write("UPDATE changes SET n = n + (1::bigint << 32)")
             if self._has_pairs and deleted:
                 self._compare(sorted({memory for (memory,) in deleted}))
             return len(deleted)

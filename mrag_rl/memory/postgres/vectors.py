@@ -14,7 +14,7 @@ import psycopg
 
 from mrag_rl.errors import InputError
 from mrag_rl.memory.checks import damaged
-from mrag_rl.memory.parts import VectorSet
+from mrag_rl.memory.parts import NewVersion, VectorSet
 from mrag_rl.memory.postgres.connection import Connection
 from mrag_rl.memory.search import PartitionOrder
 from mrag_rl.memory.shortlists import Pairs, Search, ShortlistedVectors
@@ -50,7 +50,7 @@ class PostgresVectors(ShortlistedVectors):
     def replace_pairs(self, indices: Sequence[int], pair_heads: Sequence[np.ndarray]) -> None:
         """Nothing: the records wrote them with the versions."""
 
-    def reload_pairs(self) -> None:
+    def reload_pairs(self, versions: Sequence[NewVersion] | None) -> None:
         """Nothing: every search compares those that are stored."""
 
     def _one_moment(self, name: VectorSet) -> AbstractContextManager[None]:
