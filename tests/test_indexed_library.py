@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerBase
 
-from mrag_rl.data.chunks import split_documents
+from mrag_rl.data.chunks import Chunk, split_documents
 from mrag_rl.data.records import Document
 from mrag_rl.encoders import Embeddings
 from mrag_rl.errors import InputError
-from mrag_rl.filters import FieldVocabulary, RuleExtractor, parse_filter
+from mrag_rl.filters import Condition, FieldVocabulary, RuleExtractor, parse_filter
+from mrag_rl.retrieval import EncodedQueries
 from mrag_rl.retrieval.disk import SEARCHED, Index
 from mrag_rl.retrieval.disk.library import IndexedLibrary
+from mrag_rl.retrieval.disk.state import State
 from mrag_rl.systems import MultiMetaRAG, PassageRetriever, RAGFusion
 from mrag_rl.systems.passages import PassageAnswer
 from tests.test_disk_index import NEWS, QUESTIONS, HalfPrecision
@@ -248,31 +250,56 @@ def test_a_library_that_has_changed_meanwhile_says_so(folder: Path) -> None:
             call()
 
 
-@pytest.mark.parametrize("read", ["documents", "vectors", "passing", "rank"])
-def test_rows_that_became_others_while_they_were_read_are_not_given_out(
+@pytest.mark.parametrize("read", ["documents", "passing", "rank"])
+def test_a_change_while_rows_are_read_changes_nothing_of_what_is_found(
     read: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another thread compacts the index that both use: rights by the old rows would be rights to other documents."""
+    """Another thread compacts the index that both use: rows by the old state would be rights to other documents."""
     retriever = build(folder, documents(), heading=HEADING)
     library = retriever.library
     assert isinstance(library, IndexedLibrary)
     readable = library.readable(categories=[documents()[0].category])
     assert readable is not None
     calls: dict[str, Callable[[], Any]] = {
-        "passing": lambda: MultiMetaRAG(retriever).answer(
-            ["Who?"], filters=[parse_filter({"source": "Nobody"}, FieldVocabulary.from_documents(documents()))]
-        ),
-        "rank": lambda: MultiMetaRAG(retriever).answer(["Who?"]),
+        "documents": lambda: library.restricted(readable).metadata,
+        "passing": lambda: library.passing([Condition("title", "$ne", ("x",))]).tolist(),
+        "rank": lambda: library.rank(retriever.encode(["Who?"]), "standard", 5).ranking.indices.tolist(),
     }
-    call = calls.get(read, lambda: library.restricted(readable))
-    original = getattr(Index, read)
+    expected, original = calls[read](), getattr(State, read)
 
-    def changed_meanwhile(index: Index, *arguments: Any, **options: Any) -> Any:
-        monkeypatch.setattr(Index, read, original)
-        index.remove([library.chunks[0].id])
-        index.compact()
-        return original(index, *arguments, **options)
+    def changed_meanwhile(state: State, *arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(State, read, original)
+        library.index.remove([library.chunks[0].id])
+        library.index.compact()
+        return original(state, *arguments, **options)
 
-    monkeypatch.setattr(Index, read, changed_meanwhile)
+    monkeypatch.setattr(State, read, changed_meanwhile)
+    assert calls[read]() == expected
     with pytest.raises(InputError, match="changed since this library was opened; open it again"):
-        call()
+        calls[read]()
+
+
+def test_what_may_be_read_is_found_as_if_there_were_nothing_else(folder: Path, tmp_path: Path) -> None:
+    """Nothing is copied into memory, and words and heads are weighed by what may be read alone."""
+    index = Index.open(folder)
+    index.remove([index.documents([2])[0].id])
+    first = index.documents([0])[0]
+    assert isinstance(first, Chunk)
+    index.update([], [replace(first, id="new#0", document="new")], HALVED)  # a second segment
+    library = IndexedLibrary(index)
+    kept = index.live & (np.arange(index.rows) % 3 > 0)
+    chunks, heading = index.documents(np.flatnonzero(kept)), index.layout.heading
+    prefix = index.layout.prefix
+    own = IndexedLibrary(
+        Index.build(tmp_path / "own", chunks, HALVED, sentence_heads=True, heading=heading, prefix=prefix)
+    )
+    restricted = library.restricted(kept)
+    assert isinstance(restricted, IndexedLibrary) and restricted.metadata == own.metadata
+    queries = EncodedQueries.of(HALVED, [query.text for query in QUESTIONS[:6]], [*SEARCHED])
+    for strategy in SEARCHED:
+        one, other = (each.rank(queries, strategy, 9).ranking for each in (restricted, own))
+        rows = np.flatnonzero(kept)[other.indices]
+        np.testing.assert_array_equal(one.indices, rows)
+        np.testing.assert_allclose(one.scores, other.scores, rtol=1e-12)
+    with pytest.raises(InputError, match="no document in row 0"):
+        restricted.chunks[0]

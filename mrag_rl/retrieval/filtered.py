@@ -85,6 +85,11 @@ class Library(ABC):
         """Raises InputError if the library's documents are not those of its chunks any more."""
 
     @property
+    def _held(self) -> int:
+        """The number of chunks whose vectors it has in memory for itself."""
+        return 0
+
+    @property
     def _existing(self) -> np.ndarray:
         """The chunks that have not been removed, (N,) bool."""
         return np.ones(len(self.chunks), bool)
@@ -107,8 +112,8 @@ class Library(ABC):
     def restricted(self, readable: np.ndarray) -> Library:
         """The library of the chunks that may be read, as if there were no others; (N,) bool, at least one True.
 
-        The last few are kept that have no more chunks together than this library. Raises InputError if nothing may be
-        read, and after documents were added or removed.
+        The last few are kept, in memory no more chunks together than this library has. Raises InputError if nothing may
+        be read, and after documents were added or removed.
         """
         self._check_unchanged()
         readable = checked_mask(readable, "readable", "one per chunk", (len(self.chunks),))
@@ -116,9 +121,9 @@ class Library(ABC):
         with self._lock:
             kept = self._restricted.pop(key, None) or self._subset(np.flatnonzero(readable))
             self._restricted[key] = kept
-            chunks = sum(len(each.chunks) for each in self._restricted.values())
-            while len(self._restricted) > _KEPT or (len(self._restricted) > 1 and chunks > len(readable)):
-                chunks -= len(self._restricted.pop(next(iter(self._restricted))).chunks)
+            held = sum(each._held for each in self._restricted.values())
+            while len(self._restricted) > _KEPT or (len(self._restricted) > 1 and held > len(readable)):
+                held -= self._restricted.pop(next(iter(self._restricted)))._held
         return kept
 
     def readable(
@@ -219,6 +224,10 @@ class FilteredRetriever(Library):
         """The metadata of each document, as filters read it."""
         firsts = {chunk.document: row for chunk, row in zip(self.chunks, self._metadata_row.tolist(), strict=True)}
         return [self._metadata[row] for row in firsts.values()]
+
+    @property
+    def _held(self) -> int:
+        return len(self.chunks)
 
     def _subset(self, rows: np.ndarray) -> FilteredRetriever:
         return FilteredRetriever(self.retriever.subset(rows), [self.chunks[row] for row in rows.tolist()])

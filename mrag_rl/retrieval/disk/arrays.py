@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +25,8 @@ _TYPES = {
 _NAMES = {np.dtype(kind): name for name, kind in _TYPES.items()}
 _DATA = 256  # Bytes before the numbers: the header's length (8), and the header, padded with spaces
 _TENSOR = "array"
+BLOCK = 2048
+"""Documents that are encoded, written or read together."""
 
 
 class FilesWriter:
@@ -118,6 +120,11 @@ def map_bytes(path: StrPath) -> np.ndarray:
         Path(path).stat()
         raise damaged(path) from error
     return content
+
+
+def blocks_of(rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Rows, `BLOCK` at a time."""
+    return (rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK))
 
 
 def ranges(firsts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

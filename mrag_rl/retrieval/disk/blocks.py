@@ -7,19 +7,16 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
-
 from mrag_rl.data.records import Document
 from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.io import sync_files
+from mrag_rl.retrieval.disk.arrays import BLOCK
 from mrag_rl.retrieval.disk.manifest import Entry
 from mrag_rl.retrieval.disk.place import IndexServer
 from mrag_rl.retrieval.disk.segment import SegmentWriter
 from mrag_rl.retrieval.disk.vectors import FileVectorsWriter, Layout, VectorsWriter
 from mrag_rl.retrieval.encoded import Parts, encode_documents
-
-_BLOCK = 2048  # Documents encoded and written together
 
 Block = tuple[Sequence[Document], Embeddings, Parts]
 
@@ -39,7 +36,7 @@ def encoded(
     and if the documents cannot be read.
     """
     source, seen = _read(documents), set()
-    while block := list(islice(source, _BLOCK)):
+    while block := list(islice(source, BLOCK)):
         for document in block:
             if not isinstance(document.id, str):
                 raise InputError(f"index: the id {document.id!r} is not a text; give every document one")
@@ -76,9 +73,3 @@ def written(
             writer.append(documents, whole, sentences)
     sync_files(path)
     return entry
-
-
-def blocks_of(rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Rows in blocks of that size."""
-    for start in range(0, len(rows), _BLOCK):
-        yield rows[start : start + _BLOCK]

@@ -12,13 +12,13 @@ import numpy as np
 
 from mrag_rl.access import document_mask
 from mrag_rl.data.records import Document
-from mrag_rl.encoders.embeddings import Embeddings, TextEncoder
+from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.filters.language import Filter
 from mrag_rl.io import StrPath, reported_writes, sync_file
 from mrag_rl.memory.trust import forget
-from mrag_rl.retrieval.disk.arrays import write_array
-from mrag_rl.retrieval.disk.blocks import blocks_of, encoded, written
+from mrag_rl.retrieval.disk.arrays import blocks_of, write_array
+from mrag_rl.retrieval.disk.blocks import encoded, written
 from mrag_rl.retrieval.disk.manifest import (
     Entry,
     Manifest,
@@ -29,11 +29,11 @@ from mrag_rl.retrieval.disk.manifest import (
     writing,
 )
 from mrag_rl.retrieval.disk.place import IndexServer, discard
-from mrag_rl.retrieval.disk.search import BREADTH, TWO_STAGES, check_stored
+from mrag_rl.retrieval.disk.search import BREADTH
 from mrag_rl.retrieval.disk.state import State, clean, opened
 from mrag_rl.retrieval.disk.vectors import Layout
-from mrag_rl.retrieval.encoded import EncodedQueries, Parts
-from mrag_rl.retrieval.strategies import QUERY_SENTENCES, RECOMMENDED, check_strategies
+from mrag_rl.retrieval.encoded import EncodedQueries
+from mrag_rl.retrieval.strategies import RECOMMENDED
 from mrag_rl.retrieval.voting import Ranking
 
 
@@ -132,7 +132,7 @@ class Index:
 
     def __len__(self) -> int:
         """The number of documents."""
-        return self._state.documents
+        return self._state.count
 
     @property
     def rows(self) -> int:
@@ -142,7 +142,12 @@ class Index:
     @property
     def live(self) -> np.ndarray:
         """Which rows have a document that has not been removed, (rows,) bool."""
-        return np.concatenate([np.empty(0, bool), *(segment.live for segment in self._state.segments)])
+        return self._state.live
+
+    @property
+    def state(self) -> State:
+        """What the index is at this time, for searches that later changes do not touch."""
+        return self._state
 
     @property
     def changes(self) -> int:
@@ -172,22 +177,7 @@ class Index:
 
     def documents(self, rows: Sequence[int] | np.ndarray) -> list[Document]:
         """The documents in some rows. Raises InputError for a row that does not exist or whose document was removed."""
-        state, found = self._state, []
-        for row in np.asarray(rows, np.int64).tolist():
-            number = int(np.searchsorted(state.bases, row, side="right")) - 1
-            if not 0 <= row < state.rows or not state.segments[number].live[row - state.bases[number]]:
-                raise InputError(f"index: no document in row {row}; give rows of a ranking of this index")
-            found += state.segments[number].documents([row - state.bases[number]])
-        return found
-
-    def vectors(self, rows: np.ndarray) -> tuple[Embeddings, Parts]:
-        """The vectors of the documents in some rows (one or more, ascending), and of their sentences; heads of
-        sentences that are not stored have 0 dimensions."""
-        ends = np.searchsorted(rows, self._state.bases)
-        parts = [
-            rows[first:end] - base for first, end, base in zip(ends[:-1], ends[1:], self._state.bases, strict=False)
-        ]
-        return self._state.search.vectors(parts, heads=True)
+        return self._state.documents(rows)
 
     def row_of(self, identifier: str) -> int:
         """The row of a document. Raises InputError for an unknown id."""
@@ -264,7 +254,7 @@ class Index:
         """
         with self._changing() as state:
             manifest = state.manifest
-            if len(state.segments) <= 1 and state.documents == state.rows:
+            if len(state.segments) <= 1 and state.count == state.rows:
                 return
             blocks = (
                 (segment.documents(rows), segment.embeddings(rows), segment.sentences(rows))
@@ -272,7 +262,7 @@ class Index:
                 for rows in blocks_of(np.flatnonzero(segment.live))
             )
             entries: tuple[Entry, ...] = ()
-            if state.documents:
+            if state.count:
                 number, layout = manifest.state + 1, manifest.layout
                 entries = (written(self.folder, number, layout, blocks, state.server, progress=progress),)
             manifest.changed(entries).write(self.folder)
@@ -297,7 +287,7 @@ class Index:
     ) -> Ranking:
         """Rank documents for query texts, by the rows of those that match each query's filter; the rest as `rank`."""
         state = self._state
-        _check(state, strategy, fetch, breadth)
+        state.check(strategy, fetch, breadth)
         if filters is not None and len(filters) != len(texts):
             raise InputError(f"index: {len(filters)} filters for {len(texts)} queries; give one for each query")
         if allowed is not None:
@@ -306,7 +296,7 @@ class Index:
             passing = state.passing(filters)
             allowed = passing if allowed is None else passing & allowed
         queries = EncodedQueries.of(encoder, texts, [strategy])
-        return _ranked(state, queries, strategy, fetch, allowed, breadth)
+        return state.rank(queries, strategy, fetch, allowed, breadth)
 
     def rank(
         self,
@@ -331,7 +321,7 @@ class Index:
         of another encoder, parts or texts of queries that the strategy needs and that are missing, and `allowed` of
         another shape or type.
         """
-        return _ranked(self._state, queries, strategy, fetch, allowed, breadth)
+        return self._state.rank(queries, strategy, fetch, allowed, breadth)
 
     @contextmanager
     def _changing(self) -> Iterator[State]:
@@ -365,31 +355,3 @@ def _named(ids: Iterable[str]) -> list[str]:
     if isinstance(ids, str):  # Its letters would be taken for ids
         raise InputError(f"index: {ids!r} is a single id; give a list")
     return list(dict.fromkeys(ids))
-
-
-def _ranked(
-    state: State, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None, breadth: int
-) -> Ranking:
-    _check(state, strategy, fetch, breadth)
-    if allowed is not None:
-        allowed = document_mask(allowed, len(queries), state.rows)
-    layout = state.manifest.layout
-    for vectors in (queries.whole, *([] if queries.sentences is None else [queries.sentences.embeddings])):
-        vectors.check_comparable(layout.shape, layout.encoder, "index: the queries' vectors", "the documents'")
-    for what, missing in (
-        ("sentences", strategy in QUERY_SENTENCES and queries.sentences is None),
-        ("texts", strategy in (*TWO_STAGES, "words") and queries.texts is None),
-    ):
-        if missing:
-            raise InputError(f"strategy {strategy} needs the queries' {what}; make them with EncodedQueries.of")
-    if not state.documents:
-        return Ranking(np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0)))
-    return state.search.rank(queries, strategy, min(fetch, state.documents), allowed, breadth)
-
-
-def _check(state: State, strategy: str, fetch: int, breadth: int) -> None:
-    check_strategies([strategy])
-    check_stored(strategy, state.manifest.layout)
-    for name, number in (("fetch", fetch), ("breadth", breadth)):
-        if number < 1:
-            raise InputError(f"{name} is {number}; give 1 or more")

@@ -15,12 +15,12 @@ from mrag_rl.errors import InputError
 from mrag_rl.filters.language import Filter
 from mrag_rl.filters.vocabulary import document_metadata
 from mrag_rl.io import StrPath
-from mrag_rl.retrieval.disk.blocks import blocks_of
+from mrag_rl.retrieval.disk.arrays import blocks_of
 from mrag_rl.retrieval.disk.index import Index
 from mrag_rl.retrieval.disk.segment import json_line
+from mrag_rl.retrieval.disk.state import State
 from mrag_rl.retrieval.encoded import EncodedQueries
-from mrag_rl.retrieval.filtered import FilteredRetriever, Library
-from mrag_rl.retrieval.retriever import MultiAspectRetriever
+from mrag_rl.retrieval.filtered import Library
 from mrag_rl.retrieval.voting import Ranking
 
 _SEGMENTS = 8  # More of them are compacted, as each makes searches slower
@@ -29,15 +29,16 @@ _SEGMENTS = 8  # More of them are compacted, as each makes searches slower
 class IndexedLibrary(Library):
     """A library on disk: nothing is encoded again, and vectors are mapped into memory.
 
-    It offers the strategies of `Index`. The library of what may be read (`restricted`) is in memory.
+    It offers the strategies of `Index`. So does the library of what may be read (`restricted`), which has no vectors of
+    its own: its chunks keep their indices, and words and heads are weighed by what may be read alone.
     """
 
-    def __init__(self, index: Index) -> None:
-        """index: of chunks. Raises InputError for one of documents."""
+    def __init__(self, index: Index, state: State | None = None) -> None:
+        """index: of chunks. state: of the index, None for its newest. Raises InputError for an index of documents."""
         super().__init__()
-        self.index, self.chunks = index, _Chunks(index)
-        self._live, self._changes = index.live, index.changes
-        first = next(_blocks(index), None)
+        self.index, self._state = index, state or index.state
+        self.chunks = _Chunks(self._state)
+        first = next(self._blocks(), None)
         if first is not None and not isinstance(first[0], Chunk):
             raise InputError(f"{index.folder}: an index of documents, not of their chunks; choose another folder")
 
@@ -83,65 +84,60 @@ class IndexedLibrary(Library):
         wanted = {chunk.id: json_line(chunk) for chunk in chunks}
         if len(wanted) < len(chunks):
             raise InputError("index: two chunks have one id; give every document an id of its own")
-        held = {chunk.id: json_line(chunk) for block in _blocks(index) for chunk in block}
+        held = {chunk.id: json_line(chunk) for block in library._blocks() for chunk in block}
         leaving = [identifier for identifier, line in held.items() if wanted.get(identifier) != line]
         arriving = [chunk for chunk in chunks if held.get(chunk.id) != wanted[chunk.id]]
         index.update(leaving, arriving, encoder, progress=progress)
         if index.segments > _SEGMENTS or index.rows - len(index) > 0.1 * index.rows:
             index.compact(progress=progress)
-        return library if index.changes == library._changes else cls(index)
+        return library if index.state is library._state else cls(index)
 
     @property
     def metadata(self) -> list[dict[str, Any]]:
         """See `Library.metadata`. All chunks are read."""
         return [
-            document_metadata(chunk)
-            for block in _blocks(self.index)
-            for chunk in block
-            if chunk.id == f"{chunk.document}#0"
+            document_metadata(chunk) for block in self._blocks() for chunk in block if chunk.id == f"{chunk.document}#0"
         ]
 
     def passing(self, filters: Sequence[Filter]) -> np.ndarray:
         """See `Library.passing`; removed chunks match no filter."""
         self._check_unchanged()
-        found = self.index.passing(filters)
-        self._check_unchanged()
-        passing: np.ndarray = found & self._live
+        passing: np.ndarray = self._state.passing(filters) & self._state.live
         return passing
 
     def _check_unchanged(self) -> None:
-        # Also after rows were read: another thread may have changed the index meanwhile, whose rows are then others
-        if self.index.changes != self._changes:
+        if self.index.changes != self._state.manifest.state:
             raise InputError(f"{self.index.folder}: changed since this library was opened; open it again")
 
     @property
     def _existing(self) -> np.ndarray:
-        return self._live
+        return self._state.live
 
     def _numbered(self) -> Iterable[tuple[int, Chunk]]:
-        return zip(np.flatnonzero(self._live).tolist(), chain.from_iterable(_blocks(self.index)), strict=True)
+        return zip(np.flatnonzero(self._state.live).tolist(), chain.from_iterable(self._blocks()), strict=True)
 
-    def _subset(self, rows: np.ndarray) -> FilteredRetriever:
-        chunks = [self.chunks[row] for row in rows.tolist()]
-        vectors, sentences = self.index.vectors(rows)
-        texts = [chunk.searched(self.index.layout.heading) for chunk in chunks]
-        self._check_unchanged()
-        return FilteredRetriever(MultiAspectRetriever(vectors, sentences, texts=texts), chunks)
+    def _subset(self, rows: np.ndarray) -> IndexedLibrary:
+        readable = np.zeros(self._state.rows, bool)
+        readable[rows] = True
+        return IndexedLibrary(self.index, self._state.within(readable))
 
     def _ranked(self, queries: EncodedQueries, strategy: str, fetch: int, allowed: np.ndarray | None) -> Ranking:
-        ranking = self.index.rank(queries, strategy, fetch, allowed)
-        self._check_unchanged()
-        return ranking
+        return self._state.rank(queries, strategy, fetch, allowed)
+
+    def _blocks(self) -> Iterator[list[Any]]:
+        """All chunks that have not been removed and may be read, in order."""
+        for rows in blocks_of(np.flatnonzero(self._state.live)):
+            yield self._state.documents(rows)
 
 
 class _Chunks(Sequence[Chunk]):
-    """The chunks of an index, each read when it is asked for."""
+    """The chunks of an index at one time, each read when it is asked for."""
 
-    def __init__(self, index: Index) -> None:
-        self._index = index
+    def __init__(self, state: State) -> None:
+        self._state = state
 
     def __len__(self) -> int:
-        return self._index.rows
+        return self._state.rows
 
     @overload
     def __getitem__(self, row: int) -> Chunk: ...
@@ -149,14 +145,8 @@ class _Chunks(Sequence[Chunk]):
     def __getitem__(self, row: slice) -> Sequence[Chunk]: ...
     def __getitem__(self, row: int | slice) -> Any:
         if isinstance(row, slice):
-            return self._index.documents(range(*row.indices(len(self))))
-        return self._index.documents([row])[0]
-
-
-def _blocks(index: Index) -> Iterator[list[Any]]:
-    """All chunks that have not been removed, in order."""
-    for rows in blocks_of(np.flatnonzero(index.live)):
-        yield index.documents(rows)
+            return self._state.documents(range(*row.indices(len(self))))
+        return self._state.documents([row])[0]
 
 
 def _check_same(

@@ -80,12 +80,14 @@ class Postings:
         lengths: (N,) int32, words in each text.
         texts: (starts (N + 1,), word numbers, counts), text by text.
         occurrences: (starts (T + 1,), texts, counts), word by word.
+        counted: (N,) bool, the texts by which words are weighed, as if there were no others; None for all.
     """
 
     words: np.ndarray
     lengths: np.ndarray
     texts: tuple[np.ndarray, np.ndarray, np.ndarray]
     occurrences: tuple[np.ndarray, np.ndarray, np.ndarray]
+    counted: np.ndarray | None = None
 
     @classmethod
     def open(cls, folder: Path) -> Postings:
@@ -107,9 +109,15 @@ class Postings:
         return postings
 
     @cached_property
+    def count(self) -> int:
+        """The number of texts."""
+        return len(self.lengths) if self.counted is None else int(self.counted.sum())
+
+    @cached_property
     def length(self) -> int:
         """Words in all texts together."""
-        return int(self.lengths.sum(dtype=np.int64))
+        lengths = self.lengths if self.counted is None else self.lengths[self.counted]
+        return int(lengths.sum(dtype=np.int64))
 
     def numbers(self, hashes: np.ndarray) -> np.ndarray:
         """The numbers of words (t,) int64, -1 for those that no text has."""
@@ -120,8 +128,14 @@ class Postings:
 
     def frequencies(self, numbers: np.ndarray) -> np.ndarray:
         """How many texts have each of some words, (t,) int64."""
-        starts = self.occurrences[0]
-        return np.where(numbers < 0, 0, starts[numbers + 1] - starts[np.maximum(numbers, 0)])
+        starts, texts, _ = self.occurrences
+        known = np.maximum(numbers, 0)
+        first, end = starts[known], np.where(numbers < 0, starts[known], starts[known + 1])
+        frequencies: np.ndarray = end - first
+        if self.counted is not None:
+            places, owners = ranges(first, end)
+            frequencies = np.bincount(owners[self.counted[texts[places]]], minlength=len(numbers))
+        return frequencies
 
 
 @dataclass(frozen=True)
@@ -144,7 +158,7 @@ class WordQuery:
         segments = list(segments)
         rows = [Counter(map(hashed, words(text))) for text in voters]
         hashes = np.unique(np.array([word for row in rows for word in row], np.uint64))
-        texts = sum(len(segment.lengths) for segment in segments)
+        texts = sum(segment.count for segment in segments)
         frequencies = np.zeros(len(hashes), np.int64)
         for segment in segments:
             frequencies += segment.frequencies(segment.numbers(hashes))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from copy import copy
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from mrag_rl.data.records import Document
 from mrag_rl.encoders.embeddings import Embeddings
 from mrag_rl.errors import InputError
 from mrag_rl.filters.vocabulary import document_metadata
-from mrag_rl.retrieval.disk.arrays import ArrayWriter, FilesWriter, map_array, map_bytes, ranges, write_array
+from mrag_rl.retrieval.disk.arrays import ArrayWriter, FilesWriter, blocks_of, map_array, map_bytes, ranges, write_array
 from mrag_rl.retrieval.disk.columns import ColumnsWriter, open_columns
 from mrag_rl.retrieval.disk.postings import Postings, PostingsWriter, hashed
 from mrag_rl.retrieval.disk.vectors import Layout, SegmentVectors, SetName, VectorsWriter
@@ -100,7 +101,7 @@ class Segment:
         self.postings = Postings.open(folder)
         self.columns = open_columns(folder, len(self.ids))
         self._texts, self._document_starts = map_bytes(folder / "documents.jsonl"), self._mapped("document_starts")
-        self._sums = self._mapped("head_sums"), self._mapped("norm_sums")
+        self._sums: tuple[np.ndarray, np.ndarray] | None = self._mapped("head_sums"), self._mapped("norm_sums")
         self._norms, self._vectors = self._mapped("norms"), vectors
         self._check()
 
@@ -123,6 +124,14 @@ class Segment:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def within(self, readable: np.ndarray) -> Segment:
+        """The segment as if it had some of its documents alone, (N,) bool; rows keep their numbers."""
+        segment = copy(self)
+        segment.live = self.live & readable
+        segment.postings = replace(self.postings, counted=segment.live)
+        segment._sums = None
+        return segment
 
     def documents(self, rows: Sequence[int] | np.ndarray) -> list[Document]:
         """The documents, or chunks of documents, in some rows."""
@@ -181,11 +190,14 @@ class Segment:
         return np.where(parts < 0, -1, owners)
 
     def add_importance(self, importance: RunningImportance) -> None:
-        """Add the heads of the documents that have not been removed."""
+        """Add the heads of the documents that have not been removed, or that may be read (`within`)."""
+        if self._sums is None:
+            for rows in blocks_of(np.flatnonzero(self.live)):
+                importance.add(self.embeddings(rows))
+            return
         importance.add_sums(len(self), *self._sums)
-        removed = np.flatnonzero(~self.live)
-        if len(removed):
-            importance.remove(self.embeddings(removed))
+        for rows in blocks_of(np.flatnonzero(~self.live)):
+            importance.remove(self.embeddings(rows))
 
 
 def json_line(document: Document) -> bytes:
