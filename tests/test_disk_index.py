@@ -627,3 +627,11 @@ def _killed_at(step: int, action: Callable[[], object]) -> bool:
     process, reading = fork(child)
     os.close(reading)
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
+
+
+def test_documents_without_words_are_searched_among_others(tmp_path: Path) -> None:
+    """Alone in a segment, they have no words to look up."""
+    index = Index.build(tmp_path / "index", FIRST[:4], HALF)
+    index.add([Document("wordless", "!!!")], HALF)
+    for strategy in ("words", "hybrid", "standard"):
+        assert index.search(HALF, ASKED, strategy=strategy, fetch=3).indices.shape == (len(ASKED), 3)

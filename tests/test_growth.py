@@ -114,7 +114,8 @@ def test_what_does_not_fit_leaves_nothing(tmp_path: Path) -> None:
             (further, other, joined, "encode all with the same encoder"),
             (further, sources, None, "needs embeddings and pair_embeddings of the further memories"),
             (further, None, joined, "needs embeddings and pair_embeddings of the further memories"),
-            (further[:-1], sources, joined, "19 lists of labels for 20 memories"),
+            (further[:-1], sources, joined, "19 pairs, but 20 embeddings"),
+            (further, Embeddings(sources.standard[:, :5], sources.heads), joined, "encode all with the same encoder"),
             (strange, sources, joined, "nobody's desk"),
         ]
         for pairs, vectors, pair_vectors, problem in cases:

@@ -171,6 +171,11 @@ def test_a_rollback_by_an_earlier_version_of_the_program_is_noticed(tmp_path: Pa
         with earlier:
             earlier.execute("INSERT INTO versions VALUES (0, 1, 'd', 1, '', NULL)")
         assert database.targets([0, 1]) == ["d", "target 1"] and database.last_step == 1
+        database.refine([2], ["e"], step=9)
+        with earlier:  # as many again, at an earlier step
+            earlier.execute("DELETE FROM versions WHERE version > 0")
+            earlier.executemany("INSERT INTO versions VALUES (?, 1, ?, 5, '', NULL)", [(0, "f"), (2, "g")])
+        assert database.targets([0, 2]) == ["f", "g"] and database.last_step == 5
 
 
 def test_an_earlier_version_of_the_program_reads_a_file_after_a_rollback(tmp_path: Path) -> None:

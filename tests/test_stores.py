@@ -390,10 +390,62 @@ def test_a_copied_folder_changes_nothing_of_the_database(
         copied.rollback(0)
     check_equal(files, server, np.random.default_rng(4))
     delete_database(place / "copied")
-    shutil.move(folder, place / "moved")
+    shutil.copytree(folder, place / "copied")
+    folder.rename(place / "moved")
+    for name in ("copied", "moved"):  # whichever is used first
+        with MemoryDatabase.open(place / name) as database:
+            assert database.targets([3]) == ["kept"]
+    delete_database(place / "copied")
     with MemoryDatabase.open(place / "moved") as moved:
         assert moved.rollback(0) == 1
-    shutil.move(place / "moved", folder)
+    (place / "moved").rename(folder)
+
+
+def test_a_database_of_an_earlier_version_is_of_the_first_folder_that_is_opened(
+    both: tuple[MemoryDatabase, MemoryDatabase], address: str, trusted: Path
+) -> None:
+    """That version did not remember for which folder it made a schema."""
+    _, server = both
+    schema = read_json(server.folder / STORE)["schema"]
+    (trusted / schema).write_text(address, encoding="utf-8")
+    MemoryDatabase.open(server.folder).close()
+    copy = Path(shutil.copytree(server.folder, server.folder.parent / "copied"))
+    with MemoryDatabase.open(copy) as copied, pytest.raises(InputError, match="a copy of "):
+        copied.rollback(0)
+    delete_database(copy)
+    assert schema in schemas(address)
+
+
+def test_a_deletion_that_fails_leaves_the_database(
+    both: tuple[MemoryDatabase, MemoryDatabase], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, server = both
+
+    def away(*_: object) -> None:
+        raise InputError("away")
+
+    with monkeypatch.context() as failing:
+        failing.setattr("mrag_rl.memory.postgres.connection.drop_schema", away)
+        with pytest.raises(InputError, match="away"):
+            delete_database(server.folder)
+    check_equal(files, server, np.random.default_rng(5))
+    assert sorted(path.name for path in server.folder.parent.iterdir()) == ["config", "files", "server"]
+
+
+def test_functions_of_other_roles_are_not_called(
+    both: tuple[MemoryDatabase, MemoryDatabase], address: str, mallory: str
+) -> None:
+    """One in the schema of pgvector that fits better than PostgreSQL's own would have the reader's rights."""
+    files, server = both
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(f"GRANT CREATE ON SCHEMA public TO {mallory}; SET ROLE {mallory}")
+        for name, kinds, result in (("unnest", "integer[]", "SETOF integer"), ("starts_with", "name, text", "boolean")):
+            body = "$$ BEGIN RAISE EXCEPTION 'called'; END $$ LANGUAGE plpgsql"
+            connection.execute(f"CREATE FUNCTION public.{name}({kinds}) RETURNS {result} AS {body}")
+        connection.execute(f"RESET ROLE; REVOKE CREATE ON SCHEMA public FROM {mallory}")
+    check_equal(files, server, np.random.default_rng(6))
+    with PostgresServer.connected(address) as store:
+        assert store.names()
 
 
 def test_a_run_of_somebody_else_is_not_prepared_at_its_server(

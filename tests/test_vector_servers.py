@@ -214,8 +214,11 @@ def test_what_a_server_has_lost_is_named(
     vectors._server.drop(name)
     with pytest.raises(InputError, match=r"the server has no vectors mrag_rl_[0-9a-f]{16}_heads; restore them"):
         MemoryDatabase.open(server.folder)
+    saved = server.folder.with_name("saved")
+    shutil.copytree(server.folder, saved)
     delete_database(server.folder)
     assert f"{vectors._prefix}_backup" in vectors._server.names()  # somebody else's
+    saved.rename(server.folder)
     vectors._server.drop(f"{vectors._prefix}_backup")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +18,7 @@ from mrag_rl.data.records import TextPair
 from mrag_rl.errors import InputError
 from mrag_rl.io import StrPath, reported_writes, sync_files, sync_folder
 from mrag_rl.memory.database import MemoryDatabase
-from mrag_rl.memory.location import LEDGER, delete_database, is_database, open_records, take_over
+from mrag_rl.memory.location import LEDGER, claim, delete_database, is_database, open_records
 from mrag_rl.memory.parts import NewVersion, Records, VectorSet
 
 if TYPE_CHECKING:
@@ -53,23 +53,27 @@ def grow_database(
     if folder.exists():
         raise InputError(f"{folder}: there already; choose another folder")
     digest, fingerprint = database.digest(), database.encoder_fingerprint
-    partitioning = database.partitioning
+    partitioning, sources = database.partitioning, None
     if len(pairs):
         if embeddings is None or (pair_embeddings is None) == database.has_pairs:
             needed = "embeddings and pair_embeddings" if database.has_pairs else "embeddings alone"
             raise InputError(f"{folder}: the database needs {needed} of the further memories; give these")
+        if len(pairs) != len(embeddings):
+            raise InputError(f"{folder}: {len(pairs)} pairs, but {len(embeddings)} embeddings; give one for each pair")
+        sources = _joined(database, "heads", embeddings)  # before vectors of another kind are assigned
         further = partitioning.assign(embeddings.standard, [pair.labels for pair in pairs])
         membership = scipy.sparse.csr_array(scipy.sparse.vstack([partitioning.membership, further]))
         partitioning = replace(partitioning, membership=membership)
+    sources = sources or _joined(database, "heads", None)
     with reported_writes(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
+        with TemporaryDirectory(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent) as temporary:
             made = Path(temporary, "database")
             try:
                 MemoryDatabase.create(
                     made,
                     _Pairs(database, pairs),
-                    _joined(database, "heads", embeddings),
+                    sources,
                     partitioning,
                     encoder_fingerprint=fingerprint,
                     pair_embeddings=_joined(database, "pair_heads", pair_embeddings) if database.has_pairs else None,
@@ -87,10 +91,11 @@ def grow_database(
                 sync_files(made)
                 os.rename(made, folder)
             except BaseException:
-                if is_database(made):
-                    delete_database(made)
+                with suppress(InputError):  # which would hide what has happened
+                    if is_database(made):
+                        delete_database(made)
                 raise
-            take_over(folder)
+            claim(folder)
             sync_folder(folder.parent)
     return MemoryDatabase.open(folder)
 

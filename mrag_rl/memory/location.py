@@ -6,6 +6,7 @@ folder may be somebody else's: see ``memory.trust``.
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from mrag_rl.memory.search import PartitionOrder
 from mrag_rl.memory.server_place import ServerPlace
 from mrag_rl.memory.servers import server_at
 from mrag_rl.memory.store import RECORDS, RecordStore, reported_changes
-from mrag_rl.memory.trust import check_made, check_trusted, forget, is_schema, own, owner, trust
+from mrag_rl.memory.trust import check_made, check_trusted, forget, identity, is_made, is_schema, own, owner, trust
 from mrag_rl.memory.vectors import MemoryVectors
 
 if TYPE_CHECKING:  # all are heavy to import
@@ -117,6 +118,7 @@ def create_database(
         contents = Contents(pairs, partitioning.membership, partitioning.names, facts, arrays, order)
         _place(address).create(address, name, temporary, contents)
         _write_store(temporary, address, name)
+    claim(folder)
 
 
 @contextmanager
@@ -145,6 +147,8 @@ def open_records(folder: Path) -> Records:
     """The records of a database. Raises InputError: there is none, it is damaged, or its server cannot be reached."""
     place = server_of(folder)
     if place is not None:
+        with suppress(InputError):  # to read it, nothing need be remembered
+            _other_owner(folder, place)
         return _place(place[0]).open_records(folder / STORE, *place, partial(_check_own, folder.resolve(), place))
     if not (folder / RECORDS).is_file():
         raise InputError(f"{folder}: no memory database there ({RECORDS} is missing); check the path")
@@ -183,6 +187,7 @@ def copy_database(folder: Path, records: Records, copy: Path) -> None:
             if replaced is not None and (server_of(copy) or replaced) != replaced:
                 _drop(replaced)
         raise
+    claim(copy)
     if replaced is not None:
         _drop(replaced)
 
@@ -195,11 +200,16 @@ def delete_database(folder: StrPath) -> None:
     folder = Path(folder)
     if not is_database(folder):
         raise InputError(f"{folder}: no memory database there; check the path (that of a run is RUN/database)")
-    place = _own_server(folder)
-    if place is not None:
-        _drop(place)
+    place, leaving = _own_server(folder), folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
     with reported_writes(folder):
-        shutil.rmtree(folder)
+        os.rename(folder, leaving)  # at once: half a database would be in the way
+        try:
+            if place is not None:
+                _drop(place)
+        except BaseException:
+            os.rename(leaving, folder)
+            raise
+        shutil.rmtree(leaving)
 
 
 def server_of(folder: Path) -> tuple[str, str] | None:
@@ -207,11 +217,11 @@ def server_of(folder: Path) -> tuple[str, str] | None:
     return _at_server(folder) if (folder / STORE).is_file() else None
 
 
-def take_over(folder: Path) -> None:
-    """Remember that what is at a server belongs to this folder, which was made under another name."""
+def claim(folder: Path) -> None:
+    """Remember that what this user has just made at a server belongs to this folder. Raises InputError."""
     place = server_of(folder)
     if place is not None:
-        own(*place, folder)
+        own(*place, folder, folder / STORE)
 
 
 def _own_server(folder: Path) -> tuple[str, str] | None:
@@ -226,17 +236,14 @@ def _own_server(folder: Path) -> tuple[str, str] | None:
     return place if _other_owner(folder, place) is None else None
 
 
-def _other_owner(folder: Path, place: tuple[str, str]) -> Path | None:
-    """The folder whose database this is, if this one is a copy of it. One that was moved has taken it over."""
-    made_for = owner(*place)
-    if made_for is None or made_for == folder.resolve():
-        return None
-    try:
-        if server_of(made_for) == place:
-            return made_for
-    except InputError:  # a file that cannot be read, but it is there
-        return made_for
-    own(*place, folder)
+def _other_owner(folder: Path, place: tuple[str, str]) -> str | None:
+    """The folder whose database this is, if this one is a copy of it. One that was moved, with its file, takes it over;
+    and the first one that is opened, if an earlier version has not remembered which it is."""
+    made_for, path = owner(*place), str(folder.resolve())
+    if made_for is not None and made_for.folder != path and made_for.file != identity(folder / STORE):
+        return made_for.folder
+    if is_made(*place) and made_for != (path, identity(folder / STORE)):
+        own(*place, folder, folder / STORE)
     return None
 
 
@@ -245,8 +252,8 @@ def _check_own(folder: Path, place: tuple[str, str]) -> None:
     made_for = _other_owner(folder, place)
     if made_for is not None:
         raise InputError(
-            f"{folder / STORE}: a copy of {made_for}, whose database it would change; it can be read, and is made a "
-            f"database of its own by MemoryDatabase.open({str(made_for)!r}).copy_to({str(folder)!r})"
+            f"{folder / STORE}: a copy of {made_for}, whose database it would change; it can be read, and copy_to "
+            "makes it one of its own (docs/stores.md)"
         )
 
 

@@ -14,6 +14,7 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from mrag_rl.errors import InputError
 from mrag_rl.io import atomic_write_text, read_text, reported_writes
@@ -42,20 +43,41 @@ def check_trusted(address: str, where: str) -> None:
         )
 
 
-def own(address: str, schema: str, folder: Path) -> None:
-    """Remember that this user's schema is that of a folder. Raises InputError if nothing can be remembered."""
-    _remember(schema, f"{address}\n{folder.resolve()}")
+class Owner(NamedTuple):
+    """What a schema is that of: a folder, and the file in it that names the schema ("" if it was not there yet)."""
+
+    folder: str
+    file: str = ""
 
 
-def owner(address: str, schema: str) -> Path | None:
-    """The folder that a schema is that of; None if this user has not made it, or did with an earlier version."""
-    made_at, _, folder = (_found(schema) or "").partition("\n")
-    return Path(folder) if folder and made_at == address else None
+def own(address: str, schema: str, folder: Path, file: Path | None = None) -> None:
+    """Remember that this user's schema is that of a folder, and of a file in it. Raises InputError if it cannot be."""
+    _remember(schema, "\n".join([address, str(folder.resolve()), *([] if file is None else [identity(file)])]))
+
+
+def owner(address: str, schema: str) -> Owner | None:
+    """What a schema is that of; None if this user has not made it, or did with an earlier version."""
+    made_at, *rest = (_found(schema) or "").split("\n")
+    return Owner(*rest[:2]) if rest and made_at == address else None
+
+
+def identity(file: Path) -> str:
+    """What stays when a file is renamed, and is another for a copy; "" if it cannot be told."""
+    try:
+        status = file.stat()
+    except OSError:
+        return ""
+    return f"{status.st_dev}:{status.st_ino}"
+
+
+def is_made(address: str, schema: str) -> bool:
+    """Whether this user has made a schema."""
+    return (_found(schema) or "").split("\n")[0] == address
 
 
 def check_made(address: str, schema: str, where: str) -> None:
     """Raises InputError, which begins with `where`, for a schema that this user has not made."""
-    if (_found(schema) or "").partition("\n")[0] != address:
+    if not is_made(address, schema):
         raise InputError(
             f"{where}: this user has not made {schema} at {address}, so that it is not changed or deleted; let whoever "
             "made it do that, or an administrator"

@@ -127,10 +127,13 @@ class TargetVersions:
         return [(int(self._versions[index]), self._targets[index]) for index in indices]
 
     def _becomes(self, added: list[NewVersion], count: int) -> bool:
-        """Make these versions current, in their order; whether all memories now have so many versions as are stored.
+        """Make these versions current, in their order; whether they can be all that has changed.
 
-        They have others after a rollback by an earlier version of this program, which does not count its rollbacks.
+        They are not after a rollback by an earlier version of this program, which counts none: then the last known step
+        is gone, or memories have another number of versions than are stored.
         """
+        if self._last_step >= 0 and all(step != self._last_step for _, _, _, step, *_ in added):
+            return False
         for memory, version, target, *_ in added:
             self._targets[memory], self._versions[memory] = target, version
         return count == len(self._versions) + int(self._versions.sum())

@@ -112,6 +112,8 @@ class Library(ABC):
     def restricted(self, readable: np.ndarray) -> Library:
         """The library of the chunks that may be read, as if there were no others; (N,) bool, at least one True.
 
+        (Only where inverted files are searched, which of the nearest they miss depends on all chunks.)
+
         The last few are kept, in memory no more chunks together than this library has. Raises InputError if nothing may
         be read, and after documents were added or removed.
         """
@@ -150,9 +152,7 @@ class Library(ABC):
             allowed = np.zeros(len(self.chunks), bool)
             for name in sorted(set(names)):
                 if name not in self._rows[what]:
-                    there = sorted(map(repr, self._rows[what]))
-                    some = f", such as {', '.join(there[:9])}" if what == "category" else ""
-                    raise InputError(f"allowed {what} {name!r} does not exist; name only those of the corpus{some}")
+                    raise InputError(f"allowed {what} {name!r} does not exist; name only those of the corpus")
                 allowed[self._rows[what][name]] = True
             mask &= allowed
         return mask

@@ -46,7 +46,7 @@ class PostgresServer(VectorServer):
         self._connection.close()
 
     def names(self) -> list[str]:
-        found = self._rows("SELECT schemaname, tablename FROM pg_tables WHERE starts_with(schemaname, 'mrag_rl_')")
+        found = self._rows("SELECT schemaname, tablename FROM pg_tables WHERE schemaname LIKE 'mrag\\_rl\\_%'")
         return [f"{schema}_{table}" for schema, table in found]
 
     def create(self, collection: str, dimension: int) -> None:

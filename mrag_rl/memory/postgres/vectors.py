@@ -72,7 +72,7 @@ class PostgresVectors(ShortlistedVectors):
             parameters["memories"] = np.flatnonzero(search.memories).tolist()
         statement = f"""
             SELECT q, s, memory, distance FROM unnest(%(q)s::integer[], %(v)s::vector[]) AS queries(q, v)
-            CROSS JOIN unnest(%(s)s::integer[]) AS s CROSS JOIN LATERAL (
+            CROSS JOIN pg_catalog.unnest(%(s)s::integer[]) AS s CROSS JOIN LATERAL (
                 SELECT t.memory, {compared} <#> queries.v AS distance FROM {_tables(search.name)[-1]} t WHERE {within}
                 ORDER BY distance LIMIT %(limit)s
             ) AS found

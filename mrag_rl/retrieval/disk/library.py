@@ -38,6 +38,7 @@ class IndexedLibrary(Library):
         super().__init__()
         self.index, self._state = index, state or index.state
         self.chunks = _Chunks(self._state)
+        self._metadata: list[dict[str, Any]] | None = None
         first = next(self._blocks(), None)
         if first is not None and not isinstance(first[0], Chunk):
             raise InputError(f"{index.folder}: an index of documents, not of their chunks; choose another folder")
@@ -94,10 +95,17 @@ class IndexedLibrary(Library):
 
     @property
     def metadata(self) -> list[dict[str, Any]]:
-        """See `Library.metadata`. All chunks are read."""
-        return [
-            document_metadata(chunk) for block in self._blocks() for chunk in block if chunk.id == f"{chunk.document}#0"
-        ]
+        """See `Library.metadata`. All chunks are read, of what may be read (`restricted`) once."""
+        if self._metadata is not None:
+            return self._metadata
+        found: dict[str, dict[str, Any]] = {}
+        for chunk in chain.from_iterable(self._blocks()):
+            if chunk.document not in found:
+                found[chunk.document] = document_metadata(chunk)
+        metadata = [*found.values()]
+        if self._state is not self.index.state:
+            self._metadata = metadata
+        return metadata
 
     def passing(self, filters: Sequence[Filter]) -> np.ndarray:
         """See `Library.passing`; removed chunks match no filter."""

@@ -67,8 +67,9 @@ class IndexServer:
     def check_own(self) -> None:
         """Raises InputError unless this user has made the vectors for the index in this folder."""
         trust.check_made(self.name.address, self.name.schema, str(self._folder))
-        made_for = trust.owner(self.name.address, self.name.schema)
-        if made_for != self._folder.resolve():
+        owner = trust.owner(self.name.address, self.name.schema)
+        made_for = "another folder" if owner is None else owner.folder
+        if made_for != str(self._folder.resolve()):
             raise InputError(
                 f"{self._folder}: its vectors were made for the index in {made_for}; a copy of it, or one that was "
                 "moved, can be read but not changed or deleted: move it back, or build another index here"

@@ -129,13 +129,27 @@ class Postings:
     def frequencies(self, numbers: np.ndarray) -> np.ndarray:
         """How many texts have each of some words, (t,) int64."""
         starts, texts, _ = self.occurrences
-        known = np.maximum(numbers, 0)
-        first, end = starts[known], np.where(numbers < 0, starts[known], starts[known + 1])
-        frequencies: np.ndarray = end - first
-        if self.counted is not None:
-            places, owners = ranges(first, end)
-            frequencies = np.bincount(owners[self.counted[texts[places]]], minlength=len(numbers))
+        if self.counted is None:
+            return np.where(numbers < 0, 0, starts[numbers + 1] - starts[np.maximum(numbers, 0)])
+        frequencies = np.zeros(len(numbers), np.int64)
+        for place in np.flatnonzero(numbers >= 0).tolist():
+            own = slice(*starts[numbers[place] : numbers[place] + 2].tolist())
+            frequencies[place] = np.count_nonzero(self.counted[texts[own]])
         return frequencies
+
+    def found(self, numbers: np.ndarray, allowed: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The texts that have words (t,) and are allowed (N,), how often, and which of the words, word by word."""
+        starts, texts, counts = self.occurrences
+        if allowed is None:
+            places, owners = ranges(starts[numbers], starts[numbers + 1])
+            return texts[places], counts[places], owners
+        rows, seen = [np.empty(0, texts.dtype)], [np.empty(0, counts.dtype)]
+        for number in numbers.tolist():
+            own = slice(*starts[number : number + 2].tolist())
+            kept = np.flatnonzero(allowed[texts[own]])
+            rows.append(texts[own][kept])
+            seen.append(counts[own][kept])
+        return np.concatenate(rows), np.concatenate(seen), np.repeat(np.arange(len(numbers)), [*map(len, rows[1:])])
 
 
 @dataclass(frozen=True)
@@ -194,8 +208,8 @@ class WordQuery:
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """The k best texts of a segment for each voter: their rows and BM25 scores, unordered, only those above 0.
 
-        allowed: (N,) bool. budget: occurrences looked at for each voter, its rarest words first and one word at least;
-        None for all, which makes the scores exact.
+        allowed: (N,) bool. budget: occurrences of words in texts that are `counted`, for each voter, its rarest words
+        first and one word at least; None for all, which makes the scores exact.
         """
         of_query = segment.numbers(self.hashes)
         frequencies = segment.frequencies(of_query)
@@ -211,13 +225,7 @@ class WordQuery:
                 chosen.data[own.start + order[dropped]] = 0
             chosen.eliminate_zeros()
         columns = np.unique(chosen.indices[of_query[chosen.indices] >= 0])
-        starts, texts, counts = segment.occurrences
-        numbers = of_query[columns]
-        places, owners = ranges(starts[numbers], starts[numbers + 1])
-        rows, seen = texts[places], counts[places]
-        if allowed is not None:
-            keep = allowed[rows]
-            rows, seen, owners = rows[keep], seen[keep], owners[keep]
+        rows, seen, owners = segment.found(of_query[columns], allowed)
         values = self._saturated(seen, segment.lengths[rows])
         table = csr_array((values, (owners, rows)), shape=(len(columns), len(segment.lengths)))
         scores = (chosen[:, columns] @ table).tocsr()
