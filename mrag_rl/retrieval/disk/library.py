@@ -39,8 +39,8 @@ class IndexedLibrary(Library):
         self.index, self._state = index, state or index.state
         self.chunks = _Chunks(self._state)
         self._metadata: list[dict[str, Any]] | None = None
-        first = next(self._blocks(), None)
-        if first is not None and not isinstance(first[0], Chunk):
+        first = self._state.documents(np.flatnonzero(self._state.live)[:1])
+        if first and not isinstance(first[0], Chunk):
             raise InputError(f"{index.folder}: an index of documents, not of their chunks; choose another folder")
 
     @classmethod
