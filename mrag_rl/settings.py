@@ -76,6 +76,24 @@ def check_bounds(settings: Any, prefix: str = "") -> None:
             raise InputError(f"{prefix}{field.name} is {value}; it must {bounds.demand(value)}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class OnCluster:
+    """Where a command's models are, if not in its own process."""
+
+    cluster: str | None = on_command_line_only(None)
+    """Address of a Ray cluster over which models are spread (docs/cluster.md); auto is that in RAY_ADDRESS."""
+    workers: int | None = on_command_line_only(None)
+    """With --cluster: copies of the models, for each run; null divides the GPUs, or cores, among the runs at a time."""
+
+
+def check_workers(cluster: str | None, workers: int | None) -> None:
+    """Raises InputError for a number of workers below 1, or without a cluster."""
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers is {workers}; give a number of 1 or more")
+    if workers is not None and cluster is None:
+        raise InputError("--workers goes with --cluster; write --cluster auto for this machine")
+
+
 class CheckedSettings:
     """Base of settings dataclasses that check their bounds when they are made. Raises InputError."""
 

@@ -18,7 +18,7 @@ import evaluate
 from mrag_rl.data.records import Document
 from mrag_rl.data.synthetic import make_news
 from mrag_rl.experiments import questions
-from mrag_rl.experiments.questions import Session
+from mrag_rl.experiments.questions import Session, models_of
 from mrag_rl.experiments.settings import QuestionSettings
 from mrag_rl.filters import FieldVocabulary, RuleExtractor
 from mrag_rl.generation.transformers_llm import TransformersLLM
@@ -111,7 +111,7 @@ def test_a_session_that_lasts_overnight_knows_what_day_it_is(folder: Path, monke
     today = days[0] + dt.timedelta(1)
     monkeypatch.setattr(questions, "dt", SimpleNamespace(date=SimpleNamespace(today=lambda: today)))
     settings = QuestionSettings(documents=str(folder / "d.jsonl"), index=str(folder / "index"), llm="none")
-    session = Session.open(settings)
+    session = Session.open(settings, models_of(settings))
     text = "articles published since yesterday"
     assert session.answer(text)["filter"] == {"published_at": {"$gte": days[0].isoformat()}}
     today = days[-1] + dt.timedelta(1)

@@ -25,7 +25,7 @@ from starlette.testclient import TestClient
 
 import evaluate
 from mrag_rl.data.records import Document
-from mrag_rl.experiments.questions import Session
+from mrag_rl.experiments.questions import Session, models_of
 from mrag_rl.experiments.settings import QuestionSettings
 from mrag_rl.io import write_jsonl
 from mrag_rl.memory import MemoryDatabase
@@ -165,7 +165,7 @@ def test_documents_answer_as_ask_does_and_what_was_read_can_be_edited(documents:
           "filter": condition}, {"query": ("the ferry", "the school"), "filter": condition}),
         ({}, {"allowed": ()}),
     ):  # fmt: skip
-        expected = Session.open(replace(settings, **given)).answer(question)
+        expected = Session.open(replace(settings, **given), models_of(settings)).answer(question)
         assert documents.answer({"text": question, **form})["answer"] == expected
         page = documents.post({"text": question, **form})
         shown, fields = in_ascii(page), filled(page)

@@ -40,6 +40,12 @@ class Cluster:
     cpus: int
     gpus: int
 
+    @property
+    def shares(self) -> str:
+        """The workers and what each has, in words."""
+        each = f"{self.gpus} GPUs each" if self.gpus else f"{self.cpus} cores each" if self.cpus else "shared cores"
+        return f"{self.workers} workers with {each}"
+
     def start(self, load: Callable[[], object]) -> Workers:
         """Start workers, each of which holds what `load` returns: an object whose attributes are models.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -16,6 +16,7 @@ from mrag_rl.encoders.batches import Batch
 if TYPE_CHECKING:
     from mrag_rl.cluster.workers import Workers
 
+T = TypeVar("T")
 Vectors = tuple[torch.Tensor, torch.Tensor | None]
 
 AT_ONCE = 16
@@ -31,6 +32,11 @@ class ClusterEncoder(BatchedEncoder):
         check_same({facts["fingerprint"] for facts in found}, model)
         super().__init__(**found[0])
         self._workers, self._model = workers, model
+
+    def at_worker(self, function: Callable[..., T], *arguments: Any) -> T:
+        """`function(encoder, *arguments)` by one of the workers: a function of a module, of a `TransformerEncoder`."""
+        ((_, found),) = self._workers.results(function, self._model, [arguments], fingerprint=self.fingerprint)
+        return found
 
     def read(
         self, batches: Iterable[Batch], *, heads: bool

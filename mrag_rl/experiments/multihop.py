@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from tqdm import tqdm
 
 from mrag_rl.data.records import Query
 from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.encoders.batched import BatchedEncoder
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.corpora import load_multihop, reference_filters
+from mrag_rl.experiments.models import DocumentModels
 from mrag_rl.experiments.multihop_scores import (
     PLACES,
     Judge,
@@ -35,7 +38,6 @@ from mrag_rl.filters.rules import RuleExtractor
 from mrag_rl.filters.scoring import agreement, cost
 from mrag_rl.filters.vocabulary import FieldVocabulary
 from mrag_rl.generation.llm import LLM
-from mrag_rl.generation.question_llm import load_question_llm
 from mrag_rl.io import write_json
 from mrag_rl.metrics.answers import answer_scores, by_question_type
 from mrag_rl.retrieval.fusion_queries import FusionQueries
@@ -53,7 +55,7 @@ NO_FILTER = "none"
 def run(
     settings: MultihopSettings,
     *,
-    encoder: TransformerEncoder | None = None,
+    encoder: BatchedEncoder | None = None,
     reranker: Reranker | None = None,
     llm: LLM | None = None,
 ) -> str:
@@ -66,6 +68,23 @@ def run(
 
     encoder, reranker, llm: None loads what the settings name. Raises InputError.
     """
+    load = partial(
+        TransformerEncoder.load,
+        settings.encoder, device=settings.device, dtype=settings.dtype, quantization=settings.quantization,
+    )  # fmt: skip
+    with DocumentModels(
+        load, llm=settings.llm, device=settings.device, cluster=settings.cluster, workers=settings.workers
+    ) as models:
+        return _compare(settings, models, encoder, reranker, llm)
+
+
+def _compare(
+    settings: MultihopSettings,
+    models: DocumentModels,
+    encoder: BatchedEncoder | None,
+    reranker: Reranker | None,
+    llm: LLM | None,
+) -> str:
     output = Path(settings.output)
     reads = llm is not None or settings.llm not in (None, "none")
     strategies = settings.strategies
@@ -83,14 +102,10 @@ def run(
         references = reference_filters(queries, vocabulary, str(settings.queries))
     judge = Judge(documents, queries)
 
-    if encoder is None:
-        encoder = TransformerEncoder.load(
-            settings.encoder, device=settings.device, dtype=settings.dtype, quantization=settings.quantization
-        )
+    encoder = encoder or models.encoder
     if reranker is None and settings.reranker:
         reranker = load_reranker(settings.reranker, device=settings.device)
-    if llm is None:
-        llm = load_question_llm(settings.llm, settings.device)
+    llm = llm or models.llm
     texts = [query.text for query in queries]
     _check_fusion(queries, llm, strategies)
     store = EmbeddingStore(encoder, Path(settings.embeddings or output.parent / "embeddings"))

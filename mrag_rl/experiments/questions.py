@@ -10,19 +10,20 @@ import sys
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from mrag_rl.data.records import Document
 from mrag_rl.encoders import TransformerEncoder
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.corpora import load_corpus
+from mrag_rl.experiments.models import DocumentModels
 from mrag_rl.experiments.settings import QuestionSettings
 from mrag_rl.filters.language import EVERYTHING, Filter, to_json
 from mrag_rl.filters.parsing import parse_filter
 from mrag_rl.filters.rules import RuleExtractor
 from mrag_rl.filters.values import is_encodable
 from mrag_rl.filters.vocabulary import FieldVocabulary, other_forms
-from mrag_rl.generation.question_llm import load_question_llm
 from mrag_rl.retrieval.disk.index import Index
 from mrag_rl.retrieval.disk.library import IndexedLibrary
 from mrag_rl.retrieval.filtered import FETCH, Library
@@ -46,14 +47,23 @@ def run(settings: QuestionSettings) -> str:
     """
     if settings.text is not None and not settings.text.strip():
         raise InputError('--text is empty; give the question to answer, as in --text "Who reported ...?"')
-    session = Session.open(settings)
-    if settings.text is not None:
-        answer = session.answer(settings.text)
-        return json.dumps(answer, indent=2, ensure_ascii=False) if settings.json else explanation(answer)
-    for text in _lines():
-        answer = session.answer(text)
-        print(json.dumps(answer, ensure_ascii=False) if settings.json else f"{explanation(answer)}\n", flush=True)
-    return ""
+    with models_of(settings) as models:
+        session = Session.open(settings, models)
+        if settings.text is not None:
+            answer = session.answer(settings.text)
+            return json.dumps(answer, indent=2, ensure_ascii=False) if settings.json else explanation(answer)
+        for text in _lines():
+            answer = session.answer(text)
+            print(json.dumps(answer, ensure_ascii=False) if settings.json else f"{explanation(answer)}\n", flush=True)
+        return ""
+
+
+def models_of(settings: QuestionSettings) -> DocumentModels:
+    """The models that the settings name, where they say. Raises InputError as `DocumentModels` does."""
+    return DocumentModels(
+        partial(TransformerEncoder.load, settings.encoder, device=settings.device),
+        llm=settings.llm, device=settings.device, cluster=settings.cluster, workers=settings.workers,
+    )  # fmt: skip
 
 
 def _lines() -> Iterator[str]:
@@ -88,8 +98,8 @@ class Session:
     """None are those of the index."""
 
     @classmethod
-    def open(cls, settings: QuestionSettings) -> Session:
-        """Load what the settings name.
+    def open(cls, settings: QuestionSettings, models: DocumentModels) -> Session:
+        """Load what the settings name; models: `models_of` them.
 
         Raises InputError: broken documents, an unknown strategy or category, an invalid filter, too many queries.
         """
@@ -101,8 +111,7 @@ class Session:
         library = None if settings.index is None or documents is not None else _opened(settings)
         vocabulary = _vocabulary(documents, library, settings.allowed)
         filters, notes = _filters(settings, vocabulary)
-        encoder = TransformerEncoder.load(settings.encoder, device=settings.device)
-        llm = load_question_llm(settings.llm, settings.device)
+        encoder, llm = models.encoder, models.llm
         reranker = load_reranker(settings.reranker, device=settings.device) if settings.reranker else None
         rules = RuleExtractor(vocabulary, today=dt.date.today)  # of each question: a session may last for days
         if library is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,16 @@ from mrag_rl.data.records import Document, Query
 from mrag_rl.data.synthetic import make_articles
 from mrag_rl.data.trec import check_trec_ids, write_qrels, write_run
 from mrag_rl.encoders import TransformerEncoder
+from mrag_rl.encoders.batched import BatchedEncoder
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.errors import InputError
 from mrag_rl.experiments.head_plots import documents_by_head, head_attention
+from mrag_rl.experiments.models import DocumentModels, at_encoder
 from mrag_rl.experiments.retrieval_plots import draw_all
 from mrag_rl.experiments.retrieval_results import fact_means, retrieval_table, success_by_query, success_means
 from mrag_rl.experiments.settings import RetrievalSettings
 from mrag_rl.generation.cache import CachedLLM
 from mrag_rl.generation.llm import LLM
-from mrag_rl.generation.question_llm import load_question_llm
 from mrag_rl.generation.stories import reader_prompt
 from mrag_rl.io import write_json
 from mrag_rl.metrics.facts import FactCount, count_facts
@@ -48,7 +50,7 @@ _ANSWERS = 16  # Generated in one call; if the model is interrupted, at most as 
 def run(
     settings: RetrievalSettings,
     *,
-    encoder: TransformerEncoder | None = None,
+    encoder: BatchedEncoder | None = None,
     reranker: Reranker | None = None,
     llm: LLM | None = None,
 ) -> str:
@@ -61,12 +63,36 @@ def run(
 
     encoder, reranker, llm: None loads what the settings name. Raises InputError.
     """
+    load = partial(
+        TransformerEncoder.load,
+        settings.encoder,
+        layer=settings.layer if len(settings.layer) > 1 else settings.layer[0],
+        pooling=settings.pooling,
+        device=settings.device,
+        dtype=settings.dtype,
+        quantization=settings.quantization,
+        max_length=settings.max_length,
+        truncate=settings.truncate,
+    )
+    with DocumentModels(
+        load, llm=settings.llm, device=settings.device, cluster=settings.cluster, workers=settings.workers
+    ) as models:
+        return _compare(settings, models, encoder, reranker, llm)
+
+
+def _compare(
+    settings: RetrievalSettings,
+    models: DocumentModels,
+    encoder: BatchedEncoder | None,
+    reranker: Reranker | None,
+    llm: LLM | None,
+) -> str:
     output, folder = Path(settings.output), settings.documents is not None and Path(settings.documents).is_dir()
     fetch = settings.fetch or (100 if folder else 32)
     data = _load_data(settings, folder)
     documents, queries, judgements = data.documents, data.queries, data.judgements
     _check_outputs(settings, data, folder)
-    encoder = encoder or _load_encoder(settings)
+    encoder = encoder or models.encoder
     prefix = encoder.prefixes.query if settings.prefix is None else settings.prefix
     document_prefix = encoder.prefixes.document if settings.document_prefix is None else settings.document_prefix
     multi_vector = None
@@ -74,14 +100,14 @@ def run(
         multi_vector = MultiVectorReranker.load(settings.multi_vector, device=settings.device)
     if reranker is None and settings.reranker:
         reranker = load_reranker(settings.reranker, device=settings.device)
-    if llm is None:
-        llm = load_question_llm(settings.llm, settings.device)
+    llm = llm or models.llm
     strategies = _possible_strategies(settings, queries, encoder)
+    encoder_facts = at_encoder(encoder, _encoder_facts)
     aspects = np.array([len(query.wanted) for query in queries])
     example = int(np.flatnonzero(aspects == np.sort(aspects)[len(aspects) // 2])[0])
     attention = None
     if settings.plots is not None:  # Before anything that takes long, because not every encoder gives it
-        attention = encoder.attention(split_sentences(queries[example].text)[0], prefix=prefix)
+        attention = at_encoder(encoder, _attention, split_sentences(queries[example].text)[0], prefix)
     store = EmbeddingStore(encoder, Path(settings.embeddings or output.parent / "embeddings"))
 
     titled = [document.titled for document in documents]
@@ -154,7 +180,7 @@ def run(
     results = {
         "documents": len(documents),
         "queries": len(queries),
-        "encoder": _encoder_facts(encoder),
+        "encoder": encoder_facts,
         "prefix": prefix,
         "document_prefix": document_prefix,
         "multi_vector": None if multi_vector is None else multi_vector.fingerprint,
@@ -188,8 +214,8 @@ def run(
         stem = re.sub(r"[^\w.-]", "_", ids[example])[:80]  # An id may have characters that no file name may have
         documents_by_head(plots, f"documents_by_head_{stem}", places, titles)
         tokens, weights = attention
-        pooled = {"first": weights[:, 0], "last": weights[:, -1], "mean": weights.mean(axis=1)}[encoder.pooling]
-        head_attention(plots, f"head_attention_{stem}", pooled, tokens)
+        pooled = {"first": weights[:, 0], "last": weights[:, -1], "mean": weights.mean(axis=1)}
+        head_attention(plots, f"head_attention_{stem}", pooled[encoder_facts["pooling"]], tokens)
     return retrieval_table(results)
 
 
@@ -257,17 +283,8 @@ def _with_ids(
     }
 
 
-def _load_encoder(settings: RetrievalSettings) -> TransformerEncoder:
-    return TransformerEncoder.load(
-        settings.encoder,
-        layer=settings.layer if len(settings.layer) > 1 else settings.layer[0],
-        pooling=settings.pooling,
-        device=settings.device,
-        dtype=settings.dtype,
-        quantization=settings.quantization,
-        max_length=settings.max_length,
-        truncate=settings.truncate,
-    )
+def _attention(encoder: TransformerEncoder, text: str, prefix: str) -> tuple[list[str], np.ndarray]:
+    return encoder.attention(text, prefix=prefix)
 
 
 def _size(parameter: torch.nn.Parameter) -> int:
@@ -300,7 +317,7 @@ def _read_and_answer(llm: LLM, questions: Sequence[str], documents: Sequence[Seq
 
 
 def _llm_tokens(
-    encoder: TransformerEncoder, queries: Sequence[Query], strategies: Sequence[str]
+    encoder: BatchedEncoder, queries: Sequence[Query], strategies: Sequence[str]
 ) -> dict[str, dict[str, float]]:
     """{strategy: {"prompt", "completion"}}: what its questions cost a language model, in the encoder's tokens."""
     fusing = {name for name in strategies if name.removesuffix("+rerank") in QUESTIONS}
@@ -326,9 +343,7 @@ def _places(documents: np.ndarray, query: np.ndarray, aspects: Sequence[Sequence
     return np.stack([(similarities > similarities[[*rows]].max(axis=0)).sum(axis=0) for rows in aspects])
 
 
-def _possible_strategies(
-    settings: RetrievalSettings, queries: Sequence[Query], encoder: TransformerEncoder
-) -> list[str]:
+def _possible_strategies(settings: RetrievalSettings, queries: Sequence[Query], encoder: BatchedEncoder) -> list[str]:
     """The strategies to run; by default all that queries and encoder allow.
 
     Raises InputError: an unknown strategy, one that needs questions that a query lacks, or one that cuts vectors into

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mrag_rl.errors import InputError
-from mrag_rl.settings import CheckedSettings, bounded, check_store_address
+from mrag_rl.settings import CheckedSettings, OnCluster, bounded, check_store_address
 
 
 @dataclass(frozen=True)
-class RetrievalSettings(CheckedSettings):
+class RetrievalSettings(CheckedSettings, OnCluster):
     """Rank documents for multi-aspect queries with each retrieval strategy; write success ratios and print a table.
 
       standard          the standard embedding
@@ -144,7 +144,7 @@ class FiltersSettings:
 
 
 @dataclass(frozen=True)
-class MultihopSettings(CheckedSettings):
+class MultihopSettings(CheckedSettings, OnCluster):
     """Find chunks of news articles for questions about several of them, with each retrieval strategy, with and without
     the metadata filter that a question names, and with and without reranking; print tables. With --llm, the strategies
     fusion and fusion_mrag are compared, too, with queries that the language model writes (or with the questions' own
@@ -215,7 +215,7 @@ class MultihopSettings(CheckedSettings):
 
 
 @dataclass(frozen=True)
-class QuestionSettings(CheckedSettings):
+class QuestionSettings(CheckedSettings, OnCluster):
     """Answer questions from documents with RAG-Fusion, under the metadata filter that each question names, and show
     how: every query, the filter, the passages with source, date and their rank for each query, and the answer.
 

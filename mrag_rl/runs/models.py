@@ -25,6 +25,7 @@ from mrag_rl.generation.writer import Writer
 from mrag_rl.llm_config import LLMConfig
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.plugins import is_import_path
+from mrag_rl.settings import check_workers
 
 Report = Callable[[str], object]
 """Receives the plan of a large model; see `TransformersLLM.load`."""
@@ -65,11 +66,8 @@ def models_at(cluster: str | None, workers: int | None = None, beside: int = 1) 
     cluster, workers, beside: see `mrag_rl.cluster.connected`. Raises InputError if Ray is not installed, or the number
     of workers is less than 1 or there is no cluster for them.
     """
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers is {workers}; give a number of 1 or more")
+    check_workers(cluster, workers)
     if cluster is None:
-        if workers is not None:
-            raise InputError("--workers goes with --cluster; write --cluster auto for this machine")
         return lambda config, report: nullcontext(RunModels(config, report))
     from mrag_rl.runs.spread import spread_models  # It comes with an extra of its own
 

@@ -10,17 +10,7 @@ from mrag_rl.choices import EvaluatedPart, PaperScale
 from mrag_rl.config import Config
 from mrag_rl.data_config import DataConfig
 from mrag_rl.errors import InputError
-from mrag_rl.settings import bounded, on_command_line_only
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnCluster:
-    """Where a command's models are, if not in its own process."""
-
-    cluster: str | None = on_command_line_only(None)
-    """Address of a Ray cluster over which models are spread (docs/cluster.md); auto is that in RAY_ADDRESS."""
-    workers: int | None = on_command_line_only(None)
-    """With --cluster: copies of the models, for each run; null divides the GPUs, or cores, among the runs at a time."""
+from mrag_rl.settings import OnCluster, bounded
 
 
 @dataclass(frozen=True)

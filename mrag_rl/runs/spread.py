@@ -31,8 +31,7 @@ def spread_models(
     check_spreads(config)
     gpus = config.llm.device != "cpu" or config.encoder.device != "cpu"
     with connected(address, workers, gpus=gpus, beside=beside) as cluster:
-        each = f"{cluster.gpus} GPUs each" if gpus else f"{cluster.cpus} cores each" if cluster.cpus else "shared cores"
-        report(f"spreading the models over {cluster.workers} workers with {each}")
+        report(f"spreading the models over {cluster.shares}")
         yield _SpreadModels(config, cluster)
 
 

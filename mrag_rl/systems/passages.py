@@ -13,7 +13,8 @@ import numpy as np
 
 from mrag_rl.data.chunks import CHUNK_OVERLAP, CHUNK_TOKENS, Chunk, split_documents
 from mrag_rl.data.records import Document
-from mrag_rl.encoders import Embeddings, TransformerEncoder
+from mrag_rl.encoders import Embeddings
+from mrag_rl.encoders.batched import BatchedEncoder
 from mrag_rl.encoders.embeddings import TextEncoder
 from mrag_rl.encoders.store import EmbeddingStore
 from mrag_rl.errors import InputError
@@ -125,7 +126,7 @@ class PassageRetriever:
     def build(
         cls,
         documents: Sequence[Document],
-        encoder: TransformerEncoder | EmbeddingStore,
+        encoder: BatchedEncoder | EmbeddingStore,
         *,
         extractor: Extractor | None = None,
         strategy: str = "standard",

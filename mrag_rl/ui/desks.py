@@ -12,7 +12,7 @@ from typing import Any
 
 from mrag_rl.choices import ARM_NAMES
 from mrag_rl.errors import InputError
-from mrag_rl.experiments.questions import Session
+from mrag_rl.experiments.questions import Session, models_of
 from mrag_rl.experiments.settings import QuestionSettings
 from mrag_rl.memory import MemoryDatabase
 from mrag_rl.report import Partition
@@ -173,13 +173,11 @@ class DocumentsDesk(Desk):
 def open_desk(settings: UISettings) -> Iterator[Desk]:
     """The desk that the settings name, with its models loaded. Raises InputError as `ask` does."""
     if settings.run is None:
-        session = Session.open(
-            QuestionSettings(
-                documents=settings.documents, index=settings.index, allowed=settings.allowed,
-                strategy=settings.strategy, reranker=settings.reranker, llm=settings.llm, encoder=settings.encoder,
-                device=settings.device,
-            )
+        questions = QuestionSettings(
+            documents=settings.documents, index=settings.index, allowed=settings.allowed, strategy=settings.strategy,
+            reranker=settings.reranker, llm=settings.llm, encoder=settings.encoder, device=settings.device,
         )  # fmt: skip
+        session = Session.open(questions, models_of(questions))
         library = session.system.retriever.library
         library.readable(categories=settings.allowed)  # raises InputError for an unknown one
         names = library.categories if settings.allowed is None else sorted(set(settings.allowed))
